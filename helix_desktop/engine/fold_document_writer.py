@@ -273,7 +273,7 @@ class FoldDocumentWriter:
         tail = reading.situation.policy.tail_steps
         question = STRATEGIES[reading.plan.kind].question(reading.plan, limit, tail)
         files = await read_undone_files(reading.situation.state, self.cache)
-        undone = files.describe_undos(files.made)
+        undone = files.describe_undos(files.after_agent)
         if undone:
             question += (
                 f"\n{undone} What was undone is not done: do not report it as completed work."
@@ -703,7 +703,7 @@ def _without_undone_work(details: Sequence[Detail], files: UndoneFiles) -> list[
         is_said_before = detail.text.startswith((UNDID, UNDID_PARTLY))  # By an earlier document.
         if not is_undone and not is_said_before:
             valid_details.append(detail)
-    undos = files.describe_undos(files.made)
+    undos = files.describe_undos(files.after_agent)
     if not undos:
         return valid_details
     valid_details.append(Detail("decision", undos, files.last_seq))

@@ -35,8 +35,15 @@ from helix_desktop.fast_dataclass import dataclass
 # of what was said before it and of its arguments.
 QUOTED_WORDS = 500
 QUOTED_ARGUMENTS = 2_000
-COMPACTED = 1_500  # A compaction with more than twice this many tokens is cut.
-QUESTION_OUTPUT = 1_000
+COMPACTED_TOKENS = 1_500  # A compaction is asked to have at most this many tokens.
+MOST_COMPACTED_TOKENS = 3_000
+CHARACTERS_OF_CUT_COMPACTION = 9_000  # One of even more tokens is cut to this many characters.
+MOST_ANSWER_TOKENS = 1_000  # A model that chooses what to show may answer with so many tokens.
+# When a model compacts a text, its window must hold the question and the answer, too.
+QUESTION_TOKENS = 1_000
+LEAST_MATERIAL_TOKENS = 2_000
+# Assumed for text that must fit into a window, so it is fewer than there usually are.
+SAFE_CHARACTERS_PER_TOKEN = 2
 # Arguments by which a call asks for certain lines.
 LINE_NUMBERS = re.compile(
     r'"(?:(?:first|last|start|end)_line|offset|view_range|lines|pages)"\s*:\s*["\[\d]'
@@ -45,15 +52,19 @@ LINE_NUMBERS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LargeOutput:
+    """An output that is not shown whole by itself. `index`: its place in the batch.
+    `call`: a short form of its call, with the tool and the arguments.
+    """
+
     index: int
     returned: facts.ToolReturned
-    call: str  # A short form of the call: its tool and arguments.
+    call: str
     text: str
     preview: str
 
 
 @dataclass(frozen=True, slots=True)
-class ShownOutput:
+class ShortenedOutput:
     """What the model sees of a large output. `asked`: the instructions of a compaction."""
 
     text: str
@@ -81,24 +92,31 @@ class LargeOutputShortener:
         policy = self.conversation.policy
         if policy.admission == "off":
             return ()
-        indexes = self._indexes_of_large_outputs(batch, policy)
-        held = [await self._read_large_output(index, batch[index], policy) for index in indexes]
-        if not held:
+        large_outputs: list[LargeOutput] = []
+        for index in self._indexes_of_large_outputs(batch, policy):
+            large_outputs.append(await self._read_large_output(index, batch[index], policy))
+        if not large_outputs:
             return ()
-        fitting = self._indexes_of_outputs_that_fit_whole(held, batch, len(seqs))
-        asking = self.spending.build_model_inquiry()
-        shown = await self._choose_text_by_output(held, fitting, keeps, policy, asking)
+
+        may_be_full = self._indexes_of_outputs_that_fit_whole(large_outputs, batch, len(seqs))
+        inquiry = self.spending.build_model_inquiry()
+        shortened_outputs = await self._shorten_outputs(
+            large_outputs, may_be_full, keeps, policy, inquiry
+        )
+
         # Recorded results are named by their numbers, the others by their place behind those.
-        recorded = [facts.PartRef(seq) for seq in seqs]
-        to_append = [facts.PartRef(-place) for place in range(len(batch) - len(seqs))]
-        covers = recorded + to_append
+        covers = [facts.PartRef(seq) for seq in seqs]
+        for place in range(len(batch) - len(seqs)):
+            covers.append(facts.PartRef(-place))
+
         batch_name = self.conversation.new_fold_name(facts.FoldKind.EXCERPT)
         folds = []
-        for output in held:
-            if output.index not in shown:
+        for output in large_outputs:
+            shortened = shortened_outputs.get(output.index)
+            if shortened is None:
                 continue
             cover = covers[output.index]
-            fold = self._build_excerpt_fold(output, shown[output.index], batch_name, cover)
+            fold = self._build_excerpt_fold(output, shortened, batch_name, cover)
             if fold.tokens < fold.tokens_before:
                 folds.append(fold)
         return tuple(folds)
@@ -108,22 +126,27 @@ class LargeOutputShortener:
     ) -> Sequence[int]:
         """Return which outputs are too large, without those that the agent chose itself."""
         meter = self.conversation.current_meter()
-        tools = []
+        tools: list[str] = []
         for returned in batch:
             call = self._find_call(returned.call)
-            tools.append("" if call is None else call.name)
-        commands = large_output_choice.find_command_outputs_to_limit(
+            tool = ""
+            if call is not None:
+                tool = call.name
+            tools.append(tool)
+        command_indexes = large_output_choice.find_command_outputs_to_limit(
             batch, tools, meter.used, meter.window, meter.parts[ContextKind.SYSTEM]
         )
-        kept_whole = self._calls_kept_whole(batch, tools, policy)
-        sizes = []
+
+        # An output that is kept whole takes no part in the choice: it counts as empty.
+        calls_kept_whole = self._calls_kept_whole(batch, tools, policy)
+        outputs_to_choose_from = []
         for returned in batch:
-            if returned.call in kept_whole:
-                sizes.append(replace(returned, tokens=0))
+            if returned.call in calls_kept_whole:
+                outputs_to_choose_from.append(replace(returned, tokens=0))
             else:
-                sizes.append(returned)
+                outputs_to_choose_from.append(returned)
         return large_output_choice.find_outputs_to_shorten(
-            sizes, policy, meter.window, meter.factor, commands
+            outputs_to_choose_from, policy, meter.window, meter.factor, command_indexes
         )
 
     def _calls_kept_whole(
@@ -131,23 +154,25 @@ class LargeOutputShortener:
     ) -> set[str]:
         """Return the calls whose outputs are shown whole, since the agent asked for just these."""
         meter = self.conversation.current_meter()
-        most = min(WHOLE_TOKENS, round(meter.free_tokens / meter.factor / 2))
-        kept_whole = set()
+        half_of_free_tokens = round(meter.free_tokens / meter.factor / 2)
+        most_tokens = min(WHOLE_TOKENS, half_of_free_tokens)
+        calls_kept_whole = set()
         for returned, tool in zip(batch, tools, strict=True):
-            if tool in RECALLS or self._rereads_folded_output(returned, tool, most):
-                kept_whole.add(returned.call)
+            if tool in RECALLS or self._rereads_folded_output(returned, tool, most_tokens):
+                calls_kept_whole.add(returned.call)
+
         # Whoever asks for lines has chosen them. In a small window, they would
         # otherwise be cut again and again.
-        outputs_of_lines = []
+        calls_for_lines = []
+        tokens_of_lines = 0
         for returned in batch:
             call = self._find_call(returned.call)
             if call is not None and LINE_NUMBERS.search(call.arguments[:QUOTED_ARGUMENTS]):
-                outputs_of_lines.append(returned)
-        if sum(returned.tokens for returned in outputs_of_lines) <= min(
-            most, policy.admission_tokens
-        ):
-            kept_whole.update(returned.call for returned in outputs_of_lines)
-        return kept_whole
+                calls_for_lines.append(returned.call)
+                tokens_of_lines += returned.tokens
+        if tokens_of_lines <= min(most_tokens, policy.admission_tokens):
+            calls_kept_whole.update(calls_for_lines)
+        return calls_kept_whole
 
     async def excerpt_large_parts(self, said: facts.UserSaid) -> tuple[facts.Fact, ...]:
         """Return the message with its oversized parts stored, and their excerpts."""
@@ -157,23 +182,27 @@ class LargeOutputShortener:
         is_window_small = meter.window <= SMALL_WINDOW
         if is_window_small and message_tokens <= meter.free_tokens:
             return (said,)  # A share of a small window is little. What fits stays whole.
-        limit = policy.oversized_share * meter.window / meter.factor
+
+        most_tokens_of_part = policy.oversized_share * meter.window / meter.factor
         parts: list[facts.UserPart] = []
         folds: list[facts.Fact] = []
         for index, part in enumerate(said.parts):
-            if part.tokens <= limit:
+            if part.tokens <= most_tokens_of_part:
                 parts.append(part)
                 continue
             attachment = await self._store_message_part(part)
             parts.append(attachment)
             is_picture = attachment.stored.media_type.startswith("image/")
-            if not is_picture and attachment.tokens > limit:
+            if not is_picture and attachment.tokens > most_tokens_of_part:
                 folds.append(await self._build_message_fold(index, attachment, policy))
-        return (replace(said, parts=tuple(parts)), *folds)
+        message = replace(said, parts=tuple(parts))
+        return (message, *folds)
 
-    def _rereads_folded_output(self, returned: facts.ToolReturned, tool: str, most: int) -> bool:
+    def _rereads_folded_output(
+        self, returned: facts.ToolReturned, tool: str, most_tokens: int
+    ) -> bool:
         """Whether the agent read a folded output again. An excerpt would not help then."""
-        if not returned.repeat_of or returned.tokens > most:
+        if not returned.repeat_of or returned.tokens > most_tokens:
             return False
         if large_output_choice.is_command_output(returned, tool):
             return False
@@ -191,17 +220,17 @@ class LargeOutputShortener:
 
     def _describe_purpose(self, call: facts.ToolCall | None) -> str:
         """Return a call's arguments, and the end of what the model said before it."""
-        said = ""
+        words_before_call = ""
         steps = self.conversation.state.branch.steps
         if steps:
             reply = self.conversation.fact_at(steps[-1])
             if isinstance(reply, facts.ModelReplied):
                 texts = [part.text for part in reply.parts if isinstance(part, facts.Text)]
-                said = " ".join(texts)
+                words_before_call = " ".join(texts)
         arguments = ""
         if call is not None:
             arguments = call.arguments[:QUOTED_ARGUMENTS]
-        return f"{said[-QUOTED_WORDS:]} {arguments}"
+        return f"{words_before_call[-QUOTED_WORDS:]} {arguments}"
 
     # --- Outputs: how much of a large one is shown to the model
 
@@ -212,129 +241,167 @@ class LargeOutputShortener:
         call = self._find_call(returned.call)
         purpose = self._describe_purpose(call)
         preview = await build_preview_in_thread(text, policy.preview_tokens, purpose)
-        about = "a tool"
+        call_as_text = "a tool"
         if call is not None:
-            about = f"{call.name} {markers.summarise_arguments(call.arguments)}"
-        return LargeOutput(index, returned, about, text, preview)
+            call_as_text = f"{call.name} {markers.summarise_arguments(call.arguments)}"
+        return LargeOutput(index, returned, call_as_text, text, preview)
 
-    async def _choose_text_by_output(
+    async def _shorten_outputs(
         self,
-        held: Sequence[LargeOutput],
-        fitting: Sequence[int],
+        large_outputs: Sequence[LargeOutput],
+        may_be_full: Sequence[int],
         keeps: Mapping[str, str],
         policy: Policy,
-        asking: ModelInquiry,
-    ) -> dict[int, ShownOutput]:
-        """Return what is shown of each output that is not shown in full."""
+        inquiry: ModelInquiry,
+    ) -> dict[int, ShortenedOutput]:
+        """Return, by index, what is shown of each output that is not shown in full."""
         compactions: dict[int, str] = {}
         choices: Mapping[int, OutputChoice] = {}
         # If the model fails or takes too long, the outputs are shown as previews.
         with suppress(TimeoutError, HelixError):
             async with asyncio.timeout(policy.admission_wait):
-                choices = await self._choose_what_to_show(held, fitting, keeps, policy, asking)
-                await self._compact_outputs(held, choices, asking, compactions)
-        shown = {}
-        for output in held:
+                choices = await self._choose_what_to_show(
+                    large_outputs, may_be_full, keeps, policy, inquiry
+                )
+                await self._compact_outputs(large_outputs, choices, inquiry, compactions)
+
+        shortened_outputs: dict[int, ShortenedOutput] = {}
+        for output in large_outputs:
             choice = choices.get(output.index, OutputChoice(PREVIEW))
-            if output.index in compactions:
+            compaction = compactions.get(output.index)
+            if compaction is not None:
                 asked = keeps.get(output.returned.call, "") or "as asked"
-                shown[output.index] = ShownOutput(compactions[output.index], asked)
+                shortened_outputs[output.index] = ShortenedOutput(compaction, asked)
             elif choice.what != FULL:
-                shown[output.index] = ShownOutput(output.preview)
-        return shown
+                shortened_outputs[output.index] = ShortenedOutput(output.preview)
+        return shortened_outputs
 
     async def _compact_outputs(
         self,
-        held: Sequence[LargeOutput],
+        large_outputs: Sequence[LargeOutput],
         choices: Mapping[int, OutputChoice],
-        asking: ModelInquiry,
-        done: dict[int, str],
+        inquiry: ModelInquiry,
+        compactions: dict[int, str],
     ) -> None:
-        """Add to `done` the chosen compactions, all made side by side."""
-        compacting = []
-        for output in held:
+        """Add the chosen compactions to `compactions`, all made side by side.
+
+        They are added one by one, so that those which are done in time remain.
+        """
+        tasks = []
+        for output in large_outputs:
             choice = choices[output.index]
             if choice.what == COMPACT:
-                compacting.append(self._add_compaction_of_output(output, choice.keep, asking, done))
-        await asyncio.gather(*compacting)
+                tasks.append(
+                    self._add_compaction_of_output(output, choice.keep, inquiry, compactions)
+                )
+        await asyncio.gather(*tasks)
 
     async def _choose_what_to_show(
         self,
-        held: Sequence[LargeOutput],
-        fitting: Sequence[int],
+        large_outputs: Sequence[LargeOutput],
+        may_be_full: Sequence[int],
         keeps: Mapping[str, str],
         policy: Policy,
-        asking: ModelInquiry,
+        inquiry: ModelInquiry,
     ) -> dict[int, OutputChoice]:
         if policy.admission == "ask":
-            return await self._ask_model_for_choices(held, fitting, asking)
+            return await self._ask_model_for_choices(large_outputs, may_be_full, inquiry)
         if policy.admission != "ahead":
-            return {output.index: OutputChoice(PREVIEW) for output in held}
+            return {output.index: OutputChoice(PREVIEW) for output in large_outputs}
         choices = {}
-        for output in held:
+        for output in large_outputs:
             keep = keeps.get(output.returned.call, "").strip()
-            choices[output.index] = _choose_by_keep_argument(output, keep, fitting)
+            choices[output.index] = _choose_by_keep_argument(output, keep, may_be_full)
         return choices
 
     async def _ask_model_for_choices(
-        self, held: Sequence[LargeOutput], fitting: Sequence[int], asking: ModelInquiry
+        self,
+        large_outputs: Sequence[LargeOutput],
+        may_be_full: Sequence[int],
+        inquiry: ModelInquiry,
     ) -> dict[int, OutputChoice]:
         """Ask the main model about the whole batch, over the conversation's prefix."""
-        main = self.models(facts.ModelRole.MAIN)
-        if main is None:
-            return {output.index: OutputChoice(PREVIEW) for output in held}
-        # A model counts from 1.
-        previews = {output.index + 1: (output.call, output.preview) for output in held}
-        numbers = [index + 1 for index in fitting]
+        main_model = self.models(facts.ModelRole.MAIN)
+        if main_model is None:
+            return {output.index: OutputChoice(PREVIEW) for output in large_outputs}
+
+        # Each call needs a result in the request, also those whose outputs are asked about.
         view = self.conversation.current_view()
-        request = request_building.build_request(view, await self.contents.read_view_contents(view))
-        shown = {output.returned.call: "(long; see below)" for output in held}
-        last_message = _fill_held_results(request.messages[-1], shown)
-        answered = replace(request, messages=(*request.messages[:-1], last_message))
-        question = large_output_choice.output_choice_question(previews, numbers)
-        asked = append_question(answered, question, facts.Purpose.ADMISSION, QUESTION_OUTPUT)
-        answer = await asking.ask_for_text(main, asked, self.conversation.policy.admission_wait)
-        chosen = large_output_choice.parse_output_choices(answer, list(previews), numbers)
-        return {number - 1: choice for number, choice in chosen.items()}
+        contents = await self.contents.read_view_contents(view)
+        request = request_building.build_request(view, contents)
+        text_by_call = {output.returned.call: "(long; see below)" for output in large_outputs}
+        last_message = _fill_missing_results(request.messages[-1], text_by_call)
+        complete_request = replace(request, messages=(*request.messages[:-1], last_message))
+
+        # The model counts from 1.
+        previews = {output.index + 1: (output.call, output.preview) for output in large_outputs}
+        numbers_that_may_be_full = [index + 1 for index in may_be_full]
+        question = large_output_choice.output_choice_question(previews, numbers_that_may_be_full)
+        asking_request = append_question(
+            complete_request, question, facts.Purpose.ADMISSION, MOST_ANSWER_TOKENS
+        )
+        answer = await inquiry.ask_for_text(
+            main_model, asking_request, self.conversation.policy.admission_wait
+        )
+        choices_by_number = large_output_choice.parse_output_choices(
+            answer, list(previews), numbers_that_may_be_full
+        )
+        return {number - 1: choice for number, choice in choices_by_number.items()}
 
     def _indexes_of_outputs_that_fit_whole(
-        self, held: Sequence[LargeOutput], batch: Sequence[facts.ToolReturned], recorded: int
+        self,
+        large_outputs: Sequence[LargeOutput],
+        batch: Sequence[facts.ToolReturned],
+        recorded_count: int,
     ) -> list[int]:
-        """The smallest come first. `recorded`: how many outputs the meter already counts."""
+        """Return which large outputs the window could hold, if the smallest are taken first.
+
+        `recorded_count`: how many outputs of the batch the meter already counts.
+        """
         meter = self.conversation.current_meter()
-        large = {output.index for output in held}
-        free = meter.free_tokens / meter.factor
-        free += sum(output.returned.tokens for output in held if output.index < recorded)
+        large_indexes = {output.index for output in large_outputs}
+        free_tokens = meter.free_tokens / meter.factor
         for index, returned in enumerate(batch):
-            if index >= recorded and index not in large:
-                free -= returned.tokens
-        fitting = []
-        for output in sorted(held, key=lambda output: output.returned.tokens):
-            free -= output.returned.tokens
-            if free > 0:
-                fitting.append(output.index)
-        return sorted(fitting)
+            is_recorded = index < recorded_count
+            is_large = index in large_indexes
+            if is_recorded and is_large:
+                free_tokens += returned.tokens
+            elif not is_recorded and not is_large:
+                free_tokens -= returned.tokens
+
+        fitting_indexes = []
+        for output in sorted(large_outputs, key=lambda output: output.returned.tokens):
+            free_tokens -= output.returned.tokens
+            if free_tokens > 0:
+                fitting_indexes.append(output.index)
+        return sorted(fitting_indexes)
 
     async def _add_compaction_of_output(
-        self, output: LargeOutput, keep: str, asking: ModelInquiry, done: dict[int, str]
+        self,
+        output: LargeOutput,
+        keep: str,
+        inquiry: ModelInquiry,
+        compactions: dict[int, str],
     ) -> None:
-        """Add to `done` what the fast model kept. If it fails, the preview stays."""
+        """Add what the fast model kept of an output. If it fails, the preview stays."""
         client = self._model_that_compacts()
         if client is None:
             return
-        question = large_output_choice.compaction_question(output.call, keep, COMPACTED)
+        question = large_output_choice.compaction_question(output.call, keep, COMPACTED_TOKENS)
         material = await asyncio.to_thread(self._cut_for_model_window, output.text, keep, client)
-        purpose = facts.Purpose.COMPACTION
-        request = build_material_request(material, question, purpose, COMPACTED * 2)
-        wait = self.conversation.policy.admission_wait
+        request = build_material_request(
+            material, question, facts.Purpose.COMPACTION, MOST_COMPACTED_TOKENS
+        )
+        wait_seconds = self.conversation.policy.admission_wait
         try:
-            text = await asking.ask_for_text(client, request, wait)
+            compaction = await inquiry.ask_for_text(client, request, wait_seconds)
         except ModelFailed:
             return
-        if self.tokens.count_tokens(text) > COMPACTED * 2:
-            text = text[: COMPACTED * 6]
-        if text:
-            done[output.index] = text
+        # A model may ignore how long its answer should be.
+        if self.tokens.count_tokens(compaction) > MOST_COMPACTED_TOKENS:
+            compaction = compaction[:CHARACTERS_OF_CUT_COMPACTION]
+        if compaction:
+            compactions[output.index] = compaction
 
     def _model_that_compacts(self) -> ModelClient | None:
         return self.models(facts.ModelRole.FAST) or self.models(facts.ModelRole.MAIN)
@@ -346,51 +413,56 @@ class LargeOutputShortener:
         role = facts.ModelRole.MAIN
         if self.models(facts.ModelRole.FAST) is client:
             role = facts.ModelRole.FAST
-        chosen = self.conversation.state.settings.model_for_role(role)
+        chosen_model = self.conversation.state.settings.model_for_role(role)
         window = self.conversation.policy.window
-        if chosen is not None and chosen.window > 0:
-            window = chosen.window
-        room_tokens = max(2_000, window - COMPACTED * 2 - 1_000)
-        room = room_tokens * 2  # Only two characters per token, to be safe.
-        if len(text) <= room:
+        if chosen_model is not None and chosen_model.window > 0:
+            window = chosen_model.window
+        free_tokens = window - MOST_COMPACTED_TOKENS - QUESTION_TOKENS
+        material_tokens = max(LEAST_MATERIAL_TOKENS, free_tokens)
+        most_characters = material_tokens * SAFE_CHARACTERS_PER_TOKEN
+        if len(text) <= most_characters:
             return text
+
+        # The beginning takes half of the room, the passages and the end a quarter each.
+        beginning = text[: most_characters // 2]
         lines = text.removesuffix("\n").split("\n")
-        passages = text_passages.find_passages(self.tokens, lines, keep, room // 8)
-        left_out = f"[… {len(text) - room:,} characters of all {len(lines):,} lines left out"
-        beginning = text[: room // 2]
-        end = text[-room // 4 :]
+        passage_tokens = most_characters // 4 // SAFE_CHARACTERS_PER_TOKEN
+        passages = text_passages.find_passages(self.tokens, lines, keep, passage_tokens)
+        end = text[-most_characters // 4 :]
+        left_out_characters = len(text) - most_characters
+        left_out = f"[… {left_out_characters:,} characters of all {len(lines):,} lines left out"
         return f"{beginning}\n{left_out}; in them:]\n{passages}\n{left_out} …]\n{end}"
 
     def _build_excerpt_fold(
-        self, output: LargeOutput, shown: ShownOutput, batch: str, cover: facts.PartRef
+        self, output: LargeOutput, shortened: ShortenedOutput, batch: str, cover: facts.PartRef
     ) -> facts.Folded:
         returned = output.returned
         excerpt = large_output_choice.format_excerpt(
-            returned.output, returned.tokens, shown.text, asked=shown.asked
+            returned.output, returned.tokens, shortened.text, asked=shortened.asked
         )
         why = f"an output of {returned.tokens:,} tokens"
-        writer = None
-        if shown.asked:
+        writer_name = ""
+        if shortened.asked:
             why += ", shortened at the agent's request"
             writer = self._model_that_compacts()
+            if writer is not None:
+                writer_name = writer.model_name
         fold = self._build_fold_of_part(
             cover, excerpt, returned.tokens, returned.output.digest, why
         )
-        if writer is not None:
-            fold = replace(fold, model=writer.model_name)
-        return replace(fold, batch=batch, asked=shown.asked)
+        return replace(fold, model=writer_name, batch=batch, asked=shortened.asked)
 
     def _build_fold_of_part(
-        self, cover: facts.PartRef, shown: str, before: int, entry: Digest, why: str
+        self, cover: facts.PartRef, excerpt: str, tokens_before: int, entry: Digest, why: str
     ) -> facts.Folded:
         kind = facts.FoldKind.EXCERPT
         return facts.Folded(
             fold=self.conversation.new_fold_name(kind),
             kind=kind,
             cover=cover,
-            text=shown,
-            tokens=self.tokens.count_tokens(shown),
-            tokens_before=before,
+            text=excerpt,
+            tokens=self.tokens.count_tokens(excerpt),
+            tokens_before=tokens_before,
             entries=(entry,),
             why=why,
         )
@@ -400,35 +472,35 @@ class LargeOutputShortener:
     async def _store_message_part(self, part: facts.UserPart) -> facts.Attachment:
         if isinstance(part, facts.Attachment):
             return part
-        stored = await self.cache.store_content(
-            part.text.encode("utf-8", "replace"), EntryOrigin("user", "message")
-        )
+        content = part.text.encode("utf-8", "replace")
+        stored = await self.cache.store_content(content, EntryOrigin("user", "message"))
         return facts.Attachment("message", stored, part.tokens)
 
     async def _build_message_fold(
         self, index: int, part: facts.Attachment, policy: Policy
     ) -> facts.Folded:
-        shown = await excerpt_attachment(self.cache, part, policy)
+        excerpt = await excerpt_attachment(self.cache, part, policy)
         share = f"{policy.oversized_share:.0%}"
         why = f"{part.name}: {part.tokens:,} tokens, over {share} of the context window"
-        return self._build_fold_of_part(
-            facts.PartRef(0, index), shown, part.tokens, part.stored.digest, why
-        )
+        # The message is not recorded yet. Number 0 stands for it.
+        cover = facts.PartRef(0, index)
+        return self._build_fold_of_part(cover, excerpt, part.tokens, part.stored.digest, why)
 
 
 async def excerpt_attachment(cache: ContentCache, part: facts.Attachment, policy: Policy) -> str:
     """Return what a model is shown of an attachment too large for its window: the outline of a
     document, or a preview of another text.
     """
-    whole = await read_stored_text(cache, part.stored)
-    room = policy.preview_tokens * 4
+    text = await read_stored_text(cache, part.stored)
+    # Nobody asked for a certain part of it yet, so more is shown than of an output.
+    excerpt_tokens = policy.preview_tokens * 4
     heading = f"[Attachment: {part.name}]"
     if part.document is not None:
-        document = parse_document_text(whole)
+        document = parse_document_text(text)
         if document is not None:
-            outline = format_document_outline(document, part.stored.digest.hex, room)
+            outline = format_document_outline(document, part.stored.digest.hex, excerpt_tokens)
             return f"{heading}\n{outline}"
-    preview = await build_preview_in_thread(whole, room)
+    preview = await build_preview_in_thread(text, excerpt_tokens)
     excerpt = large_output_choice.format_excerpt(part.stored, part.tokens, preview)
     return f"{heading}\n{excerpt}"
 
@@ -445,12 +517,13 @@ def _choose_by_keep_argument(
     return OutputChoice(PREVIEW)
 
 
-def _fill_held_results(message: Message, shown: Mapping[str, str]) -> Message:
-    """Return the last message with a note in place of results that are held back."""
+def _fill_missing_results(message: Message, text_by_call: Mapping[str, str]) -> Message:
+    """Return the last message with a note in place of each result, which is not recorded yet."""
     parts: list[MessagePart] = []
     for part in message.parts:
         if isinstance(part, ToolResult):
-            parts.append(replace(part, text=shown.get(part.call, "(done)"), ok=True))
+            text = text_by_call.get(part.call, "(done)")
+            parts.append(replace(part, text=text, ok=True))
         else:
             parts.append(part)
     return replace(message, parts=tuple(parts))

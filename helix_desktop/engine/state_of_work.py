@@ -467,7 +467,7 @@ def _lines_about_commits_and_changes(work: StateOfWork) -> Iterator[str]:
 
 async def _lines_about_undos(state: ConversationState, cache: ContentCache) -> list[str]:
     files = await read_undone_files(state, cache)
-    undos = files.describe_undos(files.made)
+    undos = files.describe_undos(files.after_agent)
     if not undos:
         return []
     return [undos]

@@ -56,7 +56,7 @@ _CHANGING_COMMANDS = (
 )
 _HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(\w++)['\"]?")
 _LONE_WORD = re.compile(r"^\w++$", re.MULTILINE)
-# Such a tool may merely show a file, so its arguments must contain text to write.
+# Such a tool may also only show a file, so it counts only with text to write.
 _SHOWS_AND_CHANGES = re.compile(r"edit(?:or)?$", re.IGNORECASE)
 _FAILURE = re.compile(
     r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b(?::.*)?$|^(?:error"
@@ -111,7 +111,10 @@ def command_of_call(tool: str, values: Mapping[str, object], arguments: str) -> 
             return value
         if isinstance(value, list) and value:
             return _command_of_words([str(word) for word in value])
-    return "" if values else arguments
+    if values:
+        return ""
+    # What is no JSON object is the command line itself.
+    return arguments
 
 
 def _command_of_words(words: list[str]) -> str:
@@ -130,7 +133,8 @@ def find_call_subject_and_place(arguments: str) -> tuple[str, str]:
         values.setdefault(key, _unescape_json(value))
     path = _first_value(values, _PATH_KEYS)
     if "pattern" in values or "query" in values:
-        return values.get("pattern") or values.get("query", ""), path
+        searched_words = values.get("pattern") or values.get("query", "")
+        return searched_words, path
     if "command" in values and path:
         return f"{values['command']} {path}", ""
     if values:
@@ -151,12 +155,16 @@ def _first_value(values: Mapping[str, str], keys: Sequence[str]) -> str:
 
 def describe_call_as_source(arguments: str) -> str:
     """Return a short form of the call, which the entry of its output names as its source."""
-    words = " ".join(find_call_subject_and_place(arguments)).strip() or arguments
-    storable = words.replace("\0", " ").encode("utf-8", "replace").decode()
-    return " ".join(storable.split())[:LONGEST_SOURCE]
+    subject, place = find_call_subject_and_place(arguments)
+    words = f"{subject} {place}".strip() or arguments
+    # Neither a NUL nor half of a surrogate pair can be stored.
+    storable_words = words.replace("\0", " ").encode("utf-8", "replace").decode()
+    one_line = " ".join(storable_words.split())
+    return one_line[:LONGEST_SOURCE]
 
 
 def _unescape_json(text: str) -> str:
+    """Return what a JSON string stands for, also if it was cut within an escape."""
     if "\\" not in text:
         return text
     try:
@@ -177,7 +185,9 @@ def find_changed_paths(
         return
     patch = _find_patch(values, command, arguments)
     if patch and (is_patch_command or "patch" in tool.casefold()):
-        yield from dict.fromkeys(_PATCHED_FILE.findall(patch.replace("\\n", "\n")))
+        # In arguments that are still JSON, a line ends with the two characters "\n".
+        patched_paths = _PATCHED_FILE.findall(patch.replace("\\n", "\n"))
+        yield from dict.fromkeys(patched_paths)
         return
     path = _path_argument(values)
     if path and _does_edit(tool, values):
@@ -185,10 +195,11 @@ def find_changed_paths(
 
 
 def _find_patch(values: Mapping[str, object], command: str, arguments: str) -> str:
-    """Return the text of a call that is a patch in the form of Codex."""
-    texts = [command, arguments]
-    texts += [value for value in values.values() if isinstance(value, str)]
-    return next((text for text in texts if _BEGIN_PATCH in text), "")
+    """Return the text of a call that is a patch in the form of Codex, or nothing."""
+    for text in (command, arguments, *values.values()):
+        if isinstance(text, str) and _BEGIN_PATCH in text:
+            return text
+    return ""
 
 
 def _does_edit(tool: str, values: Mapping[str, object]) -> bool:
@@ -204,10 +215,12 @@ def _does_edit(tool: str, values: Mapping[str, object]) -> bool:
 
 def guess_if_command_changes_files(command: str) -> bool:
     """Whether a command line looks as if it changed files: good enough for a mark on a timeline."""
-    line = strip_here_documents(command[:4_000])
+    command_line = strip_here_documents(command[:SEARCHED_ARGUMENTS])
     for pattern in _CHANGING_COMMANDS:
-        for path in pattern.findall(line):
-            if path.strip("./~") and not path.isdigit():
+        for path in pattern.findall(command_line):
+            is_number = path.isdigit()
+            is_only_dots_and_slashes = not path.strip("./~")
+            if not is_number and not is_only_dots_and_slashes:
                 return True
     return False
 
@@ -232,7 +245,10 @@ def _path_argument(values: Mapping[str, object]) -> str:
 
 
 def describe_failure(text: str, *, ok: bool, command: bool) -> str:
-    """Return the last lines that say why the call failed, or nothing if it did not."""
+    """Return the last lines that say why the call failed, or nothing if it did not.
+
+    `ok`: the call was reported as successful, which a failed command may be, too.
+    """
     end_of_text = _COLOUR_CODE.sub("", text[-SEARCHED_TAIL:])
     if ok and not command:
         # What a file or a page says about errors is no failure of the tool that read it.
@@ -240,17 +256,29 @@ def describe_failure(text: str, *, ok: bool, command: bool) -> str:
         if len(text) <= LONGEST_REASON and _FAILURE.fullmatch(only_line):
             return only_line
         return ""
-    reasons: dict[str, None] = {}
-    for line in _FAILURE.findall(end_of_text)[-MOST_REASONS:]:
-        reason = " ".join(line.split())
-        reasons[shorten_with_mark(reason, LONGEST_REASON)] = None
+    reasons = _find_failure_lines(end_of_text)
     if ok or reasons:
         return "; ".join(reasons)
+    return _describe_failure_without_reason(end_of_text, command=command)
+
+
+def _find_failure_lines(end_of_text: str) -> list[str]:
+    """Return the last lines with which programs say why they failed, each once."""
+    reasons: dict[str, None] = {}
+    for line in _FAILURE.findall(end_of_text)[-MOST_REASONS:]:
+        one_line = " ".join(line.split())
+        reason = shorten_with_mark(one_line, LONGEST_REASON)
+        reasons[reason] = None
+    return list(reasons)
+
+
+def _describe_failure_without_reason(end_of_text: str, *, command: bool) -> str:
+    """Return the last line of a failed command, or all lines of another tool."""
     lines = [line.strip() for line in end_of_text.splitlines() if line.strip()]
     if not lines:
         return "it failed and said nothing"
     if command:
-        lines = lines[-1:]
+        return shorten_with_mark(lines[-1], LONGEST_REASON)
     return shorten_with_mark(" ".join(lines), LONGEST_REASON)
 
 
@@ -268,11 +296,12 @@ def read_refusal(text: str) -> str | None:
 
 def find_pasted_errors(text: str) -> list[str]:
     """Return the last pasted lines that report a failure or begin with a position in a file."""
-    errors: dict[str, None] = {}
+    errors: dict[str, None] = {}  # Each once, in order.
     for line in text[-SEARCHED_TAIL:].splitlines():
-        plain = line.strip()
-        if _FAILURE.fullmatch(plain) or _POSITION.match(plain):
-            errors[shorten_with_mark(plain, LONGEST_REASON)] = None
+        stripped_line = line.strip()
+        if _FAILURE.fullmatch(stripped_line) or _POSITION.match(stripped_line):
+            error = shorten_with_mark(stripped_line, LONGEST_REASON)
+            errors[error] = None
     return list(errors)[-MOST_PASTED:]
 
 
@@ -281,36 +310,44 @@ def is_verifying_command(command: str) -> bool:
 
 
 def strip_here_documents(command: str, mark: str = "") -> str:
-    """Return a command without the texts that its lines pass on, with a mark in their place."""
-    ends: dict[str, list[int]] = {}
-    for line in _LONE_WORD.finditer(command):
-        ends.setdefault(line[0], []).append(line.end())
+    """Return a command without the texts that its lines pass on, with a mark in their place.
+
+    Such a text, a here document, begins after `<<WORD` and ends with a line that is this word.
+    """
+    ends_by_word: dict[str, list[int]] = {}
+    for lone_word in _LONE_WORD.finditer(command):
+        ends_by_word.setdefault(lone_word[0], []).append(lone_word.end())
+
     pieces = []
-    start = 0  # The end of the last here document.
+    end_of_last_document = 0
     for opening in _HERE_DOCUMENT.finditer(command):
-        if opening.start() < start:
+        is_within_last_document = opening.start() < end_of_last_document
+        if is_within_last_document:
             continue
-        ends_of_word = ends.get(opening[1], [])
-        nearest = bisect_right(ends_of_word, opening.end())
-        if nearest < len(ends_of_word):
-            pieces.append(command[start : opening.start()])
-            start = ends_of_word[nearest]
-    pieces.append(command[start:])
+        possible_ends = ends_by_word.get(opening[1], [])
+        # The first line after the opening that is this word ends the document.
+        index_of_end = bisect_right(possible_ends, opening.end())
+        if index_of_end < len(possible_ends):
+            pieces.append(command[end_of_last_document : opening.start()])
+            end_of_last_document = possible_ends[index_of_end]
+    pieces.append(command[end_of_last_document:])
     return mark.join(pieces)
 
 
 def find_open_tasks(values: Mapping[str, object]) -> list[str] | None:
     """Return the open tasks that a call sets, or None if it sets no task list."""
     for key in ("todos", "plan", "tasks"):
-        listed = values.get(key)
-        if isinstance(listed, list):
-            return list(_texts_of_open_tasks(listed))
+        tasks = values.get(key)
+        if isinstance(tasks, list):
+            return list(_texts_of_open_tasks(tasks))
     return None
 
 
-def _texts_of_open_tasks(listed: list[object]) -> Iterator[str]:
-    for task in listed:
-        if not isinstance(task, dict) or task.get("status") not in ("pending", "in_progress"):
+def _texts_of_open_tasks(tasks: list[object]) -> Iterator[str]:
+    for task in tasks:
+        if not isinstance(task, dict):
+            continue
+        if task.get("status") not in ("pending", "in_progress"):
             continue
         text = task.get("content") or task.get("step")
         if isinstance(text, str):
@@ -322,11 +359,12 @@ def key_shared_by_attempts(tool: str, values: Mapping[str, object], command: str
     if not command.strip():
         return f"{tool} {_path_argument(values)}".strip()
     if "\n" in command:
-        last_program = command.strip().splitlines()[0]
+        program_line = command.strip().splitlines()[0]
     else:
-        last_program = re.split(r"&&|\|\||;", command.strip())[-1]
+        program_line = re.split(r"&&|\|\||;", command.strip())[-1]
+
     words = []
-    for word in last_program.split():
+    for word in program_line.split():
         is_option_or_variable = "=" in word or word.startswith("-")
         if not is_option_or_variable:
             words.append(word)

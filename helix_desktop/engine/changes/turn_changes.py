@@ -11,6 +11,8 @@ from helix_desktop.engine.changes.folder_state import PathChange, TreeItem
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 
+LONGEST_TITLE = 80  # A turn is called by so many characters of the user's message.
+
 
 class UndoOutlook(StrEnum):
     """What an undo would do: restore, nothing (already undone), or conflict with a later change."""
@@ -22,6 +24,8 @@ class UndoOutlook(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedUndo:
+    """What an undo of a change would do to a path. `now`: what is there at present."""
+
     path: str
     before: TreeItem | None
     after: TreeItem | None
@@ -113,18 +117,20 @@ def mark_renames(files: Sequence[FileChange]) -> list[FileChange]:
         before = file.change.before
         if before is not None and file.change.after is None:
             deleted[before.content] = file
-    marked = {file.path_of_change: file for file in files}
+    marked_files = {file.path_of_change: file for file in files}
     for file in files:
         after = file.change.after
-        is_new = file.change.before is None and after is not None and after.size
-        if not is_new or after is None or after.content not in deleted:
+        if file.change.before is not None or after is None:
             continue
-        source = deleted.pop(after.content)
-        old = replace(source, added=0, removed=0, renamed=file.place)
-        new = replace(file, added=0, removed=0, renamed=source.place, moved_from=old)
-        marked[old.path_of_change] = old
-        marked[new.path_of_change] = new
-    return list(marked.values())
+        # All empty files have the same content, so an empty one says nothing of a rename.
+        if not after.size or after.content not in deleted:
+            continue
+        deleted_file = deleted.pop(after.content)
+        old = replace(deleted_file, added=0, removed=0, renamed=file.place)
+        new = replace(file, added=0, removed=0, renamed=deleted_file.place, moved_from=old)
+        marked_files[old.path_of_change] = old
+        marked_files[new.path_of_change] = new
+    return list(marked_files.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +158,9 @@ class _TurnGrouping:
 
     def __init__(self) -> None:
         self.turns: list[TurnOfChanges] = []
-        self._calls: dict[str, _CallOfTurn] = {}
-        self._steps = 0
-        self._messages = 0
+        self._calls_by_id: dict[str, _CallOfTurn] = {}
+        self._step_count = 0
+        self._message_count = 0
         self._is_foreign = False
 
     def add_fact(self, recorded: facts.Recorded) -> None:
@@ -167,80 +173,88 @@ class _TurnGrouping:
             case facts.ModelReplied(parts=reply_parts):
                 self._add_calls(reply_parts)
             case facts.ToolReturned(child=child) if child and self.turns:
-                last = self.turns[-1]
-                self.turns[-1] = replace(last, children=(*last.children, child))
+                last_turn = self.turns[-1]
+                self.turns[-1] = replace(last_turn, children=(*last_turn.children, child))
             case facts.FilesChanged() as fact if self.turns:
                 self._add_change(recorded, fact)
 
     def _begin_turn(self, seq: int, parts: Sequence[facts.UserPart]) -> None:
-        self._messages += 1
+        self._message_count += 1
+        number = self._message_count
         words, _ = split_off_agent_additions(parts)
-        title = " ".join(words.split())[:80]
-        turn = TurnOfChanges(self._messages, seq, seq, title, (), last=self._messages)
-        self.turns.append(turn)
+        title = " ".join(words.split())[:LONGEST_TITLE]
+        # Where the turn ends is known only when the next one begins.
+        self.turns.append(TurnOfChanges(number, seq, seq, title, sources=(), last=number))
 
     def _add_calls(self, parts: Sequence[facts.ReplyPart]) -> None:
-        self._steps += 1
-        turn = 0
+        self._step_count += 1
+        seq_of_turn = 0
         if self.turns:
-            turn = self.turns[-1].seq
+            seq_of_turn = self.turns[-1].seq
         for part in parts:
             if isinstance(part, facts.ToolCall):
-                self._calls[part.id] = _CallOfTurn(part.name, self._steps, turn)
+                call = _CallOfTurn(part.name, self._step_count, seq_of_turn)
+                self._calls_by_id[part.id] = call
 
     def _add_change(self, recorded: facts.Recorded, fact: facts.FilesChanged) -> None:
-        call = self._calls.get(fact.call, _CallOfTurn())
+        call = self._calls_by_id.get(fact.call, _CallOfTurn())
         source = ChangeSource(
             recorded.conversation, recorded.seq, recorded.time, fact, call.tool, call.step
         )
-        seqs: Sequence[int] = fact.undoes
-        if not seqs:
-            # After a kill, a call may be recorded in a later turn; a command in the
-            # background goes on in it.
-            if call.turn and fact.by != "background":
-                seqs = (call.turn,)
-            else:
-                seqs = (self.turns[-1].seq,)
-        _add_change_to_turn(self.turns, source, seqs)
+        # After a kill, a call may be recorded in a later turn; a command in the
+        # background goes on in it.
+        is_of_call = bool(call.turn) and fact.by != "background"
+        if fact.undoes:
+            _add_change_to_turn(self.turns, source, fact.undoes)
+        elif is_of_call:
+            _add_change_to_turn(self.turns, source, (call.turn,))
+        else:
+            _add_change_to_turn(self.turns, source, (self.turns[-1].seq,))
 
 
 def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[TurnOfChanges, ...]:
     """Group changes by turn. Sub-agents of turns without changes may have made some."""
     grouping = _TurnGrouping()
-    end = 0
+    last_seq = 0
     for recorded in recorded_facts:
         grouping.add_fact(recorded)
-        end = recorded.seq
-    turns = grouping.turns
-    ends = [turn.seq - 1 for turn in turns[1:]]
-    ends.append(end)
-    return tuple(replace(turn, end=last) for turn, last in zip(turns, ends, strict=False))
+        last_seq = recorded.seq
+
+    # A turn ends before the next one begins, and the last one with the last fact.
+    turns_with_ends = []
+    end = last_seq
+    for turn in reversed(grouping.turns):
+        turns_with_ends.append(replace(turn, end=end))
+        end = turn.seq - 1
+    turns_with_ends.reverse()
+    return tuple(turns_with_ends)
 
 
 def _add_change_to_turn(
     turns: list[TurnOfChanges], source: ChangeSource, seqs: Sequence[int]
 ) -> None:
     """Add a change to the turns with these facts. Those which an undo undoes become one."""
-    begin = len(turns) - 1
-    while begin and turns[begin].seq > min(seqs):
-        begin -= 1
-    stop = len(turns)
-    while stop > begin + 1 and turns[stop - 1].seq > max(seqs):
-        stop -= 1
-    changed = turns[begin:stop]
+    first_index = len(turns) - 1
+    while first_index > 0 and turns[first_index].seq > min(seqs):
+        first_index -= 1
+    end_index = len(turns)
+    while end_index > first_index + 1 and turns[end_index - 1].seq > max(seqs):
+        end_index -= 1
+
+    changed_turns = turns[first_index:end_index]
     sources: list[ChangeSource] = []
     children: list[str] = []
-    for turn in changed:
+    for turn in changed_turns:
         sources += turn.sources
         children += turn.children
     sources.append(source)
-    joined = replace(
-        changed[0],
-        last=changed[-1].last,
+    joined_turn = replace(
+        changed_turns[0],
+        last=changed_turns[-1].last,
         sources=tuple(sources),
         children=tuple(children),
     )
-    turns[begin:stop] = [joined]
+    turns[first_index:end_index] = [joined_turn]
 
 
 def without_user_undos(sources: Sequence[ChangeSource]) -> tuple[ChangeSource, ...]:
@@ -250,33 +264,39 @@ def without_user_undos(sources: Sequence[ChangeSource]) -> tuple[ChangeSource, .
 def step_with_undos(
     step: ChangeSource, sources: Iterable[ChangeSource]
 ) -> tuple[ChangeSource, ...]:
-    undos = [each for each in sources if each.fact.by == "undo" and step.seq in each.fact.undoes]
-    return (step, *undos)
+    """Return a change, followed by the user's undos of it."""
+    changes = [step]
+    for source in sources:
+        if source.fact.by == "undo" and step.seq in source.fact.undoes:
+            changes.append(source)
+    return tuple(changes)
 
 
 def seqs_to_name_in_undo(
-    changed: Iterable[ChangeSource | facts.Recorded], conversation: str
+    changes: Iterable[ChangeSource | facts.Recorded], conversation: str
 ) -> tuple[int, ...]:
     """Return the numbers of these changes. An undo among them is replaced by what it had undone."""
     seqs: set[int] = set()
-    for each in changed:
-        if not isinstance(each.fact, facts.FilesChanged) or each.conversation != conversation:
+    for change in changes:
+        fact = change.fact
+        if not isinstance(fact, facts.FilesChanged) or change.conversation != conversation:
             continue
-        if each.fact.by == "undo":
-            seqs.update(each.fact.undoes)
+        if fact.by == "undo":
+            seqs.update(fact.undoes)
         else:
-            seqs.add(each.seq)
+            seqs.add(change.seq)
     return tuple(sorted(seqs))
 
 
 def kept_hunks(recorded_facts: Iterable[facts.Recorded]) -> Mapping[str, frozenset[str]]:
     """Return the hunks that the user keeps, by path. An empty name means the whole file."""
-    hunks: dict[str, frozenset[str]] = {}
+    hunks_by_path: dict[str, frozenset[str]] = {}
     for recorded in recorded_facts:
-        if isinstance(recorded.fact, facts.ChangeKept):
-            fact = recorded.fact
-            hunks[fact.path] = hunks.get(fact.path, frozenset()) | {fact.hunk}
-    return hunks
+        fact = recorded.fact
+        if isinstance(fact, facts.ChangeKept):
+            earlier_hunks = hunks_by_path.get(fact.path, frozenset())
+            hunks_by_path[fact.path] = earlier_hunks | {fact.hunk}
+    return hunks_by_path
 
 
 def format_line_comment(place: str, line: int, text: str, words: str) -> str:
@@ -288,7 +308,8 @@ def printable_path(name: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError:
-        return json.dumps(
-            name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        )[1:-1]
+        raw_name = name.encode("utf-8", "surrogateescape")
+        escaped_name = raw_name.decode("utf-8", "backslashreplace")
+        # JSON escapes what a terminal would act on. Its quotation marks are not part of the path.
+        return json.dumps(escaped_name)[1:-1]
     return name

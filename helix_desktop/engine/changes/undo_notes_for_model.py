@@ -20,123 +20,140 @@ from helix_desktop.engine.ports import ContentCache
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
-UNDO = (
-    "undo"  # `FilesChanged.by` of the user's undo and redo, and `UserSaid.by` of the note on them.
-)
-MOST_NAMED = 12
+# `FilesChanged.by` of the user's undo and redo, and `UserSaid.by` of the note on them.
+UNDO = "undo"
+MOST_NAMED = 12  # Of more files, the others are only counted.
 UNDID = "The user undid your changes to "
 UNDID_PARTLY = "The user undid a part of your changes to "
 LEFT = "The conversation was rewound, but your later changes to "
 _DONE = re.compile("^(?:created|changed|deleted) ")
-Items = dict[str, TreeItem | None]
+# What is at each path. None stands for nothing.
+ItemsByPath = dict[str, TreeItem | None]
 
 
 @dataclass(slots=True)
 class UndoneFiles:
-    """By path, what was there: before the agent's changes, after them, as the model was
-    told, and after an undo. Of changes that a rewind left behind: what was there before
-    them, what is there now, and what of it was told.
+    """What the agent changed, what the user undid of it, and what the model knows of both.
+
+    A leftover is a change that a rewind took out of the conversation, but not out of the folder.
     """
 
-    before: Items = field(default_factory=dict)
-    made: Items = field(default_factory=dict)
-    told: Items = field(default_factory=dict)
-    restored: Items = field(default_factory=dict)
-    before_left: Items = field(default_factory=dict)
-    left: Items = field(default_factory=dict)
-    told_left: Items = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
+    before_agent: ItemsByPath = field(default_factory=dict)
+    after_agent: ItemsByPath = field(default_factory=dict)
+    known_to_model: ItemsByPath = field(default_factory=dict)  # What the model was told is there.
+    after_undo: ItemsByPath = field(default_factory=dict)  # Only of files with an undo or a redo.
+
+    before_leftover: ItemsByPath = field(default_factory=dict)
+    leftovers: ItemsByPath = field(default_factory=dict)  # What is there now.
+    leftovers_known_to_model: ItemsByPath = field(default_factory=dict)
+
+    names: dict[str, str] = field(default_factory=dict)  # By path, as the user knows them.
     last_seq: int = 0  # The number of the last undo.
 
     def add_agent_change(self, change: PathChange) -> None:
-        if change.path in self.restored:
-            del self.before[change.path], self.restored[change.path]
-        for items in (self.before_left, self.left, self.told_left):
-            items.pop(change.path, None)
-        self.before.setdefault(change.path, change.before)
-        self.made[change.path] = self.told[change.path] = change.after
+        path = change.path
+        # What the agent does to a file after an undo or a rewind begins anew.
+        if path in self.after_undo:
+            del self.before_agent[path]
+            del self.after_undo[path]
+        self.before_leftover.pop(path, None)
+        self.leftovers.pop(path, None)
+        self.leftovers_known_to_model.pop(path, None)
 
-    def add_left_change(self, change: PathChange) -> None:
-        self.before_left.setdefault(change.path, change.before)
-        self.left[change.path] = change.after
+        self.before_agent.setdefault(path, change.before)
+        self.after_agent[path] = change.after
+        self.known_to_model[path] = change.after
+
+    def add_leftover(self, change: PathChange) -> None:
+        self.before_leftover.setdefault(change.path, change.before)
+        self.leftovers[change.path] = change.after
 
     def add_undo(self, change: PathChange, *, is_shown: bool) -> None:
         """Add an undo, unless the model knows nothing of the change."""
-        if change.path in self.left:
-            self.left[change.path] = change.after
-            is_shown = change.path in self.told_left
-        if not is_shown and change.path not in self.made:
+        path = change.path
+        is_known_to_model = is_shown
+        if path in self.leftovers:
+            self.leftovers[path] = change.after
+            is_known_to_model = path in self.leftovers_known_to_model
+        if not is_known_to_model and path not in self.after_agent:
             return
         # What a sub-agent changed is known only from its undo.
-        self.before.setdefault(change.path, change.after)
-        self.made.setdefault(change.path, change.before)
-        self.told.setdefault(change.path, change.before)
-        self.restored[change.path] = change.after
+        self.before_agent.setdefault(path, change.after)
+        self.after_agent.setdefault(path, change.before)
+        self.known_to_model.setdefault(path, change.before)
+        self.after_undo[path] = change.after
 
     def is_undone(self, written: str) -> bool:
         """Whether nothing is left of what an agent did to a file: its path, or words
         such as "created" and its path.
         """
-        if not self.restored:
+        if not self.after_undo:
             return False
-        path = self._path_with_name_at_end(_DONE.sub("", written))
-        if path not in self.restored:
+        path = self._find_path_by_name_at_end(_DONE.sub("", written))
+        if path not in self.after_undo:
             return False
-        is_as_before = self.restored[path] == self.before[path]
-        return is_as_before and self.before[path] != self.made[path]
+        item_before_agent = self.before_agent[path]
+        is_as_before = self.after_undo[path] == item_before_agent
+        did_agent_change_it = item_before_agent != self.after_agent[path]
+        return is_as_before and did_agent_change_it
 
-    def _path_with_name_at_end(self, written: str) -> str:
+    def _find_path_by_name_at_end(self, written: str) -> str:
         """Return the path of the file that a text names, or nothing. An absolute path ends
         in the name that the user knows.
         """
-        path_of_name = {name: path for path, name in self.names.items()}
+        path_by_name = {name: path for path, name in self.names.items()}
         parts = written.split("/")
         for start in range(len(parts)):
             name = "/".join(parts[start:])
-            if name in path_of_name:
-                return path_of_name[name]
+            if name in path_by_name:
+                return path_by_name[name]
         return ""
 
-    def describe_undos(self, known: Items) -> str:
+    def describe_undos(self, known: ItemsByPath) -> str:
         """Return one line on all files that an undo or redo left otherwise than
         `known`, or an empty string.
         """
         undone: list[str] = []
         partly_undone: list[str] = []
         redone: list[str] = []
-        for path, item in self.restored.items():
+        for path, item in self.after_undo.items():
             if item == known[path]:
                 continue
-            if item == self.made[path]:
+            if item == self.after_agent[path]:
                 redone.append(path)
-            elif item == self.before[path]:
+            elif item == self.before_agent[path]:
                 undone.append(path)
             else:
                 partly_undone.append(path)
         sentences = (
-            _format_sentence(UNDID, self._named(undone)),
-            _format_sentence(UNDID_PARTLY, self._named(partly_undone)),
-            _format_sentence("The user redid your changes to ", self._named(redone)),
+            _format_sentence(UNDID, self._quoted_names(undone)),
+            _format_sentence(UNDID_PARTLY, self._quoted_names(partly_undone)),
+            _format_sentence("The user redid your changes to ", self._quoted_names(redone)),
         )
         return " ".join(filter(None, sentences))
 
     def describe_news(self) -> str:
         """Return what the model was not told yet of undos and of changes that a rewind has left."""
-        new = []
-        for path, item in self.left.items():
-            is_there = item != self.before_left[path]
-            is_told = path in self.told_left and self.told_left[path] == item
-            if is_there and not is_told:
-                new.append(path)
-        left = _format_sentence(LEFT, self._named(new), " are still there.")
-        return " ".join(filter(None, (self.describe_undos(self.told), left)))
+        new_leftovers = []
+        for path, item in self.leftovers.items():
+            if item == self.before_leftover[path]:
+                continue  # Nothing is left of the change.
+            is_told = path in self.leftovers_known_to_model
+            if is_told and self.leftovers_known_to_model[path] == item:
+                continue
+            new_leftovers.append(path)
+        about_undos = self.describe_undos(self.known_to_model)
+        leftover_names = self._quoted_names(new_leftovers)
+        about_leftovers = _format_sentence(LEFT, leftover_names, " are still there.")
+        return " ".join(filter(None, (about_undos, about_leftovers)))
 
-    def _named(self, paths: Iterable[str]) -> list[str]:
-        items = {**self.left, **self.restored}
+    def _quoted_names(self, paths: Iterable[str]) -> list[str]:
+        """Return the names of files for a sentence, with a note on those that are deleted."""
+        present_items = {**self.leftovers, **self.after_undo}
         names = []
         for path in paths:
             name = quote_file_name(self.names[path])
-            if path in items and items[path] is None:
+            if path in present_items and present_items[path] is None:
                 name += " (deleted)"
             names.append(name)
         return names
@@ -160,36 +177,37 @@ async def read_undone_files(state: ConversationState, cache: ContentCache) -> Un
     """Read what is undone in the branch that the view shows, also by undos that a
     rewind left behind, and what one left.
     """
-    undone = UndoneFiles(last_seq=state.last_undo)
+    files = UndoneFiles(last_seq=state.last_undo)
     if not state.last_undo and not state.record.rewinds:
-        return undone
-    shown = {recorded.seq for recorded in state.facts_on_path()}
-    digests = {
-        recorded.fact.difference.digest
-        for recorded in state.facts
-        if isinstance(recorded.fact, FilesChanged)
-    }
-    contents = await cache.read_contents(digests)
+        return files
+    shown_seqs = {recorded.seq for recorded in state.facts_on_path()}
+    digests = set()
     for recorded in state.facts:
-        is_shown = recorded.seq in shown
+        if isinstance(recorded.fact, FilesChanged):
+            digests.add(recorded.fact.difference.digest)
+    contents = await cache.read_contents(digests)
+
+    for recorded in state.facts:
+        is_shown = recorded.seq in shown_seqs
         match recorded.fact:
             case UserSaid(by=by) if by == UNDO and is_shown:
-                undone.told.update(undone.restored)
-                undone.told_left.update(undone.left)
+                # This note told the model of everything until then.
+                files.known_to_model.update(files.after_undo)
+                files.leftovers_known_to_model.update(files.leftovers)
             case FilesChanged() as fact if fact.difference.digest in contents:
                 content = contents[fact.difference.digest]
-                for change in name_changes_of_fact(fact, content, undone.names):
-                    _add_change(undone, change, by=fact.by, is_shown=is_shown)
-    return undone
+                for change in name_changes_of_fact(fact, content, files.names):
+                    _add_change(files, change, by=fact.by, is_shown=is_shown)
+    return files
 
 
-def _add_change(undone: UndoneFiles, change: PathChange, *, by: str, is_shown: bool) -> None:
+def _add_change(files: UndoneFiles, change: PathChange, *, by: str, is_shown: bool) -> None:
     if by == UNDO:
-        undone.add_undo(change, is_shown=is_shown)
+        files.add_undo(change, is_shown=is_shown)
     elif is_shown:
-        undone.add_agent_change(change)
+        files.add_agent_change(change)
     else:
-        undone.add_left_change(change)
+        files.add_leftover(change)
 
 
 def name_changes_of_fact(
@@ -198,7 +216,9 @@ def name_changes_of_fact(
     """Return the changes, and add the names that the user knows these paths by."""
     changes = without_folders(decode_difference(content))
     for change in changes:
-        names.setdefault(change.path, change.path.partition("/")[2] or ".")
+        # The fact names only some of the changed files. A path begins with the number of its root.
+        path_below_root = change.path.partition("/")[2]
+        names.setdefault(change.path, path_below_root or ".")
     for change, name in zip(changes, fact.names, strict=False):
         names[change.path] = name
     return changes

@@ -19,24 +19,28 @@ from helix_desktop.fast_dataclass import dataclass
 
 NAMES_READ = 400_000  # Only this many characters at the beginning of a text are searched for names.
 AT_ONCE = 1 << 15  # Searching more characters at once would block other threads.
+MOST_NAMES = 200
 _LONG_NAME = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z_][\w./-]{9,80}")  # no end of a word
 
 
 def find_frequent_names(text: str, most_characters: int) -> str:
     """Return the most frequent long identifiers and paths, in at most this many characters."""
     counts: Counter[str] = Counter()
-    end = min(len(text), NAMES_READ)
-    for start in range(0, end, AT_ONCE):
-        for match in _LONG_NAME.finditer(text, start, min(start + AT_ONCE, end)):
-            counts[match.group().rstrip("./-")] += 1
-    names: list[str] = []
-    room = most_characters
-    for name, _ in counts.most_common(200):
-        needed = len(name) + len(", ")
-        if needed <= room:
-            names.append(name)
-            room -= needed
-    return ", ".join(names)
+    searched_characters = min(len(text), NAMES_READ)
+    for start in range(0, searched_characters, AT_ONCE):
+        end = min(start + AT_ONCE, searched_characters)
+        for match in _LONG_NAME.finditer(text, start, end):
+            name = match.group().rstrip("./-")
+            counts[name] += 1
+
+    listed_names: list[str] = []
+    free_characters = most_characters
+    for name, _ in counts.most_common(MOST_NAMES):
+        needed_characters = len(name) + len(", ")
+        if needed_characters <= free_characters:
+            listed_names.append(name)
+            free_characters -= needed_characters
+    return ", ".join(listed_names)
 
 
 CHARACTERS_PER_TOKEN = 3.2  # A cautious estimate of how many characters make a token.
@@ -44,6 +48,10 @@ CHARACTERS_PER_TOKEN = 3.2  # A cautious estimate of how many characters make a 
 HEAD_PERCENT = 30
 TAIL_PERCENT = 20
 NAMES_PERCENT = 30  # If a text has no useful lines, names may take this percentage of the preview.
+# Of the lines from the middle, the groups may take these percentages.
+ERRORS_PERCENT = 20
+PURPOSE_PERCENT = 15
+SIGNATURES_PERCENT = 35
 LINES_READ = 20_000
 # The most function signatures shown, and the most characters of each.
 MOST_SIGNATURES = 40
@@ -53,7 +61,9 @@ WIDE_GAP = " " * 8  # Longer gaps in a line are shortened to this width.
 MOST_ERRORS = 12
 IN_A_THREAD = 1 << 15  # Previews of texts with more characters are built in a thread.
 MOST_KEYS = 12
-MOST_RANGES = 8  # An outline of a text without headings lists this many ranges of lines.
+MOST_NAMES_OF_PURPOSE = 20
+FEW_SIGNATURES = 4  # An outline of a text with fewer headings or signatures lists ranges of lines.
+MOST_RANGES = 8
 JSON_LIMIT = 1_000_000  # Parsing JSON texts of more characters would block other threads.
 _WORD = re.compile(r"[A-Za-z_][\w.-]{3,60}")
 _NAME = re.compile(r"[_.\d]|[a-z][A-Z]")  # Words that this matches are names from code, not prose.
@@ -92,70 +102,84 @@ def build_preview(text: str, tokens: int, purpose: str = "") -> str:
     """Return what matters of a text. `purpose`: the call's arguments, and what was said
     before it.
     """
-    room = int(tokens * CHARACTERS_PER_TOKEN)
+    preview_characters = int(tokens * CHARACTERS_PER_TOKEN)
+    # Of a very long text, the middle is not searched.
     searched = text
     if len(text) > JSON_LIMIT:
-        searched = text[: JSON_LIMIT // 2] + "\n" + text[-JSON_LIMIT // 2 :]
-    ends = _read_ends(searched, room)
-    head = _lines_that_fit(ends.first_lines, room * HEAD_PERCENT // 100)
+        beginning = text[: JSON_LIMIT // 2]
+        end = text[-JSON_LIMIT // 2 :]
+        searched = f"{beginning}\n{end}"
+
+    ends = _read_ends(searched, preview_characters)
+    head = _lines_that_fit(ends.first_lines, preview_characters * HEAD_PERCENT // 100)
     tail_candidates = ends.first_lines[len(head) :] + ends.last_lines
-    # Taken from the last line backwards.
-    tail = _lines_that_fit(tail_candidates[::-1], room * TAIL_PERCENT // 100)[::-1]
-    left_out = ends.line_count - len(head) - len(tail)
-    pieces: list[str] = []
+    # The tail is filled from the last line backwards.
+    tail_candidates.reverse()
+    tail = _lines_that_fit(tail_candidates, preview_characters * TAIL_PERCENT // 100)
+    tail.reverse()
+    left_out_count = ends.line_count - len(head) - len(tail)
+
+    rows: list[str] = []
     structure = _describe_structure(text)
     if structure:
-        pieces.append(structure)
-    pieces += head
-    if left_out > 0:
-        pieces.append(f"[… {left_out:,} lines left out …]")
-        pieces += _most_informative_lines(searched, purpose, {*head, *tail}, room)
+        rows.append(structure)
+    rows += head
+    if left_out_count > 0:
+        rows.append(f"[… {left_out_count:,} lines left out …]")
+        shown_lines = {*head, *tail}
+        rows += _most_informative_lines(searched, purpose, shown_lines, preview_characters)
         # Without a title, the last lines would seem to belong to the list before them.
-        ends_with_list = not pieces[-1].startswith("[")
+        ends_with_list = not rows[-1].startswith("[")
         if tail and ends_with_list:
-            pieces.append("Last lines:")
-    elif not tail and len(searched) > room:
-        pieces += _line_of_frequent_names(searched, room)
-    pieces += tail
-    return "\n".join(pieces) or "(nothing but space)"
+            rows.append("Last lines:")
+    elif not tail and len(searched) > preview_characters:
+        rows += _line_of_frequent_names(searched, preview_characters)
+    rows += tail
+    return "\n".join(rows) or "(nothing but space)"
 
 
-def _most_informative_lines(text: str, purpose: str, seen: set[str], room: int) -> list[str]:
+def _most_informative_lines(
+    text: str, purpose: str, shown_lines: set[str], preview_characters: int
+) -> list[str]:
     """Return lines from the middle: errors, the call's purpose and structure, each once."""
-    errors = _unseen_lines(map(_shorten_preview_line, find_error_lines(text)), seen)
-    fitting_errors = _lines_that_fit(errors[-MOST_ERRORS:], room * 20 // 100)
+    error_lines = map(_shorten_preview_line, find_error_lines(text))
+    errors = _lines_not_shown_yet(error_lines, shown_lines)
+    most_characters_of_errors = preview_characters * ERRORS_PERCENT // 100
+    fitting_errors = _lines_that_fit(errors[-MOST_ERRORS:], most_characters_of_errors)
     errors_title = "Lines that look like errors:"
     if len(fitting_errors) < len(errors):
         # Without a count, the last error that is shown seems to be the last one of the text.
         of_all = f"({len(fitting_errors)} of {len(errors)} found)"
         errors_title = f"Lines that look like errors {of_all}:"
+
+    lines_about_purpose = _lines_about_purpose(text, purpose)
     groups = (
-        _LineGroup(errors_title, fitting_errors, percent=20),
-        _LineGroup("Lines about what was asked for:", _lines_about_purpose(text, purpose), 15),
-        _LineGroup("In it, by line:", _headings_and_signatures(text), percent=35),
+        _LineGroup(errors_title, fitting_errors, ERRORS_PERCENT),
+        _LineGroup("Lines about what was asked for:", lines_about_purpose, PURPOSE_PERCENT),
+        _LineGroup("In it, by line:", _headings_and_signatures(text), SIGNATURES_PERCENT),
     )
-    pieces: list[str] = []
-    seen_so_far = set(seen)
+    rows: list[str] = []
+    shown_so_far = set(shown_lines)
     for group in groups:
-        unseen = _unseen_lines(group.lines, seen_so_far)
-        shown = _lines_that_fit(unseen, room * group.percent // 100)
-        seen_so_far.update(shown)
-        if shown:
-            pieces.append(group.title)
-            pieces += shown
-    if not pieces:
-        return _line_of_frequent_names(text, room)
-    return pieces
+        candidates = _lines_not_shown_yet(group.lines, shown_so_far)
+        lines = _lines_that_fit(candidates, preview_characters * group.percent // 100)
+        shown_so_far.update(lines)
+        if lines:
+            rows.append(group.title)
+            rows += lines
+    if not rows:
+        return _line_of_frequent_names(text, preview_characters)
+    return rows
 
 
-def _unseen_lines(lines: Iterable[str], seen: set[str]) -> list[str]:
+def _lines_not_shown_yet(lines: Iterable[str], shown_lines: set[str]) -> list[str]:
     """Return each line once, and none that is shown already."""
-    return [line for line in dict.fromkeys(lines) if line not in seen]
+    return [line for line in dict.fromkeys(lines) if line not in shown_lines]
 
 
-def _line_of_frequent_names(text: str, room: int) -> list[str]:
+def _line_of_frequent_names(text: str, preview_characters: int) -> list[str]:
     """Return a list with one line that names the most frequent names, or an empty list."""
-    names = find_frequent_names(text, room * NAMES_PERCENT // 100)
+    names = find_frequent_names(text, preview_characters * NAMES_PERCENT // 100)
     if not names:
         return []
     return [f"Names in it: {names}"]
@@ -166,7 +190,7 @@ def _lines_about_purpose(text: str, purpose: str) -> Iterator[str]:
     names = {word for word in _WORD.findall(purpose) if _NAME.search(word)}
     if not names:
         return
-    longest_names = sorted(names, key=len, reverse=True)[:20]
+    longest_names = sorted(names, key=len, reverse=True)[:MOST_NAMES_OF_PURPOSE]
     any_name = re.compile("|".join(map(re.escape, longest_names)))
     for number, match in enumerate(islice(_LINE.finditer(text), LINES_READ), 1):
         line = match.group()
@@ -176,7 +200,8 @@ def _lines_about_purpose(text: str, purpose: str) -> Iterator[str]:
 
 def _headings_and_signatures(text: str) -> Iterator[str]:
     """Yield headings and signatures with their line numbers, by which parts can be recalled."""
-    signatures = list(_numbered_signatures(text.split("\n", LINES_READ)[:LINES_READ]))
+    lines = text.split("\n", LINES_READ)[:LINES_READ]
+    signatures = list(_numbered_signatures(lines))
     # Of many, some from the whole text are shown, not only those at its beginning.
     stride = max(1, len(signatures) // MOST_SIGNATURES)
     yield from signatures[::stride]
@@ -186,29 +211,33 @@ def _numbered_signatures(lines: Sequence[str], first: int = 1) -> Iterator[str]:
     """Yield headings and signatures from line `first` on, with their line numbers."""
     for number, line in enumerate(lines, 1):
         if number >= first and _SIGNATURE.match(line):
-            yield f"{number}: {_strip_line_number(line)[:LONGEST_SIGNATURE]}"
+            signature = _strip_line_number(line)
+            yield f"{number}: {signature[:LONGEST_SIGNATURE]}"
 
 
 def outline_text(text: str, first: int, tokens: int) -> str:
     """Return headings and signatures from line `first` on, or ranges if there are too few."""
-    room = int(tokens * CHARACTERS_PER_TOKEN)
+    most_characters = int(tokens * CHARACTERS_PER_TOKEN)
     lines = text.split("\n", LINES_READ)[:LINES_READ]
     rows = list(_numbered_signatures(lines, first))
-    if len(rows) < MOST_RANGES // 2:
+    if len(rows) < FEW_SIGNATURES:
         rows = _outline_ranges(lines, first)
     # Of too many rows, some from the whole text are shown.
-    needed = sum(len(row) + 1 for row in rows)
-    stride = max(1, math.ceil(needed / room))
-    return "\n".join(_lines_that_fit(rows[::stride], room))
+    needed_characters = sum(len(row) + len("\n") for row in rows)
+    stride = max(1, math.ceil(needed_characters / most_characters))
+    return "\n".join(_lines_that_fit(rows[::stride], most_characters))
 
 
 def _outline_ranges(lines: Sequence[str], first: int) -> list[str]:
     """Return the first line of each of a few ranges from line `first` on."""
-    size = max(1, math.ceil((len(lines) - first + 1) / MOST_RANGES))
+    last = len(lines)
+    line_count = last - first + 1
+    lines_in_range = max(1, math.ceil(line_count / MOST_RANGES))
     rows: list[str] = []
-    for start in range(first, len(lines) + 1, size):
-        end = min(start + size - 1, len(lines))
-        rows.append(f"{start}-{end}: {_first_nonblank_line(lines[start - 1 : end])}")
+    for range_start in range(first, last + 1, lines_in_range):
+        range_end = min(range_start + lines_in_range - 1, last)
+        first_line = _first_nonblank_line(lines[range_start - 1 : range_end])
+        rows.append(f"{range_start}-{range_end}: {first_line}")
     return rows
 
 
@@ -230,15 +259,17 @@ async def build_preview_in_thread(text: str, tokens: int, purpose: str = "") -> 
     return await asyncio.to_thread(build_preview, text, tokens, purpose)
 
 
-def _read_ends(text: str, room: int) -> _TextEnds:
-    """Read up to `room` non-empty lines from each end."""
-    lines = _nonblank_preview_lines(text)
-    most = max(room, 1)
-    first_lines = list(islice(lines, most))
-    last_lines: deque[str] = deque(maxlen=most)
-    line_count = len(first_lines)
-    for line in lines:
-        last_lines.append(line)
+def _read_ends(text: str, preview_characters: int) -> _TextEnds:
+    """Read more non-empty lines from each end than a preview of so many characters can have."""
+    most_lines = max(preview_characters, 1)
+    first_lines: list[str] = []
+    last_lines: deque[str] = deque(maxlen=most_lines)
+    line_count = 0
+    for line in _nonblank_preview_lines(text):
+        if line_count < most_lines:
+            first_lines.append(line)
+        else:
+            last_lines.append(line)
         line_count += 1
     return _TextEnds(first_lines, list(last_lines), line_count)
 
@@ -251,46 +282,51 @@ def _nonblank_preview_lines(text: str) -> Iterator[str]:
 
 
 def _shorten_preview_line(line: str) -> str:
+    """Return a line without control characters and wide gaps, cut if it is too long."""
     # Of 5 MB in one line, only what may be shown is worked on.
-    plain = line[: LONGEST_LINE * 4]
-    if not plain.isprintable():
-        plain = _ESCAPES.sub("", plain)
-    plain = plain.rstrip()
-    if WIDE_GAP in plain:
-        plain = re.sub(r" {8,}", WIDE_GAP, plain)
-    if len(plain) <= LONGEST_LINE:
-        return plain
-    return f"{plain[: LONGEST_LINE - 20]}… ({len(line):,} characters)"
+    shortened = line[: LONGEST_LINE * 4]
+    if not shortened.isprintable():
+        shortened = _ESCAPES.sub("", shortened)
+    shortened = shortened.rstrip()
+    if WIDE_GAP in shortened:
+        shortened = re.sub(r" {8,}", WIDE_GAP, shortened)
+    if len(shortened) <= LONGEST_LINE:
+        return shortened
+    room_for_size = len("… (5,000 characters)")
+    return f"{shortened[: LONGEST_LINE - room_for_size]}… ({len(line):,} characters)"
 
 
-def _lines_that_fit(lines: Sequence[str], room: int) -> list[str]:
-    fitting: list[str] = []
-    left = room
+def _lines_that_fit(lines: Sequence[str], most_characters: int) -> list[str]:
+    """Return the first lines, as many as fit with their line ends."""
+    fitting_lines: list[str] = []
+    free_characters = most_characters
     for line in lines:
-        left -= len(line) + 1
-        if left < 0:
+        free_characters -= len(line) + len("\n")
+        if free_characters < 0:
             break
-        fitting.append(line)
-    return fitting
+        fitting_lines.append(line)
+    return fitting_lines
 
 
 def _describe_structure(text: str) -> str:
     """Return the outline of JSON or of a table, or nothing for other text."""
     if text.lstrip()[:1] in ("{", "[") and len(text) <= JSON_LIMIT:
         try:
-            return "JSON: " + _outline_json(json.loads(text), 2)
+            outline = _outline_json(json.loads(text), depth=2)
         except (ValueError, RecursionError):
             return ""
+        return f"JSON: {outline}"
     first_lines = text[:4_000].splitlines()[:3]
     if len(first_lines) < 3:
         return ""
     for separator in ("\t", ",", "|", ";"):
         counts = {line.count(separator) for line in first_lines}
-        separators = first_lines[0].count(separator)
+        separator_count = first_lines[0].count(separator)
+        has_same_count_in_each_line = len(counts) == 1
         # One comma in each of three lines is more often prose than a table.
-        if len(counts) == 1 and separators >= 2:
+        if has_same_count_in_each_line and separator_count >= 2:
             header = _shorten_preview_line(first_lines[0])
-            return f"Table of {separators + 1} columns: {header}"
+            return f"Table of {separator_count + 1} columns: {header}"
     return ""
 
 

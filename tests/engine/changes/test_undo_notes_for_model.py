@@ -48,7 +48,7 @@ def test_the_rest_of_the_change_can_be_undone_later() -> None:
     files = UndoneFiles(names={PATH: "main.py"})
     files.add_agent_change(PathChange(PATH, item("one two"), item("ONE TWO")))
     files.add_undo(PathChange(PATH, item("ONE TWO"), item("ONE two")), is_shown=True)
-    files.told.update(files.restored)
+    files.known_to_model.update(files.after_undo)
     files.add_undo(PathChange(PATH, item("ONE two"), item("one two")), is_shown=True)
     assert files.describe_news() == 'The user undid your changes to "main.py".'
 
@@ -57,7 +57,7 @@ async def test_without_undo_or_rewind_nothing_is_read() -> None:
     work = Work()
     await work.change("", "a.py", (0, 1))
     files = await read_undone_files(work.talk.state, work.cache)
-    assert files.describe_undos(files.made) == files.describe_news() == ""
+    assert files.describe_undos(files.after_agent) == files.describe_news() == ""
     assert not files.names
 
 
@@ -67,7 +67,7 @@ async def test_an_undo_is_told_until_the_model_was_told() -> None:
     await work.change("", "src/a.py", (1, 2))
     await work.change("", "src/a.py", (2, 1), by=UNDO)
     files = await read_undone_files(work.talk.state, work.cache)
-    assert files.describe_undos(files.made) == f'{UNDID}"src/a.py".'
+    assert files.describe_undos(files.after_agent) == f'{UNDID}"src/a.py".'
     assert files.describe_news() == f'{UNDID}"src/a.py".'
     assert files.is_undone("changed src/a.py")
     assert files.is_undone("/home/me/work/src/a.py")
@@ -75,7 +75,7 @@ async def test_an_undo_is_told_until_the_model_was_told() -> None:
     work.talk.add(UserSaid((Text("told"),), by=UNDO))
     told = await read_undone_files(work.talk.state, work.cache)
     assert told.describe_news() == ""
-    assert told.describe_undos(told.made) == f'{UNDID}"src/a.py".'
+    assert told.describe_undos(told.after_agent) == f'{UNDID}"src/a.py".'
 
 
 async def test_a_file_that_an_undo_removed_is_said_to_be_deleted() -> None:
@@ -83,7 +83,7 @@ async def test_a_file_that_an_undo_removed_is_said_to_be_deleted() -> None:
     await work.change("", "new.py", (0, 1))
     await work.change("", "new.py", (1, 0), by=UNDO)
     files = await read_undone_files(work.talk.state, work.cache)
-    assert files.describe_undos(files.made) == f'{UNDID}"new.py" (deleted).'
+    assert files.describe_undos(files.after_agent) == f'{UNDID}"new.py" (deleted).'
     assert files.is_undone("created new.py")
 
 
@@ -94,10 +94,10 @@ async def test_a_redo_and_a_later_change_of_the_agent_end_an_undo() -> None:
     await work.change("", "a.py", (1, 2), by=UNDO)
     redone = await read_undone_files(work.talk.state, work.cache)
     assert not redone.is_undone("a.py")
-    assert UNDID not in redone.describe_undos(redone.made)
+    assert UNDID not in redone.describe_undos(redone.after_agent)
     await work.change("", "a.py", (2, 3))
     later = await read_undone_files(work.talk.state, work.cache)
-    assert later.describe_undos(later.made) == ""
+    assert later.describe_undos(later.after_agent) == ""
 
 
 async def test_half_an_undo_is_told_but_the_file_is_not_undone() -> None:
@@ -105,7 +105,10 @@ async def test_half_an_undo_is_told_but_the_file_is_not_undone() -> None:
     await work.change("", "a.py", (1, 5))
     await work.change("", "a.py", (5, 3), by=UNDO)
     files = await read_undone_files(work.talk.state, work.cache)
-    assert files.describe_undos(files.made) == 'The user undid a part of your changes to "a.py".'
+    assert (
+        files.describe_undos(files.after_agent)
+        == 'The user undid a part of your changes to "a.py".'
+    )
     assert not files.is_undone("a.py")
 
 
@@ -127,7 +130,7 @@ async def test_only_so_many_files_are_named() -> None:
         await work.change("", f"f{number}.py", (1, 2))
         await work.change("", f"f{number}.py", (2, 1), by=UNDO)
     files = await read_undone_files(work.talk.state, work.cache)
-    assert files.describe_undos(files.made).endswith('"f11.py", 3 more.')
+    assert files.describe_undos(files.after_agent).endswith('"f11.py", 3 more.')
 
 
 def test_a_file_name_cannot_pass_for_words_of_the_program() -> None:
