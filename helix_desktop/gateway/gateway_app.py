@@ -5,7 +5,7 @@ tells its status. What happens to a request in between is in `request_handling.p
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -28,7 +28,7 @@ from helix_desktop.gateway.registration import (
     GatewayRegistrations,
     RegisteredConversations,
 )
-from helix_desktop.gateway.request_forwarding import RequestForwarder, answer_to_failure
+from helix_desktop.gateway.request_forwarding import RequestForwarder, explain_failure
 from helix_desktop.gateway.request_handling import AgentRequestHandler
 from helix_desktop.gateway.request_parsing import MOST_BODY_BYTES, IncomingRequest
 from helix_desktop.protocols.gateway_message import SLICE, Json
@@ -46,7 +46,10 @@ SendEvent = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class GatewayApp:
-    """`opener`: opens a workspace's conversations by its name (empty: the default one)."""
+    """Answers what comes to the gateway's port, as uvicorn hands it over.
+
+    `opener`: opens a workspace's conversations by its name (empty: the default one).
+    """
 
     def __init__(
         self,
@@ -85,8 +88,12 @@ class GatewayApp:
             self._last_request_end = time.monotonic()
 
     async def _run_until_shutdown(self, receive: Receive, send: SendEvent) -> None:
-        while (await receive())["type"] != "lifespan.shutdown":
+        """Tell the server that the gateway has started, and when it ends, clean up."""
+        event = await receive()
+        while event["type"] != "lifespan.shutdown":
             await send({"type": "lifespan.startup.complete"})
+            event = await receive()
+
         for recording in tuple(self.memory.recording_behind.values()):
             await recording.wait_for_all_tasks()
         await self._providers.aclose()
@@ -105,13 +112,16 @@ class GatewayApp:
         headers: dict[str, str] = {}
         for name, value in scope["headers"]:
             headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
         registration = self._registrations.find_or_refuse(headers, route.token)
-        if isinstance(registration, str):
+        if isinstance(registration, str):  # It is the sentence of a refusal.
             await _send_own_answer(send, 403, registration)
             return
         if route.path == request_routes.STATUS:
-            await _send_own_answer(send, 200, await self.status_for_registration(registration))
+            status = await self.status_for_registration(registration)
+            await _send_own_answer(send, 200, status)
             return
+
         content = await _receive_body(receive)
         if content is None:
             await _send_own_answer(send, 413, "A request of more than 64 MB is refused.")
@@ -126,7 +136,13 @@ class GatewayApp:
             registration=registration,
         )
         reply = ReplyToAgent(send)
-        work = self._tasks.spawn_task(self._handle_or_report(incoming, reply), name="exchange")
+        await self._handle_until_hung_up(self._handle_or_report(incoming, reply), receive)
+
+    async def _handle_until_hung_up(
+        self, handling: Coroutine[Any, Any, None], receive: Receive
+    ) -> None:
+        """Run the handling of a request. It ends early if the agent hangs up."""
+        work = self._tasks.spawn_task(handling, name="exchange")
         hang_up = self._tasks.spawn_task(_wait_for_disconnect(receive), name="listen for the end")
         try:
             await asyncio.wait({work, hang_up}, return_when=asyncio.FIRST_COMPLETED)
@@ -138,14 +154,19 @@ class GatewayApp:
                 await work
 
     async def _handle_or_report(self, incoming: IncomingRequest, reply: "ReplyToAgent") -> None:
-        """Handle a request. What fails before its reply has begun is the agent's answer."""
+        """Handle a request. If it fails before its reply has begun, tell the agent why."""
         try:
             async with asyncio.timeout(LONGEST_REQUEST_SECONDS):
                 provider = await self._providers.choose_provider(incoming)
                 sending = RequestForwarder(
-                    provider.incoming, provider.url, provider.client, reply.start, reply.send_chunk
+                    incoming=provider.incoming,
+                    url=provider.url,
+                    client=provider.client,
+                    start=reply.start,
+                    send=reply.send_chunk,
                 )
-                await AgentRequestHandler(sending, self.memory).handle_request()
+                handler = AgentRequestHandler(sending, self.memory)
+                await handler.handle_request()
         except (
             TimeoutError,
             DecodedTooLarge,
@@ -158,8 +179,8 @@ class GatewayApp:
                 log.warning("the provider's reply broke off: %s", type(error).__name__)
                 return
             log.info("a request was not answered: %s", type(error).__name__)
-            status, sentence = answer_to_failure(error)
-            await _send_own_answer(reply.send, status, sentence)
+            answer = explain_failure(error)
+            await _send_own_answer(reply.send, answer.status, answer.sentence)
             return
         await reply.end()
 
@@ -169,14 +190,17 @@ class GatewayApp:
         """Return figures of its conversations, or for the window those of all, and of today."""
         if registration.sees_all:
             return await self._status_for_window()
-        status: dict[str, Json] = {"figures": await self._figures_of_registration(registration)}
+        figures = await self._figures_of_registration(registration)
+        status: dict[str, Json] = {"figures": figures}
         reason = self.memory.unrecorded.get(registration.token)
         if reason:
             status["unrecorded"] = reason
         return status
 
     async def _status_for_window(self) -> dict[str, Json]:
-        midnight = time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1))
+        now = time.localtime()
+        # With -1, mktime finds out by itself whether summer time was in force at midnight.
+        midnight = time.mktime((now.tm_year, now.tm_mon, now.tm_mday, 0, 0, 0, 0, 0, -1))
         agents = [asdict(activity) for activity in self.memory.agent_activity.values()]
         figures = await self._all_figures_since(0.0)
         today = await self._all_figures_since(midnight)
@@ -205,7 +229,7 @@ class ReplyTooLong(httpx.HTTPError):
 
 
 class ReplyToAgent:
-    """The reply to one request, as ASGI sends it."""
+    """Sends the reply to one request, in the events of ASGI: its head, its body, its end."""
 
     def __init__(self, send: SendEvent) -> None:
         self.send = send
@@ -220,7 +244,8 @@ class ReplyToAgent:
         self._sent_bytes += len(chunk)
         if self._sent_bytes > MOST_RELAYED_BYTES:
             raise ReplyTooLong(f"the reply has more than {MOST_RELAYED_BYTES:,} bytes")
-        for begin in range(0, len(chunk), SLICE):  # Copying it whole would delay other requests.
+        # Copying a long chunk at once would delay other requests.
+        for begin in range(0, len(chunk), SLICE):
             part = chunk[begin : begin + SLICE]
             await self.send({"type": "http.response.body", "body": part, "more_body": True})
 
@@ -246,8 +271,10 @@ async def _receive_body(receive: Receive) -> BodyBytes | None:
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    """Return once the agent has closed its connection. Whatever else it sends is dropped."""
+    event = await receive()
+    while event["type"] != "http.disconnect":
+        event = await receive()
 
 
 async def _send_own_answer(send: SendEvent, status: int, value: str | dict[str, Json]) -> None:

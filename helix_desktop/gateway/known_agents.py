@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import tomlkit
@@ -29,6 +30,8 @@ TOOL_SEARCH = "ENABLE_TOOL_SEARCH"
 
 @dataclass(frozen=True, slots=True)
 class AgentLaunch:
+    """How to start an agent for one run: its command line, and variables to add to the environment."""
+
     command: tuple[str, ...]
     environment: Mapping[str, str]
 
@@ -66,15 +69,21 @@ def except_from_proxy(environ: Mapping[str, str]) -> dict[str, str]:
     The agents use a proxy for 127.0.0.1 too, which would get the key and the
     conversation in plain text.
     """
-    hosts: dict[str, None] = {}  # Each once, in order.
+    hosts: list[str] = []
     for variable in NO_PROXY:
-        hosts.update(dict.fromkeys(re.split(r"[,\s]+", environ.get(variable, ""))))
-    hosts.update(dict.fromkeys(("127.0.0.1", "localhost")))
-    hosts.pop("", None)
+        hosts.extend(re.split(r"[,\s]+", environ.get(variable, "")))
+    hosts.extend(("127.0.0.1", "localhost"))
+
+    hosts_once: list[str] = []
+    for host in hosts:
+        if host and host not in hosts_once:
+            hosts_once.append(host)
+
     # An asterisk excepts everything, but only where it stands alone.
-    if "*" in hosts:
-        return dict.fromkeys(NO_PROXY, "*")
-    return dict.fromkeys(NO_PROXY, ",".join(hosts))
+    value = ",".join(hosts_once)
+    if "*" in hosts_once:
+        value = "*"
+    return dict.fromkeys(NO_PROXY, value)
 
 
 def find_known_agent(name: str) -> KnownAgent:
@@ -90,26 +99,45 @@ def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
     """Describe an unknown agent, which gets its address by its protocol's usual
     variables, or in place of `{url}`.
     """
-
-    def launch(start: AgentStart) -> AgentLaunch:
-        ((_, url),) = start.urls.items()
-        url += ADDRESSES[protocol]["path"]
-        words = [word.replace("{url}", url) for word in command]
-        words += start.arguments
-        return AgentLaunch(tuple(words), dict.fromkeys(ADDRESSES[protocol]["variables"], url))
-
     name = _name_of_started_agent(command)
     return KnownAgent(
-        name,
-        title_of_known_agent(name),
-        command[0],
-        launch,
-        lambda home, _: home,
-        lambda text, *_: text,
+        name=name,
+        title=title_of_known_agent(name),
+        program=command[0],
+        launch=partial(_build_launch_of_command, command, protocol),
+        file=_no_settings_file,
+        change=_leave_settings_unchanged,
     )
 
 
+def _build_launch_of_command(
+    command: Sequence[str], protocol: str, start: AgentStart
+) -> AgentLaunch:
+    address = ADDRESSES[protocol]
+    url = _only_url(start) + address["path"]
+    words = [word.replace("{url}", url) for word in command]
+    words.extend(start.arguments)
+    environment = dict.fromkeys(address["variables"], url)
+    return AgentLaunch(tuple(words), environment)
+
+
+def _only_url(start: AgentStart) -> str:
+    """Return the address of an agent that has one upstream only."""
+    (url,) = start.urls.values()
+    return url
+
+
+def _no_settings_file(home: Path, _: Mapping[str, str]) -> Path:
+    """Return the home folder, as nobody knows where an unknown agent has its settings."""
+    return home
+
+
+def _leave_settings_unchanged(text: str, _url: str, _environ: Mapping[str, str]) -> str:
+    return text
+
+
 def _name_of_started_agent(command: Sequence[str]) -> str:
+    """Return the name of the program that a command line starts in the end."""
     analysis = command_analysis.find_started_programs(shlex.join(command))
     if isinstance(analysis, command_analysis.KnownPrograms):
         # The last one, as a program such as `env` only starts the agent.
@@ -121,13 +149,21 @@ def _name_of_started_agent(command: Sequence[str]) -> str:
 
 def _build_claude_launch(start: AgentStart) -> AgentLaunch:
     ((upstream, url),) = start.urls.items()
+    settings_set_no_proxy = False
+    for variable in NO_PROXY:
+        if start.environ.get(variable) != os.environ.get(variable):
+            settings_set_no_proxy = True
+
     command = ["claude"]
-    # Claude Code's settings files override the environment; this file overrides them.
-    sets_no_proxy = any(start.environ.get(name) != os.environ.get(name) for name in NO_PROXY)
-    if upstream.is_from_file or sets_no_proxy:
-        command += ["--settings", str(_write_claude_settings(start, url))]
-    command += start.arguments
-    environment = {"ANTHROPIC_BASE_URL": url, TOOL_SEARCH: start.environ.get(TOOL_SEARCH, "true")}
+    if upstream.is_from_file or settings_set_no_proxy:
+        # Claude Code's settings files override the environment; this file overrides them.
+        settings_file = _write_claude_settings(start, url)
+        command.extend(("--settings", str(settings_file)))
+    command.extend(start.arguments)
+    environment = {
+        "ANTHROPIC_BASE_URL": url,
+        TOOL_SEARCH: start.environ.get(TOOL_SEARCH, "true"),
+    }
     return AgentLaunch(tuple(command), environment)
 
 
@@ -149,33 +185,36 @@ def _write_claude_settings(start: AgentStart, url: str) -> Path:
 def _build_codex_launch(start: AgentStart) -> AgentLaunch:
     """Launch Codex. The token is in the environment, as all users can read command lines."""
     ((upstream, url),) = start.urls.items()
-    base, _, token = url.partition("/t/")
+    base_url, _, token = url.partition("/t/")
     if upstream.provider:
+        # The user's own provider: only its address changes.
         table = f"model_providers.{upstream.provider}"
-        header = f'{table}.env_http_headers.{TOKEN_HEADER}="{CODEX_TOKEN}"'
-        command = ("codex", "-c", f'{table}.base_url="{base}"', "-c", header, *start.arguments)
-        return AgentLaunch(command, {CODEX_TOKEN: token})
-    key = "requires_openai_auth=true"
-    if start.environ.get("OPENAI_API_KEY"):
-        key = 'env_key="OPENAI_API_KEY"'
-    headers = f'env_http_headers={{"{TOKEN_HEADER}"="{CODEX_TOKEN}"}}'
-    provider = f'{{name="Helix",base_url="{base}/v1",wire_api="responses",{key},{headers}}}'
-    command = (
-        "codex",
-        "-c",
-        'model_provider="helix"',
-        "-c",
-        f"model_providers.helix={provider}",
-        *start.arguments,
-    )
-    return AgentLaunch(command, {CODEX_TOKEN: token})
+        settings = [
+            f'{table}.base_url="{base_url}"',
+            f'{table}.env_http_headers.{TOKEN_HEADER}="{CODEX_TOKEN}"',
+        ]
+    else:
+        key = "requires_openai_auth=true"
+        if start.environ.get("OPENAI_API_KEY"):
+            key = 'env_key="OPENAI_API_KEY"'
+        headers = f'env_http_headers={{"{TOKEN_HEADER}"="{CODEX_TOKEN}"}}'
+        provider = f'{{name="Helix",base_url="{base_url}/v1",wire_api="responses",{key},{headers}}}'
+        settings = ['model_provider="helix"', f"model_providers.helix={provider}"]
+
+    command = ["codex"]
+    for setting in settings:
+        command.extend(("-c", setting))
+    command.extend(start.arguments)
+    return AgentLaunch(tuple(command), {CODEX_TOKEN: token})
 
 
 def _build_opencode_launch(start: AgentStart) -> AgentLaunch:
-    name = "OPENCODE_CONFIG_CONTENT"
-    text = _set_addresses(start.environ.get(name, ""), start.urls, name)
-    plain = json.dumps(parse_commented_json(text, name))  # JSON without the comments.
-    return AgentLaunch(("opencode", *start.arguments), {name: plain})
+    variable = "OPENCODE_CONFIG_CONTENT"
+    users_settings = start.environ.get(variable, "")
+    settings = _set_addresses(users_settings, start.urls, variable)
+    settings_without_comments = json.dumps(parse_commented_json(settings, variable))
+    command = ("opencode", *start.arguments)
+    return AgentLaunch(command, {variable: settings_without_comments})
 
 
 def _build_pi_launch(start: AgentStart) -> AgentLaunch:
@@ -186,15 +225,19 @@ def _build_pi_launch(start: AgentStart) -> AgentLaunch:
     models = folder / "models.json"
     for needed_folder in (start.scratch, folder / "sessions", folder / "bin"):
         needed_folder.mkdir(parents=True, exist_ok=True)
-    linked_files = {folder / "auth.json", folder / "settings.json", *folder.iterdir()}
-    for linked_file in linked_files - {models}:
+
+    linked_files = set(folder.iterdir())
+    linked_files.update((folder / "auth.json", folder / "settings.json"))
+    linked_files.discard(models)
+    for linked_file in linked_files:
         (start.scratch / linked_file.name).symlink_to(linked_file)
+
     users_models = ""
     if models.exists():
         users_models = models.read_text("utf-8")
     settings = _set_addresses(users_models, start.urls, models.name)
-    plain_settings = json.dumps(parse_commented_json(settings, ""))  # JSON without the comments.
-    (start.scratch / "models.json").write_text(plain_settings, "utf-8")
+    settings_without_comments = json.dumps(parse_commented_json(settings, ""))
+    (start.scratch / "models.json").write_text(settings_without_comments, "utf-8")
     return AgentLaunch(("pi", *start.arguments), {"PI_CODING_AGENT_DIR": str(start.scratch)})
 
 
@@ -202,15 +245,16 @@ def _build_gemini_launch(start: AgentStart) -> AgentLaunch:
     """Launch Gemini CLI. Behind an address of its own, it signs in with a key only if
     its settings say so.
     """
-    environment = {"GOOGLE_GEMINI_BASE_URL": next(iter(start.urls.values()))}
-    name = "GEMINI_CLI_SYSTEM_DEFAULTS_PATH"  # These settings are the weakest.
-    is_set = Path(start.environ.get(name, "/etc/gemini-cli/system-defaults.json")).exists()
-    if not is_set and not any(one.startswith("GOOGLE_GENAI_USE_") for one in start.environ):
+    environment = {"GOOGLE_GEMINI_BASE_URL": _only_url(start)}
+    variable = "GEMINI_CLI_SYSTEM_DEFAULTS_PATH"  # Names the settings that are the weakest.
+    defaults_file = Path(start.environ.get(variable, "/etc/gemini-cli/system-defaults.json"))
+    chooses_sign_in = any(name.startswith("GOOGLE_GENAI_USE_") for name in start.environ)
+    if not defaults_file.exists() and not chooses_sign_in:
+        own_defaults_file = start.scratch / "settings.json"
+        own_defaults = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
         start.scratch.mkdir(parents=True, exist_ok=True)
-        environment[name] = str(start.scratch / "settings.json")
-        Path(environment[name]).write_text(
-            '{"security": {"auth": {"selectedType": "gemini-api-key"}}}', "utf-8"
-        )
+        own_defaults_file.write_text(json.dumps(own_defaults), "utf-8")
+        environment[variable] = str(own_defaults_file)
     return AgentLaunch(("gemini", *start.arguments), environment)
 
 
@@ -228,28 +272,31 @@ def _change_claude_settings(text: str, url: str, environ: Mapping[str, str]) -> 
 def _change_codex_settings(text: str, url: str, _: Mapping[str, str]) -> str:
     document = tomlkit.parse(text)
     provider = tomlkit.table()
-    provider.update(
-        {
-            "name": "Helix",
-            "base_url": f"{url}/v1",
-            "wire_api": "responses",
-            "requires_openai_auth": True,
-        }
-    )
+    provider["name"] = "Helix"
+    provider["base_url"] = f"{url}/v1"
+    provider["wire_api"] = "responses"
+    provider["requires_openai_auth"] = True
+
     document["model_provider"] = "helix"
-    document.setdefault("model_providers", tomlkit.table(is_super_table=True))["helix"] = provider
+    providers = document.setdefault("model_providers", tomlkit.table(is_super_table=True))
+    providers["helix"] = provider
     return tomlkit.dumps(document)
 
 
 def _change_gemini_settings(text: str, url: str, environ: Mapping[str, str]) -> str:
-    excepted = re.findall(r"(?im)^(?:export )?(no_proxy)=[\"']?([^\"'\n]*)", text)
-    own = {"GOOGLE_GEMINI_BASE_URL": url, **except_from_proxy({**environ, **dict(excepted)})}
+    """Set the variables in Gemini CLI's `.env` file, a line each. Other lines stay."""
+    # What the file already excepts from the proxy stays excepted.
+    environ_with_file = dict(environ)
+    environ_with_file.update(re.findall(r"(?im)^(?:export )?(no_proxy)=[\"']?([^\"'\n]*)", text))
+    own_variables = {"GOOGLE_GEMINI_BASE_URL": url}
+    own_variables.update(except_from_proxy(environ_with_file))
+
     lines: list[str] = []
     for line in text.splitlines():
         name = line.removeprefix("export ").partition("=")[0]
-        if name not in own:
+        if name not in own_variables:
             lines.append(line)
-    for name, value in own.items():
+    for name, value in own_variables.items():
         lines.append(f"{name}={value}")
     return "\n".join(lines) + "\n"
 
@@ -258,7 +305,7 @@ def _set_addresses(text: str, urls: Mapping[AgentUpstream, str], file_name: str)
     """Set the gateway's address for every provider in pi's `models.json`, or in
     opencode's settings. A custom address already contains the version.
     """
-    parse_commented_json(text, file_name)
+    parse_commented_json(text, file_name)  # Says which file has a mistake, if one has.
     is_pi = file_name == "models.json"
     usual_url = ""
     custom_urls: dict[str, str] = {}
@@ -275,10 +322,13 @@ def _set_addresses(text: str, urls: Mapping[AgentUpstream, str], file_name: str)
     if is_pi:  # It adds the version to Anthropic's address itself.
         url_by_provider["anthropic"] = usual_url
     url_by_provider.update(custom_urls)
+
     for provider, url in url_by_provider.items():
-        path: tuple[str, ...] = ("provider", provider, "options", "baseURL")
+        path: tuple[str, ...]
         if is_pi:
             path = ("providers", provider, "baseUrl")
+        else:
+            path = ("provider", provider, "options", "baseURL")
         text = set_commented_json(text, path, url)
     return text
 

@@ -36,11 +36,16 @@ class ChosenProvider:
 
 
 class ProviderChoice:
+    """Knows the HTTP clients of all providers, and where Codex's accounts want their requests."""
+
     def __init__(self) -> None:
         self._clients = ProviderHttpClients()
         self._codex_workspaces = CodexWorkspaceRoutes()
 
     async def choose_provider(self, incoming: IncomingRequest) -> ChosenProvider:
+        """Return where a request goes. Raises ProviderUnreachable if that must be asked first,
+        and nobody answers.
+        """
         address = address_of_provider(incoming)
         incoming = _add_stored_key_if_missing(incoming, address)
         client = self._clients.get_client_for(incoming.registration)
@@ -49,8 +54,8 @@ class ProviderChoice:
             route = await self._codex_workspaces.find_route(address, incoming.headers, client)
             address = route.base_url
             if route.region:
-                region = (REGION_HEADER.encode(), route.region.encode("latin-1", "replace"))
-                incoming = replace(incoming, raw_headers=(*incoming.raw_headers, region))
+                region = route.region.encode("latin-1", "replace")
+                incoming = _with_header(incoming, REGION_HEADER.encode(), region)
         url = request_routes.join_provider_address(address, incoming.route.path, incoming.query)
         return ChosenProvider(url, client, incoming)
 
@@ -80,31 +85,46 @@ def _add_stored_key_if_missing(incoming: IncomingRequest, address: str) -> Incom
     for name in _HEADERS_WITH_KEYS:
         if incoming.headers.get(name):
             return incoming
+
     header = _KEY_HEADERS.get(incoming.protocol, b"authorization")
     value = registration.key
     if header == b"authorization":
         value = f"Bearer {value}"
-    added = (header, value.encode("latin-1"))
-    return replace(incoming, raw_headers=(*incoming.raw_headers, added))
+    return _with_header(incoming, header, value.encode("latin-1"))
 
 
-ClientKey = tuple[str, frozenset[tuple[str, str]] | None]
+def _with_header(incoming: IncomingRequest, name: bytes, value: bytes) -> IncomingRequest:
+    raw_headers = list(incoming.raw_headers)
+    raw_headers.append((name, value))
+    return replace(incoming, raw_headers=tuple(raw_headers))
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderConnection:
+    """What an HTTP client is for: a provider's address, and the proxy settings to reach it with
+    (None: those of this process).
+    """
+
+    upstream: str
+    proxies: frozenset[tuple[str, str]] | None
 
 
 class ProviderHttpClients:
     """One HTTP client for each provider, and for each way through proxies to it."""
 
     def __init__(self) -> None:
-        self._clients: dict[ClientKey, httpx.AsyncClient] = {}
+        self._clients: dict[ProviderConnection, httpx.AsyncClient] = {}
 
     def get_client_for(self, registration: GatewayRegistration) -> httpx.AsyncClient:
-        key: ClientKey = (registration.upstream, None)
+        """Return the client for a registration's requests, which keeps its connections open."""
+        proxies: frozenset[tuple[str, str]] | None = None
         if registration.proxies is not None:
-            key = (registration.upstream, frozenset(registration.proxies.items()))
-        client = self._clients.get(key)
+            proxies = frozenset(registration.proxies.items())
+        connection = ProviderConnection(registration.upstream, proxies)
+        client = self._clients.get(connection)
         if client is None:
             client = _build_client_for(registration)
-            self._clients[key] = client
+            self._clients[connection] = client
         return client
 
     async def aclose(self) -> None:
@@ -114,9 +134,11 @@ class ProviderHttpClients:
 
 def _build_client_for(registration: GatewayRegistration) -> httpx.AsyncClient:
     proxies = registration.proxies
-    if registration.upstream and is_loopback(registration.upstream):
-        proxies = {}  # No proxy is asked for a server on this computer.
-        for name, value in (registration.proxies or {}).items():
-            if not name.endswith("_proxy"):  # The certificates are kept.
-                proxies[name] = value
-    return build_http_client(uses_environment=proxies is None, proxies=proxies)
+    if not registration.upstream or not is_loopback(registration.upstream):
+        return build_http_client(uses_environment=proxies is None, proxies=proxies)
+    # No proxy is asked for a server on this computer, but the certificates are kept.
+    settings_without_proxies: dict[str, str] = {}
+    for name, value in (proxies or {}).items():
+        if not name.endswith("_proxy"):
+            settings_without_proxies[name] = value
+    return build_http_client(uses_environment=False, proxies=settings_without_proxies)

@@ -53,22 +53,36 @@ _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 _LAST_EVENTS = ("message_stop", "response.completed", "response.incomplete")
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedRequest:
+    """A request that was forwarded unread, now with all of its messages. `ticket`: it names the
+    request where its reply is recorded. `body`: what was sent to the provider.
+    """
+
+    request: ParsedRequest
+    ticket: Ticket
+    body: dict[str, Json]
+
+
 @dataclass(slots=True)
 class UnreadRequestRecorder:
-    """Stands in for the conversations, for the reply to a request that is forwarded unread."""
+    """Stands in for the conversations, for the reply to a request that is forwarded unread.
 
-    room: AgentConversations
+    The ticket that comes with a reply is not used: the request has its own once it is recorded.
+    """
+
+    conversations: AgentConversations
     tasks: OwnedTasks
-    reading: asyncio.Task[tuple[ParsedRequest, Ticket, dict[str, Json]]]
+    reading: asyncio.Task[RecordedRequest]
     is_short: bool = False
 
-    async def wait_until_read(self) -> tuple[ParsedRequest, Ticket, dict[str, Json]]:
+    async def wait_until_read(self) -> RecordedRequest:
         """Return what was read and recorded. If the agent hangs up, that goes on."""
         return await asyncio.shield(self.reading)
 
     async def answer_hidden_calls(self, _: Ticket, *reply: Any) -> list[tuple[str, str, str, bool]]:
-        _request, ticket, _body = await self.wait_until_read()
-        return await self.room.answer_hidden_calls(ticket, *reply)
+        recorded = await self.wait_until_read()
+        return await self.conversations.answer_hidden_calls(recorded.ticket, *reply)
 
     async def record_agent_reply(self, _: Ticket, *reply: Any) -> None:
         """Record a reply before the next request. If its own is long, its end does not wait."""
@@ -77,8 +91,8 @@ class UnreadRequestRecorder:
             await asyncio.shield(recording)
 
     async def _record_once_read(self, *reply: Any) -> None:
-        _request, ticket, _body = await self.reading
-        await self.room.record_agent_reply(ticket, *reply)
+        recorded = await self.reading
+        await self.conversations.record_agent_reply(recorded.ticket, *reply)
 
 
 @dataclass(slots=True)
@@ -90,9 +104,10 @@ class ReplyRelay:
     request: ParsedRequest
     ticket: Ticket
     body: dict[str, Json]
-    tools: bool
+    tools: bool  # The request has the recall tools, so its reply may have hidden calls.
     call_filter: HiddenCallFilter
-    after_first_bytes: Callable[[], object] = lambda: None  # Called for each piece, and at the end.
+    # Called once, when the agent has the first bytes of the reply or the reply has ended.
+    on_first_bytes: Callable[[], object] | None = None
     _started: float = field(default_factory=time.monotonic)
     _shown_pieces: list[Piece] = field(default_factory=list)
     _reply_values: list[Json] = field(default_factory=list)
@@ -100,16 +115,20 @@ class ReplyRelay:
     _recall_results: list[tuple[str, str, str, bool]] = field(default_factory=list)
 
     async def relay_until_answered(self, response: httpx.Response) -> None:
+        """Relay the reply. While it has only hidden calls, answer these, send the request again
+        with the answers, and relay the next reply behind it.
+        """
         streams = "event-stream" in response.headers.get("content-type", "")
         answer = await self._relay_reply(response, streams=streams)
         for _ in range(MOST_RECALL_REPLIES + MOST_REFUSED_REPLIES):
             if answer is None or not self.call_filter.has_only_hidden_calls:
                 return
-            continued = await self._continue_after_recall(answer, streams=streams)
-            if isinstance(continued, provider_reply_bodies.ProviderRefusal):
-                await self._send_refusal(continued, streams=streams)
+            next_answer = await self._continue_after_recall(answer, streams=streams)
+            if isinstance(next_answer, provider_reply_bodies.ProviderRefusal):
+                await self._send_refusal(next_answer, streams=streams)
                 return
-            answer = continued
+            answer = next_answer
+
         log.warning("a model did nothing but recall; its agent was told to ask again")
         sentence = "The model did nothing but recall. Nothing was lost; send it again."
         await self._send_refusal(_refusal_to_retry(sentence), streams=streams)
@@ -121,7 +140,10 @@ class ReplyRelay:
         try:
             recorder = self.conversations
             if self.request.body.read_rest and isinstance(recorder, UnreadRequestRecorder):
-                self.request, _, self.body = await recorder.wait_until_read()
+                # The next request is built from all messages, of which only the first are read.
+                recorded = await recorder.wait_until_read()
+                self.request = recorded.request
+                self.body = recorded.body
             size = len(self.request.body.places.content)
             pieces = await run_in_thread_if_large(size, self._build_request_after_recall, answer)
         except Exception:
@@ -151,8 +173,13 @@ class ReplyRelay:
                 await self._record_usage_of_cut_reply(assembler.whole_reply())
             raise
         finally:
-            self.after_first_bytes()
+            self._note_first_bytes()
             await response.aclose()
+
+    def _note_first_bytes(self) -> None:
+        if self.on_first_bytes is not None:
+            self.on_first_bytes()
+            self.on_first_bytes = None  # It is called once, however many pieces follow.
 
     async def _relay_and_record_stream(
         self, response: httpx.Response, assembler: Any
@@ -233,8 +260,8 @@ class ReplyRelay:
                 await self._start_reply_of_stream(stream)
                 if stream.sends_raw and chunk:
                     await self.sending.send(chunk)
-                for raw in stream.splitter.feed_raw_chunk(decoded):
-                    await self._relay_event(raw, stream)
+                for raw_event in stream.splitter.feed_raw_chunk(decoded):
+                    await self._relay_event(raw_event, stream)
                 await self._send_and_clear_pieces(stream.unsent)
         except provider_reply_bodies.UnreadableReply as error:
             await self._relay_unread_rest_or_fail(stream, error, chunks)
@@ -281,11 +308,11 @@ class ReplyRelay:
             await self.conversations.record_agent_reply(self.ticket, cut_reply, shown_key)
 
     async def _send_and_clear_pieces(self, pieces: list[bytes]) -> None:
-        whole = b"".join(pieces)
+        content = b"".join(pieces)
         pieces.clear()
-        if whole:
-            await self.sending.send(whole)
-            self.after_first_bytes()
+        if content:  # An empty piece would end a reply that is sent in chunks.
+            await self.sending.send(content)
+            self._note_first_bytes()
 
     async def _relay_unread_rest_or_fail(
         self,
@@ -294,7 +321,8 @@ class ReplyRelay:
         chunks: AsyncIterator[bytes],
     ) -> None:
         """Relay the unread rest as it came, unless the agent already got decompressed bytes."""
-        if self.sending.is_begun and self.tools and stream.coding:
+        has_got_decompressed_bytes = self.sending.is_begun and self.tools and stream.coding
+        if has_got_decompressed_bytes:
             failure = {
                 "type": "helix_gateway",
                 "message": f"The provider's reply was ended: {error}. Send it again.",
@@ -310,6 +338,7 @@ class ReplyRelay:
             await self.sending.send(chunk)
 
     def _is_last_event(self, raw: bytes, event: Json | None) -> bool:
+        """Whether the event ends the stream of a reply that is complete."""
         if b"[DONE]" in raw or text_at(event, "type") in _LAST_EVENTS:
             return True
         return self.request.body.wire == gemini_gateway.NAME  # Its last event has no mark.
@@ -336,8 +365,8 @@ class ReplyRelay:
         if self.call_filter.has_only_hidden_calls:
             return answer
         if self.call_filter.any_hidden:
-            whole = orjson.dumps(self.call_filter.merge_whole_replies(self._reply_values))
-            await self._send_in_one_piece(response, whole, rewritten=True)
+            merged_reply = self.call_filter.merge_whole_replies(self._reply_values)
+            await self._send_in_one_piece(response, orjson.dumps(merged_reply), rewritten=True)
         else:
             await self._send_in_one_piece(response, raw)
         return answer
@@ -353,6 +382,7 @@ class ReplyRelay:
     # --- Recording
 
     def _parse_answer(self, value: Json) -> WireReply:
+        """Return what a reply says. Raises one of `_UNREADABLE` if it has another form."""
         if self.request.body.wire == gemini_gateway.NAME:
             return self._number_gemini_calls(gemini_gateway.parse_reply(value))
         answer: WireReply = self._wire_module.parse_reply(value)
@@ -365,8 +395,9 @@ class ReplyRelay:
         number = 0
         for message in self.request.body.messages:
             number += len(message.pieces_of_kind(PieceKind.CALL))
+
         mark = secrets.token_hex(6)
-        pieces = []
+        pieces: list[Piece] = []
         for position, piece in enumerate(answer.message.pieces):
             if piece.kind is not PieceKind.CALL:
                 pieces.append(piece)
@@ -378,6 +409,7 @@ class ReplyRelay:
         return replace(answer, message=replace(answer.message, pieces=tuple(pieces)))
 
     async def _parse_and_record(self, value: Json) -> WireReply | None:
+        """Record a reply and return it. None: it cannot be read, and the agent gets it anyway."""
         try:
             answer = self._parse_answer(value)
         except _UNREADABLE:
@@ -390,24 +422,26 @@ class ReplyRelay:
         """Record a reply before its end reaches the agent, so that the journal has all
         that the agent saw.
         """
-        hidden = self._hidden_calls(answer)
+        hidden_calls = self._hidden_calls(answer)
         for piece in answer.message.pieces:
-            if piece.kind in (PieceKind.TEXT, PieceKind.CALL) and piece not in hidden:
+            is_text_or_call = piece.kind in (PieceKind.TEXT, PieceKind.CALL)
+            if is_text_or_call and piece not in hidden_calls:
                 self._shown_pieces.append(piece)
-        self._hidden_before = self._hidden_before or bool(hidden)
+        if hidden_calls:
+            self._hidden_before = True
         try:
-            if hidden:
-                await self._answer_hidden_calls(answer, hidden)
+            if hidden_calls:
+                await self._answer_hidden_calls(answer, hidden_calls)
             else:
-                await self.conversations.record_agent_reply(
-                    self.ticket, self._build_replied(answer), self._key_of_shown_message(answer)
-                )
+                replied = self._build_replied(answer)
+                shown_key = self._key_of_shown_message(answer)
+                await self.conversations.record_agent_reply(self.ticket, replied, shown_key)
         except Exception:
             log.exception("a reply could not be recorded; it went through")
-            if hidden:
-                self._recall_results = [
-                    (call.id, call.name, NOT_RECALLED, False) for call in hidden
-                ]
+            # The model asked for these, so it must get a result for each of them.
+            self._recall_results = [
+                (call.id, call.name, NOT_RECALLED, False) for call in hidden_calls
+            ]
 
     def _hidden_calls(self, answer: WireReply) -> list[Piece]:
         if not self.tools:
@@ -415,45 +449,60 @@ class ReplyRelay:
         calls = answer.message.pieces_of_kind(PieceKind.CALL)
         return [call for call in calls if call.name in HIDDEN_TOOLS]
 
-    async def _answer_hidden_calls(self, answer: WireReply, hidden: Sequence[Piece]) -> None:
+    async def _answer_hidden_calls(self, answer: WireReply, hidden_calls: Sequence[Piece]) -> None:
+        """Run the calls of our own tools and keep their results for the next request."""
         refusal = ""
         if self.call_filter.replies_before >= MOST_RECALL_REPLIES:
             refusal = RECALL_REFUSED
+        replied = self._build_replied(answer)
         self._recall_results = await self.conversations.answer_hidden_calls(
-            self.ticket, self._build_replied(answer), hidden, refusal
+            self.ticket, replied, hidden_calls, refusal
         )
         if not self.call_filter.has_only_hidden_calls:
-            # The agent answers the others; ours go with its results.
+            # The agent answers its own calls. Ours are sent with its results next time.
             await self.conversations.record_agent_reply(
                 self.ticket, None, self._key_of_shown_message(answer)
             )
 
     def _build_replied(self, answer: WireReply) -> Replied:
+        """Return what is recorded of a reply."""
         raw = ""
-        if self._hidden_before:
+        if self._hidden_before:  # The agent will not send all of it again, so it is kept here.
             raw = orjson.dumps(answer.message.units).decode()
-        model = self.request.arrival.model or answer.model
         if answer.model and not self.request.is_side:
             model = answer.model
-        seconds = time.monotonic() - self._started
-        return Replied(answer.message.pieces, model, answer.stop, answer.usage, raw, seconds)
+        else:
+            model = self.request.arrival.model or answer.model
+        return Replied(
+            pieces=answer.message.pieces,
+            model=model,
+            stop=answer.stop,
+            usage=answer.usage,
+            raw=raw,
+            seconds=time.monotonic() - self._started,
+        )
 
     def _key_of_shown_message(self, answer: WireReply) -> str:
         """Return the key that identifies the message the agent saw in its next request."""
-        return Wired(answer.message.speaker, (), tuple(self._shown_pieces)).identity_key
+        shown_message = Wired(answer.message.speaker, units=(), pieces=tuple(self._shown_pieces))
+        return shown_message.identity_key
 
     def _build_request_after_recall(self, answer: WireReply) -> BodyPieces:
         """Build the request that was sent last with the reply and what was recalled behind it."""
         parsed = self.request.body
-        messages: list[Wired] = parsed.messages
-        are_messages_as_parsed = self.body.get(MESSAGE_FIELDS[parsed.wire]) is parsed.message_units
-        if not are_messages_as_parsed:
+        last_units = self.body.get(MESSAGE_FIELDS[parsed.wire])
+        messages: list[Wired]
+        if last_units is parsed.message_units:  # They were sent as they came.
+            messages = parsed.messages
+        else:
             messages = self._wire_module.parse_messages(self.body)
+
         count = len(messages) - count_leading_instructions(messages)
         entries: list[Entry] = [As(position) for position in range(count)]
         entries.append(Hidden(raw=orjson.dumps(answer.message.units).decode()))
         for call_id, name, text, is_ok in self._recall_results:
             entries.append(Returned(call_id, name, text, is_ok))
+
         # Of the previous request only the cache marks count: these messages are built anew.
         marks_alone = PreviousBody(marked_request=parsed.previous.marked_request)
         self.body = build_folded_body(

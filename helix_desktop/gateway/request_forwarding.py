@@ -43,6 +43,7 @@ class RequestForwarder:
                 await self.send(chunk)
 
     async def send_refusal(self, refusal: ProviderRefusal) -> None:
+        """Send the agent what the provider answered instead of a reply."""
         await self.start(refusal.response.status_code, _reply_headers(refusal.response))
         await self.send(refusal.content)
 
@@ -55,7 +56,8 @@ class RequestForwarder:
         if self.is_begun:
             return
         self.is_begun = True
-        untrue_headers = set()
+
+        untrue_headers = set[bytes]()
         if rewritten:
             untrue_headers.add(b"content-length")
         if decoded:
@@ -66,13 +68,15 @@ class RequestForwarder:
     async def send_to_provider(
         self, pieces: BodyPieces | None, *, reads_reply: bool
     ) -> httpx.Response:
-        """`pieces` is None for the client's own bytes. `reads_reply`: the reply must
+        """Send the request and return the response, whose body is yet to be read.
+
+        `pieces` is None for the client's own bytes. `reads_reply`: the reply must
         not be compressed.
         """
         headers = self.incoming.headers_for_provider()
         if pieces is None:
             pieces = (self.incoming.content,)
-        else:
+        else:  # What was changed is not compressed, whatever the agent's own bytes were.
             headers = _headers_without(headers, {b"content-encoding"})
         if reads_reply:
             headers = _headers_without(headers, {b"accept-encoding"})
@@ -88,30 +92,31 @@ def build_provider_request(
     size = sum(map(len, pieces))
     if size <= LARGE_BODY_BYTES:
         return httpx.Request(method, url, headers=headers, content=b"".join(pieces))
+    # httpx cannot know how much a generator will yield, and would send chunks without a length.
     headers_with_length = list(headers)
     headers_with_length.append((b"content-length", b"%d" % size))
-    return httpx.Request(
-        method, url, headers=headers_with_length, content=_slices_of_pieces(pieces)
-    )
+    slices = _slices_of_pieces(pieces)
+    return httpx.Request(method, url, headers=headers_with_length, content=slices)
 
 
 async def _slices_of_pieces(pieces: BodyPieces) -> AsyncIterator[bytes]:
     """Join short pieces and slice long ones into parts of similar size, since each part
     costs a write.
     """
-    parts: list[memoryview] = []
-    size = 0
+    waiting_parts: list[memoryview] = []
+    waiting_bytes = 0
     for piece in pieces:
-        whole = memoryview(piece)
-        for at in range(0, len(whole), SLICE):
-            parts.append(whole[at : at + SLICE])
-            size += len(parts[-1])
-            if size >= SLICE:
-                yield b"".join(parts)
-                parts = []
-                size = 0
-    if parts:
-        yield b"".join(parts)
+        view = memoryview(piece)
+        for start in range(0, len(view), SLICE):
+            part = view[start : start + SLICE]
+            waiting_parts.append(part)
+            waiting_bytes += len(part)
+            if waiting_bytes >= SLICE:
+                yield b"".join(waiting_parts)
+                waiting_parts = []
+                waiting_bytes = 0
+    if waiting_parts:
+        yield b"".join(waiting_parts)
 
 
 async def run_in_thread_if_large(size: int, work: Callable[..., Any], *arguments: Any) -> Any:
@@ -121,31 +126,41 @@ async def run_in_thread_if_large(size: int, work: Callable[..., Any], *arguments
     return work(*arguments)
 
 
-def answer_to_failure(error: Exception) -> tuple[int, str]:
-    """Return the status and the sentence for a request that was not answered."""
+@dataclass(frozen=True, slots=True)
+class FailureAnswer:
+    """What an agent is answered whose request failed."""
+
+    status: int
+    sentence: str
+
+
+def explain_failure(error: Exception) -> FailureAnswer:
+    """Return the answer to a request that failed before its provider replied."""
     if isinstance(error, DecodedTooLarge):
         sentence = (
             "A request of more than 64 MB after decompression is refused. Nothing was sent on."
         )
-        return 413, sentence
+        return FailureAnswer(413, sentence)
     if isinstance(error, httpx.InvalidURL):
         sentence = (
             "The path of the request or the address of a proxy is not valid. Nothing was sent."
         )
-        return 400, sentence
+        return FailureAnswer(400, sentence)
     if isinstance(error, TimeoutError):
         sentence = "The provider did not answer for hours. Nothing was lost; send it again."
-        return 504, sentence
+        return FailureAnswer(504, sentence)
     if isinstance(error, ProviderUnreachable):
-        return 502, error.what
+        return FailureAnswer(502, error.what)
     if isinstance(error, HelixError):
-        return 400, error.what
+        return FailureAnswer(400, error.what)
+
     host = "The provider"
     if isinstance(error, httpx.HTTPError):
         with suppress(RuntimeError):  # The error occurred before there was a request.
             host = error.request.url.netloc.decode()
     reason = str(error) or type(error).__name__
-    return 502, f"{host} could not be reached ({reason}). Check the address and the proxy."
+    sentence = f"{host} could not be reached ({reason}). Check the address and the proxy."
+    return FailureAnswer(502, sentence)
 
 
 def _headers_without(
@@ -156,8 +171,10 @@ def _headers_without(
 
 
 def _reply_headers(response: httpx.Response) -> list[tuple[bytes, bytes]]:
-    return [
-        (name, value)
-        for name, value in response.headers.raw
-        if name.decode("latin-1").lower() not in CONNECTION_HEADERS - {"content-length"}
-    ]
+    """Return the headers that are meant for the agent, and not for this connection alone."""
+    not_for_agent = CONNECTION_HEADERS - {"content-length"}
+    headers: list[tuple[bytes, bytes]] = []
+    for name, value in response.headers.raw:
+        if name.decode("latin-1").lower() not in not_for_agent:
+            headers.append((name, value))
+    return headers

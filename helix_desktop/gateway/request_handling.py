@@ -5,7 +5,6 @@ fails on it, the agent's own request is sent as it came, but without what the us
 """
 
 import asyncio
-import functools
 import logging
 from contextlib import AsyncExitStack, suppress
 from dataclasses import field, replace
@@ -25,11 +24,15 @@ from helix_desktop.gateway.gateway_memory import GatewayMemory
 from helix_desktop.gateway.incremental_parsing import BodyPieces
 from helix_desktop.gateway.provider_reply_bodies import read_refusal
 from helix_desktop.gateway.refused_request import RefusedRequest
-from helix_desktop.gateway.reply_relay import ReplyRelay, UnreadRequestRecorder
+from helix_desktop.gateway.reply_relay import (
+    RecordedRequest,
+    ReplyRelay,
+    UnreadRequestRecorder,
+)
 from helix_desktop.gateway.request_forwarding import (
     LARGE_BODY_BYTES,
     RequestForwarder,
-    answer_to_failure,
+    explain_failure,
     run_in_thread_if_large,
 )
 from helix_desktop.gateway.request_parsing import (
@@ -62,13 +65,14 @@ SHORT_SENDING_SECONDS = 0.03
 FEW_MESSAGES = 8
 FEW_CHARACTERS = 32_000
 FEW_CHARACTERS_OF_OUTPUTS = 4_000
-UNREAD_TICKET = Ticket("", 0, "", 0, "", live=False)
+# Stands for the ticket of a request that is not recorded yet, so that it has none.
+UNREAD_TICKET = Ticket(conversation="", messages=0, last="", saw=0, wire="", live=False)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRequest:
     """A request with its conversation. `sent`: what its messages become. `recorder`:
-    records its reply.
+    records its reply: the conversation, or what stands in for it until it is found.
     """
 
     request: ParsedRequest
@@ -97,26 +101,40 @@ class AgentRequestHandler:
         if request is None:
             await self._forward_unread()
             return
-        async with AsyncExitStack() as lasting:
-            try:
-                workspace = self.memory.use_conversations(incoming.workspace)
-                conversations = await lasting.enter_async_context(workspace)
-            except HelixError as error:
-                log.warning("requests go on unfolded: %s", error.what)
-                self.memory.remember_unrecorded(incoming.registration.token, error)
+
+        # The stack keeps the workspace open until the agent has the whole reply.
+        async with AsyncExitStack() as open_workspace:
+            conversations = await self._open_conversations(open_workspace)
+            if conversations is None:
                 await self._forward_without_conversations(request)
                 return
-            is_side = await self.memory.side_requests.is_side_request(
+
+            is_side_request = await self.memory.side_requests.is_side_request(
                 request, incoming.registration, conversations
             )
-            if is_side:
-                await self._forward_beside(replace(request, is_side=True), conversations)
+            if is_side_request:
+                side_request = replace(request, is_side=True)
+                await self._forward_beside(side_request, conversations)
                 return
+
             request = name_run_as_session(request, incoming.registration)
             if incoming.route.counts_tokens:
                 await self._forward_token_count(request, conversations)
                 return
             await self.handle_step(request, conversations)
+
+    async def _open_conversations(
+        self, open_workspace: AsyncExitStack
+    ) -> AgentConversations | None:
+        """Open the workspace of the request. None: it cannot be opened."""
+        incoming = self.sending.incoming
+        try:
+            workspace = self.memory.use_conversations(incoming.workspace)
+            return await open_workspace.enter_async_context(workspace)
+        except HelixError as error:
+            log.warning("requests go on unfolded: %s", error.what)
+            self.memory.remember_unrecorded(incoming.registration.token, error)
+            return None
 
     async def handle_step(self, request: ParsedRequest, conversations: AgentConversations) -> None:
         """Take a step of a conversation from finding its conversation to the end of its reply."""
@@ -126,10 +144,12 @@ class AgentRequestHandler:
             if found is None:
                 await self.forward_unfolded_and_unrecorded(request)
                 return
+
             body = await self._fold(found)
             if body is None:
                 await self.forward_unfolded_and_unrecorded(found.request)
                 return
+
             response = await self.sending.send_to_provider(body.pieces, reads_reply=body.has_tools)
             if response.status_code < 400:
                 answered = AnsweredBody(response, body.value, body.has_tools)
@@ -138,9 +158,11 @@ class AgentRequestHandler:
                 await self._send_again(found, body, response, conversations)
             activity.failure = ""
         except (httpx.HTTPError, ProviderUnreachable) as error:
-            activity.failure = ""
-            if not self.sending.is_begun:
-                activity.failure = answer_to_failure(error)[1]
+            if self.sending.is_begun:
+                # The agent has a part of the reply, so it was not refused.
+                activity.failure = ""
+            else:
+                activity.failure = explain_failure(error).sentence
             raise
 
     # --- Parse
@@ -155,6 +177,7 @@ class AgentRequestHandler:
         request: ParsedRequest | None
         try:
             if "content-encoding" in incoming.headers:
+                # A compressed body may be much larger than its bytes say.
                 request = await asyncio.to_thread(parse)
             else:
                 request = await run_in_thread_if_large(len(incoming.content), parse)
@@ -175,25 +198,28 @@ class AgentRequestHandler:
         """Find the conversation and record what is new, at once or behind the request.
         None: that failed.
         """
-        name = request.arrival.session or request.arrival.chain[0]
-        before = self.memory.recording_behind.get(name)
-        may_be_unread = before is None or bool(request.body.read_rest)
+        session = _name_of_session(request)
+        earlier_recording = self.memory.recording_behind.get(session)
+        may_be_unread = earlier_recording is None or bool(request.body.read_rest)
         if may_be_unread and await _may_go_on_unread(request, conversations):
-            recorder = self._record_later(request, conversations, name)
-            return FoundRequest(request, Sent(UNREAD_TICKET, (), recallable=False), recorder)
-        request, sent = await self._read_and_record(request, conversations, before)
+            recorder = self._record_later(request, conversations)
+            unchanged = Sent(UNREAD_TICKET, entries=(), recallable=False)
+            return FoundRequest(request, unchanged, recorder)
+
+        request, sent = await self._read_and_record(request, conversations, earlier_recording)
         if sent is None:
             return None
         return FoundRequest(request, sent, conversations)
 
     def _record_later(
-        self, request: ParsedRequest, conversations: AgentConversations, name: str
+        self, request: ParsedRequest, conversations: AgentConversations
     ) -> UnreadRequestRecorder:
         """Begin to record a request that is forwarded before."""
-        before = self.memory.recording_behind.get(name)
+        session = _name_of_session(request)
+        earlier_recording = self.memory.recording_behind.get(session)
         tasks = OwnedTasks("requests that went on unread")
-        self.memory.recording_behind[name] = tasks
-        recording = self._record_after_forwarding(request, conversations, before)
+        self.memory.recording_behind[session] = tasks
+        recording = self._record_after_forwarding(request, conversations, earlier_recording)
         reading = tasks.spawn_task(recording, name="read and record")
         is_short = not request.body.read_rest
         return UnreadRequestRecorder(conversations, tasks, reading, is_short=is_short)
@@ -202,34 +228,36 @@ class AgentRequestHandler:
         self,
         request: ParsedRequest,
         conversations: AgentConversations,
-        before: OwnedTasks | None,
-    ) -> tuple[ParsedRequest, Ticket, dict[str, Json]]:
-        """Read and record a request that was forwarded, even if its agent hung up. Also
-        returns what was sent.
-        """
-        delay = SHORT_SENDING_SECONDS
+        earlier_recording: OwnedTasks | None,
+    ) -> RecordedRequest:
+        """Read and record a request that was forwarded, even if its agent hung up."""
         if request.body.read_rest:
-            delay = SENDING_SECONDS
-        await asyncio.sleep(delay)
-        request, sent = await self._read_and_record(request, conversations, before)
+            await asyncio.sleep(SENDING_SECONDS)
+        else:
+            await asyncio.sleep(SHORT_SENDING_SECONDS)
+
+        request, sent = await self._read_and_record(request, conversations, earlier_recording)
         if sent is None:
-            return request, UNREAD_TICKET, request.body.value
+            return RecordedRequest(request, UNREAD_TICKET, request.body.value)
+
         body = build_sent_body(request, sent, has_tools=request.adds_tools, is_unchanged=True)
         found = FoundRequest(request, sent, conversations)
         self._remember_sent(found, body.value, conversations, is_unchanged=True)
-        return request, sent.ticket, body.value
+        return RecordedRequest(request, sent.ticket, body.value)
 
     async def _read_and_record(
         self,
         request: ParsedRequest,
         conversations: AgentConversations,
-        before: OwnedTasks | None,
+        earlier_recording: OwnedTasks | None,
     ) -> tuple[ParsedRequest, Sent | None]:
-        """Record a request once what its session sent `before` is recorded. None: that failed."""
+        """Record a request once the earlier ones of its session are recorded. Return it with all
+        of its messages, and what they become. None: that failed.
+        """
         try:
             async with asyncio.timeout(RECORD_TIMEOUT_SECONDS):
-                if before is not None:
-                    await before.wait_for_all_tasks()
+                if earlier_recording is not None:
+                    await earlier_recording.wait_for_all_tasks()
                 if request.body.read_rest:
                     request = await asyncio.to_thread(request.with_all_messages)
                 messages = request.messages_after_instructions
@@ -248,6 +276,7 @@ class AgentRequestHandler:
         self, request: ParsedRequest, conversations: AgentConversations
     ) -> None:
         """Ask what the user took out meanwhile, for a request that is not recorded."""
+        # Recording has failed just now, so this may fail too. What is remembered stays left out.
         with suppress(Exception):
             async with asyncio.timeout(PREVIEW_TIMEOUT_SECONDS):
                 messages = request.messages_after_instructions
@@ -259,17 +288,18 @@ class AgentRequestHandler:
     async def _fold(self, found: FoundRequest) -> SentBody | None:
         """Build what is sent, with the folds of the conversation. None: that failed."""
         request = found.request
-        is_refused = found.sent.ticket.conversation in self.memory.refused_conversations
-        has_tools = request.adds_tools and not is_refused
+        provider_refuses_tools = found.sent.ticket.conversation in self.memory.refused_conversations
+        has_tools = request.adds_tools and not provider_refuses_tools
         is_unchanged = found.is_unchanged
         build = partial(
             build_sent_body, request, found.sent, has_tools=has_tools, is_unchanged=is_unchanged
         )
-        size = 0
-        if not is_unchanged:
-            size = len(self.sending.incoming.content)
+        body: SentBody
         try:
-            body: SentBody = await run_in_thread_if_large(size, build)
+            if is_unchanged:  # Its messages are not touched, so this is quick at any size.
+                body = build()
+            else:
+                body = await run_in_thread_if_large(len(self.sending.incoming.content), build)
         except Exception:
             log.exception(
                 "a request could not be folded; it goes on unfolded, without what was taken out"
@@ -289,9 +319,9 @@ class AgentRequestHandler:
         """Send a refused request again as the provider may accept it, and relay its reply."""
         if isinstance(found.recorder, UnreadRequestRecorder):
             # It must be recorded before anything in it can be folded.
-            request, ticket, _ = await found.recorder.wait_until_read()
-            sent = replace(found.sent, ticket=ticket)
-            found = replace(found, request=request, sent=sent)
+            recorded = await found.recorder.wait_until_read()
+            sent = replace(found.sent, ticket=recorded.ticket)
+            found = replace(found, request=recorded.request, sent=sent)
         refused = RefusedRequest(
             self.sending, self.memory, conversations, found.request, found.sent, body
         )
@@ -312,25 +342,23 @@ class AgentRequestHandler:
         """Relay the reply. It is recorded before its end reaches the agent."""
         call_filter = CALL_FILTERS[found.request.body.wire](hold=found.sent.recallable)
         relay = ReplyRelay(
-            self.sending,
-            found.recorder,
-            found.request,
-            found.sent.ticket,
-            answered.value,
-            answered.has_tools,
-            call_filter,
+            sending=self.sending,
+            conversations=found.recorder,
+            request=found.request,
+            ticket=found.sent.ticket,
+            body=answered.value,
+            tools=answered.has_tools,
+            call_filter=call_filter,
         )
         if not isinstance(found.recorder, UnreadRequestRecorder):
             # What went on unread is remembered once it is read.
             is_unchanged = found.is_unchanged and not was_refused
-            relay.after_first_bytes = functools.cache(
-                partial(
-                    self._remember_sent,
-                    found,
-                    answered.value,
-                    conversations,
-                    is_unchanged=is_unchanged,
-                )
+            relay.on_first_bytes = partial(
+                self._remember_sent,
+                found,
+                answered.value,
+                conversations,
+                is_unchanged=is_unchanged,
             )
         await relay.relay_until_answered(answered.response)
 
@@ -402,11 +430,19 @@ class AgentRequestHandler:
         if response.status_code >= 400:
             await self.sending.send_refusal(await read_refusal(response))
             return
-        # The end of its reply does not wait for the recording.
-        ticket = Ticket("", 0, "", 0, request.body.wire, is_import=True)
-        call_filter = CALL_FILTERS[request.body.wire](hold=False)
-        body = request.body.value
-        relay = ReplyRelay(self.sending, recorder, request, ticket, body, False, call_filter)
+        # The recorder finds the conversation later, so the ticket names none. The end of the
+        # reply does not wait for the recording (`is_import`).
+        wire = request.body.wire
+        ticket = Ticket(conversation="", messages=0, last="", saw=0, wire=wire, is_import=True)
+        relay = ReplyRelay(
+            sending=self.sending,
+            conversations=recorder,
+            request=request,
+            ticket=ticket,
+            body=request.body.value,
+            tools=False,
+            call_filter=CALL_FILTERS[wire](hold=False),
+        )
         await relay.relay_until_answered(response)
 
     async def _forward_token_count(
@@ -433,21 +469,29 @@ class AgentRequestHandler:
         await self.sending.forward_without_reading(pieces)
 
 
+def _name_of_session(request: ParsedRequest) -> str:
+    """Return the agent's name for its session, or else the hash of its first message."""
+    return request.arrival.session or request.arrival.chain[0]
+
+
 async def _may_go_on_unread(request: ParsedRequest, conversations: AgentConversations) -> bool:
     """Whether no fold can be due in a long or short request, as no conversation knows its start."""
     if request.body.read_rest:
-        is_of_that_size = len(request.messages_after_instructions) > LONG_HISTORY_MESSAGES + 1
-    else:
-        is_of_that_size = _is_short(request)
-    if not is_of_that_size:
+        # Not all of its messages are parsed yet, and already these are too many to wait for.
+        is_long = len(request.messages_after_instructions) > LONG_HISTORY_MESSAGES + 1
+        if not is_long:
+            return False
+    elif not _is_short(request):
         return False
     try:
-        return not await conversations.count_known_messages(request.arrival)
+        known_count = await conversations.count_known_messages(request.arrival)
     except HelixError:
         return False
+    return known_count == 0
 
 
 def _is_short(request: ParsedRequest) -> bool:
+    """Whether so little is said in a request that it makes no fold due."""
     messages = request.messages_after_instructions
     if len(messages) > FEW_MESSAGES or len(request.body.places.content) > LARGE_BODY_BYTES:
         return False

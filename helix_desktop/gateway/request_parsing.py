@@ -38,6 +38,10 @@ STORED_BY_PROVIDER: Mapping[str, Sequence[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class IncomingRequest:
+    """An agent's request as it came in, before its body is parsed. The names in `headers` are in
+    lower case; `raw_headers` has them as the agent wrote them, in their order.
+    """
+
     method: str
     route: RequestRoute
     query: str
@@ -76,28 +80,43 @@ class IncomingRequest:
         return self.registration.folds
 
     def headers_for_provider(self) -> list[tuple[bytes, bytes]]:
+        """Return the headers to send on, without those that are meant for this program alone."""
         return headers_to_forward(self.raw_headers, self.protocol, self.registration.headers)
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
+    """A request of an agent that was understood.
+
+    `arrival`: what the engine is told of it besides its messages. `adds_tools`: the tools by
+    which the model recalls are added to it. `is_side`: it is beside the conversation, such as
+    a request for a title.
+    """
+
     body: ParsedBody
     arrival: Arrival
     adds_tools: bool
-    is_side: bool = False  # It is beside the conversation, such as a request for a title.
+    is_side: bool = False
 
     @property
     def messages_after_instructions(self) -> list[Wired]:
-        return self.body.messages[count_leading_instructions(self.body.messages) :]
+        """Return the messages of the conversation. The instructions before them are the agent's."""
+        instruction_count = count_leading_instructions(self.body.messages)
+        return self.body.messages[instruction_count:]
 
     def with_all_messages(self) -> "ParsedRequest":
         """Return the request with all of its messages, if only the first ones were made."""
-        body = (self.body.read_rest and self.body.read_rest()) or self.body
+        body = self.body
+        if body.read_rest is not None:
+            body = body.read_rest() or body
         # Some protocols put instructions and tools between the messages.
-        system = body.head.system
-        tools = body.head.tools
-        hashed = _hash_of_head(system, tools)
-        arrival = replace(self.arrival, chain=body.chain, system=system, tools=tools, head=hashed)
+        arrival = replace(
+            self.arrival,
+            chain=body.chain,
+            system=body.head.system,
+            tools=body.head.tools,
+            head=_hash_of_head(body.head.system, body.head.tools),
+        )
         return replace(self, body=body, arrival=arrival)
 
 
@@ -110,9 +129,11 @@ def parse_incoming_request(
     body = _parse_body(incoming, parser)
     if body is None or not _has_whole_history(incoming.route, body.value):
         return None
-    messages = body.messages[count_leading_instructions(body.messages) :]
+    instruction_count = count_leading_instructions(body.messages)
+    messages = body.messages[instruction_count:]
     if not messages:
         return None
+
     head = body.head
     arrival = Arrival(
         wire=incoming.route.wire,
@@ -129,22 +150,27 @@ def parse_incoming_request(
         below=incoming.registration.parent,
         cache_seconds=cache_seconds_asked_for(body.value, body.units_that_may_be_marked),
     )
+
+    has_tools = bool(head.tools)
+    adds_tools = folds and has_tools and not _offers_recall(head.tools)
     is_small = len(incoming.content) < SIDE_REQUEST_BYTES
     begins_with_reply = messages[0].speaker is Speaker.ASSISTANT
-    return ParsedRequest(
-        body,
-        arrival,
-        adds_tools=folds and bool(head.tools) and not _offers_recall(head.tools),
-        is_side=not head.tools and (is_small or begins_with_reply),
-    )
+    is_side = not has_tools and (is_small or begins_with_reply)
+    return ParsedRequest(body, arrival, adds_tools=adds_tools, is_side=is_side)
 
 
 def _offers_recall(tools: Sequence[ToolSpec]) -> bool:
     """Whether the agent has our tools already, from our MCP server."""
-    return any(tool.name.endswith(tuple(HIDDEN_TOOLS)) for tool in tools)
+    # Agents put the server's name before the names of its tools.
+    name_endings = tuple(HIDDEN_TOOLS)
+    for tool in tools:
+        if tool.name.endswith(name_endings):
+            return True
+    return False
 
 
 def _parse_body(incoming: IncomingRequest, parser: BodyParser) -> ParsedBody | None:
+    """Decompress and parse the body. None: it is no JSON, or nothing that its protocol has."""
     coding = incoming.headers.get("content-encoding", "")
     session = agent_identity.session_of_request(incoming.headers, {})
     may_go_on_unread = not incoming.route.counts_tokens
@@ -169,15 +195,20 @@ def _agent_of_request(incoming: IncomingRequest) -> str:
 
 def _has_whole_history(route: RequestRoute, body: Mapping[str, Json]) -> bool:
     """Whether the request has the whole history. What the provider stores can't be folded."""
-    stored = STORED_BY_PROVIDER.get(route.wire, ())
-    return not any(body.get(name) for name in stored)
+    for field_name in STORED_BY_PROVIDER.get(route.wire, ()):
+        if body.get(field_name):
+            return False
+    return True
 
 
 def _hash_of_head(system: str, tools: Sequence[ToolSpec]) -> str:
-    names = "\0".join(sorted(tool.name for tool in tools))
-    return hashlib.blake2b(
-        f"{system[:120]}\0{names}".encode("utf-8", "replace"), digest_size=8
-    ).hexdigest()
+    """Return a hash by which requests of one kind are recognised: those with the same tools, and
+    with instructions that begin alike.
+    """
+    tool_names = "\0".join(sorted(tool.name for tool in tools))
+    text = f"{system[:120]}\0{tool_names}"
+    digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8)
+    return digest.hexdigest()
 
 
 def decompress_within_limit(content: BodyBytes, encoding: str) -> BodyBytes:

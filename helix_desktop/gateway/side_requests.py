@@ -3,7 +3,7 @@ and records what they cost in the conversation of their session.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from helix_desktop.concurrency import OwnedTasks
@@ -23,11 +23,13 @@ class RequestOrigin:
 
     agent: str
     session: str
-    room: AgentConversations
+    conversations: AgentConversations
 
 
 @dataclass(frozen=True, slots=True)
 class SideReply:
+    """A reply to a side request that came before its conversation began."""
+
     origin: RequestOrigin
     ticket: Ticket
     replied: Replied | None
@@ -35,7 +37,11 @@ class SideReply:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SideReplyRecorder:
-    """Stands in for the conversations, for the reply to a side request."""
+    """Stands in for the conversations, for the reply to a side request.
+
+    The reply is recorded in the conversation that `find_conversation` names. If there is none
+    yet, it waits for the next request of its session.
+    """
 
     find_conversation: Callable[[], str]
     origin: RequestOrigin
@@ -47,18 +53,27 @@ class SideReplyRecorder:
         conversation = self.find_conversation()
         if conversation:
             ticket = replace(ticket, conversation=conversation)
-            await self.origin.room.record_agent_reply(ticket, replied, "")
+            await self.origin.conversations.record_agent_reply(ticket, replied, "")
         else:
             self.waiting.append(SideReply(self.origin, ticket, replied))
 
 
 class SideRequests:
+    """Knows which agents work with tools, and the replies that wait for their conversation.
+
+    An agent that works with tools offers them with each step of its work. What it asks without
+    them is beside that work.
+    """
+
     def __init__(self) -> None:
         self.waiting: deque[SideReply] = deque(maxlen=MOST_WAITING)
         self._senders_with_tools: set[tuple[str, str]] = set()
 
     async def is_side_request(
-        self, request: ParsedRequest, registration: GatewayRegistration, room: AgentConversations
+        self,
+        request: ParsedRequest,
+        registration: GatewayRegistration,
+        conversations: AgentConversations,
     ) -> bool:
         """Whether a request has no part in a conversation. One that offers tools always has."""
         arrival = request.arrival
@@ -66,31 +81,36 @@ class SideRequests:
         if arrival.tools:
             self._senders_with_tools.add(sender)
             return False
-        if request.messages_after_instructions[0].speaker is Speaker.ASSISTANT:
+        first_message = request.messages_after_instructions[0]
+        if first_message.speaker is Speaker.ASSISTANT:
             return True
         works_with_tools = arrival.agent in AGENTS_WITH_TOOLS or sender in self._senders_with_tools
         if not works_with_tools and registration.agent:
             return False  # An agent without tools, such as aider: all of its requests are its work.
         if len(request.body.places.content) < SIDE_REQUEST_BYTES:
             return True
+        if not works_with_tools:
+            return False
         # Gemini CLI's choice of a model has the whole history in it, and begins like nothing else.
-        return works_with_tools and not await room.count_known_messages(arrival)
+        known_count = await conversations.count_known_messages(arrival)
+        return known_count == 0
 
     def record_waiting(self, origin: RequestOrigin, conversation: str, tasks: OwnedTasks) -> None:
         """Record the replies that waited for this conversation's next request."""
         for reply in list(self.waiting):
-            if reply.origin == origin:
-                self.waiting.remove(reply)
-                ticket = replace(reply.ticket, conversation=conversation)
-                recording = origin.room.record_agent_reply(ticket, reply.replied, "")
-                tasks.spawn_task(recording, name="record a side reply")
+            if reply.origin != origin:
+                continue
+            self.waiting.remove(reply)
+            ticket = replace(reply.ticket, conversation=conversation)
+            recording = origin.conversations.record_agent_reply(ticket, reply.replied, "")
+            tasks.spawn_task(recording, name="record a side reply")
 
 
 def name_run_as_session(request: ParsedRequest, registration: GatewayRegistration) -> ParsedRequest:
     """Return a request of an agent without tools with its run as its session.
 
-    aider puts the files that it works on behind the words of before, in each request anew:
-    no request begins like the one before.
+    aider sends the files that it works on anew in each request, behind the earlier messages. So
+    no request begins like the one before, and its conversation could not be found by its words.
     """
     if request.arrival.session or request.arrival.tools or not registration.agent:
         return request
@@ -98,22 +118,30 @@ def name_run_as_session(request: ParsedRequest, registration: GatewayRegistratio
     return replace(request, arrival=arrival)
 
 
-def origin_of_request(request: ParsedRequest, room: AgentConversations) -> RequestOrigin:
-    return RequestOrigin(request.arrival.agent, request.arrival.session, room)
+def origin_of_request(request: ParsedRequest, conversations: AgentConversations) -> RequestOrigin:
+    return RequestOrigin(request.arrival.agent, request.arrival.session, conversations)
 
 
 def is_about_same_words(side: ParsedRequest, step: ParsedRequest) -> bool:
     """Whether a side request asks about something that the user said in a conversation's step."""
-    asked = "\n".join(_user_texts(side.messages_after_instructions[-1:]))
-    for text in _user_texts(step.messages_after_instructions):
-        if text in asked or (asked and asked in text):
+    last_message_of_side = side.messages_after_instructions[-1:]
+    side_text = "\n".join(_user_texts(last_message_of_side))
+    for user_text in _user_texts(step.messages_after_instructions):
+        if user_text in side_text:
+            return True
+        if side_text and side_text in user_text:
             return True
     return False
 
 
-def _user_texts(messages: Sequence[Wired]) -> Iterator[str]:
+def _user_texts(messages: Sequence[Wired]) -> list[str]:
+    """Return what the user said in these messages, without empty texts."""
+    texts: list[str] = []
     for message in messages:
-        if message.speaker is Speaker.USER:
-            for piece in message.pieces_of_kind(PieceKind.TEXT):
-                if piece.text.strip():
-                    yield piece.text.strip()
+        if message.speaker is not Speaker.USER:
+            continue
+        for piece in message.pieces_of_kind(PieceKind.TEXT):
+            text = piece.text.strip()
+            if text:
+                texts.append(text)
+    return texts

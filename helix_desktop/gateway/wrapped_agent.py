@@ -23,10 +23,14 @@ from helix_desktop.program_folders import WRAP_ADDRESSES, ProgramFolders
 from helix_desktop.providers import http_transport
 
 PROXY_VARIABLES = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy"))
+# Windows has neither SIGQUIT nor SIGHUP.
+_KEYBOARD_SIGNALS = {signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)}
+_ENDING_SIGNALS = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
 
 
 def fetch_gateway_status(url: str, patience_seconds: float = 3.0) -> dict[str, Any] | None:
     """Return the gateway's status, or None if it does not answer."""
+    # A proxy for 127.0.0.1 would see the token in the address, so none is used.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{url}{STATUS}", timeout=patience_seconds) as answer:
@@ -36,6 +40,7 @@ def fetch_gateway_status(url: str, patience_seconds: float = 3.0) -> dict[str, A
 
 
 def command_of_this_program(where: ProgramFolders) -> list[str]:
+    """Return the command that starts this program again, with the same home."""
     if os.environ.get("HELIX_HOME") or where.data == where.config:
         return own_program_command("--home", str(where.data))
     return own_program_command()
@@ -51,16 +56,17 @@ def build_registration_for_run(
 
     `headers`: names of those that its settings add to its requests.
     """
-    wanted = PROXY_VARIABLES | http_transport.CERTIFICATE_VARIABLES
-    proxies = {
-        name.lower(): value for name, value in environ.items() if name.lower() in wanted and value
-    }
+    wanted_names = PROXY_VARIABLES | http_transport.CERTIFICATE_VARIABLES
+    proxies: dict[str, str] = {}
+    for name, value in environ.items():
+        if value and name.lower() in wanted_names:
+            proxies[name.lower()] = value
     if http_transport.CERTIFICATE_VARIABLES & proxies.keys():
         # Reports an unreadable certificate file before the agent starts.
         http_transport.trusted_certificates(frozenset(proxies.items()))
     return GatewayRegistration(
-        "",
-        upstream.address,
+        token="",
+        upstream=upstream.address,
         agent=agent,
         folder=str(Path.cwd()),
         headers=tuple(headers),
@@ -84,17 +90,16 @@ def run_agent(agent: KnownAgent, start: AgentStart) -> int:
     """
     with tempfile.TemporaryDirectory(prefix="wrap-", dir=start.scratch) as scratch:
         launch = agent.launch(replace(start, scratch=Path(scratch) / "agent"))
-        for wanted in (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)):
-            # Ctrl+C in the terminal reaches the agent directly, so this process ignores
-            # the signals. A handler that does nothing, because the agent would inherit
-            # SIG_IGN.
-            signal.signal(wanted, lambda *_: None)
+        environment = dict(os.environ)
+        environment.update(launch.environment)
+        environment[WRAP_ADDRESSES] = " ".join(start.urls.values())
+        environment.update(except_from_proxy(start.environ))
+
+        # Ctrl+C in the terminal reaches the agent directly, so this process does nothing then.
+        # It must not ignore the signals, as the agent would inherit that.
+        for signal_number in _KEYBOARD_SIGNALS:
+            signal.signal(signal_number, _do_nothing_on_signal)
         try:
-            own = {
-                WRAP_ADDRESSES: " ".join(start.urls.values()),
-                **except_from_proxy(start.environ),
-            }
-            environment = {**os.environ, **launch.environment, **own}
             process = open_terminal_process(
                 ProcessLaunch(CommandAuthor.USER, launch.command, environment=environment)
             )
@@ -102,12 +107,20 @@ def run_agent(agent: KnownAgent, start: AgentStart) -> int:
             raise NotFound(
                 f"{agent.program} cannot be started. Install the program again."
             ) from None
-        for wanted in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-            signal.signal(wanted, lambda number, _: os.kill(process.pid, number))
-        code = process.wait()
-    if code < 0:  # It was ended by a signal: shells say so in this way.
-        return 128 - code
-    return code
+
+        def pass_signal_on(signal_number: int, _frame: object) -> None:
+            os.kill(process.pid, signal_number)
+
+        for signal_number in _ENDING_SIGNALS:
+            signal.signal(signal_number, pass_signal_on)
+        exit_code = process.wait()
+    if exit_code < 0:  # It was ended by a signal: shells say so in this way.
+        return 128 - exit_code
+    return exit_code
+
+
+def _do_nothing_on_signal(_signal_number: int, _frame: object) -> None:
+    pass
 
 
 def format_run_summary(figures: Sequence[dict[str, Any]], unrecorded: str = "") -> str:
@@ -115,26 +128,38 @@ def format_run_summary(figures: Sequence[dict[str, Any]], unrecorded: str = "") 
     not recorded.
     """
     if unrecorded:
-        left = f"Helix Desktop: requests were not recorded, and went on as they came. {unrecorded}"
-        if figures:
-            return f"{format_run_summary(figures)}\n{left}"
-        return left
+        warning = (
+            f"Helix Desktop: requests were not recorded, and went on as they came. {unrecorded}"
+        )
+        if not figures:
+            return warning
+        return f"{format_run_summary(figures)}\n{warning}"
     if not figures:
         return "Helix Desktop: no request to a model was answered through the gateway."
+
     sent = _sum_of(figures, "sent")
     without = _sum_of(figures, "without")
     if without <= sent:
         count = int(_sum_of(figures, "requests"))
         requests = format_things(count, "request was", "requests were")
         return f"Helix Desktop: {requests} recorded, and no tokens were saved."
-    paid = _sum_of(figures, "paid")
-    paid_without = _sum_of(figures, "paid_without")
-    money = ""
-    if paid < paid_without and all(float(figure["paid"]) for figure in figures):
-        money = f", ${paid:.2f} instead of ${paid_without:.2f}"
+
     saved = f"{1 - sent / without:.0%} saved"
+    money = _format_saved_money(figures)
     recalls = format_things(int(_sum_of(figures, "recalls")), "recall", "recalls")
     return f"Helix Desktop: {sent:,.0f} tokens sent instead of {without:,.0f} ({saved}){money}; {recalls}."
+
+
+def _format_saved_money(figures: Sequence[dict[str, Any]]) -> str:
+    """Return what was paid and would have been paid, or nothing if a price is not known."""
+    for figure in figures:
+        if not float(figure["paid"]):
+            return ""
+    paid = _sum_of(figures, "paid")
+    paid_without = _sum_of(figures, "paid_without")
+    if paid >= paid_without:
+        return ""
+    return f", ${paid:.2f} instead of ${paid_without:.2f}"
 
 
 def _sum_of(figures: Sequence[dict[str, Any]], name: str) -> float:

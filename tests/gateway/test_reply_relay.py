@@ -6,7 +6,6 @@ endless, deep.
 from __future__ import annotations
 
 import asyncio
-import functools
 import gzip
 import itertools
 import json
@@ -31,6 +30,7 @@ from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.reply_relay import (
     MOST_RECALL_REPLIES,
     RECALL_REFUSED,
+    RecordedRequest,
     ReplyRelay,
     UnreadRequestRecorder,
 )
@@ -377,7 +377,7 @@ class Relayed:
         relay = ReplyRelay(
             forwarder, room, request, TICKET, request.body.value, self.tools, call_filter
         )
-        relay.after_first_bytes = functools.cache(lambda: self.after.append(len(self.log)))
+        relay.on_first_bytes = lambda: self.after.append(len(self.log))
         response = await forwarder.send_to_provider(None, reads_reply=self.tools)
         try:
             await relay.relay_until_answered(response)
@@ -903,9 +903,9 @@ async def test_the_end_of_a_reply_does_not_wait_for_a_request_that_went_on_unrea
     ticket = replace(TICKET, conversation="behind")
 
     def behind(request: ParsedRequest, room: Noted) -> UnreadRequestRecorder:
-        async def reading() -> tuple[ParsedRequest, Ticket, dict[str, Json]]:
+        async def reading() -> RecordedRequest:
             await read.wait()
-            return request, ticket, request.body.value
+            return RecordedRequest(request, ticket, request.body.value)
 
         return UnreadRequestRecorder(room, owned, owned.spawn_task(reading(), name="read"))  # type: ignore[arg-type]
 
@@ -926,9 +926,9 @@ async def test_a_recall_goes_on_from_all_of_a_request_that_went_on_unread(
     ticket = replace(TICKET, conversation="behind")
 
     def behind(request: ParsedRequest, room: Noted) -> UnreadRequestRecorder:
-        async def reading() -> tuple[ParsedRequest, Ticket, dict[str, Json]]:
+        async def reading() -> RecordedRequest:
             whole = request.with_all_messages()
-            return whole, ticket, whole.body.value
+            return RecordedRequest(whole, ticket, whole.body.value)
 
         assert request.body.read_rest
         return UnreadRequestRecorder(room, owned, owned.spawn_task(reading(), name="read"))  # type: ignore[arg-type]

@@ -43,7 +43,7 @@ from helix_desktop.gateway.local_conversations import (
 )
 from helix_desktop.gateway.provider_choice import ProviderHttpClients
 from helix_desktop.gateway.registration import GatewayRegistration
-from helix_desktop.gateway.reply_relay import UnreadRequestRecorder
+from helix_desktop.gateway.reply_relay import RecordedRequest, UnreadRequestRecorder
 from helix_desktop.gateway.request_forwarding import LARGE_BODY_BYTES, RequestForwarder
 from helix_desktop.gateway.request_handling import (
     FEW_CHARACTERS,
@@ -711,10 +711,10 @@ async def test_what_went_on_unread_is_read_after_it_was_sent_and_after_the_reque
     now.spawn_task(say("sending", 0), name="send")
     if waits:
         before.spawn_task(say("the request before", 20), name="before")
-    found, ticket, body = await reading
-    assert found.body.places.content == request.body.places.content
-    assert body["messages"] == found.body.value["messages"], "what went on"
-    assert (ticket == UNREAD_TICKET) is fails
+    recorded = await reading
+    assert recorded.request.body.places.content == request.body.places.content
+    assert recorded.body["messages"] == recorded.request.body.value["messages"], "what went on"
+    assert (recorded.ticket == UNREAD_TICKET) is fails
     assert room.told == [
         "sending",
         *(["the request before"] if waits else []),
@@ -733,10 +733,10 @@ async def test_what_went_on_unread_is_recorded_even_if_its_agent_hangs_up_meanwh
     room: Any = Room()
     tasks, exchange, is_read = OwnedTasks("unread"), OwnedTasks("exchange"), asyncio.Event()
 
-    async def read() -> tuple[ParsedRequest, Ticket, dict[str, Json]]:
+    async def read() -> RecordedRequest:
         await is_read.wait()
         room.told.append("read")
-        return request, Ticket("talk", 1, "", 0, "anthropic"), {}
+        return RecordedRequest(request, Ticket("talk", 1, "", 0, "anthropic"), {})
 
     recorder = UnreadRequestRecorder(
         room, tasks, tasks.spawn_task(read(), name="read"), is_short=True
