@@ -51,23 +51,30 @@ class ConnectedAgentModel:
     remember: Callable[[Request, str], AbstractContextManager[None]] = lambda *_: nullcontext()
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
-        texts = [part.text for part in request.messages[-1].parts if isinstance(part, facts.Text)]
+        """Ask the question in the request's last message: behind the conversation that the agent
+        has sent already, or alone if the request says so.
+        """
+        last_message = request.messages[-1]
+        texts = [part.text for part in last_message.parts if isinstance(part, facts.Text)]
         if request.system == ASKED_ALONE:
             question = "\n\n".join(texts)
             system = request.system
         else:
             question = texts[-1]
             system = ""
-        with self.remember(replace(request, model=self.model_name), question):
-            text, usage, model = await self.ask(
+
+        request_to_agent_model = replace(request, model=self.model_name)
+        with self.remember(request_to_agent_model, question):
+            text, usage, answering_model = await self.ask(
                 self.conversation, question, system, request.max_output
             )
+
         yield TextDelta(text)
-        parts: tuple[facts.Text, ...] = ()
+        parts: list[facts.Text] = []
         if text:
-            parts = (facts.Text(text),)
-        priced = _price_usage(usage, model, self.model_name)
-        yield Reply(parts, facts.Stop.END, priced, self.model_name)
+            parts.append(facts.Text(text))
+        priced_usage = _price_usage(usage, answering_model, self.model_name)
+        yield Reply(tuple(parts), facts.Stop.END, priced_usage, self.model_name)
 
 
 @dataclass(slots=True)
@@ -87,7 +94,7 @@ class OpenAgentConversation:
         """Open the conversation of that name. The agent's own model writes its folds."""
         questions = OpenQuestions(bench.workspace.folder / FOLDER)
 
-        def remember(request: Request, question: str) -> AbstractContextManager[None]:
+        def remember_question(request: Request, question: str) -> AbstractContextManager[None]:
             tokens = bench.token_counter.count_tokens(question)
             if request.system != ASKED_ALONE:  # It is asked at the end of the conversation.
                 state = session.conversation.state
@@ -95,16 +102,20 @@ class OpenAgentConversation:
             usage = facts.Usage(tokens)
             return questions.remember_until_answered(name, request.purpose, request.model, usage)
 
-        session = await bench.open_session(
-            name, writer=lambda model: ConnectedAgentModel(name, model, ask, remember)
-        )
+        def writer_of_folds(model: str) -> ConnectedAgentModel:
+            return ConnectedAgentModel(name, model, ask, remember_question)
+
+        session = await bench.open_session(name, writer=writer_of_folds)
+
+        # Questions of a process that was killed were paid for, although nobody has their answers.
         unanswered = await asyncio.to_thread(questions.take_unanswered, name)
         for spent in unanswered:
-            priced = replace(spent, usage=_price_usage(spent.usage, "", spent.model))
-            await session.conversation.append_facts(priced)
+            priced_usage = _price_usage(spent.usage, "", spent.model)
+            await session.conversation.append_facts(replace(spent, usage=priced_usage))
+
         cache = bench.workspace.cache
-        following = AgentFollower(session.conversation, session.folding, cache, bench.token_counter)
-        return cls(bench, session, following, ViewContents(cache))
+        follower = AgentFollower(session.conversation, session.folding, cache, bench.token_counter)
+        return cls(bench, session, follower, ViewContents(cache))
 
     @property
     def conversation(self) -> Conversation:
@@ -133,7 +144,9 @@ class OpenAgentConversation:
 
     @property
     def has_taken_out_parts(self) -> bool:
-        return any(True for _ in self.conversation.state.record.taken_out_parts())
+        for _ in self.conversation.state.record.taken_out_parts():
+            return True
+        return False
 
     def was_answered_before(self, seq: int) -> bool:
         """Whether a model answered up to this fact. An agent's program may also write a reply
@@ -145,8 +158,10 @@ class OpenAgentConversation:
         return False
 
     def view_at_fact(self, seq: int) -> View:
+        """Return the view of the past moment of this fact, without what was taken out since."""
         state = self.conversation.state
-        return state.past_moment(seq, state.record.taken_out_parts()).get_view()
+        past_moment = state.past_moment(seq, state.record.taken_out_parts())
+        return past_moment.get_view()
 
     async def rewind_and_keep_exclusions(self, seq: int) -> None:
         await self.conversation.append_facts(facts.Rewound(seq), *self.exclusions_made_after(seq))
@@ -192,9 +207,11 @@ class OpenAgentConversation:
             settings_facts.append(facts.ToolsOffered(arrival.tools, tokens))
         settings_facts.append(self._policy_to_apply(fold=arrival.fold))
         settings_facts.append(_model_of_arrival(arrival))
-        new_facts = [
-            fact for fact in settings_facts if not conversation.state.has_settings_of_fact(fact)
-        ]
+
+        new_facts: list[facts.Fact] = []
+        for fact in settings_facts:
+            if not conversation.state.has_settings_of_fact(fact):
+                new_facts.append(fact)
         if new_facts:
             await conversation.append_facts(*new_facts)
         self.applied_settings = self.settings_of_arrival(arrival)
@@ -209,9 +226,13 @@ class OpenAgentConversation:
         return await asyncio.to_thread(self._count_tokens_now, texts)
 
     def _count_tokens_now(self, texts: Sequence[str]) -> int:
-        return sum(map(self.bench.token_counter.count_tokens, texts))
+        tokens = 0
+        for text in texts:
+            tokens += self.bench.token_counter.count_tokens(text)
+        return tokens
 
     def _policy_to_apply(self, *, fold: bool) -> facts.PolicySet:
+        """Return the workspace's policy, or the one that folds nothing."""
         if not fold:
             return system_prompt_and_settings.build_policy_fact("none", {})
         settings = self.bench.workspace.settings
@@ -237,15 +258,18 @@ class OpenAgentConversation:
         """
         awaited_ids = {call.id for call in self.conversation.state.branch.running_calls}
         texts: list[str] = []
+        characters = 0
         for message in new_messages:
             if message.speaker is not Speaker.USER:
                 return False
             for piece in message.pieces:
+                is_text = piece.kind is PieceKind.TEXT
                 is_awaited_result = piece.kind is PieceKind.RESULT and piece.id in awaited_ids
-                if piece.kind is not PieceKind.TEXT and not is_awaited_result:
+                if not is_text and not is_awaited_result:
                     return False
                 texts.append(piece.text)
-        if sum(map(len, texts)) > LONG_TEXT_CHARACTERS:
+                characters += len(piece.text)
+        if characters > LONG_TEXT_CHARACTERS:
             return False
         return self.session.folding.can_skip_folding(self._count_tokens_now(texts))
 
@@ -258,24 +282,27 @@ class OpenAgentConversation:
         # Counted here at once, in a thread: the counter remembers what it has counted.
         await self.count_tokens_of_texts(_countable_texts(messages))
         stored_outputs = await self._store_call_outputs(messages)
-        waiting: list[_WaitingOutput] = []
+        waiting_outputs: list[_WaitingOutput] = []
         seqs_by_position: dict[int, int] = {}
         for position, message in enumerate(messages):
-            answered_ids = {output.result.call for output in waiting}
+            answered_ids = {output.result.call for output in waiting_outputs}
             results, other_pieces = self._split_off_awaited_results(
                 message, answered_ids, stored_outputs
             )
             # Results of one reply are recorded together, before anything else is said.
             if not results or message.speaker is Speaker.ASSISTANT:
-                await self._append_waiting_outputs(waiting, seqs_by_position)
-            waiting.extend(_WaitingOutput(position, result) for result in results)
+                await self._append_waiting_outputs(waiting_outputs, seqs_by_position)
+            for result in results:
+                waiting_outputs.append(_WaitingOutput(position, result))
             if not other_pieces:
                 continue
-            await self._append_waiting_outputs(waiting, seqs_by_position)
+
+            await self._append_waiting_outputs(waiting_outputs, seqs_by_position)
             await self._append_one_message(message, other_pieces, steering=bool(results))
             seqs_by_position[position] = self.conversation.state.seq
             await asyncio.sleep(0)  # Let other agents' requests be handled.
-        await self._append_waiting_outputs(waiting, seqs_by_position)
+        await self._append_waiting_outputs(waiting_outputs, seqs_by_position)
+
         # A message without facts of its own has the last one before it.
         last_seqs: list[int] = []
         last_seq = seq_before
@@ -299,10 +326,12 @@ class OpenAgentConversation:
                 elif piece.kind is PieceKind.RESULT and piece.id in calls_by_id:
                     output = (piece.id, piece.text)
                     calls_by_output.setdefault(output, calls_by_id[piece.id])
-        storing = [
-            self.follower.store_output(text, call) for (_, text), call in calls_by_output.items()
-        ]
-        stored_outputs = await asyncio.gather(*storing)
+
+        # Together, so that they are written to the disk with one sync.
+        tasks = []
+        for (_, text), call in calls_by_output.items():
+            tasks.append(self.follower.store_output(text, call))
+        stored_outputs = await asyncio.gather(*tasks)
         return dict(zip(calls_by_output, stored_outputs, strict=True))
 
     def _split_off_awaited_results(
@@ -347,17 +376,24 @@ class OpenAgentConversation:
     async def _append_one_message(
         self, message: Wired, pieces: Sequence[Piece], *, steering: bool
     ) -> None:
+        """Append a message that is made of these pieces. `steering`: the user said it while the
+        agent was at work.
+        """
         if message.speaker is Speaker.ASSISTANT:
             stop = facts.Stop.END
             if message.pieces_of_kind(PieceKind.CALL):
                 stop = facts.Stop.CALLS
-            reply = facts.ModelReplied(parts_from_pieces(pieces), "", stop)
+            reply = facts.ModelReplied(parts_from_pieces(pieces), model="", stop=stop)
             await self.follower.record_reply(reply, self.conversation.state.seq)
             return
-        parts = [await self._build_user_part(piece) for piece in pieces]
+
         is_system = message.speaker is Speaker.SYSTEM
-        if is_system:  # The agent wrote this, and not its user.
-            parts = [_as_words_of_system(part) for part in parts]
+        parts: list[facts.UserPart] = []
+        for piece in pieces:
+            part = await self._build_user_part(piece)
+            if is_system:  # The agent wrote this, and not its user.
+                part = _as_words_of_system(part)
+            parts.append(part)
         await self.follower.record_user_message(tuple(parts), steering=steering or is_system)
 
     async def _build_user_part(self, piece: Piece) -> facts.UserPart:
@@ -366,7 +402,8 @@ class OpenAgentConversation:
         if piece.kind is PieceKind.IMAGE:
             image_origin = EntryOrigin("user", "image", piece.media_type)
             image = await asyncio.to_thread(_decode_base64_or_keep_text, piece.text)
-            return facts.Attachment("image", await cache.store_content(image, image_origin), 0)
+            stored_image = await cache.store_content(image, image_origin)
+            return facts.Attachment("image", stored_image, 0)
         if piece.kind is PieceKind.OTHER:
             block_origin = EntryOrigin("user", "block", "application/json")
             block = piece.text.encode("utf-8", "replace")
@@ -406,14 +443,14 @@ class OpenAgentConversation:
         things are learned.
         """
         requested_model = replied.model
-        main = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
-        if main is not None and not is_side:
-            requested_model = main.model
+        main_model = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
+        if main_model is not None and not is_side:
+            requested_model = main_model.model
         return facts.ModelReplied(
-            parts_from_pieces(replied.pieces),
-            requested_model,
-            replied.stop,
-            _price_usage(replied.usage, replied.model, requested_model),
+            parts=parts_from_pieces(replied.pieces),
+            model=requested_model,
+            stop=replied.stop,
+            usage=_price_usage(replied.usage, replied.model, requested_model),
             seconds=replied.seconds,
             raw=replied.raw,
         )
@@ -437,7 +474,8 @@ def _model_of_arrival(arrival: Arrival) -> facts.ModelSet:
 
 
 def _countable_texts(messages: Sequence[Wired]) -> list[str]:
-    texts = []
+    """Return the texts whose tokens are counted: all but those of pictures."""
+    texts: list[str] = []
     for message in messages:
         for piece in message.pieces:
             if piece.kind is not PieceKind.IMAGE:
@@ -446,6 +484,7 @@ def _countable_texts(messages: Sequence[Wired]) -> list[str]:
 
 
 def _as_words_of_system(part: facts.UserPart) -> facts.UserPart:
+    """Return a text with the mark of what an agent's own instructions say between messages."""
     if isinstance(part, facts.Text):
         return replace(part, text=SYSTEM_MESSAGE + part.text)
     return part
@@ -458,6 +497,7 @@ def _price_usage(usage: facts.Usage, answering_model: str, requested_model: str)
 
 
 def parts_from_pieces(pieces: Sequence[Piece]) -> tuple[facts.ReplyPart, ...]:
+    """Return the parts of a reply as they are recorded. A reply has at least one, if empty."""
     parts: list[facts.ReplyPart] = []
     for piece in pieces:
         if piece.kind is PieceKind.CALL:

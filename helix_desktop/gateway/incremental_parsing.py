@@ -216,7 +216,7 @@ class MessageInBytes(Wired):
 @dataclass(frozen=True, slots=True)
 class ParsedBody:
     """A parsed body. `instructions`: its list, with only instructions. `marked`: values that
-    may have a cache mark (None: any). `previous`: what the next request of its line reuses.
+    may have a cache mark (None: any). `previous`: what the conversation's next request reuses.
     `read_rest`: if only the first values and messages were read, returns the whole body.
     """
 

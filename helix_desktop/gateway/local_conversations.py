@@ -86,13 +86,15 @@ class ClosedFigures:
 class RunningImport:
     """A long history that was forwarded and is still being recorded."""
 
-    line: KnownMessages
+    known_messages: KnownMessages
     ticket: Ticket
 
     def is_continued_by(self, arrival: Arrival) -> bool:
-        if self.line.agent != arrival.agent or len(arrival.chain) < self.ticket.messages:
+        """Whether a request begins with all messages of this history."""
+        history_count = self.ticket.messages
+        if self.known_messages.agent != arrival.agent or len(arrival.chain) < history_count:
             return False
-        hash_of_same_messages = arrival.chain[self.ticket.messages - 1]
+        hash_of_same_messages = arrival.chain[history_count - 1]
         return hash_of_same_messages == self.ticket.last
 
 
@@ -107,10 +109,10 @@ class ForkBase:
 class LocalAgentConversations:
     """The conversations of connected agents in a workspace that this process has open.
 
-    An *arrival* is what the gateway knows of a request before its messages. A conversation's
-    *line* (`KnownMessages`) is what its agent has sent of it so far, message by message, and the
-    matcher finds the position in a line at which a request goes on. A *ticket* names a request
-    that was sent, so that its reply is recorded behind it.
+    An *arrival* is what the gateway knows of a request besides its messages. The *known
+    messages* of a conversation are what its agent has sent of it so far. The matcher finds the
+    position among them at which a request goes on. A *ticket* names a request that was sent, so
+    that its reply is recorded behind it.
     """
 
     def __init__(self, bench: Workbench, ask: AskAgentModel) -> None:
@@ -120,15 +122,16 @@ class LocalAgentConversations:
         # By id. The one that was used last comes last.
         self._open_conversations: dict[str, OpenAgentConversation] = {}
         self._closed_figures: dict[str, ClosedFigures] = {}
-        self._read = asyncio.Lock()
-        self._is_read = False
-        self._quiet_until = 0.0  # A time of the event loop's clock.
+        self._reading_stored_messages = asyncio.Lock()
+        self._has_read_stored_messages = False
+        # Until this time of the event loop's clock, the recording of a long history pauses.
+        self._quiet_until = 0.0
         self._tasks = concurrency.OwnedTasks("recording requests")
         self._running_imports: list[RunningImport] = []
 
     async def count_known_messages(self, arrival: Arrival) -> int:
         """Return how many of the messages are, or will be, facts."""
-        await self._read_stored_lines_once()
+        await self._read_stored_messages_once()
         running_import = self._find_running_import(arrival)
         if running_import is not None:
             return running_import.ticket.messages
@@ -137,15 +140,16 @@ class LocalAgentConversations:
     async def receive_request(
         self, arrival: Arrival, messages: Sequence[Wired], *, known_count: int = 0
     ) -> Sent:
-        """Records the new messages, folds what is due, and returns the entries to send.
+        """Record the new messages, fold what is due, and return the entries to send.
         `known_count`: how many earlier messages are recorded here already. While a long
         history is recorded, what follows it goes on as it came and is recorded behind
         it.
         """
+        # The known messages are not needed again, only their number.
         all_messages = [UNSENT_MESSAGE] * known_count
-        all_messages += messages
+        all_messages.extend(messages)
         self._quiet_until = asyncio.get_running_loop().time() + QUIET_SECONDS
-        await self._read_stored_lines_once()
+        await self._read_stored_messages_once()
         running_import = self._find_running_import(arrival)
         if running_import is not None:
             return await self._send_behind_history(
@@ -164,7 +168,7 @@ class LocalAgentConversations:
         known_count: int,
     ) -> Sent:
         """Send a request as it came, and record it once the history before it is recorded."""
-        known_messages = running_import.line
+        known_messages = running_import.known_messages
         recording = self._receive_when_free(
             arrival, messages, known_count, history_before=known_messages
         )
@@ -196,9 +200,10 @@ class LocalAgentConversations:
         """
         while True:
             position = self._find_position_of(arrival)
-            expected_line = history_before or position.line
-            known_messages = expected_line
-            if known_messages is None:
+            expected_messages = history_before or position.known_messages
+            if expected_messages is not None:
+                known_messages = expected_messages
+            else:  # Its conversation is created once the lock is held.
                 known_messages = KnownMessages(
                     "", arrival.session, arrival.head, agent=arrival.agent
                 )
@@ -208,9 +213,9 @@ class LocalAgentConversations:
                 if sent is not None:
                     return sent
             async with known_messages.lock_once_recorded():
-                if expected_line is not None:
+                if expected_messages is not None:
                     position = self._find_position_of(arrival)  # It may have grown meanwhile.
-                if position.line is not expected_line:
+                if position.known_messages is not expected_messages:
                     # The request belongs elsewhere by now: begin again, without the history.
                     history_before = None
                     continue
@@ -222,10 +227,10 @@ class LocalAgentConversations:
 
     async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
         """Return what the request would become, without recording it."""
-        await self._read_stored_lines_once()
+        await self._read_stored_messages_once()
         position = self._find_position_of(arrival)
-        known_messages = position.line
-        entries_of_known: tuple[Entry, ...] = ()
+        known_messages = position.known_messages
+        entries: list[Entry] = []
         taken_out: tuple[Changed, ...] = ()
         if known_messages is not None and position.seqs and known_messages.conversation:
             opened = await self._get_open_conversation(known_messages)
@@ -233,19 +238,21 @@ class LocalAgentConversations:
                 view = opened.conversation.current_view()
             else:
                 view = opened.view_at_fact(position.seqs[-1])
-            view_entries = (await opened.build_entries_of_view(view, position.seqs))[0]
-            entries_of_known = view_entries.entries
+            view_entries, _ = await opened.build_entries_of_view(view, position.seqs)
+            entries.extend(view_entries.entries)
             taken_out = view_entries.taken_out
-        known_count = 0
+
+        # Behind what the view has, every message is sent as it came.
+        first_new = 0
         if position.seqs:
-            known_count = position.known_count
-        entries_of_new = tuple(map(As, range(known_count, len(messages))))
+            first_new = position.known_count
+        for message_position in range(first_new, len(messages)):
+            entries.append(As(message_position))
+
         if known_messages is None:
-            known_messages = KnownMessages("", "", "")
+            known_messages = KnownMessages(conversation="", session="", head="")
         ticket = _build_ticket(known_messages, arrival, newest_seq_sent=0)
-        return Sent(
-            ticket, entries_of_known + entries_of_new, recallable=False, taken_out=taken_out
-        )
+        return Sent(ticket, tuple(entries), recallable=False, taken_out=taken_out)
 
     def _find_position_of(self, arrival: Arrival) -> RequestPosition:
         """Return a request's position, forgetting conversations deleted meanwhile."""
@@ -263,8 +270,8 @@ class LocalAgentConversations:
     def _find_deleted_conversation(self, position: RequestPosition) -> str:
         """Return the conversation of a position if the user deleted it meanwhile."""
         conversations = [position.parent]
-        if position.line is not None:
-            conversations.append(position.line.conversation)
+        if position.known_messages is not None:
+            conversations.append(position.known_messages.conversation)
         for conversation in conversations:
             if conversation and not self._bench.has_conversation(conversation):
                 return conversation
@@ -277,20 +284,25 @@ class LocalAgentConversations:
         position: RequestPosition,
         known_messages: KnownMessages,
     ) -> Sent:
-        has_nothing_new = position.line is not None and position.known_count == len(messages)
+        has_conversation = position.known_messages is not None
+        has_nothing_new = has_conversation and position.known_count == len(messages)
         is_earlier_request = has_nothing_new and not position.is_at_end
         if is_earlier_request and not _belongs_to_same_session(arrival, known_messages):
             return await self._build_view_of_earlier_request(arrival, position, known_messages)
+
+        # Bring the conversation to where the request's new messages begin.
         known_messages = await self._go_to_position(arrival, messages, position, known_messages)
         self._matcher.assign_session(known_messages, arrival.session, arrival.head)
         opened = await self._get_open_conversation(known_messages)
         await self._go_on_behind_known_messages(opened, known_messages, arrival, messages)
         await opened.apply_request_settings(arrival)
+
         if not arrival.fold or _is_long_history(messages, known_messages):
             view_entries = await opened.update_entries(known_messages)
             return self._forward_before_recording(
                 opened, known_messages, arrival, messages, view_entries
             )
+
         await self._append_unrecorded_messages(opened, known_messages, arrival, messages)
         known_messages.newest_fact_sent = opened.conversation.state.seq
         await opened.follower.apply_folds_and_get_view()
@@ -351,7 +363,7 @@ class LocalAgentConversations:
         self._matcher.assign_session(known_messages, arrival.session, arrival.head)
         opened = await self._get_open_conversation(known_messages)
         view = opened.view_at_fact(position.seqs[-1])
-        view_entries = (await opened.build_entries_of_view(view, position.seqs))[0]
+        view_entries, _ = await opened.build_entries_of_view(view, position.seqs)
         ticket = _build_ticket(
             known_messages, arrival, newest_seq_sent=opened.conversation.state.seq
         )
@@ -369,9 +381,11 @@ class LocalAgentConversations:
         position: RequestPosition,
         known_messages: KnownMessages,
     ) -> KnownMessages:
-        """Return the line that the request goes on with: a new, a rewound or a forked one."""
+        """Return the messages that the request goes on behind: of a conversation that is at its
+        end or was rewound, of a fork, or of a new one.
+        """
         if not known_messages.conversation:
-            await self._start_line(arrival, messages, position.parent, known_messages)
+            await self._start_conversation(arrival, messages, position.parent, known_messages)
             return known_messages
         if position.is_at_end:
             return known_messages
@@ -384,20 +398,20 @@ class LocalAgentConversations:
         # In a fork, what the user took out of the beginning stays out.
         if was_answered or opened.has_taken_out_parts:
             return await self._fork(arrival, messages, position, known_messages)
-        new_line = KnownMessages("", arrival.session, arrival.head, agent=arrival.agent)
-        self._matcher.add_known_messages(new_line)
-        await self._start_line(arrival, messages, position.parent, new_line)
-        return new_line
+        no_messages_yet = KnownMessages("", arrival.session, arrival.head, agent=arrival.agent)
+        self._matcher.add_known_messages(no_messages_yet)
+        await self._start_conversation(arrival, messages, position.parent, no_messages_yet)
+        return no_messages_yet
 
-    async def _start_line(
+    async def _start_conversation(
         self,
         arrival: Arrival,
         messages: Sequence[Wired],
         parent: str,
         known_messages: KnownMessages,
     ) -> None:
-        """Give the line a conversation: one that was imported, a fork, or a new one below
-        `parent`.
+        """Give the known messages a conversation: one that was imported, a fork, or a new one
+        below `parent`.
         """
         self._quiet_until += FIRST_REQUEST_SECONDS
         imported = await find_imported_session(self._bench, arrival, messages)
@@ -447,7 +461,8 @@ class LocalAgentConversations:
             newest_output = _newest_output_among(state.facts, digests_by_call)
             if newest_output is None or not state.branch.order:
                 continue
-            if digests_by_call[newest_output.call] == newest_output.output.digest:
+            has_same_output = digests_by_call[newest_output.call] == newest_output.output.digest
+            if has_same_output:
                 first_message_seq = state.branch.order[0]
                 return ForkBase(conversation, last_seq=first_message_seq - 1)
         return None
@@ -458,6 +473,7 @@ class LocalAgentConversations:
         """Return those of the same agent, the one used last first."""
         candidates: dict[str, OpenAgentConversation] = {}
         for conversation, opened in reversed(self._open_conversations.items()):
+            # An agent that names its session goes on in a conversation of this session only.
             may_be_forked = conversation == parent or not arrival.session
             if may_be_forked and opened.session.agent == arrival.agent:
                 candidates[conversation] = opened
@@ -505,26 +521,29 @@ class LocalAgentConversations:
         view_entries: ViewEntries,
     ) -> Sent:
         """Send known messages as the view shows them, and all others as they came."""
-        first_new = len(known_messages.chain)
-        if not first_new:  # Nothing is known, so there are no entries: the body is sent as it came.
-            first_new = len(messages)
-        entries = view_entries.entries + tuple(map(As, range(first_new, len(messages))))
-        ticket = replace(
-            _build_ticket(known_messages, arrival, newest_seq_sent=opened.conversation.state.seq),
-            ahead=True,
-            is_import=_is_long_history(messages, known_messages),
+        entries = list(view_entries.entries)
+        if known_messages.chain:
+            for position in range(len(known_messages.chain), len(messages)):
+                entries.append(As(position))
+        # Else nothing is known, and without entries the body is sent as it came.
+
+        ticket = _build_ticket(
+            known_messages, arrival, newest_seq_sent=opened.conversation.state.seq
         )
+        is_import = _is_long_history(messages, known_messages)
+        ticket = replace(ticket, ahead=True, is_import=is_import)
+
         known_messages.is_recorded.clear()
         known_messages.is_wanted.clear()
         try:
             recording = self._record_forwarded_request(opened, known_messages, arrival, messages)
             self._tasks.spawn_task(recording, name="record a request")
-        except StoppedByUser:
+        except StoppedByUser:  # The workspace is being closed: nobody must wait for the recording.
             known_messages.is_recorded.set()
             raise
-        if ticket.is_import:
+        if is_import:
             self._running_imports.append(RunningImport(known_messages, ticket))
-        return Sent(ticket, entries, view_entries.has_fold, view_entries.taken_out)
+        return Sent(ticket, tuple(entries), view_entries.has_fold, view_entries.taken_out)
 
     async def _append_unrecorded_messages(
         self,
@@ -560,7 +579,9 @@ class LocalAgentConversations:
         """Wait until it is quiet, or for a quarter of a second: a session's first request waits
         for several of these commits.
         """
-        for _ in range(round(FIRST_REQUEST_SECONDS / QUIET_SECONDS) + 1):
+        # `_quiet_until` moves on with each request that comes meanwhile, but only so often.
+        most_pauses = round(FIRST_REQUEST_SECONDS / QUIET_SECONDS) + 1
+        for _ in range(most_pauses):
             seconds_until_quiet = self._quiet_until - asyncio.get_running_loop().time()
             await asyncio.sleep(min(seconds_until_quiet, QUIET_SECONDS))
 
@@ -630,14 +651,14 @@ class LocalAgentConversations:
             self._running_imports = [
                 running_import
                 for running_import in self._running_imports
-                if running_import.line is not known_messages
+                if running_import.known_messages is not known_messages
             ]
             known_messages.is_recorded.set()
 
     async def _rewind(
         self, position: RequestPosition, known_messages: KnownMessages, arrival: Arrival
     ) -> None:
-        """Handle a request that leaves the known line of its own conversation."""
+        """Handle a request that leaves the known messages of its own conversation."""
         opened = await self._get_open_conversation(known_messages)
         await opened.rewind_and_keep_exclusions(_last_seq_of_position(position))
         known_messages.rewind_known_messages(
@@ -664,7 +685,7 @@ class LocalAgentConversations:
             new_facts.append(facts.ConversationChanged(title=title))
         if new_facts:
             await session.conversation.append_facts(*new_facts)
-        forked_line = KnownMessages(
+        messages_of_fork = KnownMessages(
             session.id,
             arrival.session,
             arrival.head,
@@ -672,23 +693,23 @@ class LocalAgentConversations:
             seqs=list(position.seqs),
             agent=arrival.agent,
         )
-        self._matcher.add_known_messages(forked_line)
-        await self._record_which_messages_fork_contains(forked_line)
-        return forked_line
+        self._matcher.add_known_messages(messages_of_fork)
+        await self._record_which_messages_fork_contains(messages_of_fork)
+        return messages_of_fork
 
-    async def _record_which_messages_fork_contains(self, forked_line: KnownMessages) -> None:
+    async def _record_which_messages_fork_contains(self, messages_of_fork: KnownMessages) -> None:
         """Record which messages a fork's facts stand for, because that note is not copied."""
-        conversation = forked_line.conversation
+        conversation = messages_of_fork.conversation
         journal = self._bench.workspace.journal
         recorded_facts = await journal.facts_about_received_messages(conversation)
         noted_count = len(known_messages_from_facts(conversation, recorded_facts).chain)
-        if noted_count < len(forked_line.chain):
-            opened = await self._get_open_conversation(forked_line)
+        if noted_count < len(messages_of_fork.chain):
+            opened = await self._get_open_conversation(messages_of_fork)
             received = facts.Received(
-                tuple(forked_line.chain[noted_count:]),
-                tuple(forked_line.seqs[noted_count:]),
-                forked_line.session,
-                forked_line.head,
+                tuple(messages_of_fork.chain[noted_count:]),
+                tuple(messages_of_fork.seqs[noted_count:]),
+                messages_of_fork.session,
+                messages_of_fork.head,
             )
             await opened.conversation.append_facts(received)
 
@@ -764,24 +785,29 @@ class LocalAgentConversations:
     async def _record_reply_or_cost(
         self, ticket: Ticket, replied: Replied | None, shown_key: str
     ) -> None:
+        """Record a reply that the agent goes on from, or else only what it cost."""
         known_messages = self._known_messages_of_ticket(ticket)
         if known_messages is None or not known_messages.conversation:
             return
         async with known_messages.lock_once_recorded():
-            if not ticket.messages:  # It is beside the conversation.
+            is_side = not ticket.messages
+            if is_side:
                 if replied is not None:
-                    await self._record_cost_alone(
-                        known_messages, replied, purpose=facts.Purpose.OTHER
-                    )
+                    await self._record_cost_alone(known_messages, replied, facts.Purpose.OTHER)
                 return
+
+            # The agent may have gone on without this reply, or got only a part of it.
             is_expected = ticket.live and self._is_unchanged_since(known_messages, ticket)
-            if replied is not None and not (is_expected and shown_key):
-                await self._record_cost_alone(known_messages, replied, purpose=facts.Purpose.STEP)
-            elif is_expected:
+            if replied is None:
+                if is_expected:
+                    await self._record_shown_reply(known_messages, ticket, None, shown_key)
+            elif is_expected and shown_key:
                 await self._record_shown_reply(known_messages, ticket, replied, shown_key)
+            else:
+                await self._record_cost_alone(known_messages, replied, facts.Purpose.STEP)
 
     async def _record_cost_alone(
-        self, known_messages: KnownMessages, replied: Replied, *, purpose: facts.Purpose
+        self, known_messages: KnownMessages, replied: Replied, purpose: facts.Purpose
     ) -> None:
         """Record what a reply cost of which the agent has nothing. The purpose is OTHER for a
         request beside the conversation.
@@ -852,13 +878,14 @@ class LocalAgentConversations:
         """Return the figures of open conversations. `since`: of all used after that
         time, from then on.
         """
-        all_figures = [
-            compute_agent_figures(conversation, opened.conversation.state, since)
-            for conversation, opened in list(self._open_conversations.items())
-        ]
+        all_figures: list[Figures] = []
+        open_conversations = dict(self._open_conversations)
+        for conversation, opened in open_conversations.items():
+            state = opened.conversation.state
+            all_figures.append(compute_agent_figures(conversation, state, since))
         if not since:
             return all_figures
-        open_conversations = {figures.conversation for figures in all_figures}
+
         for row in self._bench.list_conversations():
             is_closed = row.agent and row.id not in open_conversations
             if is_closed and row.updated >= since:
@@ -882,7 +909,7 @@ class LocalAgentConversations:
 
     @staticmethod
     def _is_unchanged_since(known_messages: KnownMessages, ticket: Ticket) -> bool:
-        """Whether the line still ends with the request that the ticket is for."""
+        """Whether the conversation still ends with the request that the ticket is for."""
         chain = known_messages.chain
         return len(chain) == ticket.messages and chain[-1] == ticket.last
 
@@ -896,7 +923,9 @@ class LocalAgentConversations:
                 query = arguments.text_argument("query")
                 limit = arguments.number_argument("limit", 10)
                 index = self._bench.workspace.index
-                return await content_recall.search_entries(index, query, limit=limit), True
+                text = await content_recall.search_entries(index, query, limit=limit)
+                return text, True
+
             conversation: Conversation | None = None
             if known_messages is not None:
                 opened = await self._get_open_conversation(known_messages)
@@ -935,20 +964,21 @@ class LocalAgentConversations:
 
     # --- Reading known conversations again after a restart
 
-    async def _read_stored_lines_once(self) -> None:
-        async with self._read:
-            if self._is_read:
+    async def _read_stored_messages_once(self) -> None:
+        """Read which messages of agents are in the journal, before the first request."""
+        async with self._reading_stored_messages:
+            if self._has_read_stored_messages:
                 return
             journal = self._bench.workspace.journal
             # The newest last: the matcher takes the last one that fits.
             rows = sorted(self._bench.list_conversations(), key=lambda row: row.updated)
             for row in rows:
-                if row.agent and not row.trashed:
-                    recorded_facts = await journal.facts_about_received_messages(row.id)
-                    self._matcher.add_known_messages(
-                        known_messages_from_facts(row.id, recorded_facts, row.agent)
-                    )
-            self._is_read = True
+                if not row.agent or row.trashed:
+                    continue
+                recorded_facts = await journal.facts_about_received_messages(row.id)
+                known_messages = known_messages_from_facts(row.id, recorded_facts, row.agent)
+                self._matcher.add_known_messages(known_messages)
+            self._has_read_stored_messages = True
 
     async def aclose(self) -> None:
         """Close the conversations once forwarded requests are recorded."""
@@ -980,7 +1010,10 @@ def _can_be_written_together(messages: Sequence[Wired]) -> bool:
     """Whether several messages need no model to shorten them."""
     if len(messages) <= 1:
         return False
-    characters = sum(len(piece.text) for message in messages for piece in message.pieces)
+    characters = 0
+    for message in messages:
+        for piece in message.pieces:
+            characters += len(piece.text)
     return characters <= COUNTED_HERE
 
 
@@ -1008,9 +1041,9 @@ def known_messages_from_facts(
     for recorded in recorded_facts:
         fact = recorded.fact
         if isinstance(fact, facts.Rewound):
-            remaining = sum(seq <= fact.to for seq in known_messages.seqs)
-            del known_messages.chain[remaining:]
-            del known_messages.seqs[remaining:]
+            remaining_seqs = [seq for seq in known_messages.seqs if seq <= fact.to]
+            del known_messages.chain[len(remaining_seqs) :]
+            del known_messages.seqs[len(remaining_seqs) :]
         elif isinstance(fact, facts.Received):
             known_messages.chain.extend(fact.chain)
             known_messages.seqs.extend(fact.seqs)
@@ -1046,7 +1079,10 @@ def _last_seq_of_position(position: RequestPosition) -> int:
 
 
 def _has_fold(recorded_facts: Sequence[facts.Recorded]) -> bool:
-    return any(isinstance(recorded.fact, facts.Folded) for recorded in recorded_facts)
+    for recorded in recorded_facts:
+        if isinstance(recorded.fact, facts.Folded):
+            return True
+    return False
 
 
 def _belongs_to_same_session(arrival: Arrival, known_messages: KnownMessages) -> bool:

@@ -121,7 +121,7 @@ class ViewEntriesBuilder:
 
     async def build_entries(self, view: View, before: ViewEntries | None = None) -> ViewEntries:
         """Return the entries for the request's messages. `before`: those of the last
-        view of this line.
+        view of this conversation.
         """
         if before is None or not _only_adds_to(view, before):
             before = ViewEntries(entries=(), blocks=(), messages=0, spans=(), seq=0, is_plain=True)

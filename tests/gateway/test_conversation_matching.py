@@ -57,10 +57,16 @@ def test_the_longest_known_beginning_wins() -> None:
     place = find_position(
         tracks, compute_message_hashes("anthropic", said("a", "c", "d", "e")), "", "head"
     )
-    assert place.line is not None
-    assert (place.line.conversation, place.known_count, place.is_at_end) == ("two", 3, True)
+    assert place.known_messages is not None
+    assert (place.known_messages.conversation, place.known_count, place.is_at_end) == (
+        "two",
+        3,
+        True,
+    )
     assert (
-        find_position(tracks, compute_message_hashes("anthropic", said("x")), "", "head").line
+        find_position(
+            tracks, compute_message_hashes("anthropic", said("x")), "", "head"
+        ).known_messages
         is None
     )
 
@@ -82,7 +88,7 @@ def test_the_place_of_a_long_history_is_found_with_few_lookups() -> None:
     was answered.
     """
     tracks, chain = ConversationMatcher(), [f"hash {number}" for number in range(10_000)]
-    tracks._lines_by_hash = known = CountedLookups()
+    tracks._by_hash = known = CountedLookups()
     for end in (0, 1, 4_000, 10_000):
         if end:
             seqs = [*range(end)]
@@ -90,13 +96,13 @@ def test_the_place_of_a_long_history_is_found_with_few_lookups() -> None:
         known.count = 0
         place = find_position(tracks, chain, "", "head")
         assert place.known_count == end
-        assert (place.line.conversation if place.line else "0") == f"{end}"
+        assert (place.known_messages.conversation if place.known_messages else "0") == f"{end}"
         assert known.count < 40
 
 
 def position(tracks: ConversationMatcher, *texts: str, session: str, parent: str = "") -> str:
     chain = compute_message_hashes("anthropic", said(*texts))
-    line = find_position(tracks, chain, session, "head", parent).line
+    line = find_position(tracks, chain, session, "head", parent).known_messages
     return line.conversation if line is not None else ""
 
 
@@ -193,14 +199,14 @@ def test_where_a_request_goes_on_is_told_with_the_facts_that_stand_for_it() -> N
     tracks = ConversationMatcher()
     tracks.add_known_messages(line_of("one", "a", "b", "c", session="s"))
     whole = find_position(tracks, hashes("a", "b", "c"), "s", "head")
-    assert (whole.known_count, whole.seqs, whole.is_at_end, whole.is_on_current_line) == (
+    assert (whole.known_count, whole.seqs, whole.is_at_end, whole.has_current_messages) == (
         3,
         (1, 2, 3),
         True,
         True,
     )
     back = find_position(tracks, hashes("a", "b", "x"), "s", "head")
-    assert (back.known_count, back.seqs, back.is_at_end, back.is_on_current_line) == (
+    assert (back.known_count, back.seqs, back.is_at_end, back.has_current_messages) == (
         2,
         (1, 2),
         False,
@@ -215,7 +221,7 @@ def test_a_line_that_was_left_is_known_with_its_own_facts() -> None:
     line.rewind_known_messages(line.chain[:1], line.seqs[:1])
     tracks.append_message_hash(line, hashes("a", "x")[1], 9)
     place = find_position(tracks, hashes("a", "b", "c", "d"), "s", "head")
-    assert (place.known_count, place.seqs, place.is_on_current_line, place.is_at_end) == (
+    assert (place.known_count, place.seqs, place.has_current_messages, place.is_at_end) == (
         3,
         (1, 2, 3),
         False,
@@ -223,7 +229,7 @@ def test_a_line_that_was_left_is_known_with_its_own_facts() -> None:
     )
     tracks.append_message_hash(line, hashes("a", "x", "y")[2], 10)
     longer = find_position(tracks, hashes("a", "b", "c"), "s", "head")
-    assert (longer.seqs, longer.is_on_current_line) == ((1, 2, 3), False), (
+    assert (longer.seqs, longer.has_current_messages) == ((1, 2, 3), False), (
         "it is not the message at the same place"
     )
     assert line.last_message_seq == 10
@@ -247,11 +253,15 @@ def test_an_agent_that_shortened_its_history_goes_on_in_its_conversation() -> No
     tracks = ConversationMatcher()
     tracks.add_known_messages(line_of("one", "a", "b", session="s"))
     place = find_position(tracks, hashes("summary"), "s", "head")
-    assert place.line is not None
-    assert (place.line.conversation, place.known_count, place.is_at_end) == ("one", 0, False)
+    assert place.known_messages is not None
+    assert (place.known_messages.conversation, place.known_count, place.is_at_end) == (
+        "one",
+        0,
+        False,
+    )
     other = find_position(tracks, hashes("summary"), "s", "another head")
-    assert (other.line, other.parent) == (None, "one"), "its sub-agent has another head"
-    assert find_position(tracks, hashes("summary"), "", "head").line is None
+    assert (other.known_messages, other.parent) == (None, "one"), "its sub-agent has another head"
+    assert find_position(tracks, hashes("summary"), "", "head").known_messages is None
 
 
 def test_a_sub_agent_is_below_the_conversation_that_asked_for_it() -> None:
@@ -291,7 +301,7 @@ def test_when_a_conversation_is_removed_another_that_began_in_the_same_way_is_st
     tracks.remove_known_messages("one")
     assert position(tracks, "a", "c", "d", session="") == "two"
     assert position(tracks, "a", "x", session="") == "two"
-    assert hashes("a", "b")[1] not in tracks._lines_by_hash, "nothing is kept of what was removed"
+    assert hashes("a", "b")[1] not in tracks._by_hash, "nothing is kept of what was removed"
 
 
 async def test_who_asks_for_a_line_waits_until_all_is_recorded() -> None:
@@ -320,8 +330,8 @@ def test_a_session_whose_tools_changed_goes_on_in_its_line_with_a_new_beginning(
     line = line_of("one", "a", "b", session="s")
     tracks.add_known_messages(line)
     tracks.assign_session(line, "s", "another head")
-    assert find_position(tracks, hashes("x"), "s", "another head").line is line
-    assert find_position(tracks, hashes("x"), "s", "head").line is line, (
+    assert find_position(tracks, hashes("x"), "s", "another head").known_messages is line
+    assert find_position(tracks, hashes("x"), "s", "head").known_messages is line, (
         "its summary may be asked without tools"
     )
-    assert find_position(tracks, hashes("x"), "s", "a sub-agent's").line is None
+    assert find_position(tracks, hashes("x"), "s", "a sub-agent's").known_messages is None
