@@ -28,25 +28,20 @@ class AnswerChoice:
 class AlternativeAnswers:
     """Keeps, for each message answered again, where each answer begins and ends."""
 
-    _answer_begins: dict[int, list[int]] = field(
-        default_factory=dict
-    )  # By message: each answer's first fact.
-    _answer_ends: dict[int, int] = field(
-        default_factory=dict
-    )  # By first fact: the last before it was left.
+    # The first fact of each answer, by message.
+    _answer_begins: dict[int, list[int]] = field(default_factory=dict)
+    # The last fact of each answer before the conversation left it, by the answer's first fact.
+    _answer_ends: dict[int, int] = field(default_factory=dict)
 
     def add_answer_of_rewind(self, seq: int, fact: Rewound, record: FactTree) -> None:
         """Records for a rewind at `seq` where the answers on its branch end."""
-        if (
-            fact.again
-            and 0 < fact.to < seq - 1
-            and isinstance(record.facts[fact.to - 1].fact, UserSaid)
-        ):
-            if fact.to not in self._answer_begins:
-                self._answer_begins[fact.to] = self._record_end_of_first_answer_and_return_start(
-                    fact.to, seq, record
+        message = fact.to
+        if fact.again and _is_user_message_before(message, seq, record):
+            if message not in self._answer_begins:
+                self._answer_begins[message] = self._record_end_of_first_answer_and_return_start(
+                    message, seq, record
                 )
-            self._answer_begins[fact.to].append(seq)
+            self._answer_begins[message].append(seq)
         all_begins: list[int] = []
         for begins in self._answer_begins.values():
             all_begins += begins
@@ -93,5 +88,17 @@ class AlternativeAnswers:
         return AnswerChoice(shown_number, tuple(answer_ends))
 
 
-def is_fact_on_path(way: list[Run], seq: int) -> bool:
-    return any(first <= seq <= last for first, last in way)
+def _is_user_message_before(message: int, rewind: int, record: FactTree) -> bool:
+    """Whether the fact `message` is the user's, and something stands between it and the rewind."""
+    if not 0 < message < rewind - 1:
+        return False
+    recorded = record.facts[message - 1]  # Numbers of facts begin at 1.
+    return isinstance(recorded.fact, UserSaid)
+
+
+def is_fact_on_path(runs: list[Run], seq: int) -> bool:
+    """Whether a fact is in one of the runs of facts that make a path through the tree."""
+    for first, last in runs:
+        if first <= seq <= last:
+            return True
+    return False

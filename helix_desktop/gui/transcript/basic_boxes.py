@@ -164,6 +164,15 @@ def x_of_character(line: QTextLine, offset: int) -> float:
     return float(x_or_pair)
 
 
+@dataclass(frozen=True, slots=True)
+class _FormulaInText:
+    """A formula whose picture stands at the placeholder at `offset`."""
+
+    offset: int
+    picture: FormulaPicture
+    latex: str
+
+
 class TextBox(LayoutBox):
     """Wrapped text: a paragraph, a heading, an item of a list, a note."""
 
@@ -184,31 +193,46 @@ class TextBox(LayoutBox):
         self._colour = colour
         if paragraph.quote and colour == "text":
             self._colour = "muted"
-        self._formulas: list[tuple[int, FormulaPicture, str]] = []
-        spans = self._replace_drawn_formulas_with_placeholders(paragraph.spans, drawn)
-        self.text = markdown_blocks.join_span_texts(spans).replace("\n", _LINE_END)
         if paragraph.marker:
             self.copied_prefix = f"{paragraph.marker} "
-        self._font = ink.text
-        if font is not None:
-            self._font = font
-        elif paragraph.heading:
-            self._font = ink.heading_font(paragraph.heading)
-        self._line = ink.text_line_height
-        if paragraph.heading or font is not None:
-            self._line = QFontMetricsF(self._font).height() * 1.25
-        # All lines are as high as the highest formula, so that a place leads to its line quickly.
-        for _, formula, _ in self._formulas:
-            self._line = max(self._line, formula.height + ink.scaled_pixels(4))
+
+        self._formulas: list[_FormulaInText] = []
+        spans = self._replace_drawn_formulas_with_placeholders(paragraph.spans, drawn)
+        self.text = markdown_blocks.join_span_texts(spans).replace("\n", _LINE_END)
+        self._font = self._choose_font(font)
+        self._line_height = self._choose_line_height(font)
+
         formats = build_span_formats(ink, spans)
         formats += self._formats_widening_formula_placeholders()
         self._layout = QTextLayout(self.text, self._font)
         self._layout.setTextOption(build_wrap_option(self.text))
         self._layout.setFormats(formats)
-        self.height = break_into_lines(self._layout, self.width, self._line)
-        links = [(start, span) for start, span in _spans_with_starts(spans) if span.link]
-        for start, span in links[:MOST_LINKS]:
-            self.hot_spots += self._hot_spots_of_link(start, span)
+        self.height = break_into_lines(self._layout, self.width, self._line_height)
+        self._add_hot_spots_of_links(spans)
+
+    def _choose_font(self, given_font: QFont | None) -> QFont:
+        if given_font is not None:
+            return given_font
+        if self._paragraph.heading:
+            return self.ink.heading_font(self._paragraph.heading)
+        return self.ink.text
+
+    def _choose_line_height(self, given_font: QFont | None) -> float:
+        line_height = self.ink.text_line_height
+        if self._paragraph.heading or given_font is not None:
+            line_height = QFontMetricsF(self._font).height() * 1.25
+        # All lines are as high as the highest formula, so that a place leads to its line quickly.
+        for formula in self._formulas:
+            room_for_formula = formula.picture.height + self.ink.scaled_pixels(4)
+            line_height = max(line_height, room_for_formula)
+        return line_height
+
+    def _add_hot_spots_of_links(self, spans: Sequence[StyledSpan]) -> None:
+        link_count = 0
+        for start, span in _spans_with_starts(spans):
+            if span.link and link_count < MOST_LINKS:
+                self.hot_spots += self._hot_spots_of_link(start, span)
+                link_count += 1
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         painter.setPen(self.ink.token_colour(self._colour))
@@ -216,25 +240,30 @@ class TextBox(LayoutBox):
         if marks is not NO_MARKS:
             overlays = self.ink.overlay_formats(marks)
         self._layout.draw(painter, QPointF(0, 0), overlays)
-        for offset, formula, _ in self._formulas:
-            painter.drawImage(self._formula_rect(offset, formula), formula.image)
+        for formula in self._formulas:
+            painter.drawImage(self._formula_rect(formula), formula.picture.image)
         if self._paragraph.marker:
             self._draw_list_marker(painter)
+        # Each quotation that contains the paragraph has a line at its left.
         for number in range(self._paragraph.quote):
             x = self.ink.scaled_pixels(QUOTE) * (number - self._paragraph.quote)
             painter.fillRect(QRectF(x, 0, 2, self.height), self.ink.token_colour("line"))
 
     def nearest_offset(self, place: QPointF) -> int:
-        if not self._layout.lineCount():
+        line_count = self._layout.lineCount()
+        if line_count == 0:
             return 0
-        number = min(max(int(place.y() / self._line), 0), self._layout.lineCount() - 1)
-        return int(self._layout.lineAt(number).xToCursor(place.x()))
+        line_number = int(place.y() / self._line_height)
+        nearest_line = min(max(line_number, 0), line_count - 1)
+        return int(self._layout.lineAt(nearest_line).xToCursor(place.x()))
 
     def caret_rect(self, offset: int) -> QRectF:
         line = self._layout.lineForTextPosition(min(offset, len(self.text)))
         if not line.isValid():
-            return QRectF(0, 0, 1, self._line)
-        return QRectF(x_of_character(line, offset), line.lineNumber() * self._line, 1, self._line)
+            return QRectF(0, 0, 1, self._line_height)
+        x = x_of_character(line, offset)
+        y = line.lineNumber() * self._line_height
+        return QRectF(x, y, 1, self._line_height)
 
     def _replace_drawn_formulas_with_placeholders(
         self, spans: Sequence[StyledSpan], drawn: FormulaLookup | None
@@ -242,58 +271,64 @@ class TextBox(LayoutBox):
         """Replaces each drawn formula with a placeholder as wide as its picture. Others
         stay as they were written.
         """
-        if not any(span.style & TextStyle.MATH for span in spans):
-            return tuple(spans)
         shown_spans: list[StyledSpan] = []
         offset = 0
         for span in spans:
-            shown = span
+            shown_span = span
             if span.style & TextStyle.MATH:
-                shown = StyledSpan(f"${span.text}$", TextStyle.CODE)
-                if drawn is not None:
-                    formula = drawn(span.text, False)
-                    if formula is None:
-                        self.is_waiting_for_drawing = True
-                    else:
-                        shown = StyledSpan(_ROOM)
-                        self._formulas.append((offset, formula, span.text))
-            shown_spans.append(shown)
-            offset += utf16_length(shown.text)
+                shown_span = self._place_formula(offset, span.text, drawn)
+            shown_spans.append(shown_span)
+            offset += utf16_length(shown_span.text)
         return tuple(shown_spans)
+
+    def _place_formula(self, offset: int, latex: str, drawn: FormulaLookup | None) -> StyledSpan:
+        source = StyledSpan(f"${latex}$", TextStyle.CODE)
+        if drawn is None:
+            return source
+        picture = drawn(latex, False)
+        if picture is None:
+            self.is_waiting_for_drawing = True
+            return source
+        self._formulas.append(_FormulaInText(offset, picture, latex))
+        return StyledSpan(_ROOM)
 
     def _formats_widening_formula_placeholders(self) -> list[QTextLayout.FormatRange]:
         placeholder_width = QFontMetricsF(self._font).horizontalAdvance(_ROOM)
         formats: list[QTextLayout.FormatRange] = []
-        for offset, formula, _ in self._formulas:
-            spacing = build_spacing_format(formula.width - placeholder_width)
-            formats.append(build_format_range(offset, 1, spacing))
+        for formula in self._formulas:
+            spacing = build_spacing_format(formula.picture.width - placeholder_width)
+            formats.append(build_format_range(formula.offset, 1, spacing))
         return formats
 
-    def _formula_rect(self, offset: int, formula: FormulaPicture) -> QRectF:
+    def _formula_rect(self, formula: "_FormulaInText") -> QRectF:
         """Returns the rectangle of a formula, on the baseline of the text."""
-        caret = self.caret_rect(offset)
+        picture = formula.picture
+        caret = self.caret_rect(formula.offset)
         metrics = QFontMetricsF(self._font)
-        baseline = caret.y() + (self._line - metrics.height()) / 2 + metrics.ascent()
-        top = baseline - formula.height + formula.depth
-        return QRectF(caret.x(), top, formula.width, formula.height)
+        baseline = caret.y() + (self._line_height - metrics.height()) / 2 + metrics.ascent()
+        top = baseline - picture.height + picture.depth
+        return QRectF(caret.x(), top, picture.width, picture.height)
 
     def copyable_text(self, first: int, last: int) -> str:
         copied = ""
-        end = first
+        copied_up_to = first
         # A formula is copied as it was written, not as its placeholder.
-        for offset, _, latex in self._formulas:
-            if first <= offset < last:
-                copied += utf16_slice(self.text, end, offset) + f"${latex}$"
-                end = offset + 1
-        return copied + utf16_slice(self.text, end, last)
+        for formula in self._formulas:
+            if first <= formula.offset < last:
+                copied += utf16_slice(self.text, copied_up_to, formula.offset)
+                copied += f"${formula.latex}$"
+                copied_up_to = formula.offset + 1
+        copied += utf16_slice(self.text, copied_up_to, last)
+        return copied
 
     def _draw_list_marker(self, painter: QPainter) -> None:
-        marker = self._paragraph.marker
         painter.setFont(self._font)
         painter.setPen(self.ink.token_colour("muted"))
         width = self.ink.scaled_pixels(60)
-        place = QRectF(-width - self.ink.scaled_pixels(7), 0, width, self._line)
-        painter.drawText(place, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, marker)
+        left = -width - self.ink.scaled_pixels(7)
+        place = QRectF(left, 0, width, self._line_height)
+        alignment = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(place, alignment, self._paragraph.marker)
 
     def _hot_spots_of_link(self, start: int, span: StyledSpan) -> list[HotSpot]:
         """Returns one hot spot for each line of the link."""
@@ -311,7 +346,7 @@ class TextBox(LayoutBox):
                 end_x = self.caret_rect(end).x()
             # In text from right to left, a link ends at the left of where it begins.
             left = min(begin.x(), end_x)
-            place = QRectF(left, begin.y(), abs(end_x - begin.x()), self._line)
+            place = QRectF(left, begin.y(), abs(end_x - begin.x()), self._line_height)
             hot_spots.append(HotSpot(place, action_of_link(span.link), span.text))
         return hot_spots
 
@@ -351,6 +386,7 @@ def utf16_length(text: str) -> int:
 
 
 def utf16_slice(text: str, first: int, last: int) -> str:
+    """Returns the text between two offsets in UTF-16 units."""
     # Without characters beyond the first plane, each is one unit.
     if text.isascii() or max(text, default="") <= "\uffff":
         return text[first:last]

@@ -1,9 +1,10 @@
 """Boxes of one line: a tool call, a fold, and a header that opens and closes a section."""
 
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen
 
 from helix_desktop.engine.messages import ContextKind
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.tool_call_lines import CallStatus, LineChip, ToolCallLine
@@ -14,6 +15,12 @@ _DASHES = [1.75, 1.0]
 # The corners of an arrow, in steps from the left and from the middle of its line.
 _ARROW_RIGHT = ((1.5, -1.0), (2.5, 0.0), (1.5, 1.0))
 _ARROW_DOWN = ((1.0, -0.5), (2.0, 0.5), (3.0, -0.5))
+
+
+@dataclass(frozen=True, slots=True)
+class _PlacedChip:
+    chip: LineChip
+    area: QRectF
 
 
 class ToolCallBox(LayoutBox):
@@ -36,8 +43,9 @@ class ToolCallBox(LayoutBox):
         self._act: BoxAction | None = line.want
         if right is not None:
             self._act = right
-        self._chips: list[tuple[LineChip, QRectF]] = []
-        self._right = QRectF()
+        self._chips: list[_PlacedChip] = []
+        self._words_area = QRectF()
+        self._outcome_area = QRectF()
         self._place_words_chips_and_hot_spots(toggle)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
@@ -47,22 +55,25 @@ class ToolCallBox(LayoutBox):
             surface = "window"
         frame = QRectF(0.5, 0.5, self.width - 1, self.height - 1)
         ink.draw_frame(painter, frame, surface, 9)
-        if _has_selection(marks):
+        if marks.has_selection:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(ink.selection_colour)
             painter.drawRoundedRect(frame, ink.scaled_pixels(9), ink.scaled_pixels(9))
-        dot_size = ink.scaled_pixels(8)
-        if self.line.status is CallStatus.CACHED:  # A ring looks smaller than a filled dot.
-            dot_size = ink.scaled_pixels(9)
-        dot_top = (self.height - dot_size) / 2
-        dot = QRectF(ink.scaled_pixels(13), dot_top, dot_size, dot_size)
-        draw_status_dot(painter, dot, self.line.status, ink)
+
+        draw_status_dot(painter, self._area_of_dot(), self.line.status, ink)
         self._draw_call_words(painter, marks)
-        for chip, place in self._chips:
-            draw_chip(painter, place, chip, ink)
+        for placed in self._chips:
+            draw_chip(painter, placed.area, placed.chip, ink)
         colour = self._outcome_colour_name()
         alignment = _MIDDLE | Qt.AlignmentFlag.AlignRight
-        ink.draw_words(painter, self._right, self.line.outcome, ink.text, colour, alignment)
+        ink.draw_words(painter, self._outcome_area, self.line.outcome, ink.text, colour, alignment)
+
+    def _area_of_dot(self) -> QRectF:
+        diameter = self.ink.scaled_pixels(8)
+        if self.line.status is CallStatus.CACHED:  # A ring looks smaller than a filled dot.
+            diameter = self.ink.scaled_pixels(9)
+        top = (self.height - diameter) / 2
+        return QRectF(self.ink.scaled_pixels(13), top, diameter, diameter)
 
     def _outcome_colour_name(self) -> str:
         if self._act is not None:
@@ -77,53 +88,68 @@ class ToolCallBox(LayoutBox):
         painter.setFont(self.ink.mono)
         painter.setPen(self.ink.token_colour("text"))
         metrics = QFontMetricsF(self.ink.mono)
-        for number, (start, size) in enumerate(marks.found):
-            before = metrics.horizontalAdvance(self.text[:start])
-            width = metrics.horizontalAdvance(self.text[start : start + size])
-            place = QRectF(self._words.left() + before, self.height / 2 - 9, width, 18)
+        for number, (hit_start, hit_length) in enumerate(marks.found):
+            text_before = self.text[:hit_start]
+            hit = self.text[hit_start : hit_start + hit_length]
+            hit_left = self._words_area.left() + metrics.horizontalAdvance(text_before)
+            ground = QRectF(hit_left, self.height / 2 - 9, metrics.horizontalAdvance(hit), 18)
             colour_name = "found"
             if number == marks.current:
                 colour_name = "found_current"
-            painter.fillRect(place & self._words, self.ink.token_colour(colour_name))
-        shown = metrics.elidedText(self.text, Qt.TextElideMode.ElideRight, self._words.width())
-        painter.drawText(self._words, _MIDDLE, shown)
+            # A hit may be in the part of the words that is left out.
+            painter.fillRect(ground & self._words_area, self.ink.token_colour(colour_name))
+        room = self._words_area.width()
+        shown_text = metrics.elidedText(self.text, Qt.TextElideMode.ElideRight, room)
+        painter.drawText(self._words_area, _MIDDLE, shown_text)
 
     def _place_words_chips_and_hot_spots(self, toggle: BoxAction) -> None:
         """Places chips and words. Chips keep their width, words are shortened, the
-        figure is always complete.
+        outcome is always complete.
         """
         ink = self.ink
         line = self.line
-        pad = ink.scaled_pixels(13)
+        padding = ink.scaled_pixels(13)
         between = ink.scaled_pixels(10)
+
         outcome_width = QFontMetricsF(ink.text).horizontalAdvance(line.outcome)
         if line.status is CallStatus.RUNNING:
             # The elapsed time grows by a digit without moving what stands beside it.
             outcome_width = max(outcome_width, ink.scaled_pixels(96))
-        outcome_left = self.width - pad - outcome_width - 2
-        self._right = QRectF(outcome_left, 0, outcome_width + 2, self.height)
-        left = pad + ink.scaled_pixels(8) + between
-        room = outcome_left - between - left
-        wanted_width = QFontMetricsF(ink.mono).horizontalAdvance(self.text) + 2
-        chip_sizes = [measure_chip(chip, ink) for chip in line.chips]
-        width_of_chips = sum(width + between for width, _ in chip_sizes)
-        words_width = min(wanted_width, max(room - width_of_chips, room * 0.4))
-        self._words = QRectF(left, 0, words_width, self.height)
-        x = self._words.right() + between
-        for chip, (width, height) in zip(line.chips, chip_sizes, strict=True):
-            shown_width = min(width, outcome_left - between - x)
-            if shown_width < ink.scaled_pixels(40):
-                break
-            chip_top = (self.height - height) / 2
-            self._chips.append((chip, QRectF(x, chip_top, shown_width, height)))
-            x += shown_width + between
+        outcome_left = self.width - padding - outcome_width - 2
+        self._outcome_area = QRectF(outcome_left, 0, outcome_width + 2, self.height)
+
+        words_left = padding + ink.scaled_pixels(8) + between
+        room = outcome_left - between - words_left
+        room_for_words = room
+        for chip in line.chips:
+            room_for_words -= measure_chip(chip, ink).width() + between
+        words_width = QFontMetricsF(ink.mono).horizontalAdvance(self.text) + 2
+        # Many chips may not take all the room from the words.
+        shown_width = min(words_width, max(room_for_words, room * 0.4))
+        self._words_area = QRectF(words_left, 0, shown_width, self.height)
+
+        chips_left = self._words_area.right() + between
+        self._place_chips(chips_left, outcome_left - between, between)
+
         # The first spot under the pointer counts, so that of the whole line is the last.
         self.hot_spots = _list_hot_spots_of_chips(self._chips)
         if self._act is not None:
-            outcome_area = self._right.adjusted(-4, 6, 4, -6)
-            self.hot_spots.append(HotSpot(outcome_area, self._act, line.outcome))
+            outcome_spot = self._outcome_area.adjusted(-4, 6, 4, -6)
+            self.hot_spots.append(HotSpot(outcome_spot, self._act, line.outcome))
         whole_line = QRectF(0, 0, self.width, self.height)
         self.hot_spots.append(HotSpot(whole_line, toggle, line.spoken_line))
+
+    def _place_chips(self, left: float, right: float, between: float) -> None:
+        """Places as many chips as there is room for. The last may be narrower than its words."""
+        x = left
+        for chip in self.line.chips:
+            size = measure_chip(chip, self.ink)
+            width = min(size.width(), right - x)
+            if width < self.ink.scaled_pixels(40):
+                return
+            top = (self.height - size.height()) / 2
+            self._chips.append(_PlacedChip(chip, QRectF(x, top, width, size.height())))
+            x += width + between
 
 
 class FoldLineBox(LayoutBox):
@@ -142,51 +168,58 @@ class FoldLineBox(LayoutBox):
         undone: bool = False,
     ) -> None:
         super().__init__(ink, width)
-        self._words = words
-        self._end = ""
-        if undone:
-            self._end = " · " + tr("undone")
-        self.text = words + self._end
-        self._link = link
-        self._font = QFont(ink.small)
-        self._font.setStrikeOut(undone)
         self.height = ink.scaled_pixels(18)
+        self._words = words
+        self._ending = ""
+        if undone:
+            self._ending = " · " + tr("undone")
+        self.text = self._words + self._ending
+        self._words_font = QFont(ink.small)
+        self._words_font.setStrikeOut(undone)
+        self._link = link
         self._link_width = QFontMetricsF(ink.small).horizontalAdvance(link) + ink.scaled_pixels(14)
-        reach = QFontMetricsF(self._font).horizontalAdvance(self.text) + 2 + self._link_width
-        reach = min(reach, width - ink.scaled_pixels(80))
-        self._place = QRectF((width - reach) / 2, 0, reach, self.height)
-        self.hot_spots = [HotSpot(self._place, act, words)]
+
+        # Words and link stand in the middle. The line at both sides of them is always visible.
+        words_width = QFontMetricsF(self._words_font).horizontalAdvance(self.text) + 2
+        room = width - ink.scaled_pixels(80)
+        content_width = min(words_width + self._link_width, room)
+        self._content_area = QRectF((width - content_width) / 2, 0, content_width, self.height)
+        self.hot_spots = [HotSpot(self._content_area, act, words)]
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         ink = self.ink
-        middle = round(self.height / 2)
-        between = ink.scaled_pixels(12)
-        line_before = QRectF(0, middle, self._place.left() - between, 1)
-        painter.fillRect(line_before, ink.token_colour("line"))
-        line_after = QRectF(self._place.right() + between, middle, self.width, 1)
-        whole_box = QRectF(0, 0, self.width, self.height)
-        painter.fillRect(line_after & whole_box, ink.token_colour("line"))
+        self._draw_line_at_both_sides(painter)
         words_colour = "muted"
         if marks.found:
-            painter.fillRect(self._place, ink.token_colour("found"))
+            painter.fillRect(self._content_area, ink.token_colour("found"))
             words_colour = "text"
-        if _has_selection(marks):
-            painter.fillRect(self._place, ink.selection_colour)
+        if marks.has_selection:
+            painter.fillRect(self._content_area, ink.selection_colour)
             words_colour = "text"
-        painter.setFont(self._font)
-        painter.setPen(ink.token_colour(words_colour))
-        words_area = self._place.adjusted(0, 0, -self._link_width, 0)
-        metrics = QFontMetricsF(self._font)
+
         at_left = _MIDDLE | Qt.AlignmentFlag.AlignLeft
-        room = words_area.width() + 1 - metrics.horizontalAdvance(self._end)
-        words = metrics.elidedText(self._words, Qt.TextElideMode.ElideRight, room)
-        painter.drawText(words_area, at_left, words)
+        metrics = QFontMetricsF(self._words_font)
+        words_area = self._content_area.adjusted(0, 0, -self._link_width, 0)
+        room = words_area.width() + 1 - metrics.horizontalAdvance(self._ending)
+        shown_words = metrics.elidedText(self._words, Qt.TextElideMode.ElideRight, room)
+        painter.setFont(self._words_font)
+        painter.setPen(ink.token_colour(words_colour))
+        painter.drawText(words_area, at_left, shown_words)
+
         # What says that the fold was undone is not struck out itself.
         painter.setFont(ink.small)
-        end_area = words_area.adjusted(metrics.horizontalAdvance(words), 0, 0, 0)
-        painter.drawText(end_area, at_left, self._end)
+        ending_area = words_area.adjusted(metrics.horizontalAdvance(shown_words), 0, 0, 0)
+        painter.drawText(ending_area, at_left, self._ending)
         painter.setPen(ink.token_colour("accent"))
-        painter.drawText(self._place, _MIDDLE | Qt.AlignmentFlag.AlignRight, self._link)
+        painter.drawText(self._content_area, _MIDDLE | Qt.AlignmentFlag.AlignRight, self._link)
+
+    def _draw_line_at_both_sides(self, painter: QPainter) -> None:
+        colour = self.ink.token_colour("line")
+        middle = round(self.height / 2)
+        between = self.ink.scaled_pixels(12)
+        painter.fillRect(QRectF(0, middle, self._content_area.left() - between, 1), colour)
+        right_start = self._content_area.right() + between
+        painter.fillRect(QRectF(right_start, middle, self.width - right_start, 1), colour)
 
 
 class ExpandableHeaderBox(LayoutBox):
@@ -234,37 +267,34 @@ class ChipRowBox(LayoutBox):
     ) -> None:
         super().__init__(ink, width, gap=gap)
         self.text = "  ".join(chip.text for chip in chips)
-        self._chips: list[tuple[LineChip, QRectF]] = []
+        self._chips: list[_PlacedChip] = []
+        between = ink.scaled_pixels(6)
         x = 0.0
         y = 0.0
-        between = ink.scaled_pixels(6)
         for chip in chips:
-            wanted_width, height = measure_chip(chip, ink)
-            chip_width = min(wanted_width, width)
-            if x > 0 and x + chip_width > width:
+            size = measure_chip(chip, ink)
+            chip_width = min(size.width(), width)
+            is_row_full = x > 0 and x + chip_width > width
+            if is_row_full:
                 x = 0.0
-                y += height + between
-            self._chips.append((chip, QRectF(x, y, chip_width, height)))
+                y += size.height() + between
+            area = QRectF(x, y, chip_width, size.height())
+            self._chips.append(_PlacedChip(chip, area))
+            self.height = area.bottom()
             x += chip_width + between
-        self.height = max((place.bottom() for _, place in self._chips), default=0.0)
         self.hot_spots = _list_hot_spots_of_chips(self._chips)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        for chip, place in self._chips:
-            draw_chip(painter, place, chip, self.ink)
+        for placed in self._chips:
+            draw_chip(painter, placed.area, placed.chip, self.ink)
 
 
-def _has_selection(marks: TextMarks) -> bool:
-    start, end = marks.selected
-    return end > start
-
-
-def _list_hot_spots_of_chips(chips: list[tuple[LineChip, QRectF]]) -> list[HotSpot]:
+def _list_hot_spots_of_chips(placed_chips: list[_PlacedChip]) -> list[HotSpot]:
     hot_spots: list[HotSpot] = []
-    for chip, place in chips:
-        if chip.want is not None:
-            hot_spots.append(HotSpot(place, chip.want, chip.text))
+    for placed in placed_chips:
+        if placed.chip.want is not None:
+            hot_spots.append(HotSpot(placed.area, placed.chip.want, placed.chip.text))
     return hot_spots
 
 
@@ -274,10 +304,9 @@ def _font_of_chip(chip: LineChip, ink: DrawingStyle) -> QFont:
     return ink.chip
 
 
-def measure_chip(chip: LineChip, ink: DrawingStyle) -> tuple[float, float]:
-    """Returns the width and the height of a chip."""
+def measure_chip(chip: LineChip, ink: DrawingStyle) -> QSizeF:
     words_width = QFontMetricsF(_font_of_chip(chip, ink)).horizontalAdvance(chip.text)
-    return round(words_width + ink.scaled_pixels(16)), ink.scaled_pixels(20)
+    return QSizeF(round(words_width + ink.scaled_pixels(16)), ink.scaled_pixels(20))
 
 
 def draw_chip(painter: QPainter, place: QRectF, chip: LineChip, ink: DrawingStyle) -> None:
@@ -289,14 +318,15 @@ def draw_chip(painter: QPainter, place: QRectF, chip: LineChip, ink: DrawingStyl
         painter.setPen(ink.token_colour("muted"))
     font = _font_of_chip(chip, ink)
     painter.setFont(font)
-    inner = place.adjusted(ink.scaled_pixels(7), 0, -ink.scaled_pixels(7), 0)
-    words = QFontMetricsF(font).elidedText(
-        chip.text, Qt.TextElideMode.ElideRight, inner.width() + 1.5
-    )
-    painter.drawText(place, Qt.AlignmentFlag.AlignCenter, words)
+    side = ink.scaled_pixels(7)
+    room = place.width() - 2 * side + 1.5  # Rounded widths may be a pixel too narrow.
+    shown_text = QFontMetricsF(font).elidedText(chip.text, Qt.TextElideMode.ElideRight, room)
+    painter.drawText(place, Qt.AlignmentFlag.AlignCenter, shown_text)
 
 
-def draw_status_dot(painter: QPainter, place: QRectF, look: CallStatus, ink: DrawingStyle) -> None:
+def draw_status_dot(
+    painter: QPainter, place: QRectF, status: CallStatus, ink: DrawingStyle
+) -> None:
     """Draws a dot. Filled: done. Dashed ring: cached. Amber: waits for the user. Words
     beside it say the same.
     """
@@ -305,10 +335,10 @@ def draw_status_dot(painter: QPainter, place: QRectF, look: CallStatus, ink: Dra
         CallStatus.REFUSED: ink.token_colour("faint"),
         CallStatus.WAITING: ink.token_colour("handover"),
     }
-    colour = colours.get(look, ink.theme.fill_colour_of_kind(ContextKind.OUTPUT))
-    if look is CallStatus.CACHED:
+    colour = colours.get(status, ink.theme.fill_colour_of_kind(ContextKind.OUTPUT))
+    if status is CallStatus.CACHED:
         draw_dashed_ring(painter, place, colour)
-    elif look is CallStatus.REFUSED:
+    elif status is CallStatus.REFUSED:
         painter.setPen(QPen(colour, 1.5))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawEllipse(place.adjusted(1, 1, -1, -1))

@@ -6,7 +6,6 @@ Only a limited number of lines is laid out; a click shows the rest. A line of a 
 
 import time
 from collections.abc import Iterator
-from itertools import accumulate
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QTextLayout, QTextLine, QTextOption
@@ -18,10 +17,10 @@ from helix_desktop.gui.transcript.file_references import find_file_reference_at
 from helix_desktop.gui.translation import format_count, tr
 
 FIRST_LINES = 100
-MORE_LINES = 300
+MORE_LINES = 300  # The lines that "Show more" adds.
 LONGEST_LINE = 2_000
 AT_ONCE = 1_200
-LABEL = 34
+LABEL = 34  # The height of the line with the name of the language, in pixels.
 
 _LINE_END = "\N{LINE SEPARATOR}"
 _DIFFS = frozenset({"diff", "patch", "udiff"})
@@ -31,6 +30,11 @@ def cut_very_long_line(line: str) -> str:
     if len(line) <= LONGEST_LINE:
         return line
     return line[:LONGEST_LINE] + "…"
+
+
+def _looks_like_difference(text: str) -> bool:
+    begins_like_one = text.startswith(("diff --git ", "--- "))
+    return begins_like_one and "\n@@" in text[:4000]
 
 
 class CodeBox(basic_boxes.LayoutBox):
@@ -55,41 +59,41 @@ class CodeBox(basic_boxes.LayoutBox):
     ) -> None:
         super().__init__(ink, width, left=left, gap=gap)
         self._whole = whole
-        first_lines = whole.split("\n", lines)
-        is_cut = len(first_lines) > lines
-        self._lines = [cut_very_long_line(line) for line in first_lines[:lines]]
-        self.text = _LINE_END.join(self._lines)
+        self._label = label
+        self._is_difference = language in _DIFFS or _looks_like_difference(whole)
         self.scrolled = 0.0
-        self._language = language
-        self._diff = whole.startswith(("diff --git ", "--- ")) and "\n@@" in whole[:4000]
-        if language in _DIFFS:
-            self._language = ""
-            self._diff = True
+
+        first_lines = whole.split("\n", lines)[:lines]
+        self._lines = [cut_very_long_line(line) for line in first_lines]
+        self.text = _LINE_END.join(self._lines)
         self._layout = QTextLayout(self.text, ink.mono)
         self._layout.setTextOption(ink.build_code_option(QTextOption.WrapMode.NoWrap))
+
         self._runs: Iterator[Run] | None = None  # What is still to be coloured.
         self._coloured: list[Run] = []
-        if self._language:
-            runs = highlight_code("\n".join(self._lines), self._language)
-            if len(self.text) <= at_once:
-                self._coloured = list(runs)
-            else:
-                self._runs = runs
-        code_height = self._lay_out_code_and_return_height()
-        self._label = label
-        pad = ink.scaled_pixels(12)
+        # The lines of a difference have the colours of what changed instead.
+        if language and language not in _DIFFS:
+            self._start_colouring(language, at_once)
+
+        padding = ink.scaled_pixels(12)
         self._side = ink.scaled_pixels(14)
-        self._top = pad
+        self._top = padding
         if label:
             self._top = ink.scaled_pixels(LABEL)
-        self.height = self._top + pad + code_height
-        hidden_lines = 0
-        if is_cut:
-            hidden_lines = whole.count("\n", len("\n".join(first_lines[:lines])))
+        self.height = self._top + self._lay_out_code_and_return_height() + padding
+
+        hidden_lines = whole.count("\n") + 1 - len(first_lines)
         if hidden_lines:
             self.height += ink.scaled_pixels(24)
-        self._add_show_more_line(hidden_lines, more)
+            self._add_show_more_line(hidden_lines, more)
         self._add_copy_button()
+
+    def _start_colouring(self, language: str, at_once: int) -> None:
+        runs = highlight_code("\n".join(self._lines), language)
+        if len(self.text) <= at_once:
+            self._coloured = list(runs)
+        else:
+            self._runs = runs
 
     @property
     def needs_colours(self) -> bool:
@@ -108,28 +112,34 @@ class CodeBox(basic_boxes.LayoutBox):
 
     def draw_box(self, painter: QPainter, marks: drawing_style.TextMarks, *, near: bool) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        whole = QRectF(0, 0, self.width, self.height)
-        self.ink.theme.fill_surface(painter, whole, "code", self.ink.scaled_pixels(8))
+        whole_box = QRectF(0, 0, self.width, self.height)
+        self.ink.theme.fill_surface(painter, whole_box, "code", self.ink.scaled_pixels(8))
+
         painter.save()
-        painter.setClipRect(whole, Qt.ClipOperation.IntersectClip)
-        if self._diff:
+        painter.setClipRect(whole_box, Qt.ClipOperation.IntersectClip)
+        if self._is_difference:
             self._draw_grounds_of_changed_lines(painter)
         if self._label:
             px = self.ink.scaled_pixels
             label_area = QRectF(self._side, px(7), self.width / 2, px(22))
             self.ink.draw_words(painter, label_area, self._label, self.ink.chip, "muted")
+        self._draw_code(painter, marks)
+        painter.restore()
+
+        if self._overflow_width and (near or self.scrolled):
+            self._draw_horizontal_scroll_bar(painter)
+        for hot_spot in self.hot_spots:
+            if near or not hot_spot.only_when_near:
+                self._draw_copy_button_or_more_line(painter, hot_spot)
+
+    def _draw_code(self, painter: QPainter, marks: drawing_style.TextMarks) -> None:
         painter.setPen(self.ink.token_colour("text"))
         overlays: list[QTextLayout.FormatRange] = []
         if marks is not drawing_style.NO_MARKS:
             overlays = self.ink.overlay_formats(marks)
-        clip = painter.clipBoundingRect()
-        self._layout.draw(painter, QPointF(self._side - self.scrolled, self._top), overlays, clip)
-        painter.restore()
-        if self._overflow_width and (near or self.scrolled):
-            self._draw_horizontal_scroll_bar(painter)
-        for hot in self.hot_spots:
-            if near or not hot.only_when_near:
-                self._draw_copy_button_or_more_line(painter, hot)
+        visible_area = painter.clipBoundingRect()
+        place = QPointF(self._side - self.scrolled, self._top)
+        self._layout.draw(painter, place, overlays, visible_area)
 
     def _draw_grounds_of_changed_lines(self, painter: QPainter) -> None:
         colour_names = {"+": "added_soft", "-": "danger_soft"}
@@ -155,10 +165,12 @@ class CodeBox(basic_boxes.LayoutBox):
 
     def _draw_horizontal_scroll_bar(self, painter: QPainter) -> None:
         px = self.ink.scaled_pixels
-        room = self.width - px(16)
-        length = max(room * self.width / (self.width + self._overflow_width), px(24))
-        left = px(8) + (room - length) * self.scrolled / self._overflow_width
-        place = QRectF(left, self.height - px(6), length, px(3))
+        track_width = self.width - px(16)
+        visible_share = self.width / (self.width + self._overflow_width)
+        handle_width = max(track_width * visible_share, px(24))
+        scrolled_share = self.scrolled / self._overflow_width
+        left = px(8) + (track_width - handle_width) * scrolled_share
+        place = QRectF(left, self.height - px(6), handle_width, px(3))
         self.ink.theme.fill_surface(painter, place, "edge", px(2))
 
     def find_hot_spot(self, place: QPointF) -> basic_boxes.HotSpot | None:
@@ -187,11 +199,13 @@ class CodeBox(basic_boxes.LayoutBox):
         return basic_boxes.HotSpot(area, act, text[reference.start : reference.end])
 
     def nearest_offset(self, place: QPointF) -> int:
-        if not self._layout.lineCount():
+        line_count = self._layout.lineCount()
+        if line_count == 0:
             return 0
-        number = max(int((place.y() - self._top) / self.ink.code_line_height), 0)
-        number = min(number, self._layout.lineCount() - 1)
-        return int(self._layout.lineAt(number).xToCursor(place.x() - self._side + self.scrolled))
+        line_number = int((place.y() - self._top) / self.ink.code_line_height)
+        nearest_line = min(max(line_number, 0), line_count - 1)
+        x_in_line = place.x() - self._side + self.scrolled
+        return int(self._layout.lineAt(nearest_line).xToCursor(x_in_line))
 
     def caret_rect(self, offset: int) -> QRectF:
         line = self._layout.lineForTextPosition(min(offset, len(self.text)))
@@ -203,26 +217,36 @@ class CodeBox(basic_boxes.LayoutBox):
 
     def _lay_out_code_and_return_height(self) -> float:
         ranges = self.ink.highlight_ranges(self._coloured)
-        if self._diff:
-            from helix_desktop.gui.common.difference_rows import find_changed_words
-
-            line_starts = list(accumulate((len(line) + 1 for line in self._lines), initial=0))
-            for number, sign, (offset, length) in find_changed_words(self._lines):
-                word_start = line_starts[number] + offset
-                word_format = self.ink.changed_word_format(sign)
-                ranges.append(drawing_style.build_format_range(word_start, length, word_format))
+        if self._is_difference:
+            ranges += self._ranges_of_changed_words()
         self._layout.setFormats(ranges)
+        # Code is not wrapped, so its lines may be as wide as they are.
         return basic_boxes.break_into_lines(self._layout, 1e7, self.ink.code_line_height)
 
-    def _add_show_more_line(self, rest: int, more: basic_boxes.SectionKey) -> None:
-        if not rest or not more:
+    def _ranges_of_changed_words(self) -> list[QTextLayout.FormatRange]:
+        from helix_desktop.gui.common.difference_rows import find_changed_words
+
+        line_starts: list[int] = []
+        start = 0
+        for line in self._lines:
+            line_starts.append(start)
+            start += len(line) + 1
+        ranges: list[QTextLayout.FormatRange] = []
+        for line_number, sign, (offset, length) in find_changed_words(self._lines):
+            word_start = line_starts[line_number] + offset
+            word_format = self.ink.changed_word_format(sign)
+            ranges.append(drawing_style.build_format_range(word_start, length, word_format))
+        return ranges
+
+    def _add_show_more_line(self, hidden_lines: int, more: basic_boxes.SectionKey) -> None:
+        if not more:
             return
         px = self.ink.scaled_pixels
         place = QRectF(self._side, self.height - px(30), px(240), px(22))
-        rest_words = format_count(rest, "{n} more line", "{n} more lines")
-        words = tr("Show more ({rest})", rest=rest_words)
-        act = basic_boxes.ToggleSection(more, MORE_LINES)
-        self.hot_spots.append(basic_boxes.HotSpot(place, act, words))
+        hidden = format_count(hidden_lines, "{n} more line", "{n} more lines")
+        label = tr("Show more ({rest})", rest=hidden)
+        show_more = basic_boxes.ToggleSection(more, MORE_LINES)
+        self.hot_spots.append(basic_boxes.HotSpot(place, show_more, label))
 
     def _add_copy_button(self) -> None:
         if not self._whole:
@@ -234,13 +258,15 @@ class CodeBox(basic_boxes.LayoutBox):
         act = basic_boxes.CopyText(self._whole)
         self.hot_spots.append(basic_boxes.HotSpot(place, act, tr("Copy"), only_when_near=True))
 
-    def _draw_copy_button_or_more_line(self, painter: QPainter, hot: basic_boxes.HotSpot) -> None:
-        if isinstance(hot.act, basic_boxes.CopyText):
-            self.ink.draw_frame(painter, hot.place, "panel", 6, edge="edge")
+    def _draw_copy_button_or_more_line(
+        self, painter: QPainter, hot_spot: basic_boxes.HotSpot
+    ) -> None:
+        if isinstance(hot_spot.act, basic_boxes.CopyText):
+            self.ink.draw_frame(painter, hot_spot.place, "panel", 6, edge="edge")
             painter.setFont(self.ink.chip)
             painter.setPen(self.ink.token_colour("muted"))
-            painter.drawText(hot.place, Qt.AlignmentFlag.AlignCenter, hot.name)
+            painter.drawText(hot_spot.place, Qt.AlignmentFlag.AlignCenter, hot_spot.name)
             return
         painter.setFont(self.ink.small)
         painter.setPen(self.ink.token_colour("accent"))
-        painter.drawText(hot.place, Qt.AlignmentFlag.AlignVCenter, hot.name)
+        painter.drawText(hot_spot.place, Qt.AlignmentFlag.AlignVCenter, hot_spot.name)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pygments.lexer import Lexer
     from pygments.token import _TokenType
 
+# Text of more characters, or with a longer line, is not coloured.
 MOST = 64 * 1024
 LONGEST_LINE = 2_000
 
@@ -27,17 +28,18 @@ def highlight_code(text: str, language: str) -> Iterator[Run]:
     """Yields the coloured runs of `text`, in order. `language` is the name after a
     fence, or a file's name.
     """
-    found = find_lexer(language)
-    if (
-        found is None
-        or len(text) > MOST
-        or any(len(line) > LONGEST_LINE for line in text.split("\n"))
-    ):
+    if len(text) > MOST:
         return
-    for start, token, value in found.get_tokens_unprocessed(text):
-        colour = _colour_of_token(token)
-        if colour and value.strip():
-            yield start, len(value), colour
+    for line in text.split("\n"):
+        if len(line) > LONGEST_LINE:
+            return
+    lexer = find_lexer(language)
+    if lexer is None:
+        return
+    for start, token, value in lexer.get_tokens_unprocessed(text):
+        colour_name = _colour_of_token(token)
+        if colour_name and value.strip():
+            yield start, len(value), colour_name
 
 
 def highlight_language_of(file_name: str, media_type: str = "") -> str:
@@ -74,5 +76,9 @@ def find_lexer(language: str) -> "Lexer | None":
 
 @lru_cache(maxsize=512)
 def _colour_of_token(token: "_TokenType") -> str:
-    name = ".".join(token) + "."
-    return next((colour for kind, colour in _COLOURS.items() if name.startswith(f"{kind}.")), "")
+    """Returns the colour of a kind of token, or of the kind that it belongs to."""
+    token_name = ".".join(token) + "."
+    for kind, colour_name in _COLOURS.items():
+        if token_name.startswith(f"{kind}."):
+            return colour_name
+    return ""

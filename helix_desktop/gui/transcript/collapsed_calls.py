@@ -75,15 +75,11 @@ class CallGroups:
         return self.all[-1].first
 
     def add_item_to_last_group(self, index: int, *, collapsible: bool, added: bool = False) -> None:
-        """Adds an item to a group. `collapsible`: reasoning, useless without its calls."""
-        open_group: CallGroup | None = None
-        if self.all and not self.is_last_closed:
-            open_group = self.all[-1]
-        if (
-            open_group is None
-            or open_group.last != index - 1
-            or open_group.has_additions is not added
-        ):
+        """Adds an item to the last group, or to a new one if that has ended.
+
+        `collapsible`: reasoning, useless without its calls. `added`: an agent added it to a message.
+        """
+        if not self._can_last_group_take(index, added=added):
             self.all.append(CallGroup(index, index, has_additions=added))
             self._firsts.append(index)
             self.is_last_closed = False
@@ -91,6 +87,13 @@ class CallGroups:
         group.last = index
         if collapsible:
             group.collapsible_items.add(index)
+
+    def _can_last_group_take(self, index: int, *, added: bool) -> bool:
+        if not self.all or self.is_last_closed:
+            return False
+        group = self.all[-1]
+        follows_group = group.last == index - 1
+        return follows_group and group.has_additions is added
 
     def add_result_and_list_items_to_redraw(
         self, index: int, tool: str, result: ToolReturned
@@ -106,7 +109,8 @@ class CallGroups:
             group.collapsible_items.add(index)
         else:
             group.failed += 1
-        if group.is_collapsible and not was_collapsible:  # The line now replaces the items.
+        # From now on, one line stands for all of its items.
+        if group.is_collapsible and not was_collapsible:
             return range(group.first, group.last + 1)
         return (group.first,)
 

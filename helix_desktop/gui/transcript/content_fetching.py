@@ -23,11 +23,11 @@ from helix_desktop.gui.translation import format_number, tr
 if TYPE_CHECKING:
     from helix_desktop.gui.transcript.formula_pictures import FormulaRequest
 
-FIRST = 64 * 1024
+FIRST = 64 * 1024  # So many bytes of an output are read.
 LARGEST_PICTURE = 24 << 20
-WIDEST = 1_440
-KEPT = 64
-FORMULAS = 1_000
+WIDEST = 1_440  # Pictures are kept at no more than so many pixels' width.
+KEPT = 64  # So many contents are kept.
+FORMULAS = 1_000  # So many drawn formulas are kept.
 
 
 class TranscriptContentSource(Protocol):
@@ -60,20 +60,20 @@ class FetchedTranscriptContent(QObject):
         self._trouble: dict[Digest, str] = {}
 
     def get_or_fetch_entry_text(self, stored: Stored) -> str | None:
-        found = self._kept.get(stored.digest)
-        if isinstance(found, str):
+        text = self._kept.get(stored.digest)
+        if isinstance(text, str):
             self._kept.move_to_end(stored.digest)
-            return found
+            return text
         if stored.digest not in self._trouble:
             self._start_fetch_unless_running(stored.digest, self.read_entry_text(stored))
         return None
 
     def get_or_fetch_entry_image(self, stored: Stored) -> QImage | None:
         key = ("image", stored.digest)
-        found = self._kept.get(key)
-        if isinstance(found, QImage):
+        image = self._kept.get(key)
+        if isinstance(image, QImage):
             self._kept.move_to_end(key)
-            return found
+            return image
         if stored.size > LARGEST_PICTURE:
             self._trouble[stored.digest] = tr(
                 "This image is too large to show here. Open it on the Cache page."
@@ -91,37 +91,42 @@ class FetchedTranscriptContent(QObject):
         from helix_desktop.gui.transcript.formula_pictures import FormulaRequest
 
         ratio = QGuiApplication.instance().devicePixelRatio()  # type: ignore[union-attr]
-        wanted = FormulaRequest(latex, display, size, colour, ratio)
-        if wanted in self._drawn:
-            return self._drawn[wanted]
-        if wanted not in self._undrawn:
-            if not self._undrawn:
-                QTimer.singleShot(0, self, self._draw_missing_formulas)
-            self._undrawn[wanted] = None
+        request = FormulaRequest(latex, display, size, colour, ratio)
+        if request in self._drawn:
+            return self._drawn[request]
+        if request in self._undrawn:
+            return None
+        # The first missing one waits a moment for the others of the same text.
+        if not self._undrawn:
+            QTimer.singleShot(0, self, self._draw_missing_formulas)
+        self._undrawn[request] = None
         return None
 
     def _draw_missing_formulas(self) -> None:
         from helix_desktop.gui.transcript.formula_pictures import draw_formulas
 
-        wanted = tuple(self._undrawn)
+        requests = tuple(self._undrawn)
 
-        def remember_drawn_formulas(found: Sequence[FormulaPicture | None]) -> None:
-            self._drawn |= dict(zip(wanted, found, strict=True))
+        def remember_drawn_formulas(pictures: Sequence[FormulaPicture | None]) -> None:
+            for request, picture in zip(requests, pictures, strict=True):
+                self._drawn[request] = picture
+                self._undrawn.pop(request, None)
+            # The formulas that were drawn first are forgotten first.
             while len(self._drawn) > FORMULAS:
-                self._drawn.pop(next(iter(self._drawn)))
-            self._undrawn = {each: None for each in self._undrawn if each not in self._drawn}
+                oldest = next(iter(self._drawn))
+                del self._drawn[oldest]
             self.formulas_drawn.emit()
             if self._undrawn:
                 self._draw_missing_formulas()
 
         self._doing.run_in_background(
-            draw_formulas(wanted), then=remember_drawn_formulas, owner=self
+            draw_formulas(requests), then=remember_drawn_formulas, owner=self
         )
 
     def get_or_fetch_subagent_items(self, conversation: str) -> TranscriptItems | None:
-        found = self._kept.get(conversation)
-        if isinstance(found, TranscriptItems):
-            return found
+        items = self._kept.get(conversation)
+        if isinstance(items, TranscriptItems):
+            return items
         self._start_fetch_unless_running(conversation, self._read_subagent_items(conversation))
         return None
 
@@ -131,13 +136,21 @@ class FetchedTranscriptContent(QObject):
     def discard_failures_and_subagent_items(self) -> None:
         """Forgets failures and sub-agents' conversations, so that they are fetched again."""
         self._trouble.clear()
-        for key in [key for key, value in self._kept.items() if isinstance(value, TranscriptItems)]:
-            del self._kept[key]
+        for conversation in self._fetched_subagents():
+            del self._kept[conversation]
 
     def refetch_subagent_items(self) -> None:
         """Fetches sub-agents' conversations again. Until then, they are shown as they were."""
-        for key in [key for key, value in self._kept.items() if isinstance(value, TranscriptItems)]:
-            self._start_fetch_unless_running(key, self._read_subagent_items(str(key)))
+        for conversation in self._fetched_subagents():
+            self._start_fetch_unless_running(conversation, self._read_subagent_items(conversation))
+
+    def _fetched_subagents(self) -> list[str]:
+        """Returns the conversations of sub-agents that are kept here."""
+        conversations: list[str] = []
+        for key, content in self._kept.items():
+            if isinstance(content, TranscriptItems):
+                conversations.append(str(key))
+        return conversations
 
     def _start_fetch_unless_running(self, key: object, work: Coroutine[Any, Any, object]) -> None:
         if key in self._asked:
@@ -145,9 +158,9 @@ class FetchedTranscriptContent(QObject):
             return
         self._asked.add(key)
 
-        def remember_fetched(found: object) -> None:
+        def remember_fetched(content: object) -> None:
             self._asked.discard(key)
-            self._kept[key] = found
+            self._kept[key] = content
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
             self.content_arrived.emit()
@@ -155,8 +168,8 @@ class FetchedTranscriptContent(QObject):
         def remember_fetch_failure(error: HelixError) -> None:
             self._asked.discard(key)
             digest = key
-            if isinstance(key, tuple):
-                digest = key[1]
+            if isinstance(key, tuple):  # A picture's key has its digest behind its kind.
+                _, digest = key
             if isinstance(digest, Digest):
                 self._trouble[digest] = translate_sentences(str(error))
             self.content_arrived.emit()

@@ -20,8 +20,12 @@ from helix_desktop.gui.transcript.code_highlighting import Run
 from helix_desktop.gui.transcript.markdown_blocks import Block, TextStyle
 from helix_desktop.gui.transcript.safe_text import is_right_to_left
 
-INDENT, QUOTE = 22, 14  # The indents of a list level and of a quotation, in pixels.
+# The indents of a list level and of a quotation, in pixels.
+INDENT = 22
+QUOTE = 14
+# The sizes of the letters of headings, in pixels, by level.
 _HEADINGS = {1: 18.0, 2: 16.0, 3: 14.0, 4: 13.0, 5: 13.0, 6: 13.0}
+# The heights of a line of text and of code, for each pixel of their letters.
 LINE = 1.5
 CODE_LINE = 1.55
 
@@ -36,10 +40,17 @@ class TextMarks:
     found: tuple[tuple[int, int], ...] = ()
     current: int = -1
 
+    @property
+    def has_selection(self) -> bool:
+        first, last = self.selected
+        return last > first
+
     def marks_within(self, start: int, length: int) -> "TextMarks":
         """Returns the marks with offsets relative to a piece of the text."""
-        first, last = self.selected
-        selected_within = (min(max(first - start, 0), length), min(max(last - start, 0), length))
+        first_selected, last_selected = self.selected
+        first_within = min(max(first_selected - start, 0), length)
+        last_within = min(max(last_selected - start, 0), length)
+
         hits_within: list[tuple[int, int]] = []
         hits_before = 0
         for hit_start, hit_length in self.found:
@@ -47,10 +58,11 @@ class TextMarks:
                 hits_before += 1
             elif hit_start < start + length:
                 hits_within.append((hit_start - start, hit_length))
-        current = -1
+
+        current_hit = -1
         if self.current >= 0:
-            current = self.current - hits_before
-        return TextMarks(selected_within, tuple(hits_within), current)
+            current_hit = self.current - hits_before
+        return TextMarks((first_within, last_within), tuple(hits_within), current_hit)
 
 
 NO_MARKS = TextMarks()
@@ -83,23 +95,28 @@ class DrawingStyle:
         return self.theme.build_font(_HEADINGS[level], weight=QFont.Weight.DemiBold)
 
     def span_format(self, style: int, *, link: bool) -> QTextCharFormat:
-        made = self._formats.get((style, link))
-        if made is None:
-            made = self._formats[style, link] = self._build_span_format(style, link=link)
-        return made
+        known_format = self._formats.get((style, link))
+        if known_format is not None:
+            return known_format
+        new_format = self._build_span_format(style, link=link)
+        self._formats[style, link] = new_format
+        return new_format
 
     def highlight_ranges(self, runs: Iterable[Run]) -> list[QTextLayout.FormatRange]:
-        return [
-            build_format_range(start, length, self._highlight_format(name))
-            for start, length, name in runs
-        ]
+        ranges: list[QTextLayout.FormatRange] = []
+        for start, length, colour_name in runs:
+            run_format = self._highlight_format(colour_name)
+            ranges.append(build_format_range(start, length, run_format))
+        return ranges
 
-    def _highlight_format(self, name: str) -> QTextCharFormat:
-        made = self._colours.get(name)
-        if made is None:
-            made = self._colours[name] = QTextCharFormat()
-            made.setForeground(self.token_colour(name))
-        return made
+    def _highlight_format(self, colour_name: str) -> QTextCharFormat:
+        known_format = self._colours.get(colour_name)
+        if known_format is not None:
+            return known_format
+        new_format = QTextCharFormat()
+        new_format.setForeground(self.token_colour(colour_name))
+        self._colours[colour_name] = new_format
+        return new_format
 
     def changed_word_format(self, sign: str) -> QTextCharFormat:
         """Returns the format for the words that were removed ("-") or added."""
@@ -117,30 +134,31 @@ class DrawingStyle:
         """Returns format ranges for the marks. The selection is drawn over search hits."""
         ranges: list[QTextLayout.FormatRange] = []
         for number, (hit_start, hit_length) in enumerate(marks.found):
-            name = "found"
+            colour_name = "found"
             if number == marks.current:
-                name = "found_current"
-            hit_format = self._background_format(name)
+                colour_name = "found_current"
+            hit_format = self._background_format(colour_name)
             ranges.append(build_format_range(hit_start, hit_length, hit_format))
-        first, last = marks.selected
-        if last > first:
-            ranges.append(build_format_range(first, last - first, self._background_format("")))
+        if marks.has_selection:
+            first, last = marks.selected
+            selection_format = self._background_format("")
+            ranges.append(build_format_range(first, last - first, selection_format))
         return ranges
 
     def _build_span_format(self, style: int, *, link: bool) -> QTextCharFormat:
-        made = QTextCharFormat()
+        span_format = QTextCharFormat()
         if style & TextStyle.CODE:
-            made.setFont(self.mono)
+            span_format.setFont(self.mono)
         if style & TextStyle.BOLD:
-            made.setFontWeight(QFont.Weight.DemiBold)
+            span_format.setFontWeight(QFont.Weight.DemiBold)
         if style & TextStyle.ITALIC:
-            made.setFontItalic(True)
+            span_format.setFontItalic(True)
         if style & TextStyle.STRUCK:
-            made.setFontStrikeOut(True)
+            span_format.setFontStrikeOut(True)
         if link:
-            made.setForeground(self.token_colour("accent"))
-            made.setFontUnderline(True)
-        return made
+            span_format.setForeground(self.token_colour("accent"))
+            span_format.setFontUnderline(True)
+        return span_format
 
     def _background_format(self, name: str) -> QTextCharFormat:
         """Returns the format of a search hit, or of the selection if `name` is empty."""
@@ -159,9 +177,9 @@ class DrawingStyle:
         return new_format
 
     def left_edge_of(self, block: Block) -> float:
-        return float(
-            self.scaled_pixels(INDENT) * block.indent + self.scaled_pixels(QUOTE) * block.quote
-        )
+        list_indent = self.scaled_pixels(INDENT) * block.indent
+        quote_indent = self.scaled_pixels(QUOTE) * block.quote
+        return float(list_indent + quote_indent)
 
     def build_code_option(self, mode: QTextOption.WrapMode) -> QTextOption:
         option = QTextOption(Qt.AlignmentFlag.AlignLeft)
@@ -196,12 +214,12 @@ def build_format_range(start: int, length: int, style: QTextCharFormat) -> QText
     return format_range
 
 
-def build_spacing_format(by: float) -> QTextCharFormat:
+def build_spacing_format(pixels: float) -> QTextCharFormat:
     """Returns a format that widens a character by this many pixels."""
-    made = QTextCharFormat()
-    made.setFontLetterSpacingType(QFont.SpacingType.AbsoluteSpacing)
-    made.setFontLetterSpacing(by)
-    return made
+    spacing_format = QTextCharFormat()
+    spacing_format.setFontLetterSpacingType(QFont.SpacingType.AbsoluteSpacing)
+    spacing_format.setFontLetterSpacing(pixels)
+    return spacing_format
 
 
 def build_wrap_option(

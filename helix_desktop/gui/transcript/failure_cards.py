@@ -7,36 +7,41 @@ from collections.abc import Sequence
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter
 
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox, TextBox
 from helix_desktop.gui.transcript.chat_actions import ConversationAct
 from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, backticks_to_code_spans
 from helix_desktop.gui.translation import tr, translate_name
 
-Way = tuple[str, BoxAction]
+
+@dataclass(frozen=True, slots=True)
+class CardButton:
+    label: str
+    action: BoxAction
 
 
-def failure_title_and_actions(cause: str) -> tuple[str, tuple[Way, ...]]:
-    again: Way = (tr("Try again"), ConversationAct.CONTINUE_TURN)
-    other: Way = (tr("Choose another model…"), ConversationAct.OPEN_MODEL_CHOOSER)
-    key: Way = (tr("Set the key…"), ConversationAct.OPEN_KEY_SETTINGS)
-    go_on: Way = (tr("Go on anyway"), ConversationAct.CONTINUE_TURN)
-    ways = {
-        "key": (key, again),
+def failure_title_and_actions(cause: str) -> tuple[str, tuple[CardButton, ...]]:
+    try_again = CardButton(tr("Try again"), ConversationAct.CONTINUE_TURN)
+    go_on = CardButton(tr("Go on anyway"), ConversationAct.CONTINUE_TURN)
+    set_key = CardButton(tr("Set the key…"), ConversationAct.OPEN_KEY_SETTINGS)
+    choose_model = CardButton(tr("Choose another model…"), ConversationAct.OPEN_MODEL_CHOOSER)
+    buttons_by_cause = {
+        "key": (set_key, try_again),
         "length": (go_on,),
-        "credit": (other, again),
-        "model": (other, again),
-        "window": (other, again),
+        "credit": (choose_model, try_again),
+        "model": (choose_model, try_again),
+        "window": (choose_model, try_again),
     }
     title = translate_name("failure", cause, otherwise=tr("Something went wrong"))
-    return title, ways.get(cause, (again,))
+    return title, buttons_by_cause.get(cause, (try_again,))
 
 
 def describe_retry_pause(seconds: float) -> str:
-    left = max(0, round(seconds))
-    if left == 0:
+    seconds_left = max(0, round(seconds))
+    if seconds_left == 0:
         return tr("Retrying…")
-    return tr("Retrying in {seconds} s", seconds=left)
+    return tr("Retrying in {seconds} s", seconds=seconds_left)
 
 
 class FailureCardBox(LayoutBox):
@@ -47,49 +52,63 @@ class FailureCardBox(LayoutBox):
         ink: DrawingStyle,
         width: float,
         title: str,
-        words: str,
-        ways: Sequence[Way],
+        explanation: str,
+        buttons: Sequence[CardButton],
         *,
         failed: bool,
     ) -> None:
         super().__init__(ink, width)
         self._title = title
         self._failed = failed
-        self._pad = ink.scaled_pixels(12)
-        metrics = QFontMetricsF(ink.text)
-        gap = ink.scaled_pixels(8)
-        button_height = ink.scaled_pixels(30)
-        widths = [metrics.horizontalAdvance(name) + ink.scaled_pixels(28) for name, _ in ways]
-        taken = sum(widths) + gap * len(widths)
-        title_width = QFontMetricsF(ink.name).horizontalAdvance(title)
+        self._padding = ink.scaled_pixels(12)
+        self._title_height = QFontMetricsF(ink.name).height() * 1.3
+
+        between = ink.scaled_pixels(8)
+        button_widths = self._measure_buttons(buttons)
+        buttons_width = sum(button_widths) + between * len(button_widths)
+        inner_width = width - 2 * self._padding
         # In a narrow pane, buttons beside the title would cover it.
-        stands_below = bool(ways) and width - taken - 2 * self._pad < title_width
-        room = width - 2 * self._pad
-        if not stands_below:
-            room -= taken
-        self._line = QFontMetricsF(ink.name).height() * 1.3
-        self._body: TextBox | None = None
+        title_width = QFontMetricsF(ink.name).horizontalAdvance(title)
+        are_buttons_below = bool(buttons) and inner_width - buttons_width < title_width
+
+        text_width = inner_width
+        if not are_buttons_below:
+            text_width -= buttons_width
+        self._explanation = self._build_explanation(text_width, explanation)
         self.text = title
-        inner_height = self._line
-        if words:
-            self._body = TextBox(ink, room, ParagraphBlock(backticks_to_code_spans(words)))
-            self.text = f"{title}. {words}"
-            inner_height += self._body.height + ink.scaled_pixels(2)
-        if stands_below:
-            top = self._pad + inner_height + gap
-            left = float(self._pad)
-            self.height = top + button_height + self._pad
+        text_height = self._title_height
+        if self._explanation is not None:
+            self.text = f"{title}. {explanation}"
+            text_height += self._explanation.height + ink.scaled_pixels(2)
+
+        button_height = float(ink.scaled_pixels(30))
+        if are_buttons_below:
+            buttons_top = self._padding + text_height + between
+            buttons_left = float(self._padding)
+            self.height = buttons_top + button_height + self._padding
         else:
-            top = float(self._pad)
-            left = width - self._pad - taken + gap
-            if ways:
-                inner_height = max(inner_height, button_height)
-            self.height = 2 * self._pad + inner_height
-        for button_width, (name, act) in zip(widths, ways, strict=True):
-            self.hot_spots.append(
-                HotSpot(QRectF(left, top, button_width, button_height), act, name)
-            )
-            left += button_width + gap
+            buttons_top = float(self._padding)
+            buttons_left = width - self._padding - buttons_width + between
+            self.height = 2 * self._padding + text_height
+            if buttons:
+                self.height = 2 * self._padding + max(text_height, button_height)
+
+        x = buttons_left
+        for button, button_width in zip(buttons, button_widths, strict=True):
+            place = QRectF(x, buttons_top, button_width, button_height)
+            self.hot_spots.append(HotSpot(place, button.action, button.label))
+            x += button_width + between
+
+    def _measure_buttons(self, buttons: Sequence[CardButton]) -> list[float]:
+        metrics = QFontMetricsF(self.ink.text)
+        room_around_label = self.ink.scaled_pixels(28)
+        return [metrics.horizontalAdvance(button.label) + room_around_label for button in buttons]
+
+    def _build_explanation(self, width: float, explanation: str) -> TextBox | None:
+        if not explanation:
+            return None
+        paragraph = ParagraphBlock(backticks_to_code_spans(explanation))
+        return TextBox(self.ink, width, paragraph)
 
     def update_card_title(self, title: str) -> bool:
         """Sets the title. Returns whether it differs from the last one."""
@@ -107,26 +126,33 @@ class FailureCardBox(LayoutBox):
             surface = "danger_soft"
             title_colour = "danger"
         ink.draw_frame(painter, frame, surface, 8)
-        if marks.selected[1] > marks.selected[0] or marks.found:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(ink.selection_colour)
-            painter.drawRoundedRect(
-                QRectF(0, 0, self.width, self.height), ink.scaled_pixels(8), ink.scaled_pixels(8)
-            )
-        title_area = QRectF(self._pad, self._pad, self.width - 2 * self._pad, self._line)
-        ink.draw_words(painter, title_area, self._title, ink.name, title_colour)
-        if self._body is not None:
-            below = QPointF(self._pad, self._pad + self._line + ink.scaled_pixels(2))
-            painter.translate(below)
-            self._body.draw_box(painter, NO_MARKS, near=False)
-            painter.translate(-below)
-        for hot in self.hot_spots:
-            self._draw_card_button(painter, hot, near=near)
+        if marks.has_selection or marks.found:
+            self._draw_selection_ground(painter)
 
-    def _draw_card_button(self, painter: QPainter, hot: HotSpot, *, near: bool) -> None:
+        title_width = self.width - 2 * self._padding
+        title_area = QRectF(self._padding, self._padding, title_width, self._title_height)
+        ink.draw_words(painter, title_area, self._title, ink.name, title_colour)
+        if self._explanation is not None:
+            explanation_top = self._padding + self._title_height + ink.scaled_pixels(2)
+            explanation_place = QPointF(self._padding, explanation_top)
+            painter.translate(explanation_place)
+            self._explanation.draw_box(painter, NO_MARKS, near=False)
+            painter.translate(-explanation_place)
+        for button_spot in self.hot_spots:
+            self._draw_card_button(painter, button_spot, near=near)
+
+    def _draw_selection_ground(self, painter: QPainter) -> None:
+        corner = self.ink.scaled_pixels(8)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self.ink.selection_colour)
+        painter.drawRoundedRect(QRectF(0, 0, self.width, self.height), corner, corner)
+
+    def _draw_card_button(self, painter: QPainter, button_spot: HotSpot, *, near: bool) -> None:
         ink = self.ink
         surface = "panel"
         if near:
             surface = "window"
-        ink.draw_frame(painter, hot.place, surface, 8, edge="edge")
-        ink.draw_words(painter, hot.place, hot.name, ink.text, "text", Qt.AlignmentFlag.AlignCenter)
+        place = button_spot.place
+        ink.draw_frame(painter, place, surface, 8, edge="edge")
+        centred = Qt.AlignmentFlag.AlignCenter
+        ink.draw_words(painter, place, button_spot.name, ink.text, "text", centred)

@@ -12,6 +12,7 @@ from helix_desktop.fast_dataclass import dataclass
 FILE_LINK = "helix-file:"  # Begins the link of a text that reads as a path.
 _MOST_IN_A_TEXT = 200
 _LONGEST_LINE = 4_000  # What is longer is data, not a sentence with paths.
+_LONGEST_SCHEME = 12  # So many characters of an address may stand before "://".
 # A name without a folder counts if its ending is that of a file people open: "3.5" and "e.g." are none.
 _KNOWN_ENDINGS = frozenset(
     [
@@ -137,17 +138,29 @@ def find_file_references(text: str) -> Iterator[FileReference]:
         return
     count = 0
     for match in _PATH.finditer(text):
-        path = match["path"]
-        has_folder = "/" in path or "\\" in path
-        if not has_folder and match["ending"].lower() not in _KNOWN_ENDINGS:
+        if not _is_likely_path(match):
             continue
-        if "://" in text[max(0, match.start() - 12) : match.start() + 3]:
-            continue
-        line = match["line"] or match["line_in_brackets"] or match["line_in_words"] or "0"
-        yield FileReference(match.start(), match.end(), path, int(line), int(match["last"] or line))
+        yield _build_file_reference(match)
         count += 1
         if count == _MOST_IN_A_TEXT:
             return
+
+
+def _is_likely_path(match: re.Match[str]) -> bool:
+    path = match["path"]
+    has_folder = "/" in path or "\\" in path
+    if not has_folder and match["ending"].lower() not in _KNOWN_ENDINGS:
+        return False
+    # What stands just before the match may make it a part of an address.
+    start_of_address = max(0, match.start() - _LONGEST_SCHEME)
+    beginning = match.string[start_of_address : match.start() + len("://")]
+    return "://" not in beginning
+
+
+def _build_file_reference(match: re.Match[str]) -> FileReference:
+    line = match["line"] or match["line_in_brackets"] or match["line_in_words"] or "0"
+    last_line = match["last"] or line
+    return FileReference(match.start(), match.end(), match["path"], int(line), int(last_line))
 
 
 def find_file_reference_at(text: str, offset: int) -> FileReference | None:

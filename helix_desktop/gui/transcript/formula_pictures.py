@@ -24,10 +24,9 @@ from helix_desktop.processes import starter
 LONGEST = 400  # A formula of more characters is shown as its source.
 LONGEST_SVG = 4 << 20
 MOST_BYTES = 1 << 30  # The maximum address space of the process that draws formulas.
-START_SECONDS, WAIT_SECONDS = (
-    20.0,
-    5.0,
-)  # Enough for a busy machine. The process limits its own processor time.
+# Enough for a busy machine. The process limits its own processor time.
+START_SECONDS = 20.0
+WAIT_SECONDS = 5.0
 WIDEST = 8_000  # A formula's picture may not be wider or higher than this many pixels.
 MOST_PIXELS = 16_000_000
 _LIBRARIES = ("ziamath", "ziafont", "latex2mathml")
@@ -46,39 +45,47 @@ class FormulaRequest:
     ratio: float = 1.0
 
 
-async def draw_formulas(wanted: Sequence[FormulaRequest]) -> Sequence[FormulaPicture | None]:
+async def draw_formulas(requests: Sequence[FormulaRequest]) -> Sequence[FormulaPicture | None]:
     """Draws formulas in one process, restarted after a crash. None for a formula that fails."""
-    drawn: list[FormulaPicture | None] = []
+    pictures: list[FormulaPicture | None] = []
     process: starter.Process | None = None
     try:
-        for formula in wanted:
-            if len(formula.latex) > LONGEST:
-                drawn.append(None)
+        for request in requests:
+            if len(request.latex) > LONGEST:
+                pictures.append(None)
                 continue
             seconds = WAIT_SECONDS
             if process is None:
                 process = await _start_formula_process()
                 seconds = START_SECONDS
-            answer = await _ask_formula_process(process, formula, seconds)
+            answer = await _ask_formula_process(process, request, seconds)
             if answer is None:
+                # It crashed or hangs. The next formula gets another process.
                 await starter.end_process(process)
                 process = None
-                answer = {}
-            picture = await asyncio.to_thread(_picture_from_answer, answer, formula.ratio)
-            drawn.append(picture)
+                pictures.append(None)
+                continue
+            picture = await asyncio.to_thread(_picture_from_answer, answer, request.ratio)
+            pictures.append(picture)
     finally:
         if process is not None:
             await starter.end_process(process)
-    return drawn
+    return pictures
 
 
 async def _start_formula_process() -> starter.Process:
-    folders: dict[str, None] = {}
+    library_folders: list[str] = []
     for library in _LIBRARIES:
         spec = importlib.util.find_spec(library)
-        if spec is not None and spec.origin:
-            folders[str(Path(spec.origin).parents[1])] = None
-    argv = starter.isolated_python_command("-S", formula_worker.__file__, os.pathsep.join(folders))
+        if spec is None or not spec.origin:
+            continue
+        folder = str(Path(spec.origin).parents[1])
+        if folder not in library_folders:
+            library_folders.append(folder)
+    argv = starter.isolated_python_command(
+        "-S", formula_worker.__file__, os.pathsep.join(library_folders)
+    )
+
     environment: dict[str, str] = {}
     for name in ("SYSTEMROOT", "LD_LIBRARY_PATH"):
         if name in os.environ:
@@ -92,19 +99,19 @@ async def _start_formula_process() -> starter.Process:
 
 
 async def _ask_formula_process(
-    process: starter.Process, wanted: FormulaRequest, seconds: float
+    process: starter.Process, formula: FormulaRequest, seconds: float
 ) -> dict[str, Any] | None:
     """Returns what the process answered, or None if it ended or did not answer in time."""
-    asked = {
-        "latex": wanted.latex,
-        "size": wanted.size,
-        "colour": wanted.colour,
-        "display": wanted.display,
-    }
     if process.stdin is None or process.stdout is None:
         return None
+    message = {
+        "latex": formula.latex,
+        "size": formula.size,
+        "colour": formula.colour,
+        "display": formula.display,
+    }
     try:
-        process.stdin.write(json.dumps(asked).encode() + b"\n")
+        process.stdin.write(json.dumps(message).encode() + b"\n")
         async with asyncio.timeout(seconds):
             await process.stdin.drain()
             line = await process.stdout.readline()
@@ -119,23 +126,26 @@ def _picture_from_answer(answer: Mapping[str, Any], ratio: float) -> FormulaPict
     if "svg" not in answer:
         return None
     renderer = QSvgRenderer(QByteArray(answer["svg"].encode()))
-    box = renderer.viewBoxF()
-    if not renderer.isValid() or box.isEmpty():
+    view_box = renderer.viewBoxF()
+    if not renderer.isValid() or view_box.isEmpty():
         return None
-    width = box.width() * ratio
-    height = box.height() * ratio
+    width = view_box.width() * ratio
+    height = view_box.height() * ratio
     if max(width, height) > WIDEST or width * height > MOST_PIXELS:
         return None
+
     image = QImage(QSize(round(width), round(height)), QImage.Format.Format_ARGB32_Premultiplied)
     image.fill(Qt.GlobalColor.transparent)
     painter = QPainter(image)
     renderer.render(painter, QRectF(0, 0, image.width(), image.height()))
     painter.end()
     image.setDevicePixelRatio(ratio)
-    depth = box.bottom()
+
+    # The library draws on the baseline, which is y = 0. What is below it is the depth.
+    depth = view_box.bottom()
     if depth <= 0:
         depth = answer["depth"]
-    return FormulaPicture(image, box.width(), box.height(), depth)
+    return FormulaPicture(image, view_box.width(), view_box.height(), depth)
 
 
 class FormulaBox(LayoutBox):
@@ -144,26 +154,27 @@ class FormulaBox(LayoutBox):
         ink: DrawingStyle,
         width: float,
         block: MathBlock,
-        drawn: FormulaPicture,
+        picture: FormulaPicture,
         *,
         gap: float = 0.0,
     ) -> None:
         left = ink.left_edge_of(block)
         super().__init__(ink, max(width - left, 40.0), left=left, gap=gap)
-        self._drawn = drawn
-        scale = min(1.0, self.width / max(drawn.width, 1.0))
-        wide = drawn.width * scale
-        self._place = QRectF(
-            (self.width - wide) / 2, ink.scaled_pixels(4), wide, drawn.height * scale
-        )
-        self.height = self._place.height() + ink.scaled_pixels(8)
+        self._picture = picture
+        # A formula that is too wide for the column is shown smaller.
+        scale = min(1.0, self.width / max(picture.width, 1.0))
+        shown_width = picture.width * scale
+        shown_height = picture.height * scale
+        shown_left = (self.width - shown_width) / 2
+        self._place = QRectF(shown_left, ink.scaled_pixels(4), shown_width, shown_height)
+        self.height = shown_height + ink.scaled_pixels(8)
         self.text = f"$${block.text}$$"
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
-        if marks.selected[1] > marks.selected[0] or marks.found:
+        if marks.has_selection or marks.found:
             painter.fillRect(self._place, self.ink.selection_colour)
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
-        painter.drawImage(self._place, self._drawn.image)
+        painter.drawImage(self._place, self._picture.image)
 
     def nearest_offset(self, place: QPointF) -> int:
         if place.x() < self.width / 2:

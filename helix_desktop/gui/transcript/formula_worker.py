@@ -12,29 +12,25 @@ import json
 import os
 import signal
 import sys
+from typing import Any
 
 SECONDS = 0.35  # The maximum processor time for one formula.
 
 
 def serve_formula_requests() -> None:
-    sys.path += [folder for folder in sys.argv[1].split(os.pathsep) if folder]
+    for folder in sys.argv[1].split(os.pathsep):
+        if folder:
+            sys.path.append(folder)
     from ziafont.config import config
-    from ziamath.zmath import Latex
 
     # Without this, symbols would be defined once and used elsewhere, which Qt cannot
     # draw.
     config.svg2 = False
     for line in sys.stdin.buffer:
-        wanted = json.loads(line)
+        request = json.loads(line)
         _limit_cpu_seconds(SECONDS)
         try:
-            formula = Latex(
-                wanted["latex"],
-                size=wanted["size"],
-                color=wanted["colour"],
-                inline=not wanted["display"],
-            )
-            answer = {"svg": formula.svg(), "depth": -float(formula.getyofst())}
+            answer = _draw_formula(request)
         except Exception:  # noqa: BLE001 - a model wrote it: whatever is wrong with it, its source is shown
             answer = {}
         _limit_cpu_seconds(0)
@@ -42,10 +38,21 @@ def serve_formula_requests() -> None:
         sys.stdout.flush()
 
 
+def _draw_formula(request: dict[str, Any]) -> dict[str, Any]:
+    from ziamath.zmath import Latex
+
+    formula = Latex(
+        request["latex"],
+        size=request["size"],
+        color=request["colour"],
+        inline=not request["display"],
+    )
+    return {"svg": formula.svg(), "depth": -float(formula.getyofst())}
+
+
 def _limit_cpu_seconds(seconds: float) -> None:
-    if (
-        sys.platform != "win32"
-    ):  # Windows has no such timer. There, the parent process ends this process.
+    # Windows has no such timer. There, the parent process ends this process.
+    if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 

@@ -21,7 +21,8 @@ from helix_desktop.gui.transcript.transcript_item import (
     TranscriptItemKind,
 )
 
-KEPT = 160
+KEPT = 160  # So many items keep their layouts.
+# The spaces above the first item, between two items, and between two lines of tools, in pixels.
 TOP = 18
 BETWEEN = 18
 CLOSE = 6
@@ -34,6 +35,7 @@ _TIGHT = frozenset(
         TranscriptItemKind.LIVE_REASONING,
     }
 )
+# The estimated heights of items that do not depend on their text, in pixels.
 _CONSTANT = {
     TranscriptItemKind.CALL: 38, TranscriptItemKind.LIVE_CALL: 38, TranscriptItemKind.FOLD: 18,
     TranscriptItemKind.CHANGES: 18, TranscriptItemKind.NOTE: 20, TranscriptItemKind.REASONING: 20,
@@ -48,25 +50,26 @@ DrawnPlaces = dict[object, tuple[int, float, float]]
 
 
 def compute_scroll_and_redraw(
-    before: DrawnPlaces, now: DrawnPlaces
+    places_before: DrawnPlaces, places_now: DrawnPlaces
 ) -> tuple[int, list[tuple[float, float]]] | None:
     """Returns how far most drawn pieces moved and what to redraw, or None if everything
     must be redrawn.
     """
     shift_counts: Counter[int] = Counter()
-    for piece, (top_before, _, _) in before.items():
-        if piece in now:
-            top_now, _, _ = now[piece]
+    for piece, (top_before, _, _) in places_before.items():
+        if piece in places_now:
+            top_now, _, _ = places_now[piece]
             shift_counts[top_now - top_before] += 1
     if not shift_counts:
         return None
     shift = max(shift_counts, key=shift_counts.__getitem__)
-    scrolled: DrawnPlaces = {}
-    for piece, (top, offset, height) in before.items():
-        scrolled[piece] = (top + shift, offset, height)
+
+    places_after_scroll: DrawnPlaces = {}
+    for piece, (top, offset, height) in places_before.items():
+        places_after_scroll[piece] = (top + shift, offset, height)
     # What stands elsewhere than scrolling alone would put it: both places are drawn again.
     to_redraw: list[tuple[float, float]] = []
-    for _, (top, offset, height) in now.items() ^ scrolled.items():
+    for _, (top, offset, height) in places_now.items() ^ places_after_scroll.items():
         to_redraw.append((top + offset, top + offset + height))
     return shift, to_redraw
 
@@ -242,29 +245,40 @@ class ItemColumn:
         """
         if anchor < 0:
             anchor = self._find_anchor_item(y, height)
-        above = 0  # How much of the anchor is above the visible part.
+        anchor_offset = 0  # How much of the anchor is above the visible part.
         if anchor >= 0:
-            above = y - self.heights.total_height_before(anchor)
-        complete = True
+            anchor_offset = y - self.heights.total_height_before(anchor)
+
+        is_complete = True
         index = self.heights.item_covering(y)
-        bottom = y + height
-        while 0 <= index < len(self.heights) and self.heights.total_height_before(index) < bottom:
-            if self.heights[index]:
-                layout = self._ensure_item_layout(index)
-                if not layout.done:
-                    layout.lay_out_slice(deadline, y - self.content_top(index))
-                    self._record_item_height(index, layout)
-                    complete = complete and layout.done
-                    # The height was an estimate until now: the view follows its anchor.
-                    if anchor >= 0:
-                        y = self.heights.total_height_before(anchor) + above
-                        bottom = y + height
+        while 0 <= index < len(self.heights):
+            if self.heights.total_height_before(index) >= y + height:
+                break
+            is_hidden = self.heights[index] == 0
+            if not is_hidden and not self._ensure_item_layout(index).done:
+                is_done = self._lay_out_slice_of(index, deadline, y)
+                is_complete = is_complete and is_done
+                # The height was an estimate until now: the view follows its anchor.
+                if anchor >= 0:
+                    y = self.heights.total_height_before(anchor) + anchor_offset
             index += 1
             if time.perf_counter() > deadline:
-                visible = self.visible_items(y, height)
-                complete = complete and all(map(self.is_laid_out, visible))
+                is_complete = is_complete and self._are_all_laid_out(y, height)
                 break
-        return y, complete
+        return y, is_complete
+
+    def _lay_out_slice_of(self, index: int, deadline: float, y: int) -> bool:
+        """Lays out an item, at least down to `y`. Returns whether it is done."""
+        layout = self._ensure_item_layout(index)
+        layout.lay_out_slice(deadline, y - self.content_top(index))
+        self._record_item_height(index, layout)
+        return layout.done
+
+    def _are_all_laid_out(self, y: int, height: int) -> bool:
+        for index in self.visible_items(y, height):
+            if not self.is_laid_out(index):
+                return False
+        return True
 
     def lay_out_end(self, height: int, deadline: float) -> tuple[int, bool]:
         """Lays out from the last item upwards, so that the end is right at once. See
@@ -284,12 +298,13 @@ class ItemColumn:
         whether all is done.
         """
         anchor = self._find_anchor_item(y, height)
-        above = 0
-        if anchor >= 0:
-            above = y - self.heights.total_height_before(anchor)
+        if anchor < 0:
+            return y, True
+        anchor_offset = y - self.heights.total_height_before(anchor)
         items_below = list(self.visible_items(y + height, height))
         items_above = list(self.visible_items(max(0, y - height), min(height, y)))
         items_above.reverse()  # The nearest first.
+        is_done = True
         for index in items_below + items_above:
             if self.is_laid_out(index):
                 continue
@@ -297,10 +312,9 @@ class ItemColumn:
             layout.lay_out_slice(deadline)
             self._record_item_height(index, layout)
             if time.perf_counter() > deadline:
-                return self.heights.total_height_before(anchor) + above, False
-        if anchor < 0:
-            return y, True
-        return self.heights.total_height_before(anchor) + above, True
+                is_done = False
+                break
+        return self.heights.total_height_before(anchor) + anchor_offset, is_done
 
     def is_laid_out(self, index: int) -> bool:
         laid = self._laid.get(index)
@@ -319,28 +333,34 @@ class ItemColumn:
         return first
 
     def _ensure_item_layout(self, index: int) -> ItemLayout:
-        laid = self._laid.get(index)
-        if laid is None:
-            guess = self._estimate_item_height(self.page.items.all[index])
-            laid = self._laid[index] = ItemLayout(self.page, index, guess)
-            if len(self._laid) > KEPT:
-                self._laid.popitem(last=False)
-        else:
+        layout = self._laid.get(index)
+        if layout is not None:
             self._laid.move_to_end(index)
-        return laid
+            return layout
+        guess = self._estimate_item_height(self.page.items.all[index])
+        layout = ItemLayout(self.page, index, guess)
+        self._laid[index] = layout
+        # The layout that was not used for the longest time goes.
+        if len(self._laid) > KEPT:
+            self._laid.popitem(last=False)
+        return layout
 
-    def _record_item_height(self, index: int, laid: ItemLayout) -> None:
-        if self.heights[index]:
-            self.heights.set_item_height(index, self.gap_above(index) + max(laid.current_height, 1))
+    def _record_item_height(self, index: int, layout: ItemLayout) -> None:
+        is_hidden = self.heights[index] == 0
+        if is_hidden:
+            return
+        height = self.gap_above(index) + max(layout.current_height, 1)
+        self.heights.set_item_height(index, height)
 
     def _update_changed_item(self, index: int) -> None:
         if index >= len(self.heights):
             return
-        hidden = self.page.items.is_item_hidden(index)
-        if hidden is not (self.heights[index] == 0):
+        is_hidden = self.page.items.is_item_hidden(index)
+        was_hidden = self.heights[index] == 0
+        if is_hidden is not was_hidden:
             self._laid.pop(index, None)
             height = 0
-            if not hidden:
+            if not is_hidden:
                 height = self._estimate_item_height(self.page.items.all[index])
             self.heights.set_item_height(index, height)
             return
@@ -356,50 +376,75 @@ class ItemColumn:
         """Replaces live items by those of their facts. An answer with the same words
         keeps its layout.
         """
-        replaced_indexes = [index for index in sorted(self._laid) if index >= first_replaced]
-        old_layouts = [self._laid.pop(index) for index in replaced_indexes]
+        old_layouts: list[ItemLayout] = []
+        for index in sorted(self._laid):
+            if index >= first_replaced:
+                old_layouts.append(self._laid.pop(index))
         self.heights.truncate_items(first_replaced)
         for height in self._estimate_heights(first_replaced):
             self.heights.append_item_height(height)
         for index in range(first_replaced, len(self.page.items.all)):
-            for layout in old_layouts:
-                if layout.take_over_continued_answer(index):
-                    old_layouts.remove(layout)
-                    self._laid[index] = layout
-                    self._record_item_height(index, layout)
-                    break
+            layout = _take_layout_of_continued_answer(old_layouts, index)
+            if layout is not None:
+                self._laid[index] = layout
+                self._record_item_height(index, layout)
 
     def _estimate_heights(self, start: int) -> list[int]:
         """Estimates heights by the length of the text, before anything is laid out."""
         items = self.page.items.all
-        between = self.page.ink.scaled_pixels(BETWEEN)
+        gap = self.page.ink.scaled_pixels(BETWEEN)
+        # A conversation may have 100,000 items, and most are of a kind with a constant height.
         zoom = self.page.ink.theme.text_zoom
-        constant = {kind: int(height * zoom) + between for kind, height in _CONSTANT.items()}
+        constant_heights = {kind: int(height * zoom) + gap for kind, height in _CONSTANT.items()}
         if start > 0:
             items = items[start:]
-        guesses: list[int] = []
+
+        estimates: list[int] = []
         for item in items:
-            guesses.append(constant.get(item.kind) or self._estimate_item_height(item) + between)
+            constant_height = constant_heights.get(item.kind)
+            if constant_height is not None:
+                estimates.append(constant_height)
+            else:
+                estimates.append(self._estimate_item_height(item) + gap)
+
+        # Hidden items have no height.
         for first, last in self.page.items.hidden_item_ranges():
             for index in range(max(first, start), last + 1):
-                guesses[index - start] = 0
+                estimates[index - start] = 0
         for index in self.page.items.groups.collapsed_items_from(start):
-            guesses[index - start] = 0
-        return guesses
+            estimates[index - start] = 0
+        return estimates
 
     def _estimate_item_height(self, item: TranscriptItem) -> int:
         zoom = self.page.ink.theme.text_zoom
         if item.kind in _CONSTANT:
             return int(_CONSTANT[item.kind] * zoom)
-        fact = item.source_fact
-        characters = 0
-        if type(fact) is ModelReplied:
-            part = fact.parts[item.part]
-            if type(part) is Text:
-                characters = min(len(part.text), 48_000)
-        elif type(fact) is UserSaid:
-            characters = sum(len(part.text) for part in fact.parts if type(part) is Text)
-            characters = min(characters, 4_000)
         # A letter is about 7 pixels wide, a line about 22 high.
-        lines = 1 + int(characters * 7 * zoom / self.page.width)
+        text_width = _count_shown_characters(item) * 7 * zoom
+        lines = 1 + int(text_width / self.page.width)
         return int((24 + 22 * lines) * zoom)
+
+
+def _count_shown_characters(item: TranscriptItem) -> int:
+    fact = item.source_fact
+    if isinstance(fact, ModelReplied):
+        reply_part = fact.parts[item.part]
+        if isinstance(reply_part, Text):
+            return min(len(reply_part.text), 48_000)
+        return 0
+    if isinstance(fact, UserSaid):
+        characters = 0
+        for part in fact.parts:
+            if isinstance(part, Text):
+                characters += len(part.text)
+        return min(characters, 4_000)
+    return 0
+
+
+def _take_layout_of_continued_answer(layouts: list[ItemLayout], index: int) -> ItemLayout | None:
+    """Takes from `layouts` the one that shows the item at `index`, if there is one."""
+    for layout in layouts:
+        if layout.take_over_continued_answer(index):
+            layouts.remove(layout)
+            return layout
+    return None

@@ -81,18 +81,20 @@ class ItemLayout(BoxStack):
         self.item = self._page.items.all[index]
         # Later pieces of a table have no header of their own, so a table begins again as a whole.
         chunk_starts = [box.chunk_start for box in self.boxes if not box.is_table_continuation]
-        start = max(chunk_starts, default=-1)
+        last_chunk_start = max(chunk_starts, default=-1)
+
         boxes_to_keep = 0
         if self.item.is_first_of_answer:
             boxes_to_keep = 1  # The name over the answer, which is in no chunk.
         while len(self.boxes) > boxes_to_keep:
-            last_chunk_start = self.boxes[-1].chunk_start
-            if 0 <= last_chunk_start < start:
+            if 0 <= self.boxes[-1].chunk_start < last_chunk_start:
                 break
             self.remove_last_box()
-        if not self.boxes or start < 0:
+
+        start = last_chunk_start
+        if not self.boxes or last_chunk_start <= 0:
+            # Everything is built again, the name too.
             start = 0
-        if start == 0:  # Everything is built again, the name too.
             while self.boxes:
                 self.remove_last_box()
         self.done = False
@@ -155,27 +157,30 @@ class ItemLayout(BoxStack):
     def copyable_markdown(self, first: int, last: int) -> str:
         """The Markdown source for chunks that are selected whole, plain text for the others."""
         source = item_source_text(self.item)
-        if first <= 0 and last >= self.text_length and self.done:
+        is_all_selected = first <= 0 and last >= self.text_length
+        if is_all_selected and self.done:
             return source or self.text_between_offsets(first, last)
+
         copied = ""
         end_of_last_chunk = -1
         for chunk in self._laid_out_chunks():
             if chunk.last_offset <= first or chunk.first_offset >= last:
                 continue
             if copied:
-                copied += "\n"
                 # Either the list goes on, or a new block begins.
-                if chunk.source_start != end_of_last_chunk:
-                    copied += "\n"
-            is_whole = chunk.first_offset >= first and chunk.last_offset <= last
-            if is_whole and chunk.source_start >= 0:
-                copied += source[chunk.source_start : chunk.source_end].strip("\n")
-            else:
-                copied += self.text_between_offsets(
-                    max(chunk.first_offset, first), min(chunk.last_offset, last)
-                )
+                is_continued = chunk.source_start == end_of_last_chunk
+                copied += "\n" if is_continued else "\n\n"
+            copied += self._copyable_chunk(chunk, source, first, last)
             end_of_last_chunk = chunk.source_end
         return copied
+
+    def _copyable_chunk(self, chunk: _LaidOutChunk, source: str, first: int, last: int) -> str:
+        is_whole = chunk.first_offset >= first and chunk.last_offset <= last
+        if is_whole and chunk.source_start >= 0:
+            return source[chunk.source_start : chunk.source_end].strip("\n")
+        first_selected = max(chunk.first_offset, first)
+        last_selected = min(chunk.last_offset, last)
+        return self.text_between_offsets(first_selected, last_selected)
 
     def _laid_out_chunks(self) -> list[_LaidOutChunk]:
         chunks: list[_LaidOutChunk] = []

@@ -12,6 +12,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, fields
+from itertools import islice
+from typing import Any
 
 from helix_desktop.engine import facts, session_events
 from helix_desktop.engine.agent_additions import (
@@ -36,7 +38,11 @@ from helix_desktop.gui.transcript.status_lines import (
     describe_changed_files,
     describe_fact_if_needed,
 )
-from helix_desktop.gui.transcript.tool_call_records import ToolCallRecord, ToolCallRecords
+from helix_desktop.gui.transcript.tool_call_records import (
+    RecordedResult,
+    ToolCallRecord,
+    ToolCallRecords,
+)
 from helix_desktop.gui.transcript.transcript_item import (
     ItemChanges,
     ToolCallState,
@@ -48,7 +54,7 @@ _GROUPED = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.REASONING})
 _BUSY = frozenset(
     {ConversationActivity.TOOLS, ConversationActivity.ASKING, ConversationActivity.THINKING}
 )
-PIECE = 500
+PIECE = 500  # So many entries are freed at a time.
 FARTHEST = 2_000  # The search for the end of an answer covers at most this many items.
 # Stands for the fact number of an unfinished item. It is larger than any real number.
 _NOT_YET = 1 << 60
@@ -84,10 +90,13 @@ class TranscriptItems:
     _error: int = -1  # The index of the last failure's item if nothing follows it, otherwise -1.
     # The index of the last failed fold's item if no fold follows it, otherwise -1.
     failed_fold: int = -1
+    # The fact number of each item of `all`, in order, to find items by their facts.
     _seqs: "array[int]" = field(default_factory=lambda: array("q"))
+    # The index of the first live item: a part of the reply that is being written. -1 without one.
     _live_from: int = -1
-    _live: dict[int, list[str]] = field(default_factory=dict)
+    # The item and the name of each call that is being written, by its number in the reply.
     _live_calls: dict[int, int] = field(default_factory=dict)
+    _live_call_names: dict[int, str] = field(default_factory=dict)
     calls: ToolCallRecords = field(default_factory=ToolCallRecords)
     _folds: dict[str, facts.Folded] = field(default_factory=dict)
     _fold_items: dict[str, int] = field(default_factory=dict)
@@ -127,56 +136,66 @@ class TranscriptItems:
         for owner in (self, self.calls):
             for owner_field in fields(owner):
                 container = getattr(owner, owner_field.name)
-                while isinstance(container, list | dict) and container:
-                    for _ in range(min(PIECE, len(container))):
-                        if isinstance(container, list):
-                            container.pop()
-                        else:
-                            container.popitem()
-                    yield
+                if isinstance(container, list):
+                    yield from _clear_list_in_slices(container)
+                elif isinstance(container, dict):
+                    yield from _clear_table_in_slices(container)
 
     def show_session_event(self, event: session_events.Event, now: float) -> ItemChanges | None:
         """Applies an event. Returns None for one that the chat does not show."""
-        change: ItemChanges | None = None
         match event:
             case session_events.FactAppended(recorded):
-                change = self.show_fact(recorded)
+                return self.show_fact(recorded)
             case session_events.ReplyStreamed(_, delta):
-                change = self.append_reply_delta(delta, now)
+                return self.append_reply_delta(delta, now)
+            case session_events.ActivityChanged(_, activity):
+                return self.set_run_state(activity)
+        changed_items = self._apply_event_of_call(event, now)
+        if changed_items is None:
+            return None
+        return self.build_changes(changed_items)
+
+    def _apply_event_of_call(
+        self, event: session_events.Event, now: float
+    ) -> tuple[int, ...] | None:
+        """Returns the items of the calls that the event changed, or None if it is about none."""
+        match event:
             case session_events.ToolPrinted(_, call, text):
-                change = self.build_changes(self.calls.append_output(call, text))
+                return self.calls.append_output(call, text)
             case session_events.CallStageChanged(_, call, stage):
-                change = self.build_changes(self.calls.set_stage(call, stage, now))
-            case session_events.ActivityChanged(_, running):
-                change = self.set_run_state(running)
+                return self.calls.set_stage(call, stage, now)
             case session_events.QuestionAsked(_, number, question):
-                change = self.build_changes(
-                    self.calls.set_call_of_question(number, question.call.id)
-                )
+                return self.calls.set_call_of_question(number, question.call.id)
             case session_events.QuestionAnswered(_, number):
-                change = self.build_changes(self.calls.mark_call_running_after_answer(number, now))
-        return change
+                return self.calls.mark_call_running_after_answer(number, now)
+        return None
 
     def show_fact(self, recorded: facts.Recorded) -> ItemChanges:
         self._advance_history(recorded)
         step = _STEPS.get(type(recorded.fact))
         if step is None:
             return ItemChanges(len(self.all))
+
         # After these facts, nothing of the unfinished reply is left to show.
         if isinstance(recorded.fact, facts.ModelReplied | facts.TurnEnded | facts.Rewound):
             self._remove_live_items()
         live_items: list[TranscriptItem] = []
         if self._live_from >= 0:
             live_items = self._detach_live_items()
+
         first_new = len(self.all)
-        changed = step(self, recorded, recorded.fact)
+        changed_items: set[int] = set()
+        for index in step(self, recorded, recorded.fact):
+            if index < first_new:
+                changed_items.add(index)
         self._reattach_live_items(live_items)
+
+        is_rewind = isinstance(recorded.fact, facts.Rewound)
+        must_hide_others = self._hidden_ranges is None
         return ItemChanges(
             first_new,
-            frozenset(index for index in changed if index < first_new),
-            is_visibility_changed=(
-                isinstance(recorded.fact, facts.Rewound) or self._hidden_ranges is None
-            ),
+            frozenset(changed_items),
+            is_visibility_changed=is_rewind or must_hide_others,
         )
 
     def append_reply_delta(self, delta: Delta, now: float = 0.0) -> ItemChanges:
@@ -217,38 +236,53 @@ class TranscriptItems:
         return ItemChanges(len(self.all), is_visibility_changed=True)
 
     def reveal_hidden_item(self, index: int) -> ItemChanges | None:
-        rewinds = set[int]()
+        """Opens what hides an item. Returns None if nothing does."""
+        is_in_collapsed_group = self.groups.is_in_collapsed_group(index)
+        rewind_items = frozenset[int]()
         if self.is_hidden_as_replaced(index):
-            # Rewinds may lie within each other: all that removed the item are opened.
-            for later_index in range(index + 1, len(self.all)):
-                later_item = self.all[later_index]
-                if later_item.kind is not TranscriptItemKind.REWOUND:
-                    continue
-                if self.rewound_range_of(later_index).first <= index:
-                    rewinds.add(later_index)
-                    self._opened.add(later_item.fact_seq)
-            self._hidden_ranges = None
-        if self.groups.is_in_collapsed_group(index):
+            rewind_items = self._open_rewinds_that_removed(index)
+        if is_in_collapsed_group:
             self.toggle_call_group(index)
-        elif not rewinds:
+        if not is_in_collapsed_group and not rewind_items:
             return None
-        return ItemChanges(len(self.all), frozenset(rewinds), is_visibility_changed=True)
+        return ItemChanges(len(self.all), rewind_items, is_visibility_changed=True)
+
+    def _open_rewinds_that_removed(self, index: int) -> frozenset[int]:
+        """Opens all rewinds that removed an item, because they may lie within each other. Returns
+        the items of the rewinds.
+        """
+        rewind_items: set[int] = set()
+        for later_index in range(index + 1, len(self.all)):
+            later_item = self.all[later_index]
+            if later_item.kind is not TranscriptItemKind.REWOUND:
+                continue
+            if self.rewound_range_of(later_index).first <= index:
+                rewind_items.add(later_index)
+                self._opened.add(later_item.fact_seq)
+        self._hidden_ranges = None
+        return frozenset(rewind_items)
 
     def is_item_hidden(self, index: int) -> bool:
         return self.groups.is_in_collapsed_group(index) or self.is_hidden_as_replaced(index)
 
     def answer_choice_of(self, index: int) -> AnswerChoice:
         """Returns which of several answers to a message the item at `index` belongs to."""
-        for earlier_index in range(index, max(-1, index - FARTHEST), -1):
-            item = self.all[earlier_index]
-            if item.kind is not TranscriptItemKind.USER:
-                continue
-            if self.is_hidden_as_replaced(earlier_index):
-                continue
-            return self._answers.find_answer_choice(
-                item.fact_seq, self.history.record, self.newest_seq
-            )
-        return AnswerChoice()
+        message_index = self._find_message_above(index)
+        if message_index < 0:
+            return AnswerChoice()
+        message = self.all[message_index]
+        return self._answers.find_answer_choice(
+            message.fact_seq, self.history.record, self.newest_seq
+        )
+
+    def _find_message_above(self, index: int) -> int:
+        """Returns the item of the user's message that the item at `index` answers, or -1."""
+        first_searched = max(0, index - FARTHEST + 1)
+        for earlier_index in reversed(range(first_searched, index + 1)):
+            is_message = self.all[earlier_index].kind is TranscriptItemKind.USER
+            if is_message and not self.is_hidden_as_replaced(earlier_index):
+                return earlier_index
+        return -1
 
     def writer_of_answer(self, index: int) -> str:
         """Returns who wrote the answer at `index`: a connected agent, another program,
@@ -256,18 +290,23 @@ class TranscriptItems:
         """
         item = self.all[index]
         seq = item.fact_seq or _NOT_YET
-        # A fork has more than one start. The last one before the answer names its writer.
-        earlier_starts = bisect_right(self._starts, seq, key=lambda start: start.seq)
-        conversation_start: facts.ConversationStarted | None = None
-        if earlier_starts:
-            start_fact = self._starts[earlier_starts - 1].fact
-            if isinstance(start_fact, facts.ConversationStarted):
-                conversation_start = start_fact
-        main_model = self.history.record.settings_at(seq).model_for_role(facts.ModelRole.MAIN)
+        conversation_start = self._conversation_start_before(seq)
         model_name = ""
+        main_model = self.history.record.settings_at(seq).model_for_role(facts.ModelRole.MAIN)
         if main_model is not None:
             model_name = main_model.model
-        return make_safe_text(name_over_answer(conversation_start, item.source_fact, model_name))
+        writer = name_over_answer(conversation_start, item.source_fact, model_name)
+        return make_safe_text(writer)
+
+    def _conversation_start_before(self, seq: int) -> facts.ConversationStarted | None:
+        """Returns the start that names who answers. A fork has more than one: its last counts."""
+        earlier_starts = bisect_right(self._starts, seq, key=lambda start: start.seq)
+        if earlier_starts == 0:
+            return None
+        start_fact = self._starts[earlier_starts - 1].fact
+        if not isinstance(start_fact, facts.ConversationStarted):
+            return None
+        return start_fact
 
     def is_hidden_as_replaced(self, index: int) -> bool:
         """Whether an item was rewound or replaced by another answer."""
@@ -332,16 +371,16 @@ class TranscriptItems:
         """Yields ranges of facts after `after` that are neither on the path to
         `current_seq` nor opened.
         """
-        end = 0
+        last_on_path = 0
         for first, last in self.history.record.runs_leading_to(current_seq):
-            begin = max(end, after) + 1
-            if begin < first:
-                # The fact after a gap is the rewind that made it.
-                if first in self._opened:
-                    yield from self._abandoned_fact_ranges(first - 1, begin - 1)
-                else:
-                    yield begin, first - 1
-            end = last
+            gap_start = max(last_on_path, after) + 1
+            has_gap = gap_start < first
+            # The fact after a gap is the rewind that made it.
+            if has_gap and first in self._opened:
+                yield from self._abandoned_fact_ranges(first - 1, gap_start - 1)
+            elif has_gap:
+                yield gap_start, first - 1
+            last_on_path = last
 
     def _fact_ranges_of_replaced_replies(self) -> Iterator[tuple[int, int]]:
         """Yields the facts of replaced replies, unless a rewind leads back to a fact
@@ -350,11 +389,9 @@ class TranscriptItems:
         path = self.history.record.runs_leading_to(self.newest_seq)
         for broken_seq, replacement_seq in self._replaced:
             is_replacement_awaited = replacement_seq > self.newest_seq
-            if (
-                is_replacement_awaited
-                or is_fact_on_path(path, replacement_seq)
-                or not is_fact_on_path(path, broken_seq)
-            ):
+            is_replacement_shown = is_fact_on_path(path, replacement_seq)
+            is_broken_reply_gone = not is_fact_on_path(path, broken_seq)
+            if is_replacement_awaited or is_replacement_shown or is_broken_reply_gone:
                 yield broken_seq, broken_seq
 
     def item_of_fact(self, seq: int) -> int:
@@ -384,27 +421,30 @@ class TranscriptItems:
         call = item.source_fact.parts[item.part]
         if not isinstance(call, facts.ToolCall):
             raise TypeError(f"item {index} is not a call")
+
         branch = self.history.branch
         record = self.calls.record_of_chat_item(index)
         begun_at = record.began
         if begun_at is None:
             begun_at = item.recorded.time
-        recorded_result = self._newest_result_of_call(item, record)
+
         returned: facts.ToolReturned | None = None
         returned_seq = 0
         output_fold: facts.Folded | None = None
+        recorded_result = self._newest_result_of_call(item, record)
         if recorded_result is not None:
-            if isinstance(recorded_result.fact, facts.ToolReturned):
-                returned = recorded_result.fact
+            returned = recorded_result.returned
             returned_seq = recorded_result.seq
             output_fold = branch.fold_shown_for_part(facts.PartRef(returned_seq, 0))
+        argument_fold = branch.fold_shown_for_part(facts.PartRef(item.fact_seq, item.part))
+
         return ToolCallState(
             call=call,
             begun_at=begun_at,
             returned=returned,
             returned_seq=returned_seq,
             fold=output_fold,
-            argument_fold=branch.fold_shown_for_part(facts.PartRef(item.fact_seq, item.part)),
+            argument_fold=argument_fold,
             decided=record.decided,
             running=self.running in _BUSY and self.calls.is_open(call, index),
             printed_text=record.printed,
@@ -414,7 +454,7 @@ class TranscriptItems:
 
     def _newest_result_of_call(
         self, item: TranscriptItem, record: ToolCallRecord
-    ) -> facts.Recorded | None:
+    ) -> RecordedResult | None:
         """Returns a call's last result. Results from an abandoned branch are left out, unless the
         call itself is on one.
         """
@@ -487,19 +527,25 @@ class TranscriptItems:
     def _show_user_message(self, recorded: facts.Recorded, fact: facts.UserSaid) -> Iterable[int]:
         if fact.by:
             return self._add_fact_note(recorded, fact)
-        words = ""
+        user_words = ""
         additions: list[tuple[int, str]] = []
         if self._is_foreign:
-            words, additions = split_off_agent_additions(fact.parts)
+            user_words, additions = split_off_agent_additions(fact.parts)
+
         changed: list[int] = []
-        for number, text in additions:
-            self._append_item(TranscriptItem(TranscriptItemKind.ADDITION, recorded, number, text))
+        for part_number, text in additions:
+            self._append_item(
+                TranscriptItem(TranscriptItemKind.ADDITION, recorded, part_number, text)
+            )
             if self.grouping:
-                name = name_of_agent_addition(text or getattr(fact.parts[number], "name", ""))
-                changed.append(self.groups.add_addition(len(self.all) - 1, make_safe_text(name)))
-        if not (additions and is_added_by_agent(fact.parts)):
-            self._append_item(TranscriptItem(TranscriptItemKind.USER, recorded, 0, words))
+                name = _name_of_addition(text, fact.parts[part_number])
+                changed.append(self.groups.add_addition(len(self.all) - 1, name))
+
+        has_only_additions = bool(additions) and is_added_by_agent(fact.parts)
+        if not has_only_additions:
+            self._append_item(TranscriptItem(TranscriptItemKind.USER, recorded, 0, user_words))
             self._has_answer_name = False
+
         self._broken_reply_seq = 0
         self._last_cut = 0
         changed.extend(self._clear_latest_failure())
@@ -519,39 +565,45 @@ class TranscriptItems:
         self._last_cut = 0
         if fact.stop is facts.Stop.CUT:
             self._last_cut = recorded.seq
-        for number, part in enumerate(fact.parts):
-            if type(part) is facts.Text:
-                if part.text.strip():
-                    reply_item = TranscriptItem(
-                        TranscriptItemKind.REPLY,
-                        recorded,
-                        number,
-                        is_first_of_answer=not self._has_answer_name,
-                    )
-                    self._append_item(reply_item)
-                    self._has_answer_name = True
-            elif type(part) is facts.ToolCall:
-                self.calls.record_running_call(part, len(self.all))
-                self._append_item(TranscriptItem(TranscriptItemKind.CALL, recorded, number))
-            elif type(part) is facts.Reasoning and part.text.strip():
-                self._append_item(TranscriptItem(TranscriptItemKind.REASONING, recorded, number))
+        for part_number, part in enumerate(fact.parts):
+            self._append_part_of_reply(recorded, part_number, part)
         self._add_fact_note(recorded, fact)
         return self._clear_latest_failure()
+
+    def _append_part_of_reply(
+        self, recorded: facts.Recorded, part_number: int, part: facts.ReplyPart
+    ) -> None:
+        if isinstance(part, facts.ToolCall):
+            self.calls.record_running_call(part, len(self.all))
+            self._append_item(TranscriptItem(TranscriptItemKind.CALL, recorded, part_number))
+            return
+        # Some models send empty texts between their calls.
+        if isinstance(part, facts.Text) and part.text.strip():
+            reply_item = TranscriptItem(
+                TranscriptItemKind.REPLY,
+                recorded,
+                part_number,
+                is_first_of_answer=not self._has_answer_name,
+            )
+            self._append_item(reply_item)
+            self._has_answer_name = True
+        elif isinstance(part, facts.Reasoning) and part.text.strip():
+            self._append_item(TranscriptItem(TranscriptItemKind.REASONING, recorded, part_number))
 
     def _show_tool_result(
         self, recorded: facts.Recorded, fact: facts.ToolReturned
     ) -> Iterable[int]:
-        answered = self.history.record.answered.get(recorded.seq)
-        if answered is None:
+        answered_call = self.history.record.answered.get(recorded.seq)
+        if answered_call is None:
             return ()
         # The items of a reply's parts follow each other.
-        index = bisect_left(self._seqs, answered.ref.seq)
-        while self.all[index].part != answered.ref.part:
+        index = bisect_left(self._seqs, answered_call.ref.seq)
+        while self.all[index].part != answered_call.ref.part:
             index += 1
-        self.calls.add_result(fact.call, index, recorded)
+        self.calls.add_result(index, RecordedResult(recorded.seq, fact))
         changed = [index]
         changed.extend(
-            self.groups.add_result_and_list_items_to_redraw(index, answered.call.name, fact)
+            self.groups.add_result_and_list_items_to_redraw(index, answered_call.call.name, fact)
         )
         return changed
 
@@ -560,17 +612,17 @@ class TranscriptItems:
         # Markers that are folded together with a document belong to the same batch.
         batch = self._batches.setdefault(fact.batch or fact.fold, [])
         batch.append(fact)
+
         changed: list[int] = []
         if isinstance(fact.cover, facts.PartRef):
             changed.append(self.item_of_fact(fact.cover.seq))
+        # An excerpt has no line of its own: it is shown at its call.
         if fact.kind is facts.FoldKind.EXCERPT:
             return changed
-        # A batch has one line. An excerpt has none: it is shown at its call.
-        first_fold_with_line = next(
-            fold.fold for fold in batch if fold.kind is not facts.FoldKind.EXCERPT
-        )
-        if first_fold_with_line in self._fold_items:
-            line_index = self._fold_items[first_fold_with_line]
+
+        # The other folds of a batch share the line of its first.
+        line_index = self._line_of_batch(batch)
+        if line_index is not None:
             self._fold_items[fact.fold] = line_index
             changed.append(line_index)
             return changed
@@ -578,6 +630,12 @@ class TranscriptItems:
         self._append_item(TranscriptItem(TranscriptItemKind.FOLD, recorded))
         changed.extend(self._clear_failed_fold())
         return changed
+
+    def _line_of_batch(self, batch: Sequence[facts.Folded]) -> int | None:
+        for folded in batch:
+            if folded.fold in self._fold_items:
+                return self._fold_items[folded.fold]
+        return None
 
     def _list_items_changed_by_unfolding(
         self, recorded: facts.Recorded, fact: facts.Unfolded | facts.Refolded
@@ -674,10 +732,12 @@ class TranscriptItems:
     def describe_changes_line(self, item: TranscriptItem) -> str:
         """Returns the words of a line of changed files, as what was undone since leaves them."""
         change_seqs = self._changes_of_line.get(item.fact_seq, ())
-        touched_changes = self._undone_changes | self._partly_undone_changes
         # A line whose changes are all undone is drawn so, and says what they were.
-        if self._undone_changes.issuperset(change_seqs) or touched_changes.isdisjoint(change_seqs):
+        is_all_undone = self._undone_changes.issuperset(change_seqs)
+        touched_changes = self._undone_changes | self._partly_undone_changes
+        if is_all_undone or touched_changes.isdisjoint(change_seqs):
             return item.text
+
         changes: list[facts.FilesChanged] = []
         for seq in change_seqs:
             fact = self.history.facts[seq - 1].fact  # Numbers of facts begin at 1.
@@ -754,52 +814,51 @@ class TranscriptItems:
         return range(max(0, self.item_of_fact(cover.first)), self.item_of_fact(cover.last) + 1)
 
     def _extend_live_text(self, kind: TranscriptItemKind, text: str) -> ItemChanges:
-        last = len(self.all) - 1
-        if self._live_from < 0 or self.all[last].kind is not kind:
-            if kind is TranscriptItemKind.LIVE_REPLY:
-                self._hide_broken_reply_replaced_by(self.newest_seq + 1)
-            is_first = kind is TranscriptItemKind.LIVE_REPLY and not self._has_answer_name
-            return self._add_live_item(kind, text, is_first_of_answer=is_first)
-        pieces = self._live[last]
-        pieces.append(text)
-        if len(pieces) > 1:
-            pieces[:] = ["".join(pieces)]
-        self.all[last] = self.all[last]._replace(text=pieces[0])
-        return self.build_changes({last})
+        last_index = len(self.all) - 1
+        is_continued = self._live_from >= 0 and self.all[last_index].kind is kind
+        if is_continued:
+            live_item = self.all[last_index]
+            self.all[last_index] = live_item._replace(text=live_item.text + text)
+            return self.build_changes({last_index})
+        is_reply = kind is TranscriptItemKind.LIVE_REPLY
+        if is_reply:
+            self._hide_broken_reply_replaced_by(self.newest_seq + 1)
+        is_first_of_answer = is_reply and not self._has_answer_name
+        return self._add_live_item(kind, text, is_first_of_answer=is_first_of_answer)
 
     def _extend_live_call(self, delta: CallDelta) -> ItemChanges:
         index = self._live_calls.get(delta.index)
         if index is None:
             change = self._add_live_item(TranscriptItemKind.LIVE_CALL, delta.arguments)
-            self.all[-1] = self.all[-1]._replace(part=delta.index)
-            self._live[len(self.all) - 1] = [delta.name, delta.arguments]
-            self._live_calls[delta.index] = len(self.all) - 1
+            new_index = len(self.all) - 1
+            self.all[new_index] = self.all[new_index]._replace(part=delta.index)
+            self._live_calls[delta.index] = new_index
+            self._live_call_names[delta.index] = delta.name
             return change
-        name, earlier_arguments = self._live[index]
-        arguments = earlier_arguments + delta.arguments
-        self._live[index] = [name or delta.name, arguments]
-        self.all[index] = self.all[index]._replace(text=arguments)
+        # The name comes with the first piece, or, from some models, with a later one.
+        if not self._live_call_names[delta.index]:
+            self._live_call_names[delta.index] = delta.name
+        live_item = self.all[index]
+        self.all[index] = live_item._replace(text=live_item.text + delta.arguments)
         return self.build_changes({index})
 
     def live_call_text(self, index: int) -> tuple[str, str]:
         """Returns name and arguments, as far as received, of a call that is being written."""
-        name, arguments = self._live[index]
-        return name, arguments
+        live_item = self.all[index]
+        return self._live_call_names[live_item.part], live_item.text
 
     def _add_live_item(
         self, kind: TranscriptItemKind, text: str, *, is_first_of_answer: bool = False
     ) -> ItemChanges:
         if self._live_from < 0:
             self._live_from = len(self.all)
-        index = len(self.all)
         if kind is TranscriptItemKind.LIVE_REPLY:
             self._has_answer_name = True
         # The line that waits for a retry goes once something arrives.
-        has_live_items = index > self._live_from
-        if self.all and self.all[-1].kind is TranscriptItemKind.WAITING and has_live_items:
-            index -= 1
-            self._truncate_item_list(index)
-        self._live[index] = [text]
+        has_live_items = len(self.all) > self._live_from
+        if has_live_items and self.all[-1].kind is TranscriptItemKind.WAITING:
+            self._truncate_item_list(len(self.all) - 1)
+        index = len(self.all)
         live_item = TranscriptItem(
             kind, recorded=None, text=text, is_first_of_answer=is_first_of_answer
         )
@@ -809,12 +868,13 @@ class TranscriptItems:
     def _remove_live_items(self) -> None:
         if self._live_from < 0:
             return
-        if any(item.is_first_of_answer for item in self.all[self._live_from :]):
-            self._has_answer_name = False
+        for item in self.all[self._live_from :]:
+            if item.is_first_of_answer:
+                self._has_answer_name = False
         self._truncate_item_list(self._live_from)
         self._live_from = -1
-        self._live.clear()
         self._live_calls.clear()
+        self._live_call_names.clear()
 
     def _detach_live_items(self) -> list[TranscriptItem]:
         """Removes the live items temporarily, so that a fact other than their reply is
@@ -829,14 +889,35 @@ class TranscriptItems:
             return
         shift = len(self.all) - self._live_from
         self._live_from = len(self.all)
-        self._live = {index + shift: pieces for index, pieces in self._live.items()}
-        self._live_calls = {number: index + shift for number, index in self._live_calls.items()}
+        for call_number in self._live_calls:
+            self._live_calls[call_number] += shift
         for item in live_items:
             self._append_item(item)
 
     def _truncate_item_list(self, length: int) -> None:
         del self.all[length:]
         del self._seqs[length:]
+
+
+def _clear_list_in_slices(items: list[Any]) -> Iterator[None]:
+    while items:
+        del items[-PIECE:]
+        yield
+
+
+def _clear_table_in_slices(table: dict[Any, Any]) -> Iterator[None]:
+    while table:
+        for key in list(islice(table, PIECE)):
+            del table[key]
+        yield
+
+
+def _name_of_addition(text: str, part: facts.UserPart) -> str:
+    """Names what an agent added to a message: a text of its own, or a file."""
+    named_by = text
+    if not text and isinstance(part, facts.Attachment):
+        named_by = part.name
+    return make_safe_text(name_of_agent_addition(named_by))
 
 
 def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -136,8 +136,9 @@ def parse_markdown_blocks(
     if chunk.is_fence:
         return (_parse_fence(source),)
     # What is so long is data. To parse it would block the window, so it is shown as it is.
-    if len(source) > LONGEST * 2 or any(len(line) > LONGEST for line in source.split("\n")):
+    if _is_too_long_to_parse(source):
         return _split_into_plain_paragraphs(source)
+
     markdown = chunk.head + source
     if link_references:
         markdown = f"{markdown}\n\n{link_references}"
@@ -146,9 +147,22 @@ def parse_markdown_blocks(
     if breaks:
         soft_break = "\n"
     blocks = _MarkdownBlockBuilder(tokens, soft_break).blocks
-    if not chunk.is_table_continuation:
-        return tuple(blocks)
-    # The header was added for the parser alone: the first chunk of the table shows it.
+    if chunk.is_table_continuation:
+        return _tables_without_header(blocks)
+    return tuple(blocks)
+
+
+def _is_too_long_to_parse(source: str) -> bool:
+    if len(source) > LONGEST * 2:
+        return True
+    for line in source.split("\n"):
+        if len(line) > LONGEST:
+            return True
+    return False
+
+
+def _tables_without_header(blocks: list[Block]) -> tuple[Block, ...]:
+    """The header was added for the parser alone: the first chunk of the table shows it."""
     tables: list[Block] = []
     for block in blocks:
         if isinstance(block, TableBlock):
@@ -326,20 +340,28 @@ class _MarkdownBlockBuilder:
         return "◦"
 
     def _add_paragraph_block(self, spans: tuple[StyledSpan, ...]) -> None:
-        marker = self.marker
-        is_bullet = bool(marker) and not marker[0].isdigit()
-        if is_bullet and spans:
-            first_span = spans[0]
-            task = _TASK.match(first_span.text)
-            if task is not None:
-                marker = "☑"
-                if task.group(1) == " ":
-                    marker = "☐"
-                words = replace(first_span, text=first_span.text[task.end() :])
-                spans = (words, *spans[1:])
-        self.blocks.append(ParagraphBlock(spans, self.heading, len(self.lists), self.quote, marker))
+        paragraph = ParagraphBlock(spans, self.heading, len(self.lists), self.quote, self.marker)
+        is_numbered = self.marker[:1].isdigit()
+        if self.marker and not is_numbered:
+            paragraph = _with_task_marker(paragraph)
+        self.blocks.append(paragraph)
         self.marker = ""
         self.heading = 0
+
+
+def _with_task_marker(item: ParagraphBlock) -> ParagraphBlock:
+    """Turns `[x]` at the beginning of a list item into a box instead of its bullet."""
+    if not item.spans:
+        return item
+    first_span = item.spans[0]
+    task = _TASK.match(first_span.text)
+    if task is None:
+        return item
+    box = "☑"
+    if task.group(1) == " ":
+        box = "☐"
+    words = replace(first_span, text=first_span.text[task.end() :])
+    return replace(item, spans=(words, *item.spans[1:]), marker=box)
 
 
 def _build_styled_spans(tokens: "list[Token]", soft_break: str) -> tuple[StyledSpan, ...]:
@@ -356,15 +378,20 @@ def _build_styled_spans(tokens: "list[Token]", soft_break: str) -> tuple[StyledS
         elif token.type == "link_close":
             open_links.pop()
         else:
-            style = 0
-            for open_name, style_bit in _STYLES.items():
-                if nesting_depth[open_name] > 0:
-                    style |= style_bit
+            style = _add_up_styles(nesting_depth)
             link = ""
             if open_links:
                 link = open_links[-1]
             spans.extend(_build_spans_of_token(token, style, link, soft_break))
     return tuple(spans)
+
+
+def _add_up_styles(nesting_depth: dict[str, int]) -> int:
+    style = 0
+    for style_name, style_bit in _STYLES.items():
+        if nesting_depth[style_name] > 0:
+            style |= style_bit
+    return style
 
 
 def _build_spans_of_token(

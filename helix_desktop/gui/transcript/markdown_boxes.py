@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.transcript import markdown_blocks
 from helix_desktop.gui.transcript.basic_boxes import (
     FormulaLookup,
@@ -13,11 +14,14 @@ from helix_desktop.gui.transcript.basic_boxes import (
 )
 from helix_desktop.gui.transcript.code_box import AT_ONCE, FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
-from helix_desktop.gui.transcript.markdown_chunks import split_markdown_chunks
+from helix_desktop.gui.transcript.markdown_chunks import MarkdownChunk, split_markdown_chunks
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.table_box import TableBox
 
+ALL_LINES = 10_000
+# Returns the key of the code block in the chunk that begins at a place of the text.
 KeyOf = Callable[[int], SectionKey]
+# Returns how many lines of the code block with a key are shown.
 Lines = Callable[[SectionKey], int]
 
 
@@ -40,50 +44,73 @@ def build_boxes_from_markdown(  # noqa: PLR0913 - all but the text are keywords 
     to `at_once` characters is coloured at once. `drawn` returns the pictures of formulas that have
     been drawn.
     """
-
-    def build_code_box(block: markdown_blocks.CodeBlock, gap: float) -> CodeBox:
-        left = ink.left_edge_of(block)
-        more = key_of(chunk.start)
-        most = 10_000
-        if more:
-            most = lines(more)
-        return CodeBox(
-            ink,
-            width - left,
-            block.text,
-            block.language,
-            left=left,
-            gap=gap,
-            more=more,
-            lines=most,
-            at_once=at_once,
-            label=block.language,
-        )
-
-    shown = make_safe_text(text)
-    defined = markdown_blocks.find_link_reference_lines(shown)
-    before: markdown_blocks.Block | None = None
+    builder = _BlockBoxBuilder(ink, width, key_of, lines, at_once, drawn)
     if start:  # Something stands above, whatever it is.
-        before = markdown_blocks.RuleBlock()
-    box: LayoutBox | None = None
-    for chunk in split_markdown_chunks(shown, start):
-        for block in markdown_blocks.parse_markdown_blocks(shown, chunk, defined, breaks=breaks):
-            gap = _gap_before_block(before, block)
-            if isinstance(block, markdown_blocks.CodeBlock):
-                box = build_code_box(block, gap)
-            elif isinstance(block, markdown_blocks.TableBlock):
-                box = _build_table_box(ink, width, block, gap, box)
-            elif isinstance(block, markdown_blocks.ParagraphBlock):
-                box = TextBox(ink, width, block, gap=gap, drawn=drawn)
-            elif isinstance(block, markdown_blocks.MathBlock):
-                box = _build_formula_box(ink, width, block, gap, drawn)
-            else:
-                box = RuleBox(ink, width, block, gap=gap)
-            before = block
+        builder.block_before = markdown_blocks.RuleBlock()
+    safe_text = make_safe_text(text)
+    link_references = markdown_blocks.find_link_reference_lines(safe_text)
+    for chunk in split_markdown_chunks(safe_text, start):
+        blocks = markdown_blocks.parse_markdown_blocks(
+            safe_text, chunk, link_references, breaks=breaks
+        )
+        for block in blocks:
+            box = builder.build_box(block, chunk)
             box.chunk_start = chunk.start
             box.chunk_end = chunk.end
             box.is_table_continuation = chunk.is_table_continuation
             yield box
+
+
+@dataclass(slots=True)
+class _BlockBoxBuilder:
+    """Builds a box for each block, and remembers the last one: it decides the space between."""
+
+    ink: DrawingStyle
+    width: float
+    key_of: KeyOf
+    lines: Lines
+    at_once: int
+    drawn: FormulaLookup | None
+    block_before: markdown_blocks.Block | None = None
+    box_before: LayoutBox | None = None
+
+    def build_box(self, block: markdown_blocks.Block, chunk: MarkdownChunk) -> LayoutBox:
+        gap = _gap_before_block(self.block_before, block)
+        box: LayoutBox
+        if isinstance(block, markdown_blocks.CodeBlock):
+            box = self._build_code_box(block, gap, self.key_of(chunk.start))
+        elif isinstance(block, markdown_blocks.TableBlock):
+            box = _build_table_box(self.ink, self.width, block, gap, self.box_before)
+        elif isinstance(block, markdown_blocks.ParagraphBlock):
+            box = TextBox(self.ink, self.width, block, gap=gap, drawn=self.drawn)
+        elif isinstance(block, markdown_blocks.MathBlock):
+            box = _build_formula_box(self.ink, self.width, block, gap, self.drawn)
+        else:
+            box = RuleBox(self.ink, self.width, block, gap=gap)
+        self.block_before = block
+        self.box_before = box
+        return box
+
+    def _build_code_box(
+        self, block: markdown_blocks.CodeBlock, gap: float, key: SectionKey
+    ) -> CodeBox:
+        left = self.ink.left_edge_of(block)
+        # Where nothing can be opened, all of the code is shown.
+        shown_lines = ALL_LINES
+        if key:
+            shown_lines = self.lines(key)
+        return CodeBox(
+            self.ink,
+            self.width - left,
+            block.text,
+            block.language,
+            left=left,
+            gap=gap,
+            more=key,
+            lines=shown_lines,
+            at_once=self.at_once,
+            label=block.language,
+        )
 
 
 def _build_table_box(
@@ -110,20 +137,17 @@ def _build_formula_box(
     drawn: FormulaLookup | None,
 ) -> LayoutBox:
     """Returns the picture of a formula, or its source until that is drawn."""
-    formula: FormulaPicture | None = None
+    picture: FormulaPicture | None = None
     if drawn is not None:
-        formula = drawn(block.text, True)
-    if formula is not None:
+        picture = drawn(block.text, True)
+    if picture is not None:
         from helix_desktop.gui.transcript.formula_pictures import FormulaBox
 
-        return FormulaBox(ink, width, block, formula, gap=gap)
-    source = markdown_blocks.ParagraphBlock(
-        (markdown_blocks.StyledSpan(f"$${block.text}$$", markdown_blocks.TextStyle.CODE),),
-        0,
-        block.indent,
-        block.quote,
-    )
-    box = TextBox(ink, width, source, gap=gap)
+        return FormulaBox(ink, width, block, picture, gap=gap)
+
+    source = markdown_blocks.StyledSpan(f"$${block.text}$$", markdown_blocks.TextStyle.CODE)
+    paragraph = markdown_blocks.ParagraphBlock((source,), indent=block.indent, quote=block.quote)
+    box = TextBox(ink, width, paragraph, gap=gap)
     box.is_waiting_for_drawing = drawn is not None
     return box
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from helix_desktop.fast_dataclass import dataclass
 
 LONGEST = 4_000
-LIST_PIECE = 600
-TABLE_PIECE = 20
+LIST_PIECE = 600  # A list is cut at the next item once it has this many characters.
+TABLE_PIECE = 20  # So many rows of a table are one chunk.
 
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _ANY_FENCE = re.compile(r"[ \t>]*(?:[-*+]|\d{1,9}[.)])?[ \t]*(`{3,}(?=[^`]*$)|~{3,})")
@@ -84,33 +84,39 @@ def _find_fence_end(text: str, position: int, mark: str) -> int:
 
 
 def _is_table_start(text: str, position: int, line_end: int) -> bool:
-    if "|" not in text[position : min(line_end, position + LONGEST)]:
+    header = text[position : min(line_end, position + LONGEST)]
+    if "|" not in header:
         return False
-    below = text[line_end : min(_find_line_end(text, line_end), line_end + LONGEST)]
-    return "-" in below and "|" in below and bool(_DELIMITERS.match(below.rstrip("\n")))
+    delimiter_end = min(_find_line_end(text, line_end), line_end + LONGEST)
+    delimiters = text[line_end:delimiter_end]
+    if "-" not in delimiters or "|" not in delimiters:
+        return False
+    return _DELIMITERS.match(delimiters.rstrip("\n")) is not None
 
 
 def _split_table_chunks(text: str, position: int, line_end: int) -> Iterator[MarkdownChunk]:
     """Yields up to `TABLE_PIECE` rows at a time. Later chunks repeat the header, to be
     parsed separately.
     """
-    body = _find_line_end(text, line_end)
-    head = text[position:body]
+    header_end = _find_line_end(text, line_end)
+    header = text[position:header_end]
     start = position
-    end = body
+    end = header_end
     rows = 0
     while end < len(text):
-        after = _find_line_end(text, end)
-        if not text[end : min(after, end + 200)].strip():
+        row_end = _find_line_end(text, end)
+        row = text[end : min(row_end, end + 200)]
+        if not row.strip():
             break
-        end = after
+        end = row_end
         rows += 1
         if rows == TABLE_PIECE:
-            yield _build_table_chunk(start, end, head, is_first=start == position)
+            yield _build_table_chunk(start, end, header, is_first=start == position)
             start = end
             rows = 0
-    if rows or start == position:
-        yield _build_table_chunk(start, end, head, is_first=start == position)
+    is_first = start == position
+    if rows or is_first:
+        yield _build_table_chunk(start, end, header, is_first=is_first)
 
 
 def _build_table_chunk(start: int, end: int, head: str, *, is_first: bool) -> MarkdownChunk:
@@ -123,14 +129,19 @@ def _find_plain_block_end(text: str, position: int, line_end: int) -> int:
     """Finds the end of a paragraph, heading or list. Indented text after blank lines
     continues a list.
     """
-    first = text[position : min(line_end, position + 200)]
-    if _HEADING.match(first):
+    first_line = text[position : min(line_end, position + 200)]
+    if _HEADING.match(first_line):
         return line_end
-    can_have_indented_lines = bool(_LIST.match(first)) or first.startswith(("    ", "\t"))
-    bullet = _DOT.match(first)
+    is_list = _LIST.match(first_line) is not None
+    can_have_indented_lines = is_list or first_line.startswith(("    ", "\t"))
+    bullet = _DOT.match(first_line)
+    open_fence = _open_fence_after(first_line, "")
+
     end = line_end
-    open_fence = _open_fence_after(first, "")
-    while end < len(text) and (end - position < LONGEST or open_fence):
+    while end < len(text):
+        length = end - position
+        if length >= LONGEST and not open_fence:
+            break
         next_line_end = _find_line_end(text, end)
         line = text[end : min(next_line_end, end + 200)]
         if open_fence:
@@ -138,18 +149,20 @@ def _find_plain_block_end(text: str, position: int, line_end: int) -> int:
             end = next_line_end
             continue
         # A long list is cut between two of its items.
-        if bullet and end - position > LIST_PIECE and line.startswith(bullet.group()):
+        if bullet and length > LIST_PIECE and line.startswith(bullet.group()):
             break
         if not line.strip():
             next_text = _skip_blank_lines(text, next_line_end)
-            if can_have_indented_lines and text.startswith(("  ", "\t"), next_text):
-                end = next_text
-                continue
-            break
+            is_continued = can_have_indented_lines and text.startswith(("  ", "\t"), next_text)
+            if not is_continued:
+                break
+            end = next_text
+            continue
         if _ends_plain_block(line, can_have_indented_lines=can_have_indented_lines):
             break
         open_fence = _open_fence_after(line, "")
         end = next_line_end
+    # A fence that is never closed must not make one chunk of all that follows.
     return min(end, position + 50 * LONGEST)
 
 

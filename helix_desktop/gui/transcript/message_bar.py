@@ -90,35 +90,43 @@ def format_message_time(moment: float) -> str:
     return format_date_and_time(moment)
 
 
+@dataclass(frozen=True, slots=True)
+class _PlacedButton:
+    button: HoverBarButton
+    place: QRectF
+
+
 def _place_buttons_and_add_hot_spots(
-    box: LayoutBox, buttons: Sequence[HoverBarButton], x: float, padding: int
-) -> list[tuple[HoverBarButton, QRectF]]:
-    """Places buttons in a row from `x`. `padding`: the room around a symbol, in pixels."""
-    signs: list[tuple[HoverBarButton, QRectF]] = []
+    box: LayoutBox, buttons: Sequence[HoverBarButton], left: float, padding: int
+) -> list[_PlacedButton]:
+    """Places buttons in a row from `left`. `padding`: the room around a symbol, in pixels."""
+    placed_buttons: list[_PlacedButton] = []
+    x = left
     for button in buttons:
         width = float(box.ink.scaled_pixels(SIDE))
         if button.symbol:
             symbol_width = QFontMetricsF(box.ink.chip).horizontalAdvance(button.symbol)
             width = symbol_width + box.ink.scaled_pixels(padding)
         place = QRectF(x, 0, width, box.height)
-        signs.append((button, place))
+        placed_buttons.append(_PlacedButton(button, place))
         if button.act is not None:
             box.hot_spots.append(HotSpot(place, button.act, button.name))
-        x += place.width()
-    return signs
+        x += width
+    return placed_buttons
 
 
 class HoverBar(LayoutBox):
     """A bar as wide as its buttons."""
 
-    def __init__(self, ink: DrawingStyle, words: str, shown: Sequence[HoverBarButton]) -> None:
+    def __init__(self, ink: DrawingStyle, words: str, buttons: Sequence[HoverBarButton]) -> None:
         super().__init__(ink, 0.0)
         self.text = words
         self.height = ink.scaled_pixels(HEIGHT)
-        x = QFontMetricsF(ink.chip).horizontalAdvance(words) + ink.scaled_pixels(16)
-        self._words = QRectF(ink.scaled_pixels(8), 0, x, self.height)
-        self._signs = _place_buttons_and_add_hot_spots(self, shown, x, 10)
-        self.width = self._signs[-1][1].right() + ink.scaled_pixels(2)
+        words_width = QFontMetricsF(ink.chip).horizontalAdvance(words) + ink.scaled_pixels(16)
+        self._words_area = QRectF(ink.scaled_pixels(8), 0, words_width, self.height)
+        self._buttons = _place_buttons_and_add_hot_spots(self, buttons, words_width, 10)
+        last_button = self._buttons[-1]
+        self.width = last_button.place.right() + ink.scaled_pixels(2)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         self.draw_hover_bar(painter, None, "selected")
@@ -129,13 +137,13 @@ class HoverBar(LayoutBox):
         """
         ink = self.ink
         ink.draw_frame(painter, QRectF(0.5, 0.5, self.width - 1, self.height - 1), "panel", 6)
-        ink.draw_words(painter, self._words, self.text, ink.chip, "muted")
-        for button, place in self._signs:
-            is_pointed = pointed is not None and pointed.place == place
+        ink.draw_words(painter, self._words_area, self.text, ink.chip, "muted")
+        for placed in self._buttons:
+            is_pointed = pointed is not None and pointed.place == placed.place
             if is_pointed:
-                ground = place.adjusted(1.5, 2.5, -1.5, -2.5)
+                ground = placed.place.adjusted(1.5, 2.5, -1.5, -2.5)
                 ink.draw_frame(painter, ground, "selected", 4, edge=edge)
-            self._draw_hover_bar_button(painter, button, place, pointed=is_pointed)
+            self._draw_hover_bar_button(painter, placed.button, placed.place, pointed=is_pointed)
 
     def _draw_hover_bar_button(
         self, painter: QPainter, button: HoverBarButton, place: QRectF, *, pointed: bool
@@ -173,23 +181,25 @@ class AnswerNameAndChoiceBox(LayoutBox):
     def __init__(self, ink: DrawingStyle, width: float, name: str, choice: AnswerChoice) -> None:
         super().__init__(ink, width)
         self.text = name
-        self._line = QFontMetricsF(ink.name).height() * 1.25
-        self.height = float(self._line)
-        x = QFontMetricsF(ink.name).horizontalAdvance(name) + ink.scaled_pixels(10)
-        self._signs = _place_buttons_and_add_hot_spots(self, _answer_choice_buttons(choice), x, 8)
+        metrics = QFontMetricsF(ink.name)
+        self.height = metrics.height() * 1.25
+        buttons_left = metrics.horizontalAdvance(name) + ink.scaled_pixels(10)
+        buttons = _answer_choice_buttons(choice)
+        self._buttons = _place_buttons_and_add_hot_spots(self, buttons, buttons_left, 8)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         ink = self.ink
         painter.setFont(ink.name)
-        selected_start, selected_end = marks.selected
-        if selected_end > selected_start:
+        if marks.has_selection:
             name_width = QFontMetricsF(ink.name).horizontalAdvance(self.text)
             painter.fillRect(QRectF(0, 0, name_width, self.height), ink.selection_colour)
         painter.setPen(ink.token_colour("text"))
         whole_box = QRectF(0, 0, self.width, self.height)
         painter.drawText(whole_box, Qt.AlignmentFlag.AlignVCenter, self.text)
+
         painter.setFont(ink.chip)
-        for button, place in self._signs:
+        for placed in self._buttons:
+            button = placed.button
             if button.act is not None:
                 colour = "accent"
             elif button.name:  # There is no answer to go to.
@@ -197,4 +207,4 @@ class AnswerNameAndChoiceBox(LayoutBox):
             else:  # The number of the answer.
                 colour = "muted"
             painter.setPen(ink.token_colour(colour))
-            painter.drawText(place, Qt.AlignmentFlag.AlignCenter, button.symbol)
+            painter.drawText(placed.place, Qt.AlignmentFlag.AlignCenter, button.symbol)

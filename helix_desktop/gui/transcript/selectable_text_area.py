@@ -17,7 +17,7 @@ from helix_desktop.gui.transcript.box_stack import BoxStack, HotSpotIndex
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 
-STEP = 40
+STEP = 40  # The pixels that a turn of the wheel or an arrow key scrolls.
 FASTEST = 120  # Dragging a selection past the edge scrolls by at most this many pixels at once.
 _SHIFT = Qt.KeyboardModifier.ShiftModifier
 _PRESSING = frozenset({Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space})
@@ -32,12 +32,15 @@ class TextSurface(QAbstractScrollArea):
         super().__init__(parent)
         self.theme = theme
         self.selection = TextSelection()
-        self._press_at = self._drag_to = QPoint()
+        self._press_at = QPoint()
+        self._drag_to = QPoint()
         self._dragging = False
         self._spot: HotSpotPlace | None = None  # The hot spot that has the keyboard focus.
         self._reached_by_tab = False
+        # Scrolls while the pointer is beyond the edge with the button held down.
         self._pull = QTimer(self, interval=30)
         self._pull.timeout.connect(self._scroll_and_extend_selection)
+        # Runs after a double click, as long as another click makes three of it.
         self._again = QTimer(self, interval=QApplication.doubleClickInterval(), singleShot=True)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -136,19 +139,21 @@ class TextSurface(QAbstractScrollArea):
         self.show_selection()
 
     def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
-        point = event.position().toPoint()
         if not event.buttons() & Qt.MouseButton.LeftButton:
             return
+        point = event.position().toPoint()
         if (point - self._press_at).manhattanLength() >= QApplication.startDragDistance():
             self._dragging = True
-        if self._dragging and self.selection.anchor.number >= 0:
-            self._drag_to = point
-            self.selection.caret = self.text_position_at(point)
-            self.show_selection()
-            if 0 <= point.y() < self.viewport().height():
-                self._pull.stop()
-            elif not self._pull.isActive():
-                self._pull.start()
+        if not self._dragging or self.selection.anchor.number < 0:
+            return
+        self._drag_to = point
+        self.selection.caret = self.text_position_at(point)
+        self.show_selection()
+        is_inside = 0 <= point.y() < self.viewport().height()
+        if is_inside:
+            self._pull.stop()
+        elif not self._pull.isActive():
+            self._pull.start()
 
     def mouseReleaseEvent(self, event: QtGui.QMouseEvent) -> None:
         self._pull.stop()
@@ -304,25 +309,31 @@ class BoxSurface(TextSurface):
         """
         if not self.hasFocus():
             return super().focusNextPrevChild(forward)
-        spots = self.visible_hot_spots()
-        current_stop = self.tab_stop_of(self._spot)
-        if forward:
-            step = 1
-            current = -1  # Before the first.
-        else:
-            step = -1
-            current = len(spots)  # After the last.
-        if current_stop in spots:
-            current = spots.index(current_stop)
-        following = current + step
-        self._spot = None
-        if 0 <= following < len(spots):
-            self._spot = spots[following]
+        self._spot = self._next_hot_spot(forward=forward)
         self.viewport().update()
         if self._spot is None:
             return super().focusNextPrevChild(forward)
         self._scroll_to_and_announce_focused_hot_spot()
         return True
+
+    def _next_hot_spot(self, *, forward: bool) -> HotSpotPlace | None:
+        """Returns the hot spot after or before the focused one. Without one, the first or last."""
+        spots = self.visible_hot_spots()
+        current_stop = self.tab_stop_of(self._spot)
+        if current_stop in spots:
+            current_index = spots.index(current_stop)
+        elif forward:
+            current_index = -1  # Before the first.
+        else:
+            current_index = len(spots)  # After the last.
+
+        if forward:
+            next_index = current_index + 1
+        else:
+            next_index = current_index - 1
+        if not 0 <= next_index < len(spots):
+            return None
+        return spots[next_index]
 
     def tab_stop_of(self, spot: HotSpotPlace | None) -> HotSpotPlace | None:
         """Returns the stop of a hot spot, because several can share one."""

@@ -23,8 +23,13 @@ _ALIGNED = {
 }
 
 
+_TableRow = tuple[tuple[StyledSpan, ...], ...]
+
+
 @dataclass(slots=True)
 class _Cell:
+    """`start`: where the cell's text begins in that of the table."""
+
     start: int
     layout: QTextLayout
     place: QRectF
@@ -44,26 +49,28 @@ class TableBox(LayoutBox):
     ) -> None:
         left = ink.left_edge_of(table)
         super().__init__(ink, width - left, left=left, gap=gap)
-        self._pad = ink.scaled_pixels(8)
-        columns = min(max((len(row) for row in table.rows), default=0), MOST_COLUMNS)
-        rows = [tuple(_shorten_cell(cell) for cell in row[:columns]) for row in table.rows]
+        self._padding = ink.scaled_pixels(8)
+        self._has_header = not table.continues
+        self._cells: list[_Cell] = []
+        self._rules: list[float] = []
+
+        rows = _shorten_rows(table)
         if like is not None:
             self.columns: list[float] = like.columns
         else:
-            self.columns = self._compute_column_widths(rows, columns)
-        self._header = not table.continues
-        self._cells: list[_Cell] = []
-        self._rules: list[float] = []
-        text: list[str] = []
+            self.columns = self._compute_column_widths(rows)
+
+        row_texts: list[str] = []
         start = 0
         for number, row in enumerate(rows):
             font = ink.text
-            if number == 0 and self._header:
+            if number == 0 and self._has_header:
                 font = ink.theme.build_font(weight=QFont.Weight.DemiBold)
             self._lay_out_table_row(row, table.aligned, font, start)
-            text.append("\t".join(join_span_texts(cell) for cell in row))
-            start += len(text[-1]) + 1
-        self.text = "\n".join(text)
+            row_text = "\t".join(join_span_texts(cell) for cell in row)
+            row_texts.append(row_text)
+            start += len(row_text) + 1
+        self.text = "\n".join(row_texts)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         painter.setPen(self.ink.token_colour("text"))
@@ -71,37 +78,39 @@ class TableBox(LayoutBox):
             overlays: list[QTextLayout.FormatRange] = []
             if marks is not NO_MARKS:
                 marks_of_cell = marks.marks_within(cell.start, len(cell.layout.text()))
-                if marks_of_cell is not NO_MARKS:
-                    overlays = self.ink.overlay_formats(marks_of_cell)
+                overlays = self.ink.overlay_formats(marks_of_cell)
             cell.layout.draw(painter, cell.place.topLeft(), overlays)
-        reach = sum(self.columns)
+        table_width = sum(self.columns)
         for number, y in enumerate(self._rules):
             colour = "line"
-            if number == 0 and self._header:
+            if number == 0 and self._has_header:
                 colour = "faint"
-            painter.fillRect(QRectF(0, y, reach, 1), self.ink.token_colour(colour))
+            painter.fillRect(QRectF(0, y, table_width, 1), self.ink.token_colour(colour))
 
     def nearest_offset(self, place: QPointF) -> int:
         if not self._cells:
             return 0
         cell = self._nearest_cell(place)
-        if not cell.layout.lineCount():
+        line_count = cell.layout.lineCount()
+        if line_count == 0:
             return cell.start
-        number = max(int((place.y() - cell.place.top()) / self.ink.text_line_height), 0)
-        line = cell.layout.lineAt(min(number, cell.layout.lineCount() - 1))
-        return cell.start + int(line.xToCursor(place.x() - cell.place.left()))
+        line_number = int((place.y() - cell.place.top()) / self.ink.text_line_height)
+        nearest_line = min(max(line_number, 0), line_count - 1)
+        x_in_cell = place.x() - cell.place.left()
+        return cell.start + int(cell.layout.lineAt(nearest_line).xToCursor(x_in_cell))
 
     def _nearest_cell(self, place: QPointF) -> _Cell:
         cells_of_row: list[_Cell] = []
         for cell in self._cells:
-            if cell.place.top() <= place.y() < cell.place.bottom() + self._pad:
+            row_bottom = cell.place.bottom() + self._padding
+            if cell.place.top() <= place.y() < row_bottom:
                 cells_of_row.append(cell)
         if not cells_of_row:
             if place.y() < 0:
                 return self._cells[0]
             return self._cells[-1]
         for cell in reversed(cells_of_row):
-            if cell.place.left() - self._pad <= place.x():
+            if cell.place.left() - self._padding <= place.x():
                 return cell
         return cells_of_row[0]
 
@@ -114,57 +123,74 @@ class TableBox(LayoutBox):
         return QRectF(cell_place.left(), cell_place.top(), 1, self.ink.text_line_height)
 
     def _lay_out_table_row(
-        self,
-        row: tuple[tuple[StyledSpan, ...], ...],
-        aligned: tuple[str, ...],
-        font: QFont,
-        start: int,
+        self, row: _TableRow, aligned: tuple[str, ...], font: QFont, start: int
     ) -> None:
-        top = self.height + self._pad * 0.6
+        top = self.height + self._padding * 0.6
+        row_height = self.ink.text_line_height
         x = 0.0
-        tallest = self.ink.text_line_height
         for number, cell in enumerate(row):
             column_width = 0.0
-            width = 40.0
+            text_width = 40.0
             # A later part of a table may have more columns than the one whose widths it has.
             if number < len(self.columns):
                 column_width = self.columns[number]
-                width = column_width - 2 * self._pad
-            layout = QTextLayout(join_span_texts(cell), font)
+                text_width = column_width - 2 * self._padding
             alignment = Qt.AlignmentFlag.AlignLeft
             if number < len(aligned):
                 alignment = _ALIGNED.get(aligned[number], alignment)
-            layout.setTextOption(build_wrap_option(layout.text(), alignment))
-            layout.setFormats(build_span_formats(self.ink, cell))
-            height = break_into_lines(layout, max(width, 20.0), self.ink.text_line_height)
-            self._cells.append(_Cell(start, layout, QRectF(x + self._pad, top, width, height)))
-            tallest = max(tallest, height)
-            start += len(join_span_texts(cell)) + 1
-            x += column_width
-        self.height = top + tallest + self._pad * 0.6 + 1
-        self._rules.append(self.height - 1)
 
-    def _compute_column_widths(
-        self, rows: list[tuple[tuple[StyledSpan, ...], ...]], columns: int
-    ) -> list[float]:
+            cell_text = join_span_texts(cell)
+            layout = QTextLayout(cell_text, font)
+            layout.setTextOption(build_wrap_option(cell_text, alignment))
+            layout.setFormats(build_span_formats(self.ink, cell))
+            height = break_into_lines(layout, max(text_width, 20.0), self.ink.text_line_height)
+            place = QRectF(x + self._padding, top, text_width, height)
+            self._cells.append(_Cell(start, layout, place))
+
+            row_height = max(row_height, height)
+            start += len(cell_text) + 1
+            x += column_width
+        rule_top = top + row_height + self._padding * 0.6
+        self._rules.append(rule_top)
+        self.height = rule_top + 1
+
+    def _compute_column_widths(self, rows: list[_TableRow]) -> list[float]:
         """Returns the preferred widths of the columns. If they do not fit, the widest
         shrink first.
         """
-        metrics = QFontMetricsF(self.ink.theme.build_font(weight=QFont.Weight.DemiBold))
-        wanted = [self._pad * 2 + 24.0] * columns
-        for row in rows:
-            for number, cell in enumerate(row):
-                reach = metrics.horizontalAdvance(join_span_texts(cell)[:200]) + 2 * self._pad + 2
-                wanted[number] = max(wanted[number], reach)
+        preferred = self._measure_columns(rows)
+        if sum(preferred) <= self.width:
+            return preferred
+        widths = list(preferred)
         room = self.width
-        if sum(wanted) <= room:
-            return wanted
-        given: list[float] = [0.0] * columns
-        open_columns = sorted(range(columns), key=lambda number: wanted[number])
-        for done, number in enumerate(open_columns):
-            given[number] = min(wanted[number], max(room / (columns - done), 36.0))
-            room -= given[number]
-        return given
+        columns_left = len(preferred)
+        # From the narrowest on, each gets what it prefers, or its share of the room that is left.
+        for column in sorted(range(len(preferred)), key=preferred.__getitem__):
+            share = max(room / columns_left, 36.0)
+            widths[column] = min(preferred[column], share)
+            room -= widths[column]
+            columns_left -= 1
+        return widths
+
+    def _measure_columns(self, rows: list[_TableRow]) -> list[float]:
+        metrics = QFontMetricsF(self.ink.theme.build_font(weight=QFont.Weight.DemiBold))
+        column_count = max((len(row) for row in rows), default=0)
+        widths = [self._padding * 2 + 24.0] * column_count
+        for row in rows:
+            for column, cell in enumerate(row):
+                measured_text = join_span_texts(cell)[:200]
+                cell_width = metrics.horizontalAdvance(measured_text) + 2 * self._padding + 2
+                widths[column] = max(widths[column], cell_width)
+        return widths
+
+
+def _shorten_rows(table: TableBlock) -> list[_TableRow]:
+    """Leaves out columns beyond `MOST_COLUMNS`, and the end of very long cells."""
+    rows: list[_TableRow] = []
+    for row in table.rows:
+        cells = [_shorten_cell(cell) for cell in row[:MOST_COLUMNS]]
+        rows.append(tuple(cells))
+    return rows
 
 
 def _shorten_cell(cell: tuple[StyledSpan, ...]) -> tuple[StyledSpan, ...]:

@@ -28,7 +28,8 @@ from helix_desktop.gui.transcript.transcript_item import (
 )
 from helix_desktop.gui.translation import format_number, tr, translate_name
 
-_LONGEST = 300
+SHORTEST_SHOWN_SECONDS = 0.1  # A shorter time is of no interest.
+_LONGEST = 300  # The characters of a call's subject that are shown.
 _FILE_TOOLS = (
     ToolName.READ_DOCUMENT, ToolName.WRITE_FILE, ToolName.EDIT_FILE, "Write", "Edit", "write_text_file",
 )  # fmt: skip
@@ -109,7 +110,7 @@ def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
             outcome = tr("exit {code}", code=returned.exit_code)
         return ToolCallLine(words, CallStatus.FAILED, tuple(chips), outcome)
     duration = ""
-    if returned.seconds >= 0.1:  # A shorter time is of no interest.
+    if returned.seconds >= SHORTEST_SHOWN_SECONDS:
         duration = format_duration(returned.seconds)
     return ToolCallLine(words, CallStatus.DONE, tuple(chips), duration)
 

@@ -2,16 +2,24 @@
 
 from dataclasses import field
 
-from helix_desktop.engine.facts import Decided, Recorded, ToolCall, ToolReturned
+from helix_desktop.engine.facts import Decided, ToolCall, ToolReturned
 from helix_desktop.engine.session_events import CallStage
 from helix_desktop.fast_dataclass import dataclass
 
-SHOWN_LIVE = 64 * 1024
+SHOWN_LIVE = 64 * 1024  # So many of the last characters that a running command printed are shown.
 
 
 def is_output_whole_in_fact(returned: ToolReturned) -> bool:
     """Whether the fact holds all of a short output, so that nothing needs to be fetched."""
     return len(returned.head.encode("utf-8", "replace")) >= returned.output.size
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedResult:
+    """What a call returned, and the number of the fact that says so."""
+
+    seq: int
+    returned: ToolReturned
 
 
 @dataclass(slots=True)
@@ -20,7 +28,7 @@ class ToolCallRecord:
     user or for earlier calls.
     """
 
-    results: tuple[Recorded, ...] = ()
+    results: tuple[RecordedResult, ...] = ()
     decided: Decided | None = None
     stage: CallStage = CallStage.RUNNING
     began: float | None = None
@@ -71,14 +79,15 @@ class ToolCallRecords:
         self._open.clear()
         return stopped
 
-    def add_result(self, call: str, index: int, recorded: Recorded) -> None:
+    def add_result(self, index: int, result: RecordedResult) -> None:
         record = self._ensure_record(index)
-        record.results += (recorded,)
+        record.results += (result,)
         record.printed = ""
-        if self._open.get(call) == index:
-            del self._open[call]
-        self._returned[call] = index
-        self.item_by_result[recorded.seq] = index
+        call_id = result.returned.call
+        if self._open.get(call_id) == index:
+            del self._open[call_id]
+        self._returned[call_id] = index
+        self.item_by_result[result.seq] = index
 
     def set_decision_of_call(self, decided: Decided) -> tuple[int, ...]:
         index = self._open.get(decided.call, self._returned.get(decided.call))
@@ -88,10 +97,12 @@ class ToolCallRecords:
         return (index,)
 
     def append_output(self, call: str, text: str) -> tuple[int, ...]:
-        for index in self._items_of_open_call(call):
+        changed = self._items_of_open_call(call)
+        for index in changed:
             record = self._ensure_record(index)
-            record.printed = (record.printed + text)[-SHOWN_LIVE:]
-        return self._items_of_open_call(call)
+            all_printed = record.printed + text
+            record.printed = all_printed[-SHOWN_LIVE:]
+        return changed
 
     def set_call_of_question(self, number: int, call: str) -> tuple[int, ...]:
         self._by_question[number] = call

@@ -37,12 +37,12 @@ from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
 from helix_desktop.gui.transcript.transcript_search import TranscriptSearch
 from helix_desktop.gui.translation import tr
 
-COLUMN = 720
+COLUMN = 720  # The widest a line of text becomes, in pixels.
 MARGIN = 24
-BUDGET = 0.006
-SLICE = 0.003
-LETTING_GO = 0.001
-DESCRIBED = 4_000
+BUDGET = 0.006  # The seconds that a layout may take while the user waits for it.
+SLICE = 0.003  # The seconds of idle work after which the window takes its turn.
+LETTING_GO = 0.001  # The same for freeing what was closed.
+DESCRIBED = 4_000  # So many of the visible characters are given to a screen reader.
 MANY = 1_000  # A conversation with more facts than this is read in a thread.
 EDGE = 4  # Drawing may extend this many pixels beyond the edge of a box.
 
@@ -67,7 +67,8 @@ class TranscriptCanvas(BoxSurface):
         self.column = ItemColumn(
             LayoutContext(DrawingStyle(theme), float(COLUMN), self.items, content, time.time)
         )
-        self._ready: ItemColumn | None = None
+        # What a thread read of a long conversation that is about to be shown.
+        self._prepared_column: ItemColumn | None = None
         # Each step frees a part of the conversations that were closed.
         self._left: Iterator[None] = iter(())
         self._letting_go = QTimer(self, interval=0)
@@ -87,21 +88,13 @@ class TranscriptCanvas(BoxSurface):
         content.formulas_drawn.connect(self._lay_out_boxes_with_drawn_formulas)
 
     def show_history(self, history: ConversationState) -> None:
-        column = self._ready
-        self._ready = None
-        # What a thread read may be of another conversation by now, or in another theme.
-        if (
-            column is None
-            or column.page.items.history is not history
-            or column.page.ink is not self.column.page.ink
-        ):
-            column = _build_item_column(history, self.column.page)
         self._left = chain(self._left, self.items.clear_in_slices())
         self._letting_go.start()
-        self.column = column
-        self.items = column.page.items
+        self.column = self._take_prepared_column(history)
+        self.items = self.column.page.items
         for recorded in history.facts[self.items.newest_seq :]:
             self.column.apply_item_changes(self.items.show_fact(recorded))
+
         self.selection.clear_selection()
         self.finding = None
         self._spot = None
@@ -110,6 +103,20 @@ class TranscriptCanvas(BoxSurface):
         self._fit_column_width()
         self.scrolling.set_following_end(following=True)
         self._lay_out_and_draw()
+
+    def _take_prepared_column(self, history: ConversationState) -> ItemColumn:
+        """Returns what a thread read of a long conversation, or reads it here."""
+        prepared = self._prepared_column
+        self._prepared_column = None
+        page = self.column.page
+        if prepared is None:
+            return _build_item_column(history, page)
+        # What a thread read may be of another conversation by now, or in another theme.
+        is_of_history = prepared.page.items.history is history
+        is_in_theme = prepared.page.ink is page.ink
+        if not is_of_history or not is_in_theme:
+            return _build_item_column(history, page)
+        return prepared
 
     def _clear_closed_conversations(self) -> None:
         until = time.perf_counter() + LETTING_GO
@@ -121,12 +128,13 @@ class TranscriptCanvas(BoxSurface):
     async def build_items_of_long_history(self, history: ConversationState) -> None:
         """Reads a long history in a thread, for `show_history`."""
         if len(history.facts) > MANY:
-            self._ready = await asyncio.to_thread(_build_item_column, history, self.column.page)
+            page = self.column.page
+            self._prepared_column = await asyncio.to_thread(_build_item_column, history, page)
             gc.freeze()  # These objects live long, so garbage collection can skip them from now on.
 
     def apply_events(self, events: Sequence[session_events.Event]) -> None:
         # The reader's place is taken before anything changes its height.
-        seq, below, is_following_end = self.reading_position()
+        place = self.reading_position()
         for event in events:
             change = self.items.show_session_event(event, self.column.page.now())
             if change is not None:
@@ -136,13 +144,17 @@ class TranscriptCanvas(BoxSurface):
         else:
             self._clock.stop()
         if self.isVisible() or not self.scrolling.is_following_end:
-            y: int | None = None
-            if not is_following_end:
-                y = self.column.scroll_value_of_fact(seq, below)
-            self._lay_out_and_draw(y, anew=False)
+            self._lay_out_and_draw(self._scroll_value_of_place(place), anew=False)
         for event in events:
             if isinstance(event, session_events.FactAppended):
                 self._announce_reply(event.recorded.fact)
+
+    def _scroll_value_of_place(self, place: tuple[int, int, bool]) -> int | None:
+        """Returns the scroll value of the reader's place, or None where the end is followed."""
+        seq, pixels_below_top, is_following_end = place
+        if is_following_end:
+            return None
+        return self.column.scroll_value_of_fact(seq, pixels_below_top)
 
     def _announce_reply(self, fact: Fact) -> None:
         if not isinstance(fact, ModelReplied):
@@ -170,20 +182,25 @@ class TranscriptCanvas(BoxSurface):
         if index < 0 or self.scrolling.is_following_end:
             return 0, 0, True
         seq = self.items.all[index].fact_seq
-        return seq, y - self.column.heights.total_height_before(self.items.item_of_fact(seq)), False
+        # A fact may have several items. The distance is measured from the first.
+        first_item = self.items.item_of_fact(seq)
+        top_of_fact = self.column.heights.total_height_before(first_item)
+        return seq, y - top_of_fact, False
 
     def restore_reading_position(self, place: tuple[int, int, bool]) -> None:
-        seq, below, follow = place
-        index = self.items.item_of_fact(seq)
-        if follow or index < 0:
+        seq, pixels_below_top, is_following_end = place
+        first_item = self.items.item_of_fact(seq)
+        if is_following_end or first_item < 0:
             self.jump_to_end()
             return
         self.scrolling.set_following_end(following=False)
-        for number in range(index, len(self.items.all)):
-            self.column.lay_out_fully(number)
-            if self.items.all[number].fact_seq != seq:
+        # The heights of the fact's items must be known to find the place in them.
+        for index in range(first_item, len(self.items.all)):
+            self.column.lay_out_fully(index)
+            if self.items.all[index].fact_seq != seq:
                 break
-        self._lay_out_and_draw(self.column.heights.total_height_before(index) + below, anchor=index)
+        y = self.column.heights.total_height_before(first_item) + pixels_below_top
+        self._lay_out_and_draw(y, anchor=first_item)
 
     def scroll_to_item(self, index: int, offset: int = 0) -> None:
         """Scrolls to an item or a place in it, one third below the top of the view, and
@@ -204,26 +221,31 @@ class TranscriptCanvas(BoxSurface):
         self._lay_out_and_draw(max(0, wanted), anchor=index)
 
     def _lay_out_and_draw(
-        self, y: int | None = None, *, anchor: int = -1, anew: bool = True
+        self, wanted_y: int | None = None, *, anchor: int = -1, anew: bool = True
     ) -> None:
         """Lays out visible items for a moment, corrects the scroll position, and draws
-        all or only differences.
+        all or only differences. Without `wanted_y`, the place stays.
         """
-        complete = True
         height = self.viewport().height()
-        if len(self.column.heights):
-            if y is None:
-                y = self.verticalScrollBar().value()
-            until = time.perf_counter() + BUDGET
+        y = wanted_y
+        if y is None:
+            y = self.verticalScrollBar().value()
+        if len(self.column.heights) == 0:
+            y = wanted_y or 0
+        else:
+            is_complete = True
+            deadline = time.perf_counter() + BUDGET
             if self.scrolling.is_following_end:
-                y, complete = self.column.lay_out_end(height, until)
+                y, is_complete = self.column.lay_out_end(height, deadline)
             else:
-                y = min(y, max(0, self.column.total_height - height))
-                y, complete = self.column.lay_out_visible(y, height, until, anchor=anchor)
+                last_y = max(0, self.column.total_height - height)
+                y, is_complete = self.column.lay_out_visible(
+                    min(y, last_y), height, deadline, anchor=anchor
+                )
             self._describing.start()
-            if not complete or not self._later.isActive():
+            if not is_complete or not self._later.isActive():
                 self._later.start()
-        self.scrolling.set_scroll_position_and_range(y or 0, self.column.total_height, height)
+        self.scrolling.set_scroll_position_and_range(y, self.column.total_height, height)
         self._update_viewport(anew=anew)
 
     def _update_viewport(self, *, anew: bool) -> None:
@@ -238,22 +260,28 @@ class TranscriptCanvas(BoxSurface):
         if scroll_and_redraw is None:
             viewport.update()
             return
-        shift, places = scroll_and_redraw
-        scrolled_area = viewport.rect()
-        # Qt cannot scroll an area that another widget covers.
-        if self.over is not None and self.over.isVisible():
-            scrolled_area.setBottom(self.over.y() - 1)
+
+        shift, places_to_redraw = scroll_and_redraw
         if shift:
-            viewport.scroll(0, shift, scrolled_area)
-            viewport.update(0, scrolled_area.bottom() + 1, viewport.width(), viewport.height())
-        for top, bottom in places:
-            viewport.update(0, int(top) - EDGE, viewport.width(), int(bottom - top) + 2 * EDGE + 1)
+            self._scroll_viewport(shift)
+        for top, bottom in places_to_redraw:
+            height = int(bottom - top) + 2 * EDGE + 1
+            viewport.update(0, int(top) - EDGE, viewport.width(), height)
         # The overlay was scrolled along, but it stands at a place of its own.
         scrolled_overlay = self._floated.translated(0, shift)
         overlay = self._overlay_rect()
         if scrolled_overlay != overlay:
             viewport.update(scrolled_overlay)
             viewport.update(overlay)
+
+    def _scroll_viewport(self, shift: int) -> None:
+        viewport = self.viewport()
+        scrolled_area = viewport.rect()
+        # Qt cannot scroll an area that another widget covers.
+        if self.over is not None and self.over.isVisible():
+            scrolled_area.setBottom(self.over.y() - 1)
+        viewport.scroll(0, shift, scrolled_area)
+        viewport.update(0, scrolled_area.bottom() + 1, viewport.width(), viewport.height())
 
     def _can_scroll_what_is_drawn(self) -> bool:
         # With a fractional screen scale, scrolling would move the content by fractions of a pixel.
@@ -287,7 +315,7 @@ class TranscriptCanvas(BoxSurface):
         """
         y = self.verticalScrollBar().value()
         height = self.viewport().height()
-        until = time.perf_counter() + SLICE
+        deadline = time.perf_counter() + SLICE
         visible_layouts: list[ItemLayout] = []
         for index in self.column.visible_items(y, height):
             layout = self.column.existing_layout(index)
@@ -295,19 +323,19 @@ class TranscriptCanvas(BoxSurface):
                 self._lay_out_and_draw(anew=False)
                 return
             visible_layouts.append(layout)
+
         for layout in visible_layouts:
             if layout.has_uncoloured_code:
-                if layout.colour_code_boxes_and_report_change(until):
+                if layout.colour_code_boxes_and_report_change(deadline):
                     self.viewport().update()
                 self._later.start()
                 return
+
         # Whoever follows the end does not scroll, so the next screen is not needed.
         if self.scrolling.is_following_end:
             return
-        y_after_layout, is_done = self.column.lay_out_nearby(y, height, until)
-        self.scrolling.set_scroll_position_and_range(
-            y_after_layout, self.column.total_height, height
-        )
+        new_y, is_done = self.column.lay_out_nearby(y, height, deadline)
+        self.scrolling.set_scroll_position_and_range(new_y, self.column.total_height, height)
         if not is_done:
             self._later.start()
 
@@ -321,7 +349,8 @@ class TranscriptCanvas(BoxSurface):
         self._lay_out_and_draw()
 
     def _fit_column_width(self) -> None:
-        width = float(min(self.theme.zoomed_pixels(COLUMN), max(200, self.width() - 2 * MARGIN)))
+        room = max(200, self.width() - 2 * MARGIN)
+        width = float(min(self.theme.zoomed_pixels(COLUMN), room))
         if width != self.column.page.width:
             self.column.set_style_and_width(self.column.page.ink, width)
 
@@ -352,12 +381,16 @@ class TranscriptCanvas(BoxSurface):
             for box in layout.boxes[:2]:
                 if isinstance(box, ToolCallBox):
                     box.line = build_call_line(self.items.tool_call_state(index), now)
-        retry_layout = self.column.existing_layout(self.items.retry_wait_item)
-        if retry_layout is not None and retry_layout.boxes:
-            card = retry_layout.boxes[0]
-            if isinstance(card, FailureCardBox):
-                card.update_card_title(describe_retry_pause(self.items.retry_at - now))
+        self._update_retry_pause(self.items.retry_at - now)
         self.viewport().update()
+
+    def _update_retry_pause(self, seconds: float) -> None:
+        retry_layout = self.column.existing_layout(self.items.retry_wait_item)
+        if retry_layout is None or not retry_layout.boxes:
+            return
+        card = retry_layout.boxes[0]
+        if isinstance(card, FailureCardBox):
+            card.update_card_title(describe_retry_pause(seconds))
 
     # --- Drawing the visible items
 
@@ -378,18 +411,19 @@ class TranscriptCanvas(BoxSurface):
     def _draw_visible_items(self, painter: QPainter, place: QRect) -> None:
         painter.fillRect(place, self.theme.colour_of_token("panel"))
         y = self.verticalScrollBar().value()
-        first = place.top() - EDGE
+        top = place.top() - EDGE
         height = place.height() + 2 * EDGE
-        for index in self.column.visible_items(y + first, height):
+        for index in self.column.visible_items(y + top, height):
             layout = self.column.existing_layout(index)
             if layout is None or not layout.boxes:
                 continue
-            top = self.column.content_top(index) - y
+            item_top = self.column.content_top(index) - y
             painter.save()
-            painter.translate(self.column_left, top)
+            painter.translate(self.column_left, item_top)
             marks = self._marks_of_item(index, layout)
             active_box = self._active_box_of(index, layout)
-            layout.draw_boxes(painter, first - top, first + height - top, marks, active_box)
+            first_drawn = top - item_top
+            layout.draw_boxes(painter, first_drawn, first_drawn + height, marks, active_box)
             if index == self._marked_item:
                 px = self.theme.zoomed_pixels
                 mark = QRectF(-px(14), 0, px(3), layout.bottom_edge)
@@ -437,18 +471,16 @@ class TranscriptCanvas(BoxSurface):
 
 
 def _build_item_column(history: ConversationState, page: LayoutContext) -> ItemColumn:
-    """What was opened stays open if another process, such as the recorder, went on with
-    the shown conversation.
-    """
     items = TranscriptItems(history)
     items.add_many_facts(history.facts[:])
+    # What was opened stays open if another process, such as the recorder, went on with the shown
+    # conversation.
     section_amounts: dict[SectionKey, int] = {}
     is_same_conversation = page.items.history.facts[:1] == history.facts[:1]
     if is_same_conversation:
         section_amounts = page.section_amounts
-    return ItemColumn(
-        LayoutContext(page.ink, page.width, items, page.contents, page.now, section_amounts)
-    )
+    new_page = LayoutContext(page.ink, page.width, items, page.contents, page.now, section_amounts)
+    return ItemColumn(new_page)
 
 
 class FollowingScroll(QObject):

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QToolButton, QWidget
 
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import HelixError
@@ -46,29 +46,34 @@ class FindBar(QWidget):
         self.field.setClearButtonEnabled(True)
         self.counts = build_plain_label("", "muted", self, wraps=False)
         row = build_row((self.field, 1), self.counts, owner=self, margins=(20, 8, 20, 8))
-        for sign, words, act in (
-            ("↑", tr("Previous match"), lambda: self.stepped.emit(-1)),
-            ("↓", tr("Next match"), lambda: self.stepped.emit(1)),
-            ("✕", tr("Close"), self.closed.emit),
-        ):
-            button = build_tool_button(words, self, sign, "")
-            button.setAutoRaise(True)
-            button.clicked.connect(act)
-            row.addWidget(button)
+        previous_button = self._build_button("↑", tr("Previous match"))
+        previous_button.clicked.connect(lambda: self.stepped.emit(-1))
+        row.addWidget(previous_button)
+        next_button = self._build_button("↓", tr("Next match"))
+        next_button.clicked.connect(lambda: self.stepped.emit(1))
+        row.addWidget(next_button)
+        close_button = self._build_button("✕", tr("Close"))
+        close_button.clicked.connect(self.closed)
+        row.addWidget(close_button)
         self.field.textChanged.connect(self.changed)
         self.field.installEventFilter(self)
+
+    def _build_button(self, sign: str, name: str) -> QToolButton:
+        button = build_tool_button(name, self, sign, "")
+        button.setAutoRaise(True)
+        return button
 
     def show_hit_count(self, number: int, total: int, *, done: bool) -> None:
         """Shows the number of the current hit and the total, with an ellipsis during the search."""
         if not self.field.text():
             self.counts.setText("")
         elif total:
-            more = "…"
+            ellipsis = "…"
             if done:
-                more = ""
-            which = format_number(number + 1)
+                ellipsis = ""
+            hit = format_number(number + 1)
             all_hits = format_number(total)
-            self.counts.setText(tr("{n} of {total}{more}", n=which, total=all_hits, more=more))
+            self.counts.setText(tr("{n} of {total}{more}", n=hit, total=all_hits, more=ellipsis))
         elif done:
             self.counts.setText(tr("Nothing found"))
         else:
@@ -107,14 +112,12 @@ class TranscriptPane(QWidget):
         self.bar.hide()
         self._theme = theme
         self._doing = doing
-        self._end = self.view.over = build_tool_button(
-            tr("Jump to the end"), self.view, "↓", "pill"
-        )
+        self._end = build_tool_button(tr("Jump to the end"), self.view, "↓", "pill")
         self._end.hide()
+        self.view.over = self._end
         build_column(self.bar, (self.view, 1), owner=self, margins=0, spacing=0)
-        self._search_from = (
-            -1
-        )  # The item with which the next search begins, or -1 for the first visible one.
+        # The item with which the next search begins, or -1 for the first visible one.
+        self._search_from = -1
         # The outputs that the search opened. They are closed when other words are searched for.
         self._opened_outputs: list[int] = []
         # Outputs are being read from the store, in which there may be more hits.
@@ -148,18 +151,20 @@ class TranscriptPane(QWidget):
 
     def scroll_to_fact(self, seq: int, words: str = "") -> None:
         """Scrolls to a fact. Of `words`, which a search found, all or the longest are marked."""
-        items = self.view.items
-        first = items.item_of_fact(seq)
-        self.view.scroll_to_item(first)
+        first_item = self.view.items.item_of_fact(seq)
+        self.view.scroll_to_item(first_item)
         self._search_from = -1
-        if not words.strip():
-            return
+        if words.strip():
+            self._mark_words_of_fact(seq, max(first_item, 0), words)
+
+    def _mark_words_of_fact(self, seq: int, first_item: int, words: str) -> None:
         needles = [words.strip()]
         needles += sorted(words.split(), key=len, reverse=True)
-        for index in range(max(first, 0), len(items.all)):
-            if items.all[index].fact_seq != seq:
+        items = self.view.items.all
+        for index in range(first_item, len(items)):
+            if items[index].fact_seq != seq:
                 continue
-            text = searchable_text(items.all[index]).lower()
+            text = searchable_text(items[index]).lower()
             for needle in needles:
                 if needle.lower() in text:
                     self._search_from = index
@@ -222,16 +227,22 @@ class TranscriptPane(QWidget):
         return texts
 
     def _show_first_hit_and_count(self, finding: TranscriptSearch) -> None:
-        done = finding.done and not self._is_reading_outputs
+        is_done = finding.done and not self._is_reading_outputs
         if finding.current < 0 and finding.places:
-            index = self._search_from
-            if index < 0:
-                upper_edge = self.view.viewport().rect().topLeft()
-                index, _ = self.view.item_and_point_under(upper_edge)
-            if done or finding.places[-1] >= index:
-                self._show_hit(finding.first_hit_from(index))
-        self.bar.show_hit_count(max(finding.current, 0), len(finding.places), done=done)
+            start_item = self._item_to_search_from()
+            # Until the search has come so far, the first hit from there on is not known.
+            if is_done or finding.places[-1] >= start_item:
+                self._show_hit(finding.first_hit_from(start_item))
+        current_hit = max(finding.current, 0)
+        self.bar.show_hit_count(current_hit, len(finding.places), done=is_done)
         self.view.viewport().update()
+
+    def _item_to_search_from(self) -> int:
+        if self._search_from >= 0:
+            return self._search_from
+        upper_edge = self.view.viewport().rect().topLeft()
+        index, _ = self.view.item_and_point_under(upper_edge)
+        return index
 
     def _step_to_hit(self, steps: int) -> None:
         finding = self.view.finding
@@ -247,14 +258,16 @@ class TranscriptPane(QWidget):
         finding.current = number
         self._search_from = -1
         index = finding.places[number]
-        self.view.column.reveal_found_item(index)
+        column = self.view.column
+        column.reveal_found_item(index)
         self._open_output_with_hits(finding, index)
-        hits = self.view.column.lay_out_fully(index).find_starts_and_lengths(finding.needle)
-        within = finding.current_hit_in_item(index, len(hits))
-        start = 0
-        if within >= 0:
-            start, _ = hits[within]
-        self.view.scroll_to_item(index, start)
+
+        hits = column.lay_out_fully(index).find_starts_and_lengths(finding.needle)
+        hit_in_item = finding.current_hit_in_item(index, len(hits))
+        offset = 0
+        if hit_in_item >= 0:
+            offset, _ = hits[hit_in_item]
+        self.view.scroll_to_item(index, offset)
 
     def _open_output_with_hits(self, finding: TranscriptSearch, index: int) -> None:
         output_hits = finding.output_hits.get(index)
@@ -291,10 +304,9 @@ class TranscriptPane(QWidget):
         self._place_end_button()
 
     def _update_end_button(self) -> None:
-        bar = self.view.verticalScrollBar()
-        self._end.setVisible(
-            not self.view.scrolling.is_following_end and bar.value() < bar.maximum()
-        )
+        scroll_bar = self.view.verticalScrollBar()
+        is_above_end = scroll_bar.value() < scroll_bar.maximum()
+        self._end.setVisible(is_above_end and not self.view.scrolling.is_following_end)
         self._place_end_button()
 
     def _place_end_button(self) -> None:

@@ -18,7 +18,7 @@ from helix_desktop.gui.transcript.transcript_item import (
     item_source_text,
 )
 
-SLICE = 0.004
+SLICE = 0.004  # The seconds of searching after which the window takes its turn.
 MOST_HITS_IN_ITEM = 1_000
 
 
@@ -55,14 +55,17 @@ class TranscriptSearch:
         self.output_hits: dict[int, OutputHits] = {}  # By item.
         self.unread_outputs: list[UnreadOutput] = []
         self._items = items
-        self._next = self._collect_places_in_steps()
+        self._steps = self._collect_places_in_steps()
 
     def search_slice(self) -> bool:
         """Searches for some milliseconds, or one item. Returns True at the end."""
-        until = time.perf_counter() + SLICE
+        deadline = time.perf_counter() + SLICE
         while not self.done:
-            self.done = next(self._next, True) is True
-            if time.perf_counter() > until:
+            try:
+                next(self._steps)
+            except StopIteration:
+                self.done = True
+            if time.perf_counter() > deadline:
                 break
         return self.done
 
@@ -70,22 +73,26 @@ class TranscriptSearch:
         """Returns the first hit at or after an item, or else the first of all. -1 without hits."""
         if not self.places:
             return -1
-        return next((number for number, item in enumerate(self.places) if item >= index), 0)
+        hit = bisect_left(self.places, index)
+        if hit == len(self.places):
+            return 0
+        return hit
 
     def current_hit_in_item(self, index: int, count: int) -> int:
         """Returns which of the `count` hits in an item is the current one, or -1 if
         that is in another item.
         """
-        is_here = 0 <= self.current < len(self.places) and self.places[self.current] == index
-        if not is_here:
+        if not 0 <= self.current < len(self.places) or self.places[self.current] != index:
             return -1
-        first = bisect_left(self.places, index)
-        hits_in_item = bisect_right(self.places, index) - first
-        hit = self.current - first
+        first_hit = bisect_left(self.places, index)
+        hits_in_item = bisect_right(self.places, index) - first_hit
+        hit = self.current - first_hit
+
         output_hits = self.output_hits.get(index)
         if output_hits is not None and hit >= hits_in_item - output_hits.count:
             # An open call shows its arguments above its output. They may hold the text, too.
-            return max(count - (hits_in_item - hit), 0)
+            hits_to_the_end = hits_in_item - hit
+            return max(count - hits_to_the_end, 0)
         return min(hit, count - 1)
 
     def add_output_hits(self, index: int, text: str) -> None:
@@ -108,16 +115,17 @@ class TranscriptSearch:
         if self.current >= end:
             self.current += count
 
-    def _collect_places_in_steps(self) -> Iterator[bool]:
+    def _collect_places_in_steps(self) -> Iterator[None]:
         for index, item in enumerate(self._items.all):
             if not self._items.is_hidden_as_replaced(index):
                 count = searchable_text(item).lower().count(self.needle)
                 self.places.extend([index] * min(count, MOST_HITS_IN_ITEM))
                 if item.kind is TranscriptItemKind.CALL:
                     self._search_output(index)
-                    yield False
+                    yield
+            # Most items are short, so the clock is not asked after each.
             if index % 64 == 63:
-                yield False
+                yield
 
     def _search_output(self, index: int) -> None:
         returned = self._items.tool_call_state(index).returned

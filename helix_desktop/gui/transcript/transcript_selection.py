@@ -23,7 +23,7 @@ MOST_PARSED = 200_000
 def build_selected_text(
     selection: TextSelection,
     items: TranscriptItems,
-    laid: Callable[[int], ItemLayout],
+    lay_out: Callable[[int], ItemLayout],
     *,
     markdown: bool,
 ) -> str:
@@ -37,12 +37,7 @@ def build_selected_text(
         if items.is_item_hidden(index):
             continue
         if index in (first.number, last.number):
-            layout = laid(index)
-            start, end = selection.selected_offsets_of(index, layout.text_length)
-            if markdown:
-                part = layout.copyable_markdown(start, end)
-            else:
-                part = layout.text_between_offsets(start, end)
+            part = _selected_part_of_item(selection, lay_out(index), index, markdown=markdown)
         elif markdown:
             part = item_as_markdown(items.all[index])
         else:
@@ -55,19 +50,32 @@ def build_selected_text(
     return "\n\n".join(parts)
 
 
+def _selected_part_of_item(
+    selection: TextSelection, layout: ItemLayout, index: int, *, markdown: bool
+) -> str:
+    start, end = selection.selected_offsets_of(index, layout.text_length)
+    if markdown:
+        return layout.copyable_markdown(start, end)
+    return layout.text_between_offsets(start, end)
+
+
 def item_as_plain_text(item: TranscriptItem, *, parsed: bool = True) -> str:
     if item.kind is TranscriptItemKind.REASONING:
         return ""
     text = item_source_text(item).strip()
+    if not text:
+        return call_as_one_line(item)
     is_markdown = item.kind in (TranscriptItemKind.REPLY, TranscriptItemKind.USER)
-    if not (text and parsed and is_markdown) or len(text) > MOST_PARSED:
-        return text or call_as_one_line(item)
+    if not parsed or not is_markdown or len(text) > MOST_PARSED:
+        return text
+
     breaks = item.kind is TranscriptItemKind.USER
     link_references = markdown_blocks.find_link_reference_lines(text)
     block_texts: list[str] = []
     for chunk in split_markdown_chunks(text):
         blocks = markdown_blocks.parse_markdown_blocks(text, chunk, link_references, breaks=breaks)
-        block_texts += map(markdown_blocks.block_as_plain_text, blocks)
+        for block in blocks:
+            block_texts.append(markdown_blocks.block_as_plain_text(block))
     return "\n".join(block_texts)
 
 

@@ -76,16 +76,16 @@ class TranscriptView(TranscriptCanvas):
         if not 0 <= index < len(self.items.all) or self.items.is_item_hidden(index):
             return None
         item = self.items.all[index]
-        if not message_bar.has_hover_bar(item):
+        if item.recorded is None or not message_bar.has_hover_bar(item):
             return None
         ink = self.column.page.ink
         # The bar is asked for at each move of the pointer, so the last one is kept.
         key = (index, item, ink, self.items.answer_choice_of(index))
-        if self._bar is not None and self._bar[0] == key:
-            return self._bar[1]
-        time_words = ""
-        if item.recorded is not None:
-            time_words = message_bar.format_message_time(item.recorded.time)
+        if self._bar is not None:
+            key_of_last_bar, last_bar = self._bar
+            if key_of_last_bar == key:
+                return last_bar
+        time_words = message_bar.format_message_time(item.recorded.time)
         intents = list_item_intents(self.items, index)
         buttons = message_bar.list_hover_bar_buttons(self.items, index, intents)
         bar = message_bar.HoverBar(ink, time_words, buttons)
@@ -119,7 +119,8 @@ class TranscriptView(TranscriptCanvas):
             return
         painter = QtGui.QPainter(self.viewport())
         painter.translate(self.hover_bar_rect(index, bar).topLeft())
-        if self._spot is not None and self.hasFocus():
+        has_keyboard_focus = self._spot is not None and self.hasFocus()
+        if has_keyboard_focus:
             bar.draw_hover_bar(painter, self._focused_hot_spot(), "accent")
         else:
             bar.draw_hover_bar(painter, self._pointed, "selected")
@@ -167,11 +168,8 @@ class TranscriptView(TranscriptCanvas):
         )
 
     def wheelEvent(self, event: QtGui.QWheelEvent) -> None:
-        # A touchpad reports pixels, a wheel eighths of a degree.
-        sideways = event.pixelDelta().x() or event.angleDelta().x() // 2
-        if not sideways and event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
-            sideways = event.angleDelta().y() // 2
-        if sideways and abs(sideways) > abs(event.pixelDelta().y()):
+        sideways = _sideways_pixels(event)
+        if abs(sideways) > abs(event.pixelDelta().y()):
             box = self.nearest_box_at_point(event.position().toPoint())
             if isinstance(box, CodeBox) and box.scroll_sideways(-float(sideways)):
                 self.viewport().update()
@@ -349,19 +347,18 @@ class TranscriptView(TranscriptCanvas):
 
     def _ask_to_open_link(self, address: str) -> None:
         """Shows the address of a link before anything is opened."""
-        shown = hidden_characters.mark_on_one_line(address)
+        shown_address = hidden_characters.mark_on_one_line(address)
+        clipboard = QtGui.QGuiApplication.clipboard()
         if not address.lower().startswith(_OPENED):
-            QtGui.QGuiApplication.clipboard().setText(address)
-            QToolTip.showText(
-                self.cursor().pos(),
-                safe_tooltip(tr("Copied: {address}", address=shown[:200])),
-                self,
-            )
+            clipboard.setText(address)
+            tooltip = safe_tooltip(tr("Copied: {address}", address=shown_address[:200]))
+            QToolTip.showText(self.cursor().pos(), tooltip, self)
             return
-        text = "\n\n".join([tr("Open this link in your browser?"), shown])
+        text = "\n\n".join([tr("Open this link in your browser?"), shown_address])
+        open_link = partial(self.intent_requested.emit, chat_actions.OpenLink(address))
         ways = [
-            (tr("Open"), partial(self.intent_requested.emit, chat_actions.OpenLink(address))),
-            (tr("Copy link"), partial(QtGui.QGuiApplication.clipboard().setText, address)),
+            (tr("Open"), open_link),
+            (tr("Copy link"), partial(clipboard.setText, address)),
         ]
         ask_to_choose_one(self, tr("Open a link"), text, "", ways)
 
@@ -390,29 +387,38 @@ class TranscriptView(TranscriptCanvas):
             menu.addAction(words, partial(self.intent_requested.emit, intent))
 
 
+def _sideways_pixels(event: QtGui.QWheelEvent) -> int:
+    # A touchpad reports pixels, a wheel eighths of a degree.
+    pixels = event.pixelDelta().x() or event.angleDelta().x() // 2
+    if not pixels and event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+        return event.angleDelta().y() // 2
+    return pixels
+
+
 def list_item_intents(
     items: TranscriptItems, index: int
 ) -> list[tuple[str, chat_actions.ChatIntent]]:
+    """Returns what the menu of an item offers, each with its label."""
     item = items.all[index]
     if item.recorded is None:
         return []
+    seq = item.fact_seq
     intents: list[tuple[str, chat_actions.ChatIntent]] = []
     if item.kind is TranscriptItemKind.USER:
-        intents.append((tr("Edit and resend…"), ActOnMessage(MessageAct.EDIT, item.fact_seq)))
+        intents.append((tr("Edit and resend…"), ActOnMessage(MessageAct.EDIT, seq)))
     if item.kind is TranscriptItemKind.REPLY:
-        intents.append((tr("Regenerate"), ActOnMessage(MessageAct.REGENERATE, item.fact_seq)))
-        intents.append(
-            (tr("What the model saw"), ActOnMessage(MessageAct.SHOW_REQUEST, item.fact_seq))
-        )
-    intents.append((tr("Fork from here"), ActOnMessage(MessageAct.FORK, item.fact_seq)))
-    intents.append((tr("Rewind to here…"), ActOnMessage(MessageAct.REWIND, item.fact_seq)))
-    ref = items.part_ref_of(index)
-    if ref is not None:
-        is_pinned = ref in items.history.branch.pins
-        words = tr("Pin: never shorten")
-        if is_pinned:
-            words = tr("Unpin")
-        intents.append((words, chat_actions.PinPart(ref, is_pinned=not is_pinned)))
+        intents.append((tr("Regenerate"), ActOnMessage(MessageAct.REGENERATE, seq)))
+        intents.append((tr("What the model saw"), ActOnMessage(MessageAct.SHOW_REQUEST, seq)))
+    intents.append((tr("Fork from here"), ActOnMessage(MessageAct.FORK, seq)))
+    intents.append((tr("Rewind to here…"), ActOnMessage(MessageAct.REWIND, seq)))
+
+    part_ref = items.part_ref_of(index)
+    if part_ref is None:
+        return intents
+    if part_ref in items.history.branch.pins:
+        intents.append((tr("Unpin"), chat_actions.PinPart(part_ref, is_pinned=False)))
+    else:
+        intents.append((tr("Pin: never shorten"), chat_actions.PinPart(part_ref)))
     return intents
 
 

@@ -35,7 +35,11 @@ from helix_desktop.gui.transcript.chat_actions import (
     ConversationAct,
 )
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
-from helix_desktop.gui.transcript.failure_cards import FailureCardBox, failure_title_and_actions
+from helix_desktop.gui.transcript.failure_cards import (
+    CardButton,
+    FailureCardBox,
+    failure_title_and_actions,
+)
 from helix_desktop.gui.transcript.markdown_blocks import TextStyle, backticks_to_code_spans
 from helix_desktop.gui.transcript.safe_text import without_backticks
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
@@ -59,10 +63,10 @@ Settle = Callable[[], None]
 )
 def test_every_failure_has_a_title_and_a_way_on(error: HelixError, way: ChatIntent) -> None:
     end = turn_end_of_error(error)
-    title, ways = failure_title_and_actions(end.cause)
+    title, buttons = failure_title_and_actions(end.cause)
     assert title
-    assert all(words for words, _ in ways)
-    assert [act for _, act in ways] == list(
+    assert all(button.label for button in buttons)
+    assert [button.action for button in buttons] == list(
         dict.fromkeys((way, ConversationAct.CONTINUE_TURN))
     )  # what helped is tried
     assert (title == "Something went wrong") == (type(error) is HelixError)
@@ -137,16 +141,16 @@ def test_backticks_are_no_part_of_a_sentence() -> None:
 @pytest.mark.parametrize("width", [300.0, 420.0, 720.0])
 def test_buttons_never_cover_the_title(theme: Theme, width: float) -> None:
     """The defect: side by side, the buttons stood on the title."""
-    ways = [
-        ("Choose another model…", ConversationAct.OPEN_MODEL_CHOOSER),
-        ("Try again", ConversationAct.CONTINUE_TURN),
+    buttons = [
+        CardButton("Choose another model…", ConversationAct.OPEN_MODEL_CHOOSER),
+        CardButton("Try again", ConversationAct.CONTINUE_TURN),
     ]
     ink = DrawingStyle(theme)
     title = "Your account with the provider has no credit left"
-    card = FailureCardBox(ink, width, title, "It said so.", ways, failed=True)
+    card = FailureCardBox(ink, width, title, "It said so.", buttons, failed=True)
     title_end = 12 + QFontMetricsF(ink.name).horizontalAdvance(title)
-    assert [spot.name for spot in card.hot_spots] == [name for name, _ in ways]
+    assert [spot.name for spot in card.hot_spots] == [button.label for button in buttons]
     for spot in card.hot_spots:
         assert spot.place.bottom() <= card.height
-        beside = spot.place.top() < 12 + card._line
+        beside = spot.place.top() < 12 + card._title_height
         assert not beside or spot.place.left() >= min(title_end, width)

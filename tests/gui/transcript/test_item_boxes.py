@@ -299,7 +299,7 @@ def test_changed_files_are_counted(theme: Theme) -> None:
     )
     (box,) = laid(page_of(theme, told.facts)).boxes
     assert isinstance(box, ToolCallBox)
-    assert [chip.text for chip, _ in box._chips] == ["Preview", "+1 −1"]
+    assert [placed.chip.text for placed in box._chips] == ["Preview", "+1 −1"]
 
 
 @pytest.mark.parametrize("cut", [1, 7, 40, 77, 120])
