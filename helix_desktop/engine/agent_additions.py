@@ -67,23 +67,24 @@ def split_off_tagged_blocks(text: str, opening_tag: re.Pattern[str]) -> tuple[st
     """Return the text without the blocks from an opening tag to its closing one, and the blocks."""
     remaining: list[str] = []
     blocks: list[str] = []
-    start = 0  # The end of the last block.
-    unclosed: set[str] = set()  # Closing tags that do not occur: looking again would be slow.
+    end_of_last_block = 0
+    # Closing tags that do not occur behind a place. To look for them again would be slow.
+    missing_closing_tags: set[str] = set()
     for tag in opening_tag.finditer(text):
         closing_tag = f"</{tag[1]}>"
-        is_inside_block = tag.start() < start
-        if is_inside_block or closing_tag in unclosed:
+        is_inside_block = tag.start() < end_of_last_block
+        if is_inside_block or closing_tag in missing_closing_tags:
             continue
-        closing_place = text.find(closing_tag, tag.end())
-        if closing_place < 0:
-            unclosed.add(closing_tag)
+        closing_position = text.find(closing_tag, tag.end())
+        if closing_position < 0:
+            missing_closing_tags.add(closing_tag)
             continue
-        remaining.append(text[start : tag.start()].strip())
-        start = closing_place + len(closing_tag)
-        blocks.append(text[tag.start() : start])
+        remaining.append(text[end_of_last_block : tag.start()].strip())
+        end_of_last_block = closing_position + len(closing_tag)
+        blocks.append(text[tag.start() : end_of_last_block])
     if not blocks:
         return text, []
-    remaining.append(text[start:].strip())
+    remaining.append(text[end_of_last_block:].strip())
     return "\n\n".join(filter(None, remaining)), blocks
 
 

@@ -13,12 +13,12 @@ LEAST_REMARK_OF_CHANGE = 80
 # A remark before any other call is kept if its findings have at least this many
 # characters.
 LEAST_REMARK = 160
-LONGEST_REMARK = (
-    1_000  # A text of more characters before a call is taken for an answer, not a remark.
-)
+# A text of more characters before a call is taken for an answer, not a remark.
+LONGEST_REMARK = 1_000
 # An answer of at least SHORTEST_REPORT characters counts as a report; its first
 # LONGEST_REPORT characters are kept.
-SHORTEST_REPORT, LONGEST_REPORT = 100, 600
+SHORTEST_REPORT = 100
+LONGEST_REPORT = 600
 LONGEST_HEADING = 100  # A line that introduces a list has fewer characters than this.
 SHORTEST_SENTENCE = 25  # A sentence with fewer characters than this says nothing by itself.
 SENTENCES = re.compile(
@@ -79,17 +79,21 @@ def extract_report(text: str) -> str:
 
 def find_conclusions(text: str) -> Iterator[str]:
     """Yield an answer's sentences that are labelled as a cause, decision or solution."""
-    return (each for each in split_sentences(text) if _LABEL.match(each) or _CAUSE.match(each))
+    for sentence in split_sentences(text):
+        if _LABEL.match(sentence) or _CAUSE.match(sentence):
+            yield sentence
 
 
 def find_tasks_left_open(text: str) -> Iterator[str]:
     """Yield unticked tasks, and items below a line such as "Remaining:"."""
-    remains = False
+    is_below_heading = False
     for line in text.splitlines():
+        unticked_box = _BOX.fullmatch(line)
         item = _ITEM.match(line)
-        if box := _BOX.fullmatch(line):
-            yield box.group(1)
-        elif item and remains:
-            yield item.group(1)
-        elif not item and line.strip():
-            remains = len(line) < LONGEST_HEADING and bool(_REMAINS.match(line))
+        if unticked_box:
+            yield unticked_box.group(1)
+        elif item:
+            if is_below_heading:
+                yield item.group(1)
+        elif line.strip():
+            is_below_heading = len(line) < LONGEST_HEADING and bool(_REMAINS.match(line))

@@ -40,19 +40,9 @@ class ModelInquiry:
         Raises ModelFailed, even if the model hangs or breaks off every
         time. If thinking used up all tokens, ask once more without a limit.
         """
-        request = replace(request, model=client.model_name)
         try:
             async with asyncio.timeout(seconds):
-                for _ in range(MOST_TRIES):
-                    reply = await self._stream_and_record_whole_reply(client, request)
-                    if (
-                        reply.stop is Stop.LENGTH
-                        and request.max_output
-                        and not _text_without_thoughts(reply)
-                    ):
-                        request = replace(request, max_output=0)
-                    elif reply.stop is not Stop.CUT:
-                        break
+                reply = await self._ask_until_reply_is_complete(client, request)
         except TimeoutError as error:
             raise ModelFailed(
                 f"{client.model_name} did not finish within {seconds:g} seconds."
@@ -64,12 +54,27 @@ class ModelInquiry:
             )
         return _text_without_thoughts(reply)
 
+    async def _ask_until_reply_is_complete(self, client: ModelClient, request: Request) -> Reply:
+        """Return the last reply, which may be cut if every one was."""
+        next_request = replace(request, model=client.model_name)
+        for _ in range(MOST_TRIES):
+            reply = await self._stream_and_record_whole_reply(client, next_request)
+            reached_limit = reply.stop is Stop.LENGTH and next_request.max_output > 0
+            if reached_limit and not _text_without_thoughts(reply):
+                next_request = replace(next_request, max_output=0)
+            elif reply.stop is not Stop.CUT:
+                break
+        return reply
+
     async def send_keep_alive_request(
         self, client: ModelClient, request: Request, seconds: float
     ) -> None:
-        asked = replace(request, model=client.model_name, purpose=Purpose.KEEP_ALIVE, max_output=1)
+        """Send a request again, with an answer of one token, so that what it reads stays cached."""
+        keep_alive_request = replace(
+            request, model=client.model_name, purpose=Purpose.KEEP_ALIVE, max_output=1
+        )
         async with asyncio.timeout(seconds):
-            await self._stream_and_record_whole_reply(client, asked)
+            await self._stream_and_record_whole_reply(client, keep_alive_request)
 
     async def _stream_and_record_whole_reply(self, client: ModelClient, request: Request) -> Reply:
         self.check()
@@ -87,8 +92,12 @@ class ModelInquiry:
 
 
 def _text_without_thoughts(reply: Reply) -> str:
-    said = "\n".join(part.text for part in reply.parts if isinstance(part, Text))
-    return _THOUGHT.sub("", said, count=1).strip() if _THOUGHT.match(said) else said.strip()
+    texts = [part.text for part in reply.parts if isinstance(part, Text)]
+    text = "\n".join(texts)
+    thought = _THOUGHT.match(text)
+    if thought is not None:
+        text = text[thought.end() :]
+    return text.strip()
 
 
 def build_material_request(
@@ -103,7 +112,14 @@ def append_question(
     request: Request, question: str, purpose: Purpose, max_output: int = 0
 ) -> Request:
     """Return the conversation's request, which is cached, with a question added at its end."""
-    last = request.messages[-1]
-    messages = (*request.messages[:-1], replace(last, parts=(*last.parts, Text(question))))
-    asked = replace(request, messages=messages, purpose=purpose, max_output=max_output)
-    return replace(asked, reasoning="", temperature=None, top_p=None)
+    last_message = request.messages[-1]
+    with_question = replace(last_message, parts=(*last_message.parts, Text(question)))
+    return replace(
+        request,
+        messages=(*request.messages[:-1], with_question),
+        purpose=purpose,
+        max_output=max_output,
+        reasoning="",
+        temperature=None,
+        top_p=None,
+    )

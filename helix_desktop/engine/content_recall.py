@@ -37,6 +37,7 @@ from helix_desktop.engine.strategies.markers import call_answered_by, describe_o
 from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import InvalidInput, NotFound
+from helix_desktop.fast_dataclass import dataclass
 
 # The size of a page read from the start. It is small because every later step sends the page again.
 PAGE_TOKENS = 1_400
@@ -71,6 +72,29 @@ _LINE_RANGE = re.compile(r"\s*L?(\d{1,12})\s*(?:([-:,])\s*L?(\d{1,12})?\s*)?")
 # Its arguments are the pattern, the content in pieces, and the number of context lines.
 # The function must run where it can be killed, because matching some patterns never ends.
 Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class WantedContent:
+    """What an agent asks of an entry: lines that match a pattern, some lines, passages with
+    some words, or else the entry itself. It is asked for one of these at a time.
+
+    `lines`: such as 10-40. `whole_tokens`: an entry of up to so many tokens is returned
+    whole, a longer one as its beginning and an outline; 0 stands for the usual number.
+    """
+
+    pattern: str = ""
+    lines_around_match: int = 0
+    lines: str = ""
+    words: str = ""
+    whole_tokens: int = 0
+
+    @property
+    def most_tokens_of_whole_entry(self) -> int:
+        return self.whole_tokens or most_tokens_recalled_whole()
+
+
+WHOLE_ENTRY = WantedContent()
 
 
 async def find_entry(cache: ContentCache, name: str, beginning: int = 0) -> CacheEntry:
@@ -110,88 +134,64 @@ async def _suggest_near_entry(cache: ContentCache, name: str) -> str:
     return f" Near it is {similar_digest.hex}."
 
 
-async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's tool.
+async def recall_entry(
     cache: ContentCache,
     tokens: TokenCounter,
     name: str,
+    wanted: WantedContent = WHOLE_ENTRY,
     *,
-    lines: str = "",
-    words: str = "",
-    pattern: str = "",
-    context: int = 0,
     grep: Grep | None = None,
-    whole_tokens: int = 0,
 ) -> str:
-    """Return an entry, some of its lines, passages with some words, or
-    lines that match a pattern: at most a page, which says how to continue.
-
-    An entry of up to `whole_tokens` is returned whole, a longer one as its beginning
-    and an outline.
-    """
-    whole = whole_tokens or most_tokens_recalled_whole()
-    if pattern:
+    """Return what an agent wants of an entry: at most a page, which says how to continue."""
+    if wanted.pattern:
         entry = await find_entry(cache, name)
-        return await _recall_matches(cache, entry.stored, pattern, context, grep)
-    if lines.strip():
+        return await _recall_matches(cache, entry.stored, wanted, grep)
+    if wanted.lines.strip():
         entry = await find_entry(cache, name)
-        return await _recall_lines(cache, tokens, entry.stored, lines, whole)
-    if words.strip():
+        return await _recall_lines(cache, tokens, entry.stored, wanted)
+    if wanted.words.strip():
         entry = await find_entry(cache, name)
-        return await _recall_passages(cache, tokens, entry.stored, words)
+        return await _recall_passages(cache, tokens, entry.stored, wanted.words)
     entry = await find_entry(cache, name, 2 * PAGE_BYTES)
-    if not _fits_whole(tokens, entry, whole):
+    if not _fits_whole(tokens, entry, wanted.most_tokens_of_whole_entry):
         return await _recall_outline(cache, tokens, entry)
     return _whole_text(entry)
 
 
-async def recall_entries(  # noqa: PLR0913  # Most are parameters of the agent's tool.
+async def recall_entries(
     cache: ContentCache,
     tokens: TokenCounter,
     names: str,
+    wanted: WantedContent = WHOLE_ENTRY,
     *,
-    lines: str = "",
-    words: str = "",
-    pattern: str = "",
-    context: int = 0,
     grep: Grep | None = None,
-    whole_tokens: int = 0,
 ) -> str:
-    """Return what an agent asked of one or several entries, named by their hashes.
+    """Return what an agent wants of one or several entries, named by their hashes.
 
     Each call costs a request, which sends the whole context again. So an agent that is
     not sure which of some outputs it needs asks for all of them, best with words.
     """
     split_names = split_entry_names(names)
     if len(split_names) == 1:
-        return await recall_entry(
-            cache,
-            tokens,
-            names,
-            lines=lines,
-            words=words,
-            pattern=pattern,
-            context=context,
-            grep=grep,
-            whole_tokens=whole_tokens,
-        )
+        return await recall_entry(cache, tokens, names, wanted, grep=grep)
     if len(split_names) > MOST_AT_ONCE:
         raise InvalidInput(
             f"{len(split_names)} entries are too many for one call.",
             remedy=f"Ask for up to {MOST_AT_ONCE}, with words to find.",
         )
-    if lines.strip() or pattern:
+    if wanted.lines.strip() or wanted.pattern:
         raise InvalidInput(
             "Lines and patterns can be asked of one entry at a time.",
             remedy="Use find with words for several entries.",
         )
+
     # Together they may be as long as one entry that is returned whole.
-    tokens_for_each = (whole_tokens or most_tokens_recalled_whole()) // len(split_names)
+    tokens_for_each = wanted.most_tokens_of_whole_entry // len(split_names)
+    wanted_of_each = WantedContent(words=wanted.words, whole_tokens=tokens_for_each)
     answers = []
     for name in split_names:
         try:
-            text = await recall_entry(
-                cache, tokens, name, words=words, whole_tokens=tokens_for_each
-            )
+            text = await recall_entry(cache, tokens, name, wanted_of_each)
         except (InvalidInput, NotFound) as error:
             text = f"[{error}]"  # The other entries are still worth having.
         answers.append(f"[{name[:SHORT_HASH]}]\n{text}")
@@ -210,40 +210,45 @@ def split_entry_names(names: str) -> list[str]:
 
 
 async def _recall_matches(
-    cache: ContentCache, stored: facts.Stored, pattern: str, context: int, grep: Grep | None
+    cache: ContentCache, stored: facts.Stored, wanted: WantedContent, grep: Grep | None
 ) -> str:
+    """Return the lines that match the wanted pattern."""
     if grep is None:
         raise InvalidInput("Patterns cannot be used here.", remedy="Specify lines, or search.")
-    matches = await grep(pattern, read_in_pieces(cache, stored), context)
-    return matches or f"[no line matches {pattern}]"
+    content = read_in_pieces(cache, stored)
+    matches = await grep(wanted.pattern, content, wanted.lines_around_match)
+    return matches or f"[no line matches {wanted.pattern}]"
 
 
 async def _recall_lines(
-    cache: ContentCache, tokens: TokenCounter, stored: facts.Stored, lines: str, whole: int
+    cache: ContentCache, tokens: TokenCounter, stored: facts.Stored, wanted: WantedContent
 ) -> str:
-    """Return the asked lines, at most a page of them, and how to go on."""
-    first, last = parse_line_range(lines)
+    """Return the wanted lines, at most a page of them, and how to go on."""
+    first, last = parse_line_range(wanted.lines)
     wanted_lines = await read_entry_lines(cache, stored, first, last)
     if not wanted_lines:
         raise NotFound(
             f"There is no line {first:,} in the entry; the last one is {stored.lines:,}."
         )
-    limit = LINES_TOKENS
+    most_tokens = LINES_TOKENS
     if not last:
         # Without a last line the agent has not said that it needs so many.
-        limit = min(whole, LINES_TOKENS)
-    text, last_shown = cut_to_page_with_last_line_number(tokens, wanted_lines, first, limit)
+        most_tokens = min(wanted.most_tokens_of_whole_entry, LINES_TOKENS)
+    text, last_shown = cut_to_page_with_last_line_number(tokens, wanted_lines, first, most_tokens)
     line_count = max(stored.lines, last_shown)
-    answer = text
-    if not text.strip():
-        answer = "(empty lines)"
+
+    rows = []
     is_whole_entry = first == 1 and last_shown >= line_count
     if not is_whole_entry:
-        answer = f"[lines {first}-{last_shown} of {line_count:,}]\n{answer}"
-    last_asked = min(last or line_count, line_count)
-    if last_shown < last_asked:
-        answer += f'\n[go on with lines="{last_shown + 1}-{last or ""}"]'
-    return answer
+        rows.append(f"[lines {first}-{last_shown} of {line_count:,}]")
+    if text.strip():
+        rows.append(text)
+    else:
+        rows.append("(empty lines)")
+    last_wanted = min(last or line_count, line_count)
+    if last_shown < last_wanted:
+        rows.append(f'[go on with lines="{last_shown + 1}-{last or ""}"]')
+    return "\n".join(rows)
 
 
 def most_tokens_recalled_whole(
@@ -256,27 +261,28 @@ def most_tokens_recalled_whole(
             USUAL_CONTEXT, USUAL_STEPS, usual, PAGE_TOKENS, WHOLE_TOKENS
         )
     meter = context_usage.measure_window(state, policy)
-    context = round(meter.used / meter.factor)
-    free = round(meter.free_tokens / meter.factor)
+    context_tokens = round(meter.used / meter.factor)
+    free_tokens = round(meter.free_tokens / meter.factor)
+    most_tokens = min(WHOLE_TOKENS, max(PAGE_TOKENS, free_tokens))
     return fold_economics.most_tokens_of_whole_entry(
-        context,
+        context_tokens,
         len(state.branch.steps),
         prices_of_main_model(state),
-        PAGE_TOKENS,
-        min(WHOLE_TOKENS, max(PAGE_TOKENS, free)),
+        least=PAGE_TOKENS,
+        most=most_tokens,
     )
 
 
-def _fits_whole(tokens: TokenCounter, entry: CacheEntry, whole: int) -> bool:
+def _fits_whole(tokens: TokenCounter, entry: CacheEntry, most_tokens: int) -> bool:
     """Whether an entry fits. Counts tokens only if needed: no token is shorter than a byte."""
-    if entry.stored.size <= whole:
+    if entry.stored.size <= most_tokens:
         return True
     if entry.stored.size > PAGE_BYTES:
         return False
     if entry.tokens:
-        return entry.tokens <= whole
+        return entry.tokens <= most_tokens
     text = entry.beginning.decode("utf-8", "replace")
-    return tokens.count_tokens(text) <= whole
+    return tokens.count_tokens(text) <= most_tokens
 
 
 def _whole_text(entry: CacheEntry) -> str:
@@ -315,7 +321,8 @@ async def _recall_passages(
     if stored.size:
         content = await cache.read_range(stored.digest, 0, min(FIND_BYTES, stored.size))
     lines = content.decode("utf-8", "replace").split("\n")
-    if len(lines) > 1 and not lines[-1]:
+    ends_with_line_end = len(lines) > 1 and not lines[-1]
+    if ends_with_line_end:
         lines.pop()
     if len(content) > IN_A_THREAD:
         passages = await asyncio.to_thread(text_passages.find_passages, tokens, lines, words)
@@ -368,11 +375,11 @@ def _format_hit(hit: SearchHit, lines_around: str) -> str:
 
 async def _lines_around_hit(cache: ContentCache, digest: Digest, line: int) -> str:
     """Return the lines around a hit, or nothing if the entry is gone or its lines are too long."""
+    first = max(1, line - LINES_AROUND_HIT)
+    last = line + LINES_AROUND_HIT
     try:
-        stored = (await cache.describe_entry(digest)).stored
-        lines = await read_entry_lines(
-            cache, stored, max(1, line - LINES_AROUND_HIT), line + LINES_AROUND_HIT
-        )
+        entry = await cache.describe_entry(digest)
+        lines = await read_entry_lines(cache, entry.stored, first, last)
     except NotFound:
         return ""
     text = "\n".join(lines)
@@ -387,8 +394,8 @@ async def compact_entry(
     """Let a fast model shorten an entry. Raises ModelFailed if it does not answer."""
     entry = await find_entry(cache, name)
     text = await span_text_and_detail_sources.read_stored_text(cache, entry.stored)
-    about = f"{entry.about.tool} {entry.about.source}".strip() or "a tool"
-    question = large_output_choice.compaction_question(about, keep, COMPACTED_TOKENS // 2)
+    origin = f"{entry.about.tool} {entry.about.source}".strip() or "a tool"
+    question = large_output_choice.compaction_question(origin, keep, COMPACTED_TOKENS // 2)
     request = build_material_request(
         text[:COMPACT_BYTES], question, facts.Purpose.COMPACTION, COMPACTED_TOKENS
     )
@@ -413,24 +420,26 @@ async def recall_folded_messages(
         folds = [_require_fold(state, name)]
     else:
         folds = _live_folds_of_spans(state)
+
     # A fold inside another one covers the same messages again.
-    covered: set[int] = set()
+    covered_seqs: set[int] = set()
     for fold in folds:
         first, last = first_and_last(fold.cover)
-        covered.update(branch.covered_messages(facts.Span(first, last)))
-    messages = [branch.message_at(seq) for seq in sorted(covered)]
+        covered_seqs.update(branch.covered_messages(facts.Span(first, last)))
+    messages = [branch.message_at(seq) for seq in sorted(covered_seqs)]
     if words.strip():
         return await _passages_in_messages(branch, cache, tokens, messages, words)
-    texts = await span_text_and_detail_sources.read_short_outputs(messages, cache)
-    text = "\n".join(format_message(branch, message, texts) for message in messages)
+
+    output_texts = await span_text_and_detail_sources.read_short_outputs(messages, cache)
+    formatted_messages = [format_message(branch, message, output_texts) for message in messages]
+    text = "\n".join(formatted_messages)
     if tokens.count_tokens(text) <= PAGE_TOKENS:
         return text
-    stored = await cache.store_content(
-        text.encode("utf-8", "replace"), EntryOrigin("recall_history", name)
-    )
-    shown, until = cut_to_page_with_last_line_number(tokens, text.split("\n"), 1)
-    way_on = f'recall_cached_content("{stored.digest.hex}", lines="{until + 1}-")'
-    return f"{shown}\n[go on with {way_on}]"
+    content = text.encode("utf-8", "replace")
+    stored = await cache.store_content(content, EntryOrigin("recall_history", name))
+    page, last_shown = cut_to_page_with_last_line_number(tokens, text.split("\n"), 1)
+    way_on = f'recall_cached_content("{stored.digest.hex}", lines="{last_shown + 1}-")'
+    return f"{page}\n[go on with {way_on}]"
 
 
 async def _passages_in_messages(
@@ -442,8 +451,8 @@ async def _passages_in_messages(
 ) -> str:
     """Return the newest of equal passages with the words. Searches only so many outputs."""
     texts: list[tuple[str, list[str]]] = []
-    room = FIND_BYTES
-    too_long = 0
+    free_bytes = FIND_BYTES
+    unsearched_count = 0
     for message in reversed(messages):
         result = message.fact
         if not isinstance(result, facts.ToolReturned):
@@ -451,26 +460,28 @@ async def _passages_in_messages(
             texts.append((f"message {message.seq}", message_text.split("\n")))
         elif _is_left_out_of_search(branch, message.seq):
             continue
-        elif result.output.size > room:
-            too_long += 1
+        elif result.output.size > free_bytes:
+            unsearched_count += 1
         else:
-            room -= result.output.size
+            free_bytes -= result.output.size
             text = await span_text_and_detail_sources.read_stored_text(cache, result.output)
             short_hash = result.output.digest.hex[:SHORT_HASH]
-            about = describe_output(branch, message.seq)
-            name = f'recall_cached_content("{short_hash}"), {about}'
+            call = describe_output(branch, message.seq)
+            name = f'recall_cached_content("{short_hash}"), {call}'
             texts.append((name, text.split("\n")))
-    in_view: set[str] = set()
-    async for shown in span_text_and_detail_sources.read_span_texts(branch, branch.items, cache):
-        in_view.update(line.strip() for line in shown.text.split("\n"))
-    answer = await asyncio.to_thread(
-        text_passages.find_passages_in_texts, tokens, texts, words, in_view=in_view
+
+    lines_in_view: set[str] = set()
+    texts_in_view = span_text_and_detail_sources.read_span_texts(branch, branch.items, cache)
+    async for text_in_view in texts_in_view:
+        lines_in_view.update(line.strip() for line in text_in_view.text.split("\n"))
+    passages = await asyncio.to_thread(
+        text_passages.find_passages_in_texts, tokens, texts, words, in_view=lines_in_view
     )
-    if not answer:
-        answer = f"[none of these words is in the {len(messages):,} messages]"
-    if too_long:
-        answer += f"\n[outputs too long to be searched here: {too_long:,}; search_cached_content finds words in them]"
-    return answer
+    if not passages:
+        passages = f"[none of these words is in the {len(messages):,} messages]"
+    if not unsearched_count:
+        return passages
+    return f"{passages}\n[outputs too long to be searched here: {unsearched_count:,}; search_cached_content finds words in them]"
 
 
 def _is_left_out_of_search(branch: ConversationBranch, seq: int) -> bool:
@@ -482,13 +493,14 @@ def _is_left_out_of_search(branch: ConversationBranch, seq: int) -> bool:
 
 
 def _require_fold(state: ConversationState, name: str) -> facts.Folded:
-    name = name.strip().strip("\"'`")
-    fold = state.find_fold(name)
+    unquoted_name = name.strip().strip("\"'`")
+    fold = state.find_fold(unquoted_name)
     if fold is None:
-        known = [live.fold for live in _live_folds_of_spans(state)][-5:]
+        newest_folds = _live_folds_of_spans(state)[-5:]
+        newest_names = ", ".join(newest_fold.fold for newest_fold in newest_folds)
         raise NotFound(
-            f"This conversation has no fold {name[:80]!r}.",
-            remedy=f"Available: {', '.join(known) or 'none'}.",
+            f"This conversation has no fold {unquoted_name[:80]!r}.",
+            remedy=f"Available: {newest_names or 'none'}.",
         )
     return fold
 
@@ -510,10 +522,10 @@ def format_message(
     seq = recorded.seq
     match recorded.fact:
         case facts.ToolReturned() as result:
-            shown = result.head or texts.get(result.output, "(the text is in the entry)")
+            text = result.head or texts.get(result.output, "(the text is in the entry)")
             recall = f'recall_cached_content("{result.output.digest.hex}")'
-            about = describe_output(branch, seq)
-            return f"[{seq}] output of {about}: {recall}\n{shown}"
+            call = describe_output(branch, seq)
+            return f"[{seq}] output of {call}: {recall}\n{text}"
         case facts.UserSaid(parts=parts):
             return "\n".join(f"[{seq}] user: {_format_user_part(part)}" for part in parts)
         case facts.ModelReplied() as reply:
@@ -564,7 +576,8 @@ def parse_line_range(words: str) -> tuple[int, int]:
 async def read_in_pieces(cache: ContentCache, stored: facts.Stored) -> AsyncIterator[bytes]:
     """Yield the entry in pieces, each checked separately."""
     for start in range(0, stored.size, PIECE_BYTES):
-        yield await cache.read_range(stored.digest, start, min(PIECE_BYTES, stored.size - start))
+        length = min(PIECE_BYTES, stored.size - start)
+        yield await cache.read_range(stored.digest, start, length)
 
 
 async def read_entry_lines(
@@ -583,7 +596,8 @@ async def read_entry_lines(
     lines = _split_lines(content, is_end=start + len(content) >= stored.size)
     if not last:
         return lines
-    return lines[: last - first + 1]
+    wanted_count = last - first + 1
+    return lines[:wanted_count]
 
 
 def _split_lines(content: bytes, *, is_end: bool) -> list[str]:
@@ -617,25 +631,29 @@ async def _find_line_start(cache: ContentCache, stored: facts.Stored, number: in
 
 
 def cut_to_page_with_last_line_number(
-    tokens: TokenCounter, lines: Sequence[str], first: int, limit: int = PAGE_TOKENS
+    tokens: TokenCounter, lines: Sequence[str], first: int, most_tokens: int = PAGE_TOKENS
 ) -> tuple[str, int]:
     """Return as many lines as fit on a page. A line longer than a page is cut, with a note."""
-
-    def fits(text: str) -> bool:
-        return len(text) <= PAGE_BYTES and tokens.count_tokens(text) <= limit
-
-    count = len(lines)
+    # Counting tokens takes long, so the lines are reduced by a quarter at a time.
+    line_count = len(lines)
     text = "\n".join(lines)
-    while count > 1 and not fits(text):
-        count = max(1, count * 3 // 4)
-        text = "\n".join(lines[:count])
-    is_cut = not fits(text)
-    text = text[:PAGE_BYTES]
-    while tokens.count_tokens(text) > limit:
-        text = text[: len(text) * 3 // 4]
-    if is_cut:
-        text += "\n[this line is longer than a page and was cut; use grep to look into it]"
-    return text, first + count - 1
+    while line_count > 1 and not _fits_on_page(tokens, text, most_tokens):
+        line_count = max(1, line_count * 3 // 4)
+        text = "\n".join(lines[:line_count])
+    last_line = first + line_count - 1
+    if _fits_on_page(tokens, text, most_tokens):
+        return text, last_line
+
+    # Even the first line is too long.
+    cut_line = text[:PAGE_BYTES]
+    while tokens.count_tokens(cut_line) > most_tokens:
+        cut_line = cut_line[: len(cut_line) * 3 // 4]
+    note = "[this line is longer than a page and was cut; use grep to look into it]"
+    return f"{cut_line}\n{note}", last_line
+
+
+def _fits_on_page(tokens: TokenCounter, text: str, most_tokens: int) -> bool:
+    return len(text) <= PAGE_BYTES and tokens.count_tokens(text) <= most_tokens
 
 
 async def read_entry_beginning(cache: ContentCache, stored: facts.Stored, limit_bytes: int) -> str:

@@ -139,16 +139,16 @@ def measure_window(state: Moment, policy: Policy) -> WindowMeter:
     factor = state.billed_per_counted_token()
     tokens_by_kind = state.branch.tokens_by_kind(state.settings.settings_tokens)
     counted = dict(zip(ContextKind, tokens_by_kind, strict=True))
-    parts = {kind: round(tokens * factor) for kind, tokens in counted.items()}
-    answered, _ = state.record.ledger.last_billed_reply(model, state.seq)
+    billed = {kind: round(tokens * factor) for kind, tokens in counted.items()}
+    seq_of_billed_reply, _ = state.record.ledger.last_billed_reply(model, state.seq)
     return WindowMeter(
-        parts,
-        sum(parts.values()),
-        window_tokens(state, policy),
-        reserved_tokens(state, policy),
-        factor,
-        model,
-        is_estimate=not answered,
+        parts=billed,
+        used=sum(billed.values()),
+        window=window_tokens(state, policy),
+        reserve=reserved_tokens(state, policy),
+        factor=factor,
+        model=model,
+        is_estimate=not seq_of_billed_reply,
         counted=counted,
     )
 
@@ -172,11 +172,14 @@ def window_tokens(state: Moment, policy: Policy) -> int:
 def reserved_tokens(state: Moment, policy: Policy) -> int:
     """Return the tokens reserved for the reply and for a summary, as billed."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
-    size = window_tokens(state, policy)
-    reply = policy.reserve_reply
+    reply_tokens = policy.reserve_reply
     if chosen and chosen.max_output > 0:
-        reply = min(chosen.max_output, reply)
-    return min(reply, size // 10) + min(policy.reserve_summary, size // 20)
+        reply_tokens = min(chosen.max_output, reply_tokens)
+    # In a small window, both reserves together would leave too little for the conversation.
+    window = window_tokens(state, policy)
+    for_reply = min(reply_tokens, window // 10)
+    for_summary = min(policy.reserve_summary, window // 20)
+    return for_reply + for_summary
 
 
 def estimate_billed_tokens(tokens: int, state: Moment) -> int:
@@ -188,15 +191,16 @@ def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:
     """Return the reported dollars, or compute them from the model's prices; 0 if unknown."""
     if usage.cost > 0 or chosen is None or chosen.price_input <= 0:
         return usage.cost
-    rate = relative_prices(chosen)
-    plain = max(0, usage.input - usage.cache_read - usage.cache_write)
-    shares = (
-        plain
-        + usage.cache_read * rate.read
-        + usage.priced_cache_write * rate.write
-        + usage.output * rate.output
+    prices = relative_prices(chosen)
+    uncached_tokens = max(0, usage.input - usage.cache_read - usage.cache_write)
+    # What was used would cost as much as so many uncached input tokens.
+    input_tokens_of_same_price = (
+        uncached_tokens
+        + usage.cache_read * prices.read
+        + usage.priced_cache_write * prices.write
+        + usage.output * prices.output
     )
-    return shares * chosen.price_input / PER_MILLION
+    return input_tokens_of_same_price * chosen.price_input / PER_MILLION
 
 
 def estimate_next_message_cost(
@@ -206,32 +210,38 @@ def estimate_next_message_cost(
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     if chosen is None or chosen.price_input <= 0:
         return None
-    used = measure_window(state, policy).used
+    context_tokens = measure_window(state, policy).used
     if before:
-        replaced = count_item_tokens(state.branch.items_from_fact(before))
-        used = max(0, used - estimate_billed_tokens(replaced, state))
+        replaced_tokens = count_item_tokens(state.branch.items_from_fact(before))
+        kept_tokens = context_tokens - estimate_billed_tokens(replaced_tokens, state)
+        context_tokens = max(0, kept_tokens)
+
+    cached_tokens = min(context_tokens, count_cached_tokens(state, chosen.model))
     ledger = state.record.ledger
-    cached = min(used, count_cached_tokens(state, chosen.model))
-    reply = ledger.median_reply_tokens(state.seq)
+    reply_tokens = ledger.median_reply_tokens(state.seq)
     for_an_hour = is_cached_for_an_hour(state)
-    warm = _usage_that_writes(used - cached, cached, reply, for_an_hour=for_an_hour)
-    cold = _usage_that_writes(used, 0, reply, for_an_hour=for_an_hour)
-    lifetime = _documented_lifetime(state, chosen)
-    until = 0.0
-    if cached and lifetime:
-        until = _last_request_time(state, chosen.model) + lifetime
-    answered, _ = ledger.last_billed_reply(chosen.model, state.seq)
-    kept = 0.0
-    for _, usage in keep_alive_times_and_usages_since(state, answered):
-        kept += compute_cost(usage, chosen)
+    usage_if_warm = _usage_that_writes(
+        context_tokens - cached_tokens, cached_tokens, reply_tokens, for_an_hour=for_an_hour
+    )
+    usage_if_cold = _usage_that_writes(context_tokens, 0, reply_tokens, for_an_hour=for_an_hour)
+
+    lifetime_seconds = _documented_lifetime(state, chosen)
+    warm_until = 0.0
+    if cached_tokens and lifetime_seconds:
+        warm_until = _last_request_time(state, chosen.model) + lifetime_seconds
+
+    seq_of_billed_reply, _ = ledger.last_billed_reply(chosen.model, state.seq)
+    cost_of_keeping_alive = 0.0
+    for _, usage in keep_alive_times_and_usages_since(state, seq_of_billed_reply):
+        cost_of_keeping_alive += compute_cost(usage, chosen)
     return NextMessageCost(
-        warm=compute_cost(warm, chosen),
-        cold=compute_cost(cold, chosen),
-        reply=reply,
-        warm_until=until,
+        warm=compute_cost(usage_if_warm, chosen),
+        cold=compute_cost(usage_if_cold, chosen),
+        reply=reply_tokens,
+        warm_until=warm_until,
         per_token=prices_of_main_model(state).write * chosen.price_input / PER_MILLION,
-        kept=kept,
-        forever=bool(cached) and not lifetime,
+        kept=cost_of_keeping_alive,
+        forever=bool(cached_tokens) and not lifetime_seconds,
     )
 
 
@@ -253,21 +263,25 @@ def _usage_that_writes(written: int, read: int, output: int, *, for_an_hour: boo
 def count_cached_tokens(state: Moment, model: str) -> int:
     """Return the tokens at the start of the next request that a model read in its last one."""
     ledger = state.record.ledger
-    answered, billed = ledger.last_billed_reply(model, state.seq)
-    if not answered or will_request_head_change(state):
+    seq_of_billed_reply, billed_tokens = ledger.last_billed_reply(model, state.seq)
+    if not seq_of_billed_reply or will_request_head_change(state):
         return 0
-    recorded = state.record.settings_at(state.seq).model_for_role(facts.ModelRole.MAIN)
-    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
-    if recorded and chosen and recorded.effort != chosen.effort:
-        return min(billed, estimate_billed_tokens(state.settings.settings_tokens, state))
-    changed = _first_changed_message(state, newest_fact_seen_by(state.record.facts[answered - 1]))
-    if changed is None:
-        return billed
-    if changed == 0:
+    settings_tokens = state.settings.settings_tokens
+    recorded_model = state.record.settings_at(state.seq).model_for_role(facts.ModelRole.MAIN)
+    chosen_model = state.settings.model_for_role(facts.ModelRole.MAIN)
+    if recorded_model and chosen_model and recorded_model.effort != chosen_model.effort:
+        # Another thinking time leaves only the system prompt and the tools in the cache.
+        return min(billed_tokens, estimate_billed_tokens(settings_tokens, state))
+
+    billed_reply = state.record.facts[seq_of_billed_reply - 1]
+    first_changed = _first_changed_message(state, newest_fact_seen_by(billed_reply))
+    if first_changed is None:
+        return billed_tokens
+    if first_changed == 0:
         return 0
-    before = (item for item in state.branch.items if item.first < changed)
-    front = state.settings.settings_tokens + count_item_tokens(before)
-    return min(billed, estimate_billed_tokens(front, state))
+    unchanged_items = (item for item in state.branch.items if item.first < first_changed)
+    unchanged_tokens = settings_tokens + count_item_tokens(unchanged_items)
+    return min(billed_tokens, estimate_billed_tokens(unchanged_tokens, state))
 
 
 def keep_alive_times_and_usages_since(state: Moment, seq: int) -> list[tuple[float, facts.Usage]]:
@@ -282,32 +296,39 @@ def keep_alive_times_and_usages_since(state: Moment, seq: int) -> list[tuple[flo
 
 def will_request_head_change(state: Moment) -> bool:
     """Whether tools, system prompt or rules will differ from the recorded ones."""
-    now = state.settings
-    recorded = state.record.settings_at(state.seq)
-    if now is recorded:
+    current_settings = state.settings
+    recorded_settings = state.record.settings_at(state.seq)
+    if current_settings is recorded_settings:
         return False
-    if now.tools.tools != recorded.tools.tools:
+    if current_settings.tools.tools != recorded_settings.tools.tools:
         return True
-    return now.settings_blocks != recorded.settings_blocks
+    return current_settings.settings_blocks != recorded_settings.settings_blocks
 
 
 def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite | None:
     """Return what changes since the last request make the provider write again, or None."""
-    before = recorded.settings.model_for_role(facts.ModelRole.MAIN)
-    after = state.settings.model_for_role(facts.ModelRole.MAIN)
-    if before is None or after is None or after.price_input <= 0:
+    model_before = recorded.settings.model_for_role(facts.ModelRole.MAIN)
+    model_after = state.settings.model_for_role(facts.ModelRole.MAIN)
+    if model_before is None or model_after is None or model_after.price_input <= 0:
         return None
-    lost = count_cached_tokens(recorded, before.model) - count_cached_tokens(state, after.model)
-    if lost <= 0:
+    cached_before = count_cached_tokens(recorded, model_before.model)
+    cached_after = count_cached_tokens(state, model_after.model)
+    lost_tokens = cached_before - cached_after
+    if lost_tokens <= 0:
         return None
-    rate = prices_of_main_model(state)
-    dollars = lost * (rate.write - rate.read) * after.price_input / PER_MILLION
-    lifetime = _documented_lifetime(recorded, before)
-    until = 0.0
-    if lifetime:
-        until = _last_request_time(recorded, before.model) + lifetime
-    is_model = before.model != after.model or before.effort != after.effort
-    return PendingRewrite(lost, dollars, until, is_model=is_model)
+
+    prices = prices_of_main_model(state)
+    extra_price = prices.write - prices.read
+    dollars = lost_tokens * extra_price * model_after.price_input / PER_MILLION
+    lifetime_seconds = _documented_lifetime(recorded, model_before)
+    cached_until = 0.0
+    if lifetime_seconds:
+        cached_until = _last_request_time(recorded, model_before.model) + lifetime_seconds
+    is_other_model = model_before.model != model_after.model
+    is_other_effort = model_before.effort != model_after.effort
+    return PendingRewrite(
+        lost_tokens, dollars, cached_until, is_model=is_other_model or is_other_effort
+    )
 
 
 def _first_changed_message(state: Moment, newest_seq: int) -> int | None:
@@ -323,11 +344,13 @@ def _first_changed_message(state: Moment, newest_seq: int) -> int | None:
 
 
 def _last_request_time(state: Moment, model: str) -> float:
-    answered, _ = state.record.ledger.last_billed_reply(model, state.seq)
-    recorded = state.record.facts[answered - 1]
-    last_request = recorded.time
-    if isinstance(recorded.fact, facts.ModelReplied):
-        last_request -= recorded.fact.seconds
-    for time, _ in keep_alive_times_and_usages_since(state, answered):
-        last_request = max(last_request, time)
-    return last_request
+    """Return when a model was last sent a request, in seconds since 1970."""
+    seq_of_billed_reply, _ = state.record.ledger.last_billed_reply(model, state.seq)
+    billed_reply = state.record.facts[seq_of_billed_reply - 1]
+    request_time = billed_reply.time
+    if isinstance(billed_reply.fact, facts.ModelReplied):
+        # The reply was recorded when it was complete.
+        request_time -= billed_reply.fact.seconds
+    for keep_alive_time, _ in keep_alive_times_and_usages_since(state, seq_of_billed_reply):
+        request_time = max(request_time, keep_alive_time)
+    return request_time

@@ -96,8 +96,8 @@ class ClearablePart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FoldExperience:
-    """`recalled`: cost of recalls as a share of savings. `recall`: cost of the next
-    one. `steps`: number so far.
+    """What a conversation shows so far of what folds save. `recalled`: the cost of recalls as a
+    share of savings. `steps`: how many there were. `recall`: the cost of the next recall.
     """
 
     recalled: float = 0.0
@@ -120,8 +120,11 @@ def recall_cost_share(saved: float, recalls: float) -> float:
 
 def recall_cost(context: int, calls: int, price: RelativePrices) -> float:
     """Return the cost of a request for recalls, including carrying their results."""
-    brought = RECALLED_TOKENS * calls * (price.write + price.read * CARRIED_STEPS)
-    return price.read * context + price.output * ASKING_TOKENS + brought
+    reading_context = price.read * context
+    writing_calls = price.output * ASKING_TOKENS
+    carrying_one_token = price.write + price.read * CARRIED_STEPS
+    carrying_results = RECALLED_TOKENS * calls * carrying_one_token
+    return reading_context + writing_calls + carrying_results
 
 
 def clearing_threshold(
@@ -129,7 +132,7 @@ def clearing_threshold(
     growth: float,
     price: RelativePrices,
     cold: float = 0.0,
-    seen: FoldExperience = NO_EXPERIENCE,
+    experience: FoldExperience = NO_EXPERIENCE,
 ) -> float:
     """Return how many tokens a clearing must free to pay for itself.
 
@@ -137,19 +140,25 @@ def clearing_threshold(
     `growth`: clearable tokens added per step. `cold`: the chance that the provider's
     cache has expired at the next request.
     """
-    rent_per_token = (price.read * (1 - cold) + price.write * cold) * seen.net_share
-    rewrite = (price.write - price.read) * (1 - cold)
-    if rewrite <= 0:
+    expected_read_price = price.read * (1 - cold) + price.write * cold
+    rent_per_token = expected_read_price * experience.net_share
+    rewrite_price = (price.write - price.read) * (1 - cold)
+    if rewrite_price <= 0:
         return LEAST_SAVING
-    if seen.net_share <= 0:
+    if experience.net_share <= 0:
         return math.inf
     if rent_per_token <= 0:
         return LEAST_SAVING
+
     # The tokens that must be freed to repay rewriting and one recall within half as many steps as
     # so far. Without this limit, short conversations would pay for savings they never get.
-    rewriting = rewrite * max(0.0, rest)
-    certain = (rewriting + seen.recall) / (rent_per_token * PAYBACK_SHARE * seen.steps)
-    return max(certain, math.sqrt(2 * rewriting * growth / rent_per_token))
+    rewriting_cost = rewrite_price * max(0.0, rest)
+    cost = rewriting_cost + experience.recall
+    rent_until_payback = rent_per_token * PAYBACK_SHARE * experience.steps
+    repaid_in_time = cost / rent_until_payback
+    # With so many freed tokens, the rent paid since the last clearing equals the price of this one.
+    rent_equals_price = math.sqrt(2 * rewriting_cost * growth / rent_per_token)
+    return max(repaid_in_time, rent_equals_price)
 
 
 def find_clearing_start(  # It has many parameters because the rule compares all these figures.
@@ -159,25 +168,25 @@ def find_clearing_start(  # It has many parameters because the rule compares all
     cold: float = 0.0,
     *,
     least: int = LEAST_SAVING,
-    seen: FoldExperience = NO_EXPERIENCE,
+    experience: FoldExperience = NO_EXPERIENCE,
 ) -> int | None:
     """Return the index from which clearing saves most now, or None if it does not pay."""
     best_surplus = 0.0
     best_index = None
-    rest = 0
+    tokens_after_part = 0  # What stays of the later parts, and must be cached again.
     freed = 0
     # The newest part comes first, because clearing from a part on also clears everything after it.
     for index in range(len(view) - 1, -1, -1):
         part = view[index]
         if part.frees > 0:
-            threshold = max(clearing_threshold(rest, growth, price, cold, seen), least)
+            threshold = clearing_threshold(tokens_after_part, growth, price, cold, experience)
             freed += part.frees
-            surplus = freed - threshold
+            surplus = freed - max(threshold, least)
             is_first = best_index is None and surplus == best_surplus
             if is_first or surplus > best_surplus:
                 best_surplus = surplus
                 best_index = index
-        rest += part.tokens - part.frees
+        tokens_after_part += part.tokens - part.frees
     return best_index
 
 
@@ -215,24 +224,26 @@ def handover_cost(
     """
     caching = price.write * (plan.summary + plan.stays)
     if writer is not None:
-        writing = scale * (plan.context + QUESTION_TOKENS + writer.output * plan.summary)
-        return writing + caching
+        reading = plan.context + QUESTION_TOKENS
+        writing = writer.output * plan.summary
+        return scale * (reading + writing) + caching
     asking = price.read * plan.context + price.write * QUESTION_TOKENS
-    return asking + price.output * plan.summary + caching
+    writing = price.output * plan.summary
+    return asking + writing + caching
 
 
 def handover_pays(
     rent_paid: float,
     saved_per_step: float,
     cost: float,
-    seen: FoldExperience = NO_EXPERIENCE,
+    experience: FoldExperience = NO_EXPERIENCE,
     payback_share: float = HANDOVER_PAYBACK_SHARE,
 ) -> bool:
     """Whether carrying the messages has cost as much as a handover, which will be
     repaid in time.
     """
-    saved_in_time = saved_per_step * payback_share * seen.steps
-    return seen.net_share * min(rent_paid, saved_in_time) >= cost
+    saved_in_time = saved_per_step * payback_share * experience.steps
+    return experience.net_share * min(rent_paid, saved_in_time) >= cost
 
 
 def expected_rewriting_cost(tokens: int, price: RelativePrices) -> float:
@@ -242,12 +253,20 @@ def expected_rewriting_cost(tokens: int, price: RelativePrices) -> float:
 
 def chance_of_return(away: float, life: float, pauses: Sequence[float]) -> float:
     """Return the chance that a pause of `away` seconds ends within the next `life` seconds."""
-    usual = 1.0
+    usual_chance = 1.0
     if away > 0:
-        usual = 1 - (away / (away + life)) ** RETURN_SLOPE
-    longer = [pause for pause in pauses if pause > away]
-    returned = sum(pause <= away + life for pause in longer)
-    return (usual * USUAL_PAUSES + returned) / (USUAL_PAUSES + len(longer))
+        usual_chance = 1 - (away / (away + life)) ** RETURN_SLOPE
+    # Of the pauses so far that lasted as long, some ended within that time.
+    longer_count = 0
+    ended_count = 0
+    for pause in pauses:
+        if pause <= away:
+            continue
+        longer_count += 1
+        if pause <= away + life:
+            ended_count += 1
+    expected_ends = usual_chance * USUAL_PAUSES + ended_count
+    return expected_ends / (USUAL_PAUSES + longer_count)
 
 
 def least_context_for_handover(window: int, tokens: int, share: float) -> float:
@@ -273,10 +292,11 @@ def most_tokens_of_whole_entry(
     the whole `context` again.
     """
     another_request = price.read * context + price.output * ASKING_TOKENS
-    each_token = price.write + price.read * min(steps, CARRIED_STEPS)
-    if each_token <= 0:
+    carrying_one_token = price.write + price.read * min(steps, CARRIED_STEPS)
+    if carrying_one_token <= 0:
         return most
-    return min(most, least + round(another_request / each_token))
+    tokens_worth_a_request = round(another_request / carrying_one_token)
+    return min(most, least + tokens_worth_a_request)
 
 
 # --- Limits for models with a small context window ---
@@ -288,7 +308,8 @@ LEAST_LARGE = 500  # Outputs of fewer tokens never count as large, even in a sma
 
 def large_output_limit_tokens(window: int, tokens: int = 4_000) -> int:
     """Return from which size an output is large: `tokens`, or less in a small window."""
-    return min(tokens, max(LEAST_LARGE, tokens * window // SMALL_WINDOW))
+    share_of_window = tokens * window // SMALL_WINDOW
+    return min(tokens, max(LEAST_LARGE, share_of_window))
 
 
 def most_tail_tokens_in_panic(window: int) -> int:

@@ -90,15 +90,11 @@ async def recall_content(
     """Return a page of an entry, passages with certain words, or matching lines."""
     cache = served.cache
     digest = await content_recall.resolve_entry_name(cache, sha256)
+    wanted = content_recall.WantedContent(
+        pattern=grep, lines_around_match=context, lines=lines, words=find
+    )
     text = await content_recall.recall_entry(
-        cache,
-        served.tokens,
-        digest.hex,
-        words=find,
-        lines=lines,
-        pattern=grep,
-        context=context,
-        grep=served.grep,
+        cache, served.tokens, digest.hex, wanted, grep=served.grep
     )
     return {"sha256": digest.hex, "text": text}
 

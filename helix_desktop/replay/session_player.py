@@ -325,9 +325,8 @@ class SessionPlayer:
             )
             return AnsweredRecall(page.tool, arguments, passages)
         lines = arguments.get("lines", "")
-        text = await content_recall.recall_entry(
-            cache, self._tokens, page.entry, lines=lines, words=words
-        )
+        wanted = content_recall.WantedContent(lines=lines, words=words)
+        text = await content_recall.recall_entry(cache, self._tokens, page.entry, wanted)
         return AnsweredRecall(page.tool, {"sha256": page.entry} | arguments, text)
 
     async def _play_recall_request(

@@ -12,7 +12,7 @@ from helix_desktop.tools.regex_search import grep_entry_lines
 
 # Takes the digest and what is needed of it.
 CompactForPurpose = Callable[[Digest, str], Awaitable[str]]
-AROUND = 2  # The number of lines that are shown before and after each match of a pattern.
+LINES_AROUND_MATCH = 2  # So many lines are shown before and after each match of a pattern.
 ReadHistory = Callable[[str, str], Awaitable[str]]  # Takes a fold's id and words to search for.
 
 
@@ -32,17 +32,15 @@ def build_recall_tools(
 async def recall_asked_entry(
     args: ToolArguments, cache: ContentCache, tokens: TokenCounter, whole_tokens: int
 ) -> str:
-    return await content_recall.recall_entries(
-        cache,
-        tokens,
-        args.text_argument("sha256"),
+    wanted = content_recall.WantedContent(
+        pattern=args.text_argument("grep"),
+        lines_around_match=LINES_AROUND_MATCH,
         lines=args.text_argument("lines"),
         words=args.text_argument("find"),
-        pattern=args.text_argument("grep"),
-        context=AROUND,
-        grep=grep_entry_lines,
         whole_tokens=whole_tokens,
     )
+    names = args.text_argument("sha256")
+    return await content_recall.recall_entries(cache, tokens, names, wanted, grep=grep_entry_lines)
 
 
 async def recall_cached_content(

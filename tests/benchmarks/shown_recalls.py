@@ -72,11 +72,8 @@ class ShownRecallsPlayer(SessionPlayer):
         said: list[str] = []
         lines = ""
         while not said or (lines and not all(one in "\n".join(said) for one in seeks)):
-            said.append(
-                await content_recall.recall_entry(
-                    cache, counting, entry, lines=lines, whole_tokens=whole
-                )
-            )
+            wanted = content_recall.WantedContent(lines=lines, whole_tokens=whole)
+            said.append(await content_recall.recall_entry(cache, counting, entry, wanted))
             more = _WAY_ON.search(said[-1])
             if not lines and more is None:
                 return ShownRecall(whole=True, calls=1, tokens=counting.count_tokens(said[0]))

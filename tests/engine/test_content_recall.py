@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.engine import content_recall
+from helix_desktop.engine.content_recall import WantedContent
 from helix_desktop.engine.facts import FoldKind, Spent, Stored, ToolReturned
 from helix_desktop.engine.ports import CacheEntry, EntryOrigin, TokenCounter
 from helix_desktop.engine.sha256_digest import Digest
@@ -79,12 +80,14 @@ async def test_a_hash_that_is_none_unknown_or_ambiguous() -> None:
 async def test_lines_and_pages_together_give_the_whole_entry() -> None:
     text = "\n".join(f"line number {number} of the entry" for number in range(1, 4_001))
     cache, (entry,) = await cached(text)
-    assert await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, lines="10-12") == (
+    lines_10_to_12 = WantedContent(lines="10-12")
+    assert await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, lines_10_to_12) == (
         "[lines 10-12 of 4,000]\nline number 10 of the entry\nline number 11 of the entry\nline number 12 of the entry"
     )
     pages, lines = [], ""
     while True:
-        page = await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, lines=lines)
+        wanted = WantedContent(lines=lines)
+        page = await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, wanted)
         assert TOKENS.count_tokens(page) < 4_000
         pages += [line for line in page.splitlines() if line.startswith("line number")]
         more = re.search(r'go on with lines="(\d+-)"', page)
@@ -172,7 +175,8 @@ async def test_lines_of_nothing_but_space_are_not_passed_over() -> None:
     cache, (entry,) = await cached("\n".join([" " * 9_000] * 9 + ["the end"]))
     pages, lines = [], ""
     for _ in range(10):
-        page = await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, lines=lines)
+        wanted = WantedContent(lines=lines)
+        page = await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, wanted)
         pages.append(page)
         more = re.search(r'go on with lines="(\d+-)"', page)
         lines = more[1] if more else ""
@@ -188,11 +192,15 @@ async def test_lines_of_nothing_but_space_are_not_passed_over() -> None:
 async def test_lines_that_are_not_there_or_cannot_be_read() -> None:
     cache, (entry,) = await cached("one\ntwo\n")
     with pytest.raises(NotFound, match="There is no line 9 in the entry; the last one is 2"):
-        await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, lines="9")
+        await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, WantedContent(lines="9"))
     for lines in ("nine", "9-3", "-4"):
         with pytest.raises(InvalidInput):
-            await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, lines=lines)
-    assert "two" in await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, lines="2-")
+            await content_recall.recall_entry(
+                cache, TOKENS, entry.digest.hex, WantedContent(lines=lines)
+            )
+    assert "two" in await content_recall.recall_entry(
+        cache, TOKENS, entry.digest.hex, WantedContent(lines="2-")
+    )
 
 
 async def test_a_pattern_runs_where_it_can_be_killed() -> None:
@@ -207,15 +215,21 @@ async def test_a_pattern_runs_where_it_can_be_killed() -> None:
 
     assert (
         await content_recall.recall_entry(
-            cache, TOKENS, entry.digest.hex, pattern="^t", context=1, grep=grep
+            cache,
+            TOKENS,
+            entry.digest.hex,
+            WantedContent(pattern="^t", lines_around_match=1),
+            grep=grep,
         )
         == "two\nthree!"
     )
     assert "no line matches" in await content_recall.recall_entry(
-        cache, TOKENS, entry.digest.hex, pattern="zzz", grep=grep
+        cache, TOKENS, entry.digest.hex, WantedContent(pattern="zzz"), grep=grep
     )
     with pytest.raises(InvalidInput):
-        await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, pattern="^t")
+        await content_recall.recall_entry(
+            cache, TOKENS, entry.digest.hex, WantedContent(pattern="^t")
+        )
 
 
 async def test_search_says_hash_tool_source_and_a_snippet() -> None:
@@ -294,7 +308,9 @@ async def test_a_long_history_goes_on_in_an_entry() -> None:
     assert TOKENS.count_tokens(text) < 4_000
     more = re.search(r'recall_cached_content\("([0-9a-f]{64})", lines="(\d+-)"\)\]$', text)
     assert more is not None
-    assert await content_recall.recall_entry(kept.cache, TOKENS, more[1], lines=more[2])
+    assert await content_recall.recall_entry(
+        kept.cache, TOKENS, more[1], WantedContent(lines=more[2])
+    )
 
 
 async def test_words_are_found_in_messages_calls_and_outputs_behind_summaries() -> None:
@@ -414,11 +430,13 @@ async def test_an_entry_comes_back_whole_where_that_is_cheaper_than_another_requ
     size = TOKENS.count_tokens(text)
     assert size > content_recall.PAGE_TOKENS
     assert (
-        await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, whole_tokens=size)
+        await content_recall.recall_entry(
+            cache, TOKENS, entry.digest.hex, WantedContent(whole_tokens=size)
+        )
         == text
     )
     outline = await content_recall.recall_entry(
-        cache, TOKENS, entry.digest.hex, whole_tokens=size - 1
+        cache, TOKENS, entry.digest.hex, WantedContent(whole_tokens=size - 1)
     )
     assert TOKENS.count_tokens(outline) < content_recall.PAGE_TOKENS
     head, _, rest = outline.partition("[the rest, by line:]\n")
@@ -446,7 +464,9 @@ class Uncounted:
 async def test_tokens_are_counted_only_where_that_decides_and_nobody_knows_them() -> None:
     cache, (short, long) = await cached("a word\n" * 100, "a longer line of words\n" * 200)
     assert (
-        await content_recall.recall_entry(cache, Uncounted(), short.digest.hex, whole_tokens=700)
+        await content_recall.recall_entry(
+            cache, Uncounted(), short.digest.hex, WantedContent(whole_tokens=700)
+        )
         == "a word\n" * 99 + "a word"
     )
 
@@ -461,7 +481,7 @@ async def test_tokens_are_counted_only_where_that_decides_and_nobody_knows_them(
         counted.tokens = tokens
         await counted.store_content(await cache.read_content(long.digest), EntryOrigin("read"))
         return await content_recall.recall_entry(
-            counted, counter, long.digest.hex, whole_tokens=1_400
+            counted, counter, long.digest.hex, WantedContent(whole_tokens=1_400)
         )
 
     whole = "a longer line of words\n" * 199 + "a longer line of words"
@@ -495,7 +515,9 @@ async def test_several_entries_are_recalled_in_one_call() -> None:
         assert "alpha one\nalpha two" in answer
         assert "gamma" in answer
         assert TOKENS.count_tokens(answer) < content_recall.WHOLE_TOKENS
-    with_words = await content_recall.recall_entries(cache, TOKENS, ",".join(names), words="alpha")
+    with_words = await content_recall.recall_entries(
+        cache, TOKENS, ",".join(names), WantedContent(words="alpha")
+    )
     assert "alpha two" in with_words
     assert with_words.count("none of these words") == 2
     one = await content_recall.recall_entries(cache, TOKENS, names[0])
@@ -512,5 +534,5 @@ async def test_an_unknown_entry_among_several_hides_no_other() -> None:
         await content_recall.recall_entries(cache, TOKENS, many)
     with pytest.raises(InvalidInput, match="one entry at a time"):
         await content_recall.recall_entries(
-            cache, TOKENS, f"{entry.digest.hex} {'0' * 64}", lines="1-2"
+            cache, TOKENS, f"{entry.digest.hex} {'0' * 64}", WantedContent(lines="1-2")
         )

@@ -190,7 +190,7 @@ def test_the_larger_the_context_the_longer_an_entry_that_comes_back_whole() -> N
 def test_what_recalls_take_of_a_saving_makes_clearing_wait() -> None:
     def threshold(recalled: float, steps: float = 1_000) -> float:
         return fold_economics.clearing_threshold(
-            20_000, 500, USUAL, seen=FoldExperience(recalled, steps)
+            20_000, 500, USUAL, experience=FoldExperience(recalled, steps)
         )
 
     assert threshold(0) == fold_economics.clearing_threshold(20_000, 500, USUAL)
@@ -198,8 +198,9 @@ def test_what_recalls_take_of_a_saving_makes_clearing_wait() -> None:
     assert threshold(0, steps=10) > threshold(0), (
         "a short session must have it back within a few steps"
     )
-    seen = FoldExperience(0, 10, recall=1_000)
-    assert fold_economics.clearing_threshold(20_000, 500, USUAL, seen=seen) > threshold(0, steps=10)
+    experience = FoldExperience(0, 10, recall=1_000)
+    with_recall = fold_economics.clearing_threshold(20_000, 500, USUAL, experience=experience)
+    assert with_recall > threshold(0, steps=10)
     assert fold_economics.recall_cost_share(0, 0) == fold_economics.RECALLS_EXPECTED
     assert (
         fold_economics.recall_cost_share(1e6, 2e6) > 1 > fold_economics.recall_cost_share(1e6, 1e5)

@@ -13,7 +13,7 @@ from itertools import chain
 from helix_desktop.engine import facts, message_blocks
 from helix_desktop.engine.state.fenwick_tree import FenwickTree
 from helix_desktop.engine.state.fold_covers import covers_nest, first_and_last
-from helix_desktop.engine.state.live_folds import Effect, LiveFolds, count_item_tokens
+from helix_desktop.engine.state.live_folds import FoldEffect, LiveFolds, count_item_tokens
 from helix_desktop.engine.state.view_items import (
     ViewItem,
     count_clearable_tokens,
@@ -58,7 +58,7 @@ class ConversationBranch(LiveFolds):
     handover_tokens: int = 0  # The sum of the tokens of all handovers.
     last_handover: float = 0.0
 
-    def advance_branch(self, recorded: facts.Recorded) -> Effect | None:
+    def advance_branch(self, recorded: facts.Recorded) -> FoldEffect | None:
         """Apply a fact. Return its effect if it changed something shown."""
         fact = recorded.fact
         if isinstance(fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned):
@@ -97,14 +97,14 @@ class ConversationBranch(LiveFolds):
         return False
 
     def _apply_effect(
-        self, seq: int, fact: facts.Fact, kept: tuple[facts.PartRef, ...] = ()
-    ) -> Effect:
+        self, seq: int, fact: facts.Fact, kept_parts: tuple[facts.PartRef, ...] = ()
+    ) -> FoldEffect:
         tokens_before = self._tokens_under_exclusion(fact)
-        cover = self.apply_fold_change(fact, kept)
+        cover = self.apply_fold_change(fact, kept_parts)
         if cover is not None:
             self._rebuild_items_of(cover)
         self.unfolded += self._tokens_under_exclusion(fact) - tokens_before
-        return seq, fact, kept
+        return FoldEffect(seq, fact, kept_parts)
 
     def _tokens_under_exclusion(self, fact: facts.Fact) -> int:
         """Return the tokens, without folds, of what a fact excludes or includes. No other fact
@@ -210,7 +210,7 @@ class ConversationBranch(LiveFolds):
 
     # --- Adding, checking and removing folds
 
-    def _add_fold(self, recorded: facts.Recorded, fold: facts.Folded) -> Effect | None:
+    def _add_fold(self, recorded: facts.Recorded, fold: facts.Folded) -> FoldEffect | None:
         if fold.fold in self.folds or not self.is_valid_fold(recorded.seq, fold):
             return None
         self.fold_born[fold.fold] = len(self.steps)
@@ -218,8 +218,8 @@ class ConversationBranch(LiveFolds):
             self.handovers += 1
             self.handover_tokens += fold.tokens
             self.last_handover = recorded.time
-        kept = tuple(self.parts_kept_verbatim(fold.cover, panic=fold.panic))
-        return self._apply_effect(recorded.seq, fold, kept)
+        kept_parts = tuple(self.parts_kept_verbatim(fold.cover, panic=fold.panic))
+        return self._apply_effect(recorded.seq, fold, kept_parts)
 
     def is_valid_fold(self, seq: int, fold: facts.Folded) -> bool:
         """Whether it covers something here, crosses no other fold, and makes the view no longer."""

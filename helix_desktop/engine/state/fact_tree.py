@@ -14,13 +14,13 @@ from dataclasses import field
 
 from helix_desktop.engine.facts import Cover, Excluded, Included, PartRef, Recorded, Span
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.engine.state.live_folds import Effect, LiveFolds
+from helix_desktop.engine.state.live_folds import FoldEffect, LiveFolds
 from helix_desktop.engine.state.request_settings import RequestSettings
 from helix_desktop.engine.state.token_ledger import TokenLedger
 from helix_desktop.engine.tool_call_parsing import PendingCall
 from helix_desktop.fast_dataclass import dataclass
 
-Run = tuple[int, int]  # The fact numbers with which a run begins and ends.
+Run = tuple[int, int]  # The first and the last of neighbouring fact numbers.
 
 
 def _no_numbers() -> array[int]:
@@ -29,15 +29,18 @@ def _no_numbers() -> array[int]:
 
 @dataclass(slots=True)
 class FactTree:
-    """Only grows, so that other threads can read it."""
+    """All facts of a conversation, and lists by which a past moment is found in them.
+
+    It only grows, so that other threads can read it.
+    """
 
     facts: list[Recorded] = field(default_factory=list)
     # The fact numbers of messages on all branches.
     messages: array[int] = field(default_factory=_no_numbers)
     rewinds: array[int] = field(default_factory=_no_numbers)  # The fact numbers of rewinds.
     targets: array[int] = field(default_factory=_no_numbers)  # What each rewind went back to.
-    effects: list[Effect] = field(default_factory=list)
-    effect_seqs: array[int] = field(default_factory=_no_numbers)
+    effects: list[FoldEffect] = field(default_factory=list)
+    effect_seqs: array[int] = field(default_factory=_no_numbers)  # Of `effects`, for a search.
     settings: list[RequestSettings] = field(default_factory=lambda: [RequestSettings()])
     settings_seqs: array[int] = field(default_factory=_no_numbers)
     # New ids for calls whose own id is empty or not unique.
@@ -50,14 +53,16 @@ class FactTree:
     def runs_leading_to(self, seq: int) -> list[Run]:
         """Return the path to `seq`, oldest first, without what rewinds left behind."""
         runs: list[Run] = []
-        while seq > 0:
-            rewinds_until = bisect_right(self.rewinds, seq)
-            if rewinds_until == 0:
-                runs.append((1, seq))
+        last_of_run = seq
+        while last_of_run > 0:
+            rewind_count = bisect_right(self.rewinds, last_of_run)
+            if rewind_count == 0:
+                runs.append((1, last_of_run))
                 break
-            last_rewind = rewinds_until - 1
-            runs.append((self.rewinds[last_rewind], seq))
-            seq = self.targets[last_rewind]
+            # The run begins with the last rewind, and continues what that went back to.
+            last_rewind = rewind_count - 1
+            runs.append((self.rewinds[last_rewind], last_of_run))
+            last_of_run = self.targets[last_rewind]
         runs.reverse()
         return runs
 
@@ -72,21 +77,24 @@ class FactTree:
         self.targets.append(target)
         return target
 
-    def add_effect(self, effect: Effect) -> None:
+    def add_effect(self, effect: FoldEffect) -> None:
         self.effects.append(effect)
-        self.effect_seqs.append(effect[0])
+        self.effect_seqs.append(effect.seq)
 
     def add_settings(self, seq: int, settings: RequestSettings) -> None:
         self.settings.append(settings)
         self.settings_seqs.append(seq)
 
     def settings_at(self, seq: int) -> RequestSettings:
-        return self.settings[bisect_right(self.settings_seqs, seq)]
+        # The list begins with the settings from before the first change.
+        change_count = bisect_right(self.settings_seqs, seq)
+        return self.settings[change_count]
 
     def taken_out_parts(self) -> dict[Cover, None]:
         """Return what the user excluded and has not restored, on all branches."""
         taken_out: dict[Cover, None] = {}
-        for _, fact, _ in self.effects:
+        for effect in self.effects:
+            fact = effect.fact
             if isinstance(fact, Excluded):
                 taken_out[fact.ref] = None
             elif isinstance(fact, Included):
@@ -95,17 +103,17 @@ class FactTree:
 
     def folds_at(self, seq: int, taken_out: Iterable[Cover] = ()) -> LiveFolds:
         """Return what was shown when `seq` was the newest fact. `taken_out`: also excluded."""
-        then = LiveFolds(facts=self.facts, ids=self.ids)
+        past_folds = LiveFolds(facts=self.facts, ids=self.ids)
         for first, last in self.runs_leading_to(seq):
             first_message = bisect_left(self.messages, first)
             end_of_messages = bisect_right(self.messages, last)
-            then.order += self.messages[first_message:end_of_messages]
+            past_folds.order += self.messages[first_message:end_of_messages]
             first_effect = bisect_left(self.effect_seqs, first)
             end_of_effects = bisect_right(self.effect_seqs, last)
-            for _, fact, kept in self.effects[first_effect:end_of_effects]:
-                then.apply_fold_change(fact, kept)
-        then.exclusions.update(dict.fromkeys(taken_out))
-        if then.order:
-            for item in then.build_items(Span(0, seq)):
-                then.append_item(item)
-        return then
+            for effect in self.effects[first_effect:end_of_effects]:
+                past_folds.apply_fold_change(effect.fact, effect.kept_parts)
+        past_folds.exclusions.update(dict.fromkeys(taken_out))
+        if past_folds.order:
+            for item in past_folds.build_items(Span(0, seq)):
+                past_folds.append_item(item)
+        return past_folds

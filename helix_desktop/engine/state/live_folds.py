@@ -37,20 +37,31 @@ from helix_desktop.fast_dataclass import dataclass
 
 DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)
 RECALLED = (FoldKind.MARKER, FoldKind.EXCERPT)
-# A fact that changed what is shown: its number, the fact, and the parts that a new fold
-# keeps whole.
-Effect = tuple[int, Fact, tuple[PartRef, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class FoldEffect:
+    """A fact that changed what is shown. `kept_parts`: those that a new fold keeps whole."""
+
+    seq: int
+    fact: Fact
+    kept_parts: tuple[PartRef, ...]
 
 
 @dataclass(slots=True)
 class LiveFolds(ViewItems):
-    """`facts`: those of the conversation. `order`: the messages of this branch."""
+    """The folds, pins and exclusions of one branch, and what they show of its messages.
+
+    A fold is live while it is in force, and not undone. Folds are known by their names.
+    `facts`: those of the conversation. `order`: the messages of this branch.
+    """
 
     facts: list[Recorded] = field(default_factory=list)
     # New ids for calls whose own id is empty or not unique.
     ids: dict[PartRef, str] = field(default_factory=dict)
     # Every fold that was ever in force here.
     folds: dict[str, Folded] = field(default_factory=dict)
+    # The names of the live folds.
     live: dict[str, None] = field(default_factory=dict)
     # The live folds over each span. The last of them is shown.
     by_span: dict[Span, list[str]] = field(default_factory=dict)
@@ -80,27 +91,27 @@ class LiveFolds(ViewItems):
         message = message_blocks.require_message(self.message_at(seq))
         return len(message_blocks.parts_of(message))
 
-    def apply_fold_change(self, fact: Fact, kept: tuple[PartRef, ...] = ()) -> Cover | None:
+    def apply_fold_change(self, fact: Fact, kept_parts: tuple[PartRef, ...] = ()) -> Cover | None:
         """Apply a change that has an effect. Return what must be shown again."""
         match fact:
             case Folded(fold=name, cover=cover):
                 self.folds[name] = fact
                 self.ages[name] = len(self.ages)
-                self.kept[name] = kept
+                self.kept[name] = kept_parts
                 self._activate_fold(name)
                 return cover
             case Unfolded(fold=name):
                 return self._deactivate_fold(name)
             case Refolded(fold=name):
+                fold = self.folds[name]
                 self._activate_fold(name)
-                self.barred.pop(self.folds[name].cover, None)
-                return self.folds[name].cover
+                self.barred.pop(fold.cover, None)
+                return fold.cover
             case DocumentEdited(fold=name, text=text, tokens=tokens):
+                fold = self.folds[name]
                 # The user wrote this text, so which details it keeps has not been checked.
-                self.folds[name] = replace(
-                    self.folds[name], text=text, tokens=tokens, details=DetailsKept()
-                )
-                return self.folds[name].cover
+                self.folds[name] = replace(fold, text=text, tokens=tokens, details=DetailsKept())
+                return fold.cover
         return self._apply_pin_or_exclusion(fact)
 
     def _apply_pin_or_exclusion(self, fact: Fact) -> Cover | None:
@@ -119,9 +130,11 @@ class LiveFolds(ViewItems):
 
     def _activate_fold(self, name: str) -> None:
         self.live[name] = None
-        insort(self._folds_over(self.folds[name].cover), name, key=self.ages.__getitem__)
+        folds_over_cover = self._folds_over(self.folds[name].cover)
+        insort(folds_over_cover, name, key=self.ages.__getitem__)
 
     def _deactivate_fold(self, name: str) -> Cover:
+        """Undo a fold, and note that no strategy may fold the same again. Return its cover."""
         cover = self.folds[name].cover
         del self.live[name]
         self._folds_over(cover).remove(name)
@@ -146,15 +159,17 @@ class LiveFolds(ViewItems):
         return self._youngest_fold(self.by_part.get(ref, ()), without)
 
     def outermost_folds(self, span: Span, without: str = "") -> list[tuple[Span, Folded]]:
+        """Return the folds shown within a span that are not inside others, with their covers."""
         outermost: list[tuple[Span, Folded]] = []
-        end = span.first - 1
+        last_covered = span.first - 1
         for cover in self._live_spans_within(span, without):
-            if cover.first <= end:
-                continue  # It is inside the fold before it.
+            is_inside_fold_before = cover.first <= last_covered
+            if is_inside_fold_before:
+                continue
             fold = self._youngest_fold(self.by_span[cover], without)
             if fold is not None:
                 outermost.append((cover, fold))
-                end = cover.last
+                last_covered = cover.last
         return outermost
 
     def _live_spans_within(self, span: Span, without: str) -> list[Span]:
@@ -175,12 +190,14 @@ class LiveFolds(ViewItems):
         return tuple(self.folds[name] for name in names)
 
     def view_tokens_without_fold(self, name: str) -> int:
-        low, high = self.item_positions(self.folds[name].cover)
-        if name not in self.live or low >= high:
+        """Return how long the view would be if a fold were undone."""
+        first_position, end_position = self.item_positions(self.folds[name].cover)
+        if name not in self.live or first_position >= end_position:
             return self.total_tokens
-        span = Span(self.items[low].first, self.items[high - 1].last)
-        tokens_with_fold = count_item_tokens(self.items[low:high])
-        tokens_without_fold = count_item_tokens(self.build_items(span, name))
+        items = self.items[first_position:end_position]
+        tokens_with_fold = count_item_tokens(items)
+        span_of_items = Span(items[0].first, items[-1].last)
+        tokens_without_fold = count_item_tokens(self.build_items(span_of_items, name))
         return self.total_tokens + tokens_without_fold - tokens_with_fold
 
     def _youngest_fold(self, names: Sequence[str], without: str) -> Folded | None:
@@ -197,20 +214,22 @@ class LiveFolds(ViewItems):
         return self.by_span.setdefault(cover, [])
 
     def build_items(self, span: Span, without: str = "") -> Iterator[ViewItem]:
-        position = span.first
+        """Yield what the view shows of a span: the messages, and documents in place of some."""
+        next_seq = span.first
         for cover, fold in self.outermost_folds(span, without):
-            for seq in self.covered_messages(Span(position, cover.first - 1)):
+            for seq in self.covered_messages(Span(next_seq, cover.first - 1)):
                 yield self.build_message_item(seq, without)
             yield self._build_document_item(fold, cover)
-            position = cover.last + 1
-        for seq in self.covered_messages(Span(position, span.last)):
+            next_seq = cover.last + 1
+        for seq in self.covered_messages(Span(next_seq, span.last)):
             yield self.build_message_item(seq, without)
 
     def build_message_item(self, seq: int, without: str = "") -> ViewItem:
         """Build a message as shown if no span hides it."""
         blocks = self.shown_blocks(seq, without)
         tokens = sum(block.tokens for block in blocks)
-        return ViewItem(seq, seq, blocks, tokens, bisect_right(self.steps, seq))
+        steps_before = bisect_right(self.steps, seq)
+        return ViewItem(seq, seq, blocks, tokens, steps_before)
 
     def shown_blocks(self, seq: int, without: str = "") -> tuple[Block, ...]:
         if without:
@@ -230,6 +249,7 @@ class LiveFolds(ViewItems):
         )
 
     def tokens_without_folds(self, cover: Cover) -> int:
+        """Count the tokens of the covered messages as if no fold shortened them."""
         tokens = 0
         first, last = first_and_last(cover)
         for seq in self.covered_messages(Span(first, last)):
@@ -247,14 +267,16 @@ class LiveFolds(ViewItems):
         text = Text(fold.text, fold.tokens)
         document = Block(kind, Role.USER, cover, text, fold.tokens, fold.fold, cached=originals)
         blocks: list[Block] = []
-        if not any(cover_contains(excluded, cover) for excluded in self.exclusions):
+        is_excluded = any(cover_contains(excluded, cover) for excluded in self.exclusions)
+        if not is_excluded:
             blocks.append(document)
         blocks += self._kept_blocks(fold.fold, cover)
         tokens = sum(block.tokens for block in blocks)
-        born = self.fold_born.get(fold.fold, 0)
-        return ViewItem(cover.first, cover.last, tuple(blocks), tokens, born, fold.fold)
+        step_when_made = self.fold_born.get(fold.fold, 0)
+        return ViewItem(cover.first, cover.last, tuple(blocks), tokens, step_when_made, fold.fold)
 
     def _kept_blocks(self, name: str, cover: Span) -> Iterator[Block]:
+        """Yield the parts that stay beside a fold's document: those it keeps, and pinned ones."""
         kept_parts = set(self.kept[name])
         kept_parts.update(self.pinned_parts(cover))
         for seq in sorted({part.seq for part in kept_parts}):
@@ -264,6 +286,7 @@ class LiveFolds(ViewItems):
                     yield replace(block, role=Role.USER)
 
     def pinned_parts(self, cover: Span) -> Iterator[PartRef]:
+        """Yield the pinned parts within a span. A pin may reach beyond it."""
         for ref in self.pins:
             first, last = first_and_last(ref)
             if last < cover.first or cover.last < first:
@@ -273,6 +296,7 @@ class LiveFolds(ViewItems):
                     yield part
 
     def parts_within(self, ref: Cover) -> Iterator[PartRef]:
+        """Yield every part of the covered messages, or the one part that `ref` is."""
         first, last = first_and_last(ref)
         for seq in self.covered_messages(Span(first, last)):
             for index in range(self.count_parts(seq)):

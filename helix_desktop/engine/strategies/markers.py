@@ -115,7 +115,7 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
         prices_of_main_model(situation.state),
         chance_of_cold_cache(situation),
         least=min(situation.policy.caching_least, meter.window // 8),
-        seen=measure_fold_experience(situation),
+        experience=measure_fold_experience(situation),
     )
     if index is None:
         return None
@@ -239,9 +239,9 @@ def _must_stay_whole(situation: FoldSituation, block: Block, ref: PartRef) -> bo
 
 
 def measure_fold_experience(situation: FoldSituation) -> FoldExperience:
+    """Return how much of what folds saved in the last steps was spent on recalls."""
     branch = situation.branch
     ledger = situation.state.record.ledger
-    """Return how much of what folds saved in the last steps was spent on recalls."""
     prices = prices_of_main_model(situation.state)
     saved = 0.0
     cost_of_recalls = 0.0
