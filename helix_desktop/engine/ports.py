@@ -177,10 +177,15 @@ class ModelClient(Protocol):
 
 @runtime_checkable
 class CountingModelClient(Protocol):
-    """A ModelClient whose server may count a request with the model's own tokenizer."""
+    """A ModelClient that knows something of the model's own tokenizer."""
 
     async def count_request_tokens(self, request: Request) -> int:
-        """Return 0 if the server does not count."""
+        """Return what the model's server counts, or 0 if it does not count."""
+
+    async def estimate_token_factor(self, request: Request) -> float:
+        """Return about how many tokens the model needs for each that we count, or 0 if
+        unknown.
+        """
 
 
 @dataclass(frozen=True, slots=True)

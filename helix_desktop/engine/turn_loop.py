@@ -244,7 +244,8 @@ class TurnLoop:
 
     async def _count_with_own_tokenizer(self) -> None:
         """Let the model's server count the next request, if it can, so that folds and the
-        meter go by its tokens. Our own count may be short by half.
+        meter go by its tokens. Our own count may be short by half. Where no server counts,
+        an estimate for the model's vocabulary comes closer than our own count.
         """
         client = self._services.models(facts.ModelRole.MAIN)
         if not isinstance(client, CountingModelClient):
@@ -253,11 +254,15 @@ class TurnLoop:
         view = self._conversation.current_view()
         contents = await self._contents.read_view_contents(view)
         request = await asyncio.to_thread(request_building.build_request, view, contents)
+        ledger = self._conversation.state.record.ledger
+        seq = self._conversation.state.seq
         counted = await client.count_request_tokens(request)
         if counted and meter.used:
-            self._conversation.state.record.ledger.set_measured_factor(
-                meter.model, self._conversation.state.seq, counted * meter.factor / meter.used
-            )
+            ledger.set_measured_factor(meter.model, seq, counted * meter.factor / meter.used)
+            return
+        estimated_factor = await client.estimate_token_factor(request)
+        if estimated_factor:
+            ledger.set_estimated_factor(meter.model, seq, estimated_factor)
 
     def _refuse_pins_over_window(self) -> None:
         """Refuse a request if pinned parts, which are never folded, exceed the window."""

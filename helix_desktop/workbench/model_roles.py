@@ -25,6 +25,7 @@ from helix_desktop.providers.local_server_details import LocalServerKind, server
 from helix_desktop.providers.model_prices import ModelInfo, window_shown_by_reply
 from helix_desktop.providers.own_tokenizers import COUNTING_SERVERS, count_with_server
 from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.providers.tokenizer_families import estimate_token_factor
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -98,6 +99,16 @@ class ChosenModel:
         )
         return await count_with_server(server_root(transport), kind, body)
 
+    async def estimate_token_factor(self, request: Request) -> float:
+        """Return an estimate for a model on this computer, or 0 for another. A provider's
+        model has a large window, and its first reply says how many tokens it counts.
+        """
+        if not self.info.is_free:
+            return 0.0
+        return await asyncio.to_thread(
+            estimate_token_factor, self.info.id, _list_request_texts(request), self.access.tokens
+        )
+
     async def _learn_window_from_reply(self, request: Request, reply: Reply) -> None:
         """Save what a reply shows of a window that nobody states."""
         if self.info.window_from is not WindowSizeSource.ASSUMED or not self.info.is_free:
@@ -117,6 +128,10 @@ class ChosenModel:
 
 def count_request_tokens(request: Request, tokens: TokenCounter) -> int:
     """Count a request's texts, without the few tokens that a protocol adds."""
+    return sum(tokens.count_tokens(text) for text in _list_request_texts(request))
+
+
+def _list_request_texts(request: Request) -> list[str]:
     texts = [request.system]
     texts += [tool.name + tool.description + tool.schema for tool in request.tools]
     for message in request.messages:
@@ -125,7 +140,7 @@ def count_request_tokens(request: Request, tokens: TokenCounter) -> int:
                 texts.append(part.text)
             elif isinstance(part, ToolCall):
                 texts.append(part.name + part.arguments)
-    return sum(tokens.count_tokens(text) for text in texts)
+    return texts
 
 
 class WorkspaceModels:

@@ -58,8 +58,8 @@ def declared() -> Iterator[tuple[str, str]]:
             for text in (setting.title, setting.sentence, setting.section, setting.unit)
         )
     for threshold in context_policy.declared_thresholds().values():
-        shown = (threshold.title, threshold.sentence, threshold.group, threshold.unit)
-        yield from ((text, threshold.name) for text in shown)
+        threshold_texts = (threshold.title, threshold.sentence, threshold.group, threshold.unit)
+        yield from ((text, threshold.name) for text in threshold_texts)
     yield from ((sentence, f"preset {name}") for name, sentence in context_policy.PRESETS.items())
     yield from (
         (text, f"opening {one.name}")
@@ -67,8 +67,8 @@ def declared() -> Iterator[tuple[str, str]]:
         for text in (one.title, one.what_it_gives_away)
     )
     for action in read_declared_actions():
-        shown = (action.title, action.group, action.search_words)
-        yield from ((text, f"action {action.id}") for text in shown)
+        action_texts = (action.title, action.group, action.search_words)
+        yield from ((text, f"action {action.id}") for text in action_texts)
     for table, names in translation.read_shown_names().items():
         yield from ((name, f"{table} {value}") for value, name in names.items())
     for mode in (

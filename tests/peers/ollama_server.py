@@ -1,7 +1,8 @@
 """A stand-in for Ollama that does what makes it dangerous: a request longer than the
 window with which the model was loaded loses its beginning, without a word.
 
-A token is a word here. Each model has a largest window; who asks for none gets 4,096.
+A token is a word here, unless the trial counts otherwise. Each model has a largest window;
+who asks for none gets 4,096.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class OllamaServer(Peer):
         parameters: str = "",
         capabilities: tuple[str, ...] = ("completion", "tools"),
         says: Callable[[list[dict[str, Any]]], str] = lambda _shown: "Understood.",
+        count_tokens: Callable[[Iterable[dict[str, Any]]], int] = count_words,
     ) -> None:
         super().__init__()
         self.model = model
@@ -41,6 +43,7 @@ class OllamaServer(Peer):
         self.parameters = parameters
         self.capabilities = capabilities
         self.says = says
+        self.count_tokens = count_tokens
         self.loaded = 0  # The window with which the model is in memory; 0: it is not.
         self.loads: list[int] = []
         self.shown: list[list[dict[str, Any]]] = []  # What the model saw of each request.
@@ -98,9 +101,9 @@ class OllamaServer(Peer):
     def _show(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Keep the system prompt and as many of the last messages as fit, as Ollama does."""
         shown = list(messages)
-        while len(shown) > 2 and count_words(shown) > self.loaded:
+        while len(shown) > 2 and self.count_tokens(shown) > self.loaded:
             del shown[1]
-        if len(shown) < len(messages) or count_words(shown) > self.loaded:
+        if len(shown) < len(messages) or self.count_tokens(shown) > self.loaded:
             self.cut += 1
         self.shown.append(shown)
         return shown
@@ -119,7 +122,7 @@ class OllamaServer(Peer):
             "message": {"role": "assistant", "content": ""},
             "done": True,
             "done_reason": "stop" if len(written) == len(words) else "length",
-            "prompt_eval_count": count_words(shown),
+            "prompt_eval_count": self.count_tokens(shown),
             "prompt_eval_duration": 1_000_000_000,
             "eval_count": len(written),
         }
@@ -131,5 +134,5 @@ class OllamaServer(Peer):
 
         shown = self._show(body["messages"])
         said = self.says(shown)
-        usage = {"prompt_tokens": count_words(shown), "completion_tokens": len(said.split())}
+        usage = {"prompt_tokens": self.count_tokens(shown), "completion_tokens": len(said.split())}
         return chat_server.reply(said, usage=usage)

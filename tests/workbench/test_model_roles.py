@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,33 @@ async def test_ollama_never_cuts_what_the_window_could_not_hold(desks: Desks, fo
         assert server.loaded == 8_192
         assert server.cut == 0
         assert any(isinstance(one.fact, Folded) for one in session.all_facts)
+
+
+def count_as_a_small_vocabulary(messages: Iterable[dict[str, Any]]) -> int:
+    """Count as SmolLM2 does: 4 tokens for 3 Chinese characters, 1 for 4 other ones."""
+    total = 0
+    for message in messages:
+        text = str(message.get("content") or "")
+        chinese = len(re.findall("[\u4e00-\u9fff]", text))
+        total += chinese * 4 // 3 + (len(text) - chinese) // 4
+    return total
+
+
+async def test_a_first_chinese_text_is_not_cut_by_a_model_with_a_small_vocabulary(
+    desks: Desks, folder: Path
+) -> None:
+    """By our vocabulary it takes up about 5,000 of the 8,192 tokens, by the model's 8,200."""
+    sentence = "这台电脑上的模型把每个汉字分成更多的词元，所以同样的文字占用更多的上下文。"
+    chinese = "\n".join(f"{number}：{sentence}" for number in range(170))
+    with OllamaServer("smollm2:135m", count_tokens=count_as_a_small_vocabulary) as server:
+        desk = desks()
+        desk.configured.save_provider(ProviderConfig("ollama", base_url=server.base_url))
+        bench = await desk.create_workspace("Local", folder)
+        await bench.choose_model_for_role(f"ollama/{server.model}")
+        session = await bench.start_conversation("Chinese")
+        await talk(session, chinese)
+        assert server.shown
+        assert server.cut == 0
 
 
 async def test_ollama_is_asked_for_the_window_that_the_user_set(desks: Desks, folder: Path) -> None:

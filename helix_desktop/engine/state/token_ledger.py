@@ -82,7 +82,7 @@ class Savings:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredFactor:
+class TokenFactor:
     """Tokens of the model's own tokenizer for each that we count, from fact `seq` on."""
 
     seq: int
@@ -230,7 +230,10 @@ class TokenLedger:
     paid_without: array[float] = field(default_factory=lambda: array("d", [0.0]))
     reports: dict[str, BillingReports] = field(default_factory=dict)
     # By model; not recorded, because the next request is counted again.
-    measured: dict[str, MeasuredFactor] = field(default_factory=dict)
+    measured: dict[str, TokenFactor] = field(default_factory=dict)
+    # By model, in the order of the facts; not recorded, because the next request is
+    # estimated again.
+    estimated: dict[str, list[TokenFactor]] = field(default_factory=dict)
     # By import: its first fact, and the first after it.
     elsewhere: list[Run] = field(default_factory=list)
     # The facts that the fork took over from another conversation.
@@ -243,35 +246,52 @@ class TokenLedger:
     _was_rewound: bool = False  # Since the last reply.
 
     def billing_factor(self, model: str, seq: int) -> float:
-        """Return a model's billed tokens per counted one at `seq`: the median of
-        reports and the expected.
+        """Return a model's billed tokens per counted one at `seq`: the expected factor, times
+        the median of what recent reports had in proportion to the factor expected then.
+
+        In proportion, because the expected factor changes with the text: after a long
+        Chinese text, the reports on English ones before it still say how far it was off.
         """
         measured = self.measured.get(model)
         if measured is not None and seq >= measured.seq:
             return measured.factor
-        expected = 1.0
-        if "claude" in model.lower():
-            expected = CLAUDE_FACTOR
+        expected = self._expected_factor(model, seq)
         reports = self.reports.get(model)
         if reports is None:
             return expected
-        factors: list[float] = []
+        corrections: list[float] = []
         for reply_seq, factor in reports.last_proportions(seq):
             is_sound = LEAST_RATE <= factor <= MOST_RATE
             if is_sound and not self._was_recorded_elsewhere(reply_seq, seq):
-                factors.append(factor)
-        if not factors:
+                corrections.append(factor / self._expected_factor(model, reply_seq))
+        if not corrections:
             return expected
-        # With the expected factor among them, one odd report changes little.
-        factors += [expected] * PRIOR_WEIGHT
-        return _median(factors)
+        # With "no correction" among them, one odd report changes little.
+        corrections += [1.0] * PRIOR_WEIGHT
+        return expected * _median(corrections)
+
+    def _expected_factor(self, model: str, seq: int) -> float:
+        """Return the factor that is expected at `seq` if no reply has been reported."""
+        estimates = self.estimated.get(model)
+        if estimates:
+            row = bisect_right(estimates, seq, key=lambda estimate: estimate.seq) - 1
+            # Of what came before the first estimate, that one is the best known.
+            return estimates[max(0, row)].factor
+        if "claude" in model.lower():
+            return CLAUDE_FACTOR
+        return 1.0
 
     def set_measured_factor(self, model: str, seq: int, factor: float) -> None:
         """Remember what the model's own tokenizer counted for the view at `seq`, until it
         counts again. It is better than any report, because it counted what is sent next.
         """
         if LEAST_RATE <= factor <= MOST_MEASURED_RATE:
-            self.measured[model] = MeasuredFactor(seq, factor)
+            self.measured[model] = TokenFactor(seq, factor)
+
+    def set_estimated_factor(self, model: str, seq: int, factor: float) -> None:
+        """Remember what is expected of the model's tokenizer for the view at `seq`."""
+        if LEAST_RATE <= factor <= MOST_RATE:
+            self.estimated.setdefault(model, []).append(TokenFactor(seq, factor))
 
     def add_figures_of_fact(self, recorded: facts.Recorded) -> None:
         """Add a fact's cost, before `append_view_tokens_of_fact` for the same fact."""

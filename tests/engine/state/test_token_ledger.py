@@ -261,6 +261,29 @@ def test_the_factor_is_learned_from_the_last_nine_sound_reports_that_were_known_
     assert ledger.billing_factor("claude-9", talk.state.seq) == 1.32
 
 
+def test_an_estimate_for_the_text_holds_until_reports_correct_it_in_proportion() -> None:
+    """Two reports at 1.1 times the estimate for English say the same of a Chinese text."""
+    talk = told(SystemSet("s", 100))
+    ledger = talk.state.record.ledger
+    ledger.set_estimated_factor("m", talk.state.seq, 1.2)
+    assert ledger.billing_factor("m", talk.state.seq) == 1.2
+    for _ in range(5):
+        talk.add(ModelReplied((), "m", Stop.END, Usage(132)))
+    assert ledger.billing_factor("m", talk.state.seq) == pytest.approx(1.32)
+    ledger.set_estimated_factor("m", talk.state.seq, 1.8)
+    assert ledger.billing_factor("m", talk.state.seq) == pytest.approx(1.98)
+    assert ledger.billing_factor("m", talk.state.seq - 1) == pytest.approx(1.32)
+    assert ledger.billing_factor("other", talk.state.seq) == 1.0
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, 30.0])
+def test_an_estimate_that_makes_no_sense_is_left_out(factor: float) -> None:
+    talk = told(SystemSet("s", 100))
+    ledger = talk.state.record.ledger
+    ledger.set_estimated_factor("m", talk.state.seq, factor)
+    assert ledger.billing_factor("m", talk.state.seq) == 1.0
+
+
 def test_a_report_of_one_token_is_one() -> None:
     talk = told(*STEPS[:3])
     seq = talk.add(reply(0, 1))
