@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject
 
 from helix_desktop.engine import session_events
 from helix_desktop.engine.context_usage import WindowMeter
-from helix_desktop.engine.facts import ModelReplied, Spent
+from helix_desktop.engine.facts import ModelReplied, Spent, UserPart
 from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity
@@ -23,41 +23,29 @@ from helix_desktop.gui.common.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.context_panel_opening import ContextPanelOpener
-from helix_desktop.gui.conversation_sides import ConversationSides
 from helix_desktop.gui.frame.notices import announce_to_screen_reader
-from helix_desktop.gui.frame.top_bar import TopBar
-from helix_desktop.gui.frame.window_pages import WindowPages
 from helix_desktop.gui.model_setup_port import lacks_price
-from helix_desktop.gui.open_workspaces import OpenWorkspaces
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.window_parts import WindowParts
-from helix_desktop.gui.workbench_types import Session
+from helix_desktop.gui.window_contents import WindowContents
+from helix_desktop.gui.workbench_types import Session, Workbench
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
 
 
 class ChatProgress(QObject):
-    def __init__(
-        self,
-        parts: WindowParts,
-        top: TopBar,
-        pages: WindowPages,
-        workspaces: OpenWorkspaces,
-        sides: ConversationSides,
-        context_panel: ContextPanelOpener,
-    ) -> None:
-        super().__init__(parts.widget)
-        self._parts = parts
-        self._showing = parts.showing
-        self._top = top
-        self._pages = pages
-        self._workspaces = workspaces
-        self._sides = sides
+    def __init__(self, contents: WindowContents, context_panel: ContextPanelOpener) -> None:
+        super().__init__(contents.frame)
+        self._parts = contents.parts
+        self._showing = contents.parts.showing
+        self._top = contents.frame.top
+        self._pages = contents.pages
+        self._workspaces = contents.workspaces
+        self._sides = contents.sides
         self._context_panel = context_panel
         # What the meter showed last, by conversation.
         self._shown_meters: dict[str, WindowMeter] = {}
-        sides.call_for_each_side(self._follow_side)
-        sides.conversation_shown.connect(self._show_progress)
-        workspaces.state_changed.connect(self._show_state_of_listed_conversation)
+        self._sides.call_for_each_side(self._follow_side)
+        self._sides.conversation_shown.connect(self._show_progress)
+        self._workspaces.state_changed.connect(self._show_state_of_listed_conversation)
 
     def _follow_side(self, side: ChatPage) -> None:
         side.bridge.events_arrived.connect(partial(self._pass_events_on, side))
@@ -76,9 +64,13 @@ class ChatProgress(QObject):
         questions: Mapping[int, PermissionQuestion] = {}
         if session is not None:
             questions = session.questions
-            steering = sum(waiting.steer for waiting in session.queue)
-            messages = [waiting.parts for waiting in session.queue]
-            side.composer.show_waiting_messages(messages, steering)
+            messages: list[tuple[UserPart, ...]] = []
+            steering_count = 0
+            for waiting in session.queue:
+                messages.append(waiting.parts)
+                if waiting.steer:
+                    steering_count += 1
+            side.composer.show_waiting_messages(messages, steering_count)
             if not session.queue:
                 side.composer.turn_waiting_messages_into_draft(session.conversation.state.facts)
         side.approvals.show_waiting_questions(
@@ -126,11 +118,10 @@ class ChatProgress(QObject):
                 side.way_on.show_last_turn_end(session)
             case session_events.FoldProgress():
                 self.update_run_state(side)
-            case session_events.FactAppended() if isinstance(
-                event.recorded.fact, ModelReplied | Spent
-            ):
-                # A connected agent's turn runs elsewhere.
-                if session.running not in WORKING_STATES:
+            case session_events.FactAppended():
+                has_cost = isinstance(event.recorded.fact, ModelReplied | Spent)
+                # A turn of a connected agent runs elsewhere, so its costs come while we are idle.
+                if has_cost and session.running not in WORKING_STATES:
                     side.rewrite_cost.explain_costs_of_last_turn(session)
 
     def _show_questions(self, side: ChatPage, session: Session) -> None:
@@ -163,18 +154,20 @@ class ChatProgress(QObject):
 
     def _show_background_work(self, session: Session | None) -> None:
         """Shows a fold, which can be stopped, or sub-agents that work in the background."""
-        agents = 0
-        if session is not None:
-            kind = session.folding.kind_in_progress
-            if kind:
-                words = tr("Shortening: {kind}…", kind=describe_fold_kind(kind))
-                self._top.show_background_work(words, tr("Stop"), is_stopped_in_chat=True)
-                return
-            agents = len(self._workspaces.shown_activity.working_agents_below(session.id))
-        words = ""
+        agents_label = tr("Agents")
+        if session is None:
+            self._top.show_background_work("", agents_label)
+            return
+        kind = session.folding.kind_in_progress
+        if kind:
+            description = tr("Shortening: {kind}…", kind=describe_fold_kind(kind))
+            self._top.show_background_work(description, tr("Stop"), is_stopped_in_chat=True)
+            return
+        agents = self._workspaces.shown_activity.working_agents_below(session.id)
+        description = ""
         if agents:
-            words = describe_working_agents(agents)
-        self._top.show_background_work(words, tr("Agents"))
+            description = describe_working_agents(len(agents))
+        self._top.show_background_work(description, agents_label)
 
     def _show_state_of_listed_conversation(
         self, activity: WorkspaceActivity, conversation: str, _running: ConversationActivity
@@ -214,18 +207,19 @@ class ChatProgress(QObject):
         side.measured_session = session
         self._context_panel.update_if_visible(side, session)
 
-    def _explain_other_window(self, before: WindowMeter | None, now: WindowMeter) -> None:
+    def _explain_other_window(self, before: WindowMeter | None, current: WindowMeter) -> None:
         """Says why the meter jumps although the conversation did not grow: a server's error,
         often in another conversation, named the real window of the model.
         """
-        if before is None or before.model != now.model or before.window == now.window:
+        if before is None or before.model != current.model or before.window == current.window:
             return
-        if not before.window or not now.window:
+        is_known = before.window > 0 and current.window > 0
+        if not is_known:
             return
         sentence = tr(
             "{model} takes {window} tokens at a time, not {before} as was known until now. The meter measures against that. The conversation did not change.",
-            model=mark_on_one_line(now.model),
-            window=format_token_count(now.window),
+            model=mark_on_one_line(current.model),
+            window=format_token_count(current.window),
             before=format_token_count(before.window),
         )
         self._parts.notices.show_notice(sentence)
@@ -235,21 +229,26 @@ class ChatProgress(QObject):
         conversation.
         """
         bench = self._showing.bench
-        shown = ""
-        if side.session is not None:
-            shown = side.session.id
-
-        def show_first_price(session: Session) -> None:
-            is_new = side.session is None and not side.awaited_conversation
-            if is_new and side in self._sides.sides and self._showing.bench is bench:
-                self._show_meter_and_price_of(side, session)
-
-        if bench is None or not bench.model_of_conversation(shown) or side.awaited_conversation:
+        if bench is None or side.awaited_conversation:
             return
-        if shown:
-            self._parts.run_for_window(bench.predict_next_request(shown))
+        conversation = ""
+        if side.session is not None:
+            conversation = side.session.id
+        if not bench.model_of_conversation(conversation):
+            return
+        if conversation:
+            self._parts.run_for_window(bench.predict_next_request(conversation))
         else:
-            self._parts.run_for_window(bench.open_draft_session(), then=show_first_price)
+            show = partial(self._show_price_of_first_message, side, bench)
+            self._parts.run_for_window(bench.open_draft_session(), then=show)
+
+    def _show_price_of_first_message(
+        self, side: ChatPage, bench: Workbench, draft_session: Session
+    ) -> None:
+        is_new = side.session is None and not side.awaited_conversation
+        is_shown = side in self._sides.sides and self._showing.bench is bench
+        if is_new and is_shown:
+            self._show_meter_and_price_of(side, draft_session)
 
 
 def _has_event(

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 
 from helix_desktop.gui.chat.chat_page import ChatPage
-from helix_desktop.gui.conversation_sides import ConversationSides
-from helix_desktop.gui.frame.window_layout import WindowFrame
-from helix_desktop.gui.frame.window_pages import WindowPages
-from helix_desktop.gui.window_parts import WindowParts
+from helix_desktop.gui.window_contents import WindowContents
 from helix_desktop.gui.workbench_types import Session
 
 if TYPE_CHECKING:
@@ -23,18 +20,16 @@ class ContextPanelOpener(QObject):
 
     intent_wanted = Signal(object)
 
-    def __init__(
-        self, parts: WindowParts, frame: WindowFrame, pages: WindowPages, sides: ConversationSides
-    ) -> None:
-        super().__init__(frame)
-        self._parts = parts
-        self._frame = frame
-        self._pages = pages
-        self._sides = sides
-        sides.call_for_each_side(self._connect_context_button)
-        sides.side_selected.connect(self.hide_panel)
-        parts.actions.set_action_handler(
-            "policy", self.open_policy_choices, when=parts.showing.has_workspace
+    def __init__(self, contents: WindowContents) -> None:
+        super().__init__(contents.frame)
+        self._parts = contents.parts
+        self._frame = contents.frame
+        self._pages = contents.pages
+        self._sides = contents.sides
+        self._sides.call_for_each_side(self._connect_context_button)
+        self._sides.side_selected.connect(self.hide_panel)
+        self._parts.actions.set_action_handler(
+            "policy", self.open_policy_choices, when=self._parts.showing.has_workspace
         )
 
     def _connect_context_button(self, side: ChatPage) -> None:
@@ -46,12 +41,11 @@ class ContextPanelOpener(QObject):
 
         panel = ContextPanel(self._parts.theme, self._frame)
         bench = self._parts.showing.bench
-        panel.show_policy("" if bench is None else bench.policy_name)
+        if bench is not None:
+            panel.show_policy(bench.policy_name)
         actions = self._parts.actions
         panel.policy.chosen.connect(self._save_chosen_policy)
-        panel.policy.more_wanted.connect(
-            lambda: self._parts.requests.settings_wanted.emit("policy")
-        )
+        panel.policy.more_wanted.connect(self._open_policy_settings)
         panel.figures.intent_requested.connect(self.intent_wanted)
         panel.compare_link.clicked.connect(actions["lab"].trigger)
         panel.side_link.clicked.connect(self._frame.toggle_side_panel)
@@ -61,7 +55,7 @@ class ContextPanelOpener(QObject):
 
     @property
     def visible_panel(self) -> "ContextPanel | None":
-        # Asking for `panel` would build it.
+        # To read `panel` would build it. Once it is built, it is among the instance's variables.
         if "panel" not in vars(self) or not self.panel.isVisible():
             return None
         return self.panel
@@ -90,6 +84,9 @@ class ContextPanelOpener(QObject):
             self.toggle_context_panel()
         if self.panel.isVisible():
             self.panel.policy.open_choices()
+
+    def _open_policy_settings(self) -> None:
+        self._parts.requests.settings_wanted.emit("policy")
 
     def _save_chosen_policy(self, name: str) -> None:
         bench = self._parts.showing.bench

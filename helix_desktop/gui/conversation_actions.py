@@ -10,42 +10,52 @@ from PySide6.QtCore import QObject, QPoint
 
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import EmptyTrashResult
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.conversation_exporting import SUFFIX_BY_EXPORT_FORM, ConversationExport
-from helix_desktop.gui.conversation_sides import ConversationSides
 from helix_desktop.gui.copy_bring_back import (
     CopyBringBack,
+    CopyOfConversation,
     explain_copies_left,
-    find_files_left_in_copies,
+    find_copies_of_conversations,
 )
-from helix_desktop.gui.frame.window_layout import WindowFrame
-from helix_desktop.gui.open_workspaces import OpenWorkspaces
-from helix_desktop.gui.question_dialogs import ask_text, ask_to_choose_one, ask_to_confirm
+from helix_desktop.gui.question_dialogs import (
+    DialogChoice,
+    ask_text,
+    ask_to_choose_one,
+    ask_to_confirm,
+)
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.window_parts import WindowParts
-from helix_desktop.gui.workbench_types import FolderCopy, Session, Workbench
+from helix_desktop.gui.window_contents import WindowContents
+from helix_desktop.gui.workbench_types import Session, Workbench
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
 ConversationAction = Callable[[Workbench, ConversationListRow], object]
 
 
+@dataclass(frozen=True, slots=True)
+class DeletionQuestion:
+    """A question whether conversations are deleted. Without `ids`, the trash is emptied."""
+
+    bench: Workbench
+    title: str
+    text: str
+    rows: Sequence[ConversationListRow]
+    ids: Sequence[str]
+
+
 class ConversationActions(QObject):
     """Serves the sidebar, its menu and the actions on the shown conversation."""
 
-    def __init__(
-        self,
-        parts: WindowParts,
-        frame: WindowFrame,
-        workspaces: OpenWorkspaces,
-        sides: ConversationSides,
-    ) -> None:
-        super().__init__(frame)
-        self._parts = parts
-        self._showing = parts.showing
-        self._frame = frame
-        self._sides = sides
+    def __init__(self, contents: WindowContents) -> None:
+        super().__init__(contents.frame)
+        self._parts = contents.parts
+        self._showing = contents.parts.showing
+        self._frame = contents.frame
+        self._sides = contents.sides
+        self._workspaces = contents.workspaces
         # What the menu of a conversation offers and what can also be done to the shown one.
         self._listed: dict[str, ConversationAction] = {
             "rename": self.ask_and_save_new_title,
@@ -62,27 +72,29 @@ class ConversationActions(QObject):
             self._listed[f"export-{form}"] = partial(self._export, form=form)
         for agent in AGENTS_TO_CONTINUE_IN:
             self._listed[f"continue-{agent}"] = partial(self._offer_to_continue, agent=agent)
-        self._declare_conversation_actions(workspaces)
+        self._declare_conversation_actions()
         self._connect_sidebar()
-        sides.call_for_each_side(self._connect_continuing)
+        self._sides.call_for_each_side(self._connect_continuing)
 
-    def _declare_conversation_actions(self, workspaces: OpenWorkspaces) -> None:
-        on = self._parts.actions.set_action_handler
-        sides = self._sides
+    def _declare_conversation_actions(self) -> None:
+        set_handler = self._parts.actions.set_action_handler
+        showing = self._showing
         for name in self._listed:
-            act = partial(self._act_on_conversation, name)
-            on(name, act, when=self._showing.has_conversation)
-        on("undo", self._parts.notices.run_notice_undo)
-        on("previous", lambda: self._go_to_neighbour(-1), when=self._showing.has_workspace)
-        on("next", lambda: self._go_to_neighbour(1), when=self._showing.has_workspace)
-        on("next-waiting", workspaces.go_to_next_waiting_conversation)
-        on("other-side", sides.go_to_other_side, when=lambda: len(sides.sides) > 1)
-        on(
-            "close-side",
-            lambda: sides.close_side(sides.current),
-            when=lambda: len(sides.sides) > 1,
-        )
-        on("agents", self._open_subagents_dialog, when=self._showing.has_conversation)
+            act_on_shown = partial(self._act_on_conversation, name)
+            set_handler(name, act_on_shown, when=showing.has_conversation)
+        set_handler("undo", self._parts.notices.run_notice_undo)
+        set_handler("previous", partial(self._go_to_neighbour, -1), when=showing.has_workspace)
+        set_handler("next", partial(self._go_to_neighbour, 1), when=showing.has_workspace)
+        set_handler("next-waiting", self._workspaces.go_to_next_waiting_conversation)
+        set_handler("other-side", self._sides.go_to_other_side, when=self._has_two_sides)
+        set_handler("close-side", self._close_current_side, when=self._has_two_sides)
+        set_handler("agents", self._open_subagents_dialog, when=showing.has_conversation)
+
+    def _has_two_sides(self) -> bool:
+        return len(self._sides.sides) > 1
+
+    def _close_current_side(self) -> None:
+        self._sides.close_side(self._sides.current)
 
     def _connect_sidebar(self) -> None:
         sidebar = self._frame.sidebar
@@ -148,47 +160,53 @@ class ConversationActions(QObject):
     # --- What the conversation is called, and where it stands
 
     def ask_and_save_new_title(self, bench: Workbench, row: ConversationListRow) -> None:
-        def save_new_title(title: str) -> None:
-            self._open_session_and_change(bench, row, lambda session: session.set_title(title))
-
         heading = tr("Rename conversation")
-        ask_text(self._parts.widget, heading, tr("Title"), row.title, save_new_title)
+        save_title = partial(self._save_title, bench, row)
+        ask_text(self._parts.widget, heading, tr("Title"), row.title, save_title)
+
+    def _save_title(self, bench: Workbench, row: ConversationListRow, title: str) -> None:
+        self._open_session_and_change(bench, row, lambda session: session.set_title(title))
 
     def toggle_conversation_pinned(self, bench: Workbench, row: ConversationListRow) -> None:
+        is_pinned = not row.pinned
         self._open_session_and_change(
-            bench, row, lambda session: session.set_pinned(pinned=not row.pinned)
+            bench, row, lambda session: session.set_pinned(pinned=is_pinned)
         )
 
     def toggle_conversation_archived(self, bench: Workbench, row: ConversationListRow) -> None:
-        def undo_archiving() -> None:
-            self._open_session_and_change(
-                bench, row, lambda session: session.set_archived(archived=row.archived)
-            )
+        title = row.title or tr("New conversation")
+        if row.archived:
+            notice = tr("“{title}” was unarchived.").format(title=title)
+        else:
+            notice = tr("“{title}” was archived.").format(title=title)
+        archive = partial(self._set_archived, bench, row)
+        undo = partial(archive, archived=row.archived)
+        archive(archived=not row.archived, then=partial(self._show_notice_with_undo, notice, undo))
 
-        def notice_archived() -> None:
-            title = row.title or tr("New conversation")
-            if row.archived:
-                words = tr("“{title}” was unarchived.")
-            else:
-                words = tr("“{title}” was archived.")
-            self._parts.notices.show_notice(words.format(title=title), act=undo_archiving)
+    def _set_archived(
+        self,
+        bench: Workbench,
+        row: ConversationListRow,
+        *,
+        archived: bool,
+        then: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._open_session_and_change(
+            bench, row, lambda session: session.set_archived(archived=archived), then
+        )
 
+    def _show_notice_with_undo(self, text: str, undo: Callable[[], object]) -> None:
+        self._parts.notices.show_notice(text, act=undo)
+
+    def trash_conversation(self, bench: Workbench, row: ConversationListRow) -> None:
+        title = row.title or tr("New conversation")
+        notice = tr("“{title}” was moved to the trash.", title=title)
+        restore = partial(self.restore_conversation, bench, row)
         self._open_session_and_change(
             bench,
             row,
-            lambda session: session.set_archived(archived=not row.archived),
-            notice_archived,
-        )
-
-    def trash_conversation(self, bench: Workbench, row: ConversationListRow) -> None:
-        def notice_trashed() -> None:
-            title = row.title or tr("New conversation")
-            words = tr("“{title}” was moved to the trash.", title=title)
-            restore = partial(self.restore_conversation, bench, row)
-            self._parts.notices.show_notice(words, act=restore)
-
-        self._open_session_and_change(
-            bench, row, lambda session: session.set_trashed(), notice_trashed
+            lambda session: session.set_trashed(),
+            then=partial(self._show_notice_with_undo, notice, restore),
         )
 
     def restore_conversation(self, bench: Workbench, row: ConversationListRow) -> None:
@@ -203,14 +221,15 @@ class ConversationActions(QObject):
         change: Callable[[Session], Coroutine[Any, Any, None]],
         then: Callable[[], object] = lambda: None,
     ) -> None:
-        async def open_and_change() -> None:
-            await change(await bench.open_session(row.id))
+        """Changes a conversation, which may be one that is not open, and lists it anew."""
 
-        def show_changed(_done: None) -> None:
+        async def open_and_change() -> None:
+            session = await bench.open_session(row.id)
+            await change(session)
             self._sides.refresh_conversations()
             then()
 
-        self._parts.runner.run_in_background(open_and_change(), then=show_changed)
+        self._parts.runner.run_in_background(open_and_change())
 
     # --- Deleting
 
@@ -244,48 +263,51 @@ class ConversationActions(QObject):
         """Asks also what becomes of the copies of the repository in which these
         conversations work.
         """
-
-        def delete_with_copies(copies: Sequence[FolderCopy] = ()) -> None:
-            work = _discard_copies_and_delete(bench, copies, ids)
-            self._parts.runner.run_in_background(work, then=self._notice_deleted)
-
-        def ask_without_copies() -> None:
-            confirm = tr("Delete permanently")
-            ask_to_confirm(self._parts.widget, title, text, confirm, delete_with_copies)
-
-        def ask_about_copies(left: Sequence[tuple[FolderCopy, Sequence[str]]]) -> None:
-            if not left:
-                ask_without_copies()
-                return
-            copies: list[FolderCopy] = []
-            names: list[str] = []
-            for copy, files in left:
-                copies.append(copy)
-                names.extend(files)
-            ways: list[tuple[str, Callable[[], object]]] = []
-            if len(rows) == 1:
-                bring_back = partial(self.ask_how_to_bring_back, bench, rows[0])
-                ways.append((tr("Bring back…"), bring_back))
-            ways.append((tr("Keep the copy"), delete_with_copies))
-            ways.append((tr("Discard the copy"), partial(delete_with_copies, copies)))
-            words = f"{text}\n\n{explain_copies_left(len(copies), names)}"
-            ask_to_choose_one(self._parts.widget, title, words, "", ways)
-
-        in_copies = [row for row in rows if row.copy]
-        if in_copies:
-            work = find_files_left_in_copies(bench, in_copies)
-            self._parts.runner.run_in_background(work, then=ask_about_copies)
+        deletion = DeletionQuestion(bench, title, text, rows, ids)
+        rows_with_copy = [row for row in rows if row.copy]
+        if rows_with_copy:
+            search = find_copies_of_conversations(bench, rows_with_copy)
+            ask = partial(self._ask_to_delete_with_copies, deletion)
+            self._parts.runner.run_in_background(search, then=ask)
         else:
-            ask_without_copies()
+            self._ask_to_delete_with_copies(deletion, [])
+
+    def _ask_to_delete_with_copies(
+        self, deletion: DeletionQuestion, copies: Sequence[CopyOfConversation]
+    ) -> None:
+        widget = self._parts.widget
+        delete = partial(self._delete_with_copies, deletion)
+        if not copies:
+            label = tr("Delete permanently")
+            ask_to_confirm(widget, deletion.title, deletion.text, label, partial(delete, []))
+            return
+        files_not_brought_back: list[str] = []
+        for copy in copies:
+            files_not_brought_back.extend(copy.files_not_brought_back)
+        choices: list[DialogChoice] = []
+        if len(deletion.rows) == 1:
+            bring_back = partial(self.ask_how_to_bring_back, deletion.bench, deletion.rows[0])
+            choices.append(DialogChoice(tr("Bring back…"), bring_back))
+        choices.append(DialogChoice(tr("Keep the copy"), partial(delete, [])))
+        choices.append(DialogChoice(tr("Discard the copy"), partial(delete, copies)))
+        explanation = explain_copies_left(len(copies), files_not_brought_back)
+        text = f"{deletion.text}\n\n{explanation}"
+        ask_to_choose_one(widget, deletion.title, text, choices)
+
+    def _delete_with_copies(
+        self, deletion: DeletionQuestion, copies: Sequence[CopyOfConversation]
+    ) -> None:
+        work = _discard_copies_and_delete(deletion.bench, copies, deletion.ids)
+        self._parts.runner.run_in_background(work, then=self._notice_deleted)
 
     def _notice_deleted(self, deleted: EmptyTrashResult) -> None:
         self._parts.state_file.forget_deleted_ids(*deleted.conversations)
         self._sides.refresh_conversations()
-        words = format_count(
+        count = format_count(
             len(deleted.conversations), "{n} conversation deleted", "{n} conversations deleted"
         )
         size = format_byte_size(deleted.bytes)
-        self._parts.notices.show_notice(tr("{what}, {size} freed.", what=words, size=size))
+        self._parts.notices.show_notice(tr("{what}, {size} freed.", what=count, size=size))
 
     # --- Forks and copies
 
@@ -295,31 +317,31 @@ class ConversationActions(QObject):
         """Forks at the end or at the fact `seq`, and opens the fork. `in_copy`: in a
         copy of the folders.
         """
+        titles = [listed.title for listed in bench.list_conversations()]
+        title = _unique_fork_title(row.title, titles)
+        forking = bench.fork_conversation(row.id, seq, title=title, in_copy=in_copy)
+        self._parts.runner.run_in_background(forking, then=partial(self._show_fork, bench))
 
-        def open_new_fork(session: Session) -> None:
-            self._sides.refresh_conversations()
-            self._sides.show_session_if_current(bench, session)
-
-        taken = [other.title for other in bench.list_conversations()]
-        title = _unique_fork_title(row.title, taken)
-        work = bench.fork_conversation(row.id, seq, title=title, in_copy=in_copy)
-        self._parts.runner.run_in_background(work, then=open_new_fork)
+    def _show_fork(self, bench: Workbench, session: Session) -> None:
+        self._sides.refresh_conversations()
+        self._sides.show_session_if_current(bench, session)
 
     def ask_how_to_bring_back(self, bench: Workbench, row: ConversationListRow) -> None:
         """Offers the ways to merge the copy that a conversation works in."""
+        parts = self._parts
         if not row.copy:
-            self._parts.notices.show_notice(
+            parts.notices.show_notice(
                 tr("This conversation does not have its own copy of the repository.")
             )
             return
+        CopyBringBack(
+            parts.widget, parts.runner, bench, row, self._notice_brought_back
+        ).ask_for_way()
 
-        def notice_brought_back(sentences: Sequence[str]) -> None:
-            self._sides.refresh_conversations()
-            words = [translate_sentences(sentence) for sentence in sentences]
-            self._parts.notices.show_notice("\n".join(words))
-
-        parts = self._parts
-        CopyBringBack(parts.widget, parts.runner, bench, row, notice_brought_back).ask_for_way()
+    def _notice_brought_back(self, sentences: Sequence[str]) -> None:
+        self._sides.refresh_conversations()
+        lines = [translate_sentences(sentence) for sentence in sentences]
+        self._parts.notices.show_notice("\n".join(lines))
 
     # --- Exports
 
@@ -337,20 +359,20 @@ class ConversationActions(QObject):
 
 
 async def _discard_copies_and_delete(
-    bench: Workbench, copies: Sequence[FolderCopy], ids: Sequence[str]
+    bench: Workbench, copies: Sequence[CopyOfConversation], ids: Sequence[str]
 ) -> EmptyTrashResult:
     for copy in copies:
-        await bench.copies.bring_back(copy, "discard")
+        await bench.copies.bring_back(copy.copy, "discard")
     return await bench.empty_conversation_trash(ids)
 
 
-def _unique_fork_title(title: str, taken: Sequence[str]) -> str:
+def _unique_fork_title(title: str, used_titles: Sequence[str]) -> str:
     """Returns a title that distinguishes a fork from its parent and from other forks."""
     if not title:
         return ""
     fork_title = tr("{title} (fork)", title=title)
     number = 2
-    while fork_title in taken:
+    while fork_title in used_titles:
         fork_title = tr("{title} (fork {n})", title=title, n=number)
         number += 1
     return fork_title

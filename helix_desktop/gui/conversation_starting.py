@@ -1,13 +1,13 @@
 """The ways to begin a conversation: here, in a copy of the repository, or with another agent."""
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QObject
 
 from helix_desktop.gui.conversation_sides import ConversationSides
-from helix_desktop.gui.question_dialogs import ask_to_choose_one
+from helix_desktop.gui.question_dialogs import DialogChoice, ask_to_choose_one
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_parts import WindowParts
 from helix_desktop.gui.workbench_types import Session, Workbench
@@ -19,11 +19,12 @@ class ConversationStarter(QObject):
         self._parts = parts
         self._showing = parts.showing
         self._sides = sides
-        on = parts.actions.set_action_handler
-        on("new", self._begin_here, when=self._can_begin_here)
-        on("new-with", self._ask_how_to_begin, when=parts.showing.has_workspace)
-        on("new-copy", self._ask_to_begin_in_copy, when=parts.showing.has_workspace)
-        on("new-acp", self._ask_agent_and_begin, when=parts.showing.has_workspace)
+        has_workspace = parts.showing.has_workspace
+        set_handler = parts.actions.set_action_handler
+        set_handler("new", self._begin_here, when=self._can_begin_here)
+        set_handler("new-with", self._ask_how_to_begin, when=has_workspace)
+        set_handler("new-copy", self._ask_to_begin_in_copy, when=has_workspace)
+        set_handler("new-acp", self._ask_agent_and_begin, when=has_workspace)
 
     def _can_begin_here(self) -> bool:
         # While the last workspace is still being opened, a new conversation can be written.
@@ -35,33 +36,31 @@ class ConversationStarter(QObject):
 
     def _ask_how_to_begin(self) -> None:
         """Offers the two other ways to begin: in a copy of the files, or with another agent."""
-        ways = [
-            (tr("A copy of the repository"), self._ask_to_begin_in_copy),
-            (tr("Another agent"), self._ask_agent_and_begin),
+        choices = [
+            DialogChoice(tr("A copy of the repository"), self._ask_to_begin_in_copy),
+            DialogChoice(tr("Another agent"), self._ask_agent_and_begin),
         ]
-        words = tr("In a copy, your own files change only when you bring the changes back. Another agent works with its own tools and account.")  # fmt: skip
-        ask_to_choose_one(
-            self._parts.widget, tr("New conversation with…"), words, "", ways, has_main_way=True
-        )
+        title = tr("New conversation with…")
+        text = tr("In a copy, your own files change only when you bring the changes back. Another agent works with its own tools and account.")  # fmt: skip
+        ask_to_choose_one(self._parts.widget, title, text, choices, is_first_usual=True)
 
     def _ask_to_begin_in_copy(self) -> None:
         bench = self._showing.bench
         if bench is None:
             return
-
-        def begin_from_last_commit() -> None:
-            self._begin_and_show(bench, bench.start_conversation_in_copy())
-
-        def begin_with_changes() -> None:
-            self._begin_and_show(bench, bench.start_conversation_in_copy(with_changes=True))
-
-        ways = [
-            (tr("From the last commit"), begin_from_last_commit),
-            (tr("With my uncommitted changes"), begin_with_changes),
+        begin_from_commit = partial(self._begin_in_copy, bench, with_changes=False)
+        begin_with_changes = partial(self._begin_in_copy, bench, with_changes=True)
+        choices = [
+            DialogChoice(tr("From the last commit"), begin_from_commit),
+            DialogChoice(tr("With my uncommitted changes"), begin_with_changes),
         ]
-        text = tr("The agent works in a private copy that is stored with the program's data. Your own folder is not changed until you bring the copy's changes back.")  # fmt: skip
         title = tr("New conversation in a copy of the repository")
-        ask_to_choose_one(self._parts.widget, title, text, "", ways, has_main_way=True)
+        text = tr("The agent works in a private copy that is stored with the program's data. Your own folder is not changed until you bring the copy's changes back.")  # fmt: skip
+        ask_to_choose_one(self._parts.widget, title, text, choices, is_first_usual=True)
+
+    def _begin_in_copy(self, bench: Workbench, *, with_changes: bool) -> None:
+        creation = bench.start_conversation_in_copy(with_changes=with_changes)
+        self._create_and_show(bench, creation)
 
     def _ask_agent_and_begin(self) -> None:
         """Asks which agent on this computer (Agent Client Protocol) works in a new conversation."""
@@ -71,24 +70,26 @@ class ConversationStarter(QObject):
             self._parts.run_for_window(bench.acp.list_agent_names(), then=show)
 
     def _show_agents(self, bench: Workbench, names: Sequence[str]) -> None:
-        def begin_with_agent(name: str) -> None:
-            self._begin_and_show(bench, bench.start_users_conversation(acp_agent=name))
-
         title = tr("New conversation with another agent")
-        ways: list[tuple[str, Callable[[], object]]] = []
-        for name in names:
-            ways.append((name, partial(begin_with_agent, name)))
         text = tr("The agent runs with your permissions, as it would in a terminal. This workspace's permissions apply to everything that the agent asks Helix Desktop to do. You can add other agents in the settings.")  # fmt: skip
+        choices: list[DialogChoice] = []
+        for name in names:
+            choices.append(DialogChoice(name, partial(self._begin_with_agent, bench, name)))
         if not names:
             text = tr("No agent that supports the Agent Client Protocol was found on this computer. You can add one in the settings.")  # fmt: skip
             open_settings = partial(self._parts.requests.settings_wanted.emit, "servers")
-            ways.append((tr("Open settings"), open_settings))
-        ask_to_choose_one(self._parts.widget, title, text, "", ways, has_main_way=True)
+            choices.append(DialogChoice(tr("Open settings"), open_settings))
+        ask_to_choose_one(self._parts.widget, title, text, choices, is_first_usual=True)
 
-    def _begin_and_show(self, bench: Workbench, work: Coroutine[Any, Any, Session]) -> None:
-        def show_begun_conversation(session: Session) -> None:
-            if self._sides.show_session_if_current(bench, session):
-                self._parts.requests.page_wanted.emit("chat")
-            self._sides.refresh_conversations()
+    def _begin_with_agent(self, bench: Workbench, name: str) -> None:
+        creation = bench.start_users_conversation(acp_agent=name)
+        self._create_and_show(bench, creation)
 
-        self._parts.run_for_window(work, then=show_begun_conversation)
+    def _create_and_show(self, bench: Workbench, creation: Coroutine[Any, Any, Session]) -> None:
+        show = partial(self._show_created_conversation, bench)
+        self._parts.run_for_window(creation, then=show)
+
+    def _show_created_conversation(self, bench: Workbench, session: Session) -> None:
+        if self._sides.show_session_if_current(bench, session):
+            self._parts.requests.page_wanted.emit("chat")
+        self._sides.refresh_conversations()

@@ -1,16 +1,15 @@
 """Asks how the copy that a conversation works in is brought back, and brings it back."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.question_dialogs import ask_to_choose_one, ask_to_confirm
+from helix_desktop.gui.question_dialogs import DialogChoice, ask_to_choose_one, ask_to_confirm
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.workbench_types import FolderCopy, Workbench
@@ -18,122 +17,135 @@ from helix_desktop.gui.workbench_types import FolderCopy, Workbench
 MOST_FILES_SHOWN = 10
 
 
+@dataclass(frozen=True, slots=True)
+class FilesOfCopy:
+    """The files that were not brought back, and those that other copies have changed as well."""
+
+    not_brought_back: Sequence[str] = ()
+    changed_elsewhere: Sequence[str] = ()
+
+
 @dataclass(eq=False)
 class CopyBringBack:
     """`done` gets sentences on what was done."""
 
     window: QWidget
-    doing: BackgroundRunner
+    runner: BackgroundRunner
     bench: Workbench
     row: ConversationListRow
     done: Callable[[Sequence[str]], object]
 
     def ask_for_way(self) -> None:
-        self._run_with_copy(self._find_files_to_name, self._show_ways)
+        self.runner.run_in_background(self._find_files_to_name(), then=self._show_ways)
 
-    def _run_with_copy(
-        self,
-        work: Callable[[FolderCopy], Awaitable[Sequence[Any]]],
-        then: Callable[[Sequence[Any]], object],
-    ) -> None:
-        """Works with the copy, which may be another conversation's if this is a fork or
-        a sub-agent's.
-        """
+    async def _find_copy(self) -> FolderCopy | None:
+        """Finds the copy, which is another conversation's if this is a fork or a sub-agent's."""
+        session = await self.bench.open_session(self.row.id)
+        copy_id = session.conversation.state.own_copy
+        return await asyncio.to_thread(self.bench.copies.find_copy, copy_id)
 
-        async def find_copy_and_work() -> Sequence[Any]:
-            session = await self.bench.open_session(self.row.id)
-            copy = await asyncio.to_thread(
-                self.bench.copies.find_copy, session.conversation.state.own_copy
-            )
-            if copy is None:
-                return ()
-            return await work(copy)
-
-        self.doing.run_in_background(find_copy_and_work(), then=then)
-
-    async def _find_files_to_name(self, copy: FolderCopy) -> Sequence[Sequence[str]]:
-        """Finds the files that were not brought back, and those that other copies have
-        changed as well.
-        """
-        status = (await self.bench.copies.read_status_of_copies()).get(copy.id)
-        left = await self.bench.copies.list_files_not_brought_back(copy)
+    async def _find_files_to_name(self) -> FilesOfCopy:
+        copy = await self._find_copy()
+        if copy is None:
+            return FilesOfCopy()
+        not_brought_back = await self.bench.copies.list_files_not_brought_back(copy)
+        status_by_copy = await self.bench.copies.read_status_of_copies()
+        status = status_by_copy.get(copy.id)
         if status is None:
-            return left, ()
-        return left, list(status.overlaps)
+            return FilesOfCopy(not_brought_back)
+        return FilesOfCopy(not_brought_back, list(status.overlaps))
 
-    def _show_ways(self, files: Sequence[Sequence[str]]) -> None:
-        ways: list[tuple[str, Callable[[], object]]] = [
-            (tr("Merge"), partial(self._bring_back_and_tell, "merge")),
-            (tr("Rebase"), partial(self._bring_back_and_tell, "rebase")),
-            (tr("Apply as uncommitted changes"), self._apply_or_ask),
-            (tr("Discard…"), self._ask_to_discard),
+    def _show_ways(self, files: FilesOfCopy) -> None:
+        choices = [
+            DialogChoice(tr("Merge"), partial(self._bring_back, "merge")),
+            DialogChoice(tr("Rebase"), partial(self._bring_back, "rebase")),
+            DialogChoice(tr("Apply as uncommitted changes"), self._apply_or_ask),
+            DialogChoice(tr("Discard…"), self._ask_to_discard),
         ]
         title = tr("Bring back the copy of {branch}", branch=self.row.copy)
-        ask_to_choose_one(self.window, title, explain_bring_back_ways(*files), "", ways)
+        ask_to_choose_one(self.window, title, explain_bring_back_ways(files), choices)
 
-    def _bring_back_and_tell(self, way: str, conflicts: str = "leave") -> None:
-        self._run_with_copy(
-            lambda copy: self.bench.copies.bring_back(copy, way, self.row.title, conflicts),
-            self.done,
-        )
+    def _bring_back(self, way: str, conflicts: str = "leave") -> None:
+        work = self._bring_back_and_describe(way, conflicts)
+        self.runner.run_in_background(work, then=self.done)
+
+    async def _bring_back_and_describe(self, way: str, conflicts: str) -> Sequence[str]:
+        copy = await self._find_copy()
+        if copy is None:
+            return ()
+        return await self.bench.copies.bring_back(copy, way, self.row.title, conflicts)
 
     def _apply_or_ask(self) -> None:
-        def ask_which_version(conflicts: Sequence[str]) -> None:
-            if not conflicts:
-                self._bring_back_and_tell("apply")
-                return
-            ways = {
-                "yours": tr("Keep mine"),
-                "copy": tr("Use the copy's"),
-                "markers": tr("Add conflict markers"),
-            }
-            acts = [
-                (words, partial(self._bring_back_and_tell, "apply", way))
-                for way, words in ways.items()
-            ]
-            text = tr("These files were changed both in your folder and in the copy. Which version do you want? All other changes are applied as well, and you can undo this.")  # fmt: skip
-            ask_to_choose_one(
-                self.window, tr("Conflicts"), f"{text}\n\n{name_first_files(conflicts)}", "", acts
-            )
+        self.runner.run_in_background(self._find_conflicts(), then=self._apply_or_ask_which_version)
 
-        self._run_with_copy(self.bench.copies.find_conflicts, ask_which_version)
+    async def _find_conflicts(self) -> Sequence[str]:
+        copy = await self._find_copy()
+        if copy is None:
+            return ()
+        return await self.bench.copies.find_conflicts(copy)
+
+    def _apply_or_ask_which_version(self, conflicts: Sequence[str]) -> None:
+        if not conflicts:
+            self._bring_back("apply")
+            return
+        apply = partial(self._bring_back, "apply")
+        choices = [
+            DialogChoice(tr("Keep mine"), partial(apply, "yours")),
+            DialogChoice(tr("Use the copy's"), partial(apply, "copy")),
+            DialogChoice(tr("Add conflict markers"), partial(apply, "markers")),
+        ]
+        question = tr("These files were changed both in your folder and in the copy. Which version do you want? All other changes are applied as well, and you can undo this.")  # fmt: skip
+        text = f"{question}\n\n{name_first_files(conflicts)}"
+        ask_to_choose_one(self.window, tr("Conflicts"), text, choices)
 
     def _ask_to_discard(self) -> None:
-        def ask_about_files(files: Sequence[str]) -> None:
-            text = tr("The copy will be deleted. Before that, its changes are stored in the cache.")
-            if files:
-                text += f"\n\n{tr('Not brought back:')}\n{name_first_files(files)}"
-            discard = partial(self._bring_back_and_tell, "discard")
-            ask_to_confirm(self.window, tr("Discard the copy"), text, tr("Discard"), discard)
+        search = self._find_files_not_brought_back()
+        self.runner.run_in_background(search, then=self._ask_to_discard_files)
 
-        self._run_with_copy(self.bench.copies.list_files_not_brought_back, ask_about_files)
+    async def _find_files_not_brought_back(self) -> Sequence[str]:
+        copy = await self._find_copy()
+        if copy is None:
+            return ()
+        return await self.bench.copies.list_files_not_brought_back(copy)
+
+    def _ask_to_discard_files(self, files: Sequence[str]) -> None:
+        text = tr("The copy will be deleted. Before that, its changes are stored in the cache.")
+        if files:
+            text += f"\n\n{tr('Not brought back:')}\n{name_first_files(files)}"
+        discard = partial(self._bring_back, "discard")
+        ask_to_confirm(self.window, tr("Discard the copy"), text, tr("Discard"), discard)
 
 
-def explain_bring_back_ways(left: Sequence[str], both: Sequence[str]) -> str:
-    """Explains the ways to merge a copy. `left`: its files to bring back; `both`: those
-    that other copies have changed, too.
-    """
+def explain_bring_back_ways(files: FilesOfCopy) -> str:
+    """Explains the ways to bring back a copy, and names its files."""
     text = tr("“Merge” and “Rebase” move your branch. Uncommitted files in the copy are committed first, with the conversation's title as the message. “Apply as uncommitted changes” edits your files, and you can undo these edits. Files you have changed are never overwritten.")  # fmt: skip
-    if left:
-        text += f"\n\n{tr('Not brought back yet:')}\n{name_first_files(left)}"
-    if both:
+    if files.not_brought_back:
+        heading = tr("Not brought back yet:")
+        text += f"\n\n{heading}\n{name_first_files(files.not_brought_back)}"
+    if files.changed_elsewhere:
         heading = tr("These files were also changed in other copies:")
-        text += f"\n\n{heading}\n{name_first_files(both)}"
+        text += f"\n\n{heading}\n{name_first_files(files.changed_elsewhere)}"
     return text
 
 
-async def find_files_left_in_copies(
+@dataclass(frozen=True, slots=True)
+class CopyOfConversation:
+    """The copy that belongs to a conversation, and its files that were not brought back."""
+
+    copy: FolderCopy
+    files_not_brought_back: Sequence[str]
+
+
+async def find_copies_of_conversations(
     bench: Workbench, rows: Sequence[ConversationListRow]
-) -> list[tuple[FolderCopy, Sequence[str]]]:
-    """Finds the copies that belong to these conversations, and their files that were
-    not brought back.
-    """
-    left: list[tuple[FolderCopy, Sequence[str]]] = []
+) -> list[CopyOfConversation]:
+    copies: list[CopyOfConversation] = []
     for row in rows:
         copy = await asyncio.to_thread(bench.copies.find_copy, row.id)
         if copy is not None:
-            left.append((copy, await bench.copies.list_files_not_brought_back(copy)))
-    return left
+            files = await bench.copies.list_files_not_brought_back(copy)
+            copies.append(CopyOfConversation(copy, files))
+    return copies
 
 
 def explain_copies_left(copies: int, files: Sequence[str]) -> str:
@@ -152,7 +164,7 @@ def explain_copies_left(copies: int, files: Sequence[str]) -> str:
 
 def name_first_files(paths: Sequence[str]) -> str:
     lines = [make_safe_text(path) for path in paths[:MOST_FILES_SHOWN]]
-    left = len(paths) - MOST_FILES_SHOWN
-    if left > 0:
-        lines.append(tr("and {n} more", n=format_number(left)))
+    unnamed_count = len(paths) - MOST_FILES_SHOWN
+    if unnamed_count > 0:
+        lines.append(tr("and {n} more", n=format_number(unnamed_count)))
     return "\n".join(lines)

@@ -1,56 +1,60 @@
 """Searches everything for the command palette, and completes `@` and `/` in the message box."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import field
 from functools import partial
 
 from PySide6.QtCore import QObject
 from PySide6.QtGui import QAction
 
+from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import ClosedSearchResult, SearchHit
 from helix_desktop.engine.search_query import split_query_into_words_and_filters
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import search_suggestions
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
-from helix_desktop.gui.conversation_sides import ConversationSides
-from helix_desktop.gui.frame.command_palette import HEADING, CommandPalette, PaletteItem
-from helix_desktop.gui.frame.window_layout import WindowFrame
-from helix_desktop.gui.open_workspaces import OpenWorkspaces
+from helix_desktop.gui.deep_links import WindowPlace
+from helix_desktop.gui.frame.command_palette import HEADING, PaletteItem
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_parts import WindowParts
+from helix_desktop.gui.window_contents import WindowContents
 from helix_desktop.gui.workbench_types import KnownWorkspace, ProjectItem, Workbench
 
 CONVERSATIONS_BEFORE_ACTIONS = 5  # The rest of the conversations stand below the actions.
 
 
+@dataclass(eq=False)
+class PaletteSearch:
+    """One search of the palette: what was found until now, and which workspaces are left."""
+
+    query: str
+    unsearched_rows: list[KnownWorkspace]
+    items: list[PaletteItem] = field(default_factory=list)
+
+
 class EverythingSearch(QObject):
     """Fills the palette, and answers the message box's requests for completions."""
 
-    def __init__(
-        self,
-        parts: WindowParts,
-        frame: WindowFrame,
-        palette: CommandPalette,
-        workspaces: OpenWorkspaces,
-        sides: ConversationSides,
-    ) -> None:
-        super().__init__(frame)
-        self._parts = parts
-        self._showing = parts.showing
-        self._palette = palette
-        self._workspaces = workspaces
-        self._sides = sides
-        self._go_to_place = parts.requests.place_wanted.emit
-        palette.search_wanted.connect(self.search_everywhere)
-        palette.closed.connect(sides.focus_current_composer)
-        frame.sidebar.search.search_everywhere_wanted.connect(palette.open_palette)
-        on = parts.actions.set_action_handler
-        on("palette", lambda: palette.open_palette(frame.sidebar.search.text()))
-        on("find-workspace", self._ask_for_workspace)
-        on("beside", self._ask_for_conversation_beside, when=self._showing.has_workspace)
-        sides.call_for_each_side(self._complete_in)
+    def __init__(self, contents: WindowContents) -> None:
+        super().__init__(contents.frame)
+        self._parts = contents.parts
+        self._showing = contents.parts.showing
+        self._palette = contents.palette
+        self._workspaces = contents.workspaces
+        self._sides = contents.sides
+        self._search_field = contents.frame.sidebar.search
+        self._go_to_place = self._parts.requests.place_wanted.emit
+        self._palette.search_wanted.connect(self.search_everywhere)
+        self._palette.closed.connect(self._sides.focus_current_composer)
+        self._search_field.search_everywhere_wanted.connect(self._palette.open_palette)
+        set_handler = self._parts.actions.set_action_handler
+        set_handler("palette", self._open_palette)
+        set_handler("find-workspace", self._ask_for_workspace)
+        set_handler("beside", self._ask_for_conversation_beside, when=self._showing.has_workspace)
+        self._sides.call_for_each_side(self._complete_in)
 
     def _complete_in(self, side: ChatPage) -> None:
         text = side.composer.text
@@ -59,6 +63,9 @@ class EverythingSearch(QObject):
 
     # --- The palette
 
+    def _open_palette(self) -> None:
+        self._palette.open_palette(self._search_field.text())
+
     def list_suggestions_before_search(self) -> Sequence[PaletteItem]:
         from helix_desktop.gui.help_dialog import open_help
 
@@ -66,131 +73,145 @@ class EverythingSearch(QObject):
         conversations = search_suggestions.suggest_conversations(
             rows, self._showing.workspace_id, self._go_to_place
         )
-        others = self._workspaces.rows_of_others()
+        other_workspaces = self._workspaces.rows_of_others()
         items = conversations[:CONVERSATIONS_BEFORE_ACTIONS]
-        items += search_suggestions.suggest_workspaces(others, self._go_to_place)
+        items += search_suggestions.suggest_workspaces(other_workspaces, self._go_to_place)
         items += search_suggestions.suggest_actions(self._parts.actions)
         items += conversations[CONVERSATIONS_BEFORE_ACTIONS:]
         items += search_suggestions.suggest_help_pages(partial(open_help, self._parts.widget))
         return items
 
     def _ask_for_workspace(self) -> None:
-        others = self._workspaces.rows_of_others()
-        if not others:
+        other_workspaces = self._workspaces.rows_of_others()
+        if not other_workspaces:
             self._parts.actions["open-folder"].trigger()
             return
-        known = search_suggestions.suggest_workspaces(others, self._go_to_place)
-        self._palette.open_palette(known=known, hint=tr("Search workspaces"))
+        items = search_suggestions.suggest_workspaces(other_workspaces, self._go_to_place)
+        self._palette.open_palette(known=items, hint=tr("Search workspaces"))
 
     def _ask_for_conversation_beside(self) -> None:
-        rows = [row for row in self._sides.list_rows() if self._sides.find_side(row.id) is None]
-        known = search_suggestions.suggest_conversations(
-            rows,
-            self._showing.workspace_id,
-            lambda place: self._sides.go_to_conversation(place.conversation, beside=True),
+        rows_not_shown: list[ConversationListRow] = []
+        for row in self._sides.list_rows():
+            if self._sides.find_side(row.id) is None:
+                rows_not_shown.append(row)
+        items = search_suggestions.suggest_conversations(
+            rows_not_shown, self._showing.workspace_id, self._open_beside
         )
         hint = tr("Search conversations")
-        if not known:
+        if not items:
             hint = tr("There is no other conversation in this workspace.")
-        self._palette.open_palette(known=known, hint=hint)
+        self._palette.open_palette(known=items, hint=hint)
 
-    def search_everywhere(self, words: str) -> None:
+    def _open_beside(self, place: WindowPlace) -> None:
+        self._sides.go_to_conversation(place.conversation, beside=True)
+
+    def search_everywhere(self, query: str) -> None:
         """Searches all workspaces: the current one, the open ones, then the closed ones."""
         try:
-            split_query_into_words_and_filters(words)
+            split_query_into_words_and_filters(query)
         except InvalidInput as error:
             text = translate_sentences(str(error))
             mistake = PaletteItem(text, act=str, kind=HEADING, enabled=False)
-            self._palette.show_search_results(words, [mistake])
+            self._palette.show_search_results(query, [mistake])
             return
-        shown: list[PaletteItem] = []
-        opened = sorted(
-            self._workspaces.workbenches.opened_workbenches(),
-            key=lambda bench: bench is not self._showing.bench,
-        )
+        shown_bench = self._showing.bench
+        opened = list(self._workspaces.workbenches.opened_workbenches())
+        if shown_bench in opened:
+            opened.remove(shown_bench)
+            opened.insert(0, shown_bench)
         opened_ids = {bench.id for bench in opened}
-        closed = [row for row in self._workspaces.listed if row.id not in opened_ids]
-
-        def show_more_finds(finds: Sequence[PaletteItem]) -> None:
-            shown.extend(finds)
-            grouped = search_suggestions.group_search_suggestions(shown, more=bool(closed))
-            self._palette.show_search_results(words, grouped, more=bool(closed))
-
-        def show_hits_of_workspace(bench: Workbench, hits: Sequence[SearchHit]) -> None:
-            # A hit names its workspace only if it is another one than the user is in.
-            name = ""
-            if bench is not self._showing.bench:
-                name = bench.name
-            titles = {row.id: row.title for row in bench.list_conversations()}
-            suggestions = search_suggestions.suggest_search_hits(
-                hits, titles, bench.id, self._go_to_place, words, name
-            )
-            show_more_finds(suggestions)
-
+        closed_rows: list[KnownWorkspace] = []
+        for row in self._workspaces.listed:
+            if row.id not in opened_ids:
+                closed_rows.append(row)
+        results = PaletteSearch(query, closed_rows)
         for bench in opened:
-            work = bench.workspace.index.search_index(words)
-            self._parts.run_for_window(work, then=partial(show_hits_of_workspace, bench))
-        self._search_next_closed_workspace(words, closed, show_more_finds)
+            searching = bench.workspace.index.search_index(query)
+            show = partial(self._show_hits_of_open_workspace, results, bench)
+            self._parts.run_for_window(searching, then=show)
+        self._search_next_closed_workspace(results)
 
-    def _search_next_closed_workspace(
-        self,
-        words: str,
-        closed: list[KnownWorkspace],
-        show: Callable[[Sequence[PaletteItem]], None],
+    def _show_hits_of_open_workspace(
+        self, results: PaletteSearch, bench: Workbench, hits: Sequence[SearchHit]
     ) -> None:
+        # A hit names its workspace only if it is another one than the user is in.
+        name = ""
+        if bench is not self._showing.bench:
+            name = bench.name
+        titles = {row.id: row.title for row in bench.list_conversations()}
+        items = search_suggestions.suggest_search_hits(
+            hits, titles, bench.id, self._go_to_place, results.query, name
+        )
+        self._show_more_results(results, items)
+
+    def _search_next_closed_workspace(self, results: PaletteSearch) -> None:
         """Searches the next closed workspace, while somebody waits for the results."""
-        if not closed or not self._palette.is_searching_for(words):
+        if not results.unsearched_rows or not self._palette.is_searching_for(results.query):
             return
-        row = closed[0]
+        row = results.unsearched_rows[0]
+        self._parts.run_for_window(
+            self._workspaces.workbenches.search_closed_workspace(row.id, results.query),
+            then=partial(self._show_hits_of_closed_workspace, results, row),
+            failed=partial(self._offer_to_open_unsearched_workspace, results, row),
+        )
 
-        def search_following(finds: Sequence[PaletteItem]) -> None:
-            closed.pop(0)
-            show(finds)
-            self._search_next_closed_workspace(words, closed, show)
-
-        def suggest_opening(error: HelixError | None) -> list[PaletteItem]:
-            go = self._go_to_place
-            return [search_suggestions.suggest_unsearched_workspace(row, error, go)]
-
-        def show_closed_result(answer: ClosedSearchResult) -> None:
-            suggestions = search_suggestions.suggest_search_hits(
-                answer.hits, answer.titles, row.id, self._go_to_place, words, row.name
+    def _show_hits_of_closed_workspace(
+        self, results: PaletteSearch, row: KnownWorkspace, answer: ClosedSearchResult
+    ) -> None:
+        items = search_suggestions.suggest_search_hits(
+            answer.hits, answer.titles, row.id, self._go_to_place, results.query, row.name
+        )
+        if answer.behind:
+            # Its index lacks what was said last, so it is searched whole once it is open.
+            items.append(
+                search_suggestions.suggest_unsearched_workspace(row, None, self._go_to_place)
             )
-            if answer.behind:
-                suggestions.extend(suggest_opening(None))
-            search_following(suggestions)
+        self._go_on_after_closed_workspace(results, items)
 
-        def offer_opening_instead(error: HelixError) -> None:
-            search_following(suggest_opening(error))
+    def _offer_to_open_unsearched_workspace(
+        self, results: PaletteSearch, row: KnownWorkspace, error: HelixError
+    ) -> None:
+        item = search_suggestions.suggest_unsearched_workspace(row, error, self._go_to_place)
+        self._go_on_after_closed_workspace(results, [item])
 
-        work = self._workspaces.workbenches.search_closed_workspace(row.id, words)
-        self._parts.run_for_window(work, then=show_closed_result, failed=offer_opening_instead)
+    def _go_on_after_closed_workspace(
+        self, results: PaletteSearch, items: Sequence[PaletteItem]
+    ) -> None:
+        results.unsearched_rows.pop(0)
+        self._show_more_results(results, items)
+        self._search_next_closed_workspace(results)
+
+    def _show_more_results(self, results: PaletteSearch, items: Sequence[PaletteItem]) -> None:
+        results.items.extend(items)
+        has_more = bool(results.unsearched_rows)
+        grouped_items = search_suggestions.group_search_suggestions(results.items, more=has_more)
+        self._palette.show_search_results(results.query, grouped_items, more=has_more)
 
     # --- Completions in the message box
 
     def offer_completions(self, typed: CompletionRequest) -> None:
         bench = self._showing.bench
         session = self._showing.session
-        own: list[CompletionOffer] = []
-        box = self._sides.current.composer.text
-        run = partial(self._parts.runner.run_in_background, owner=box)
-
-        def show_with_own(offers: Sequence[CompletionOffer]) -> None:
-            box.show_completion_offers(typed, [*offers, *own])
-
-        if typed.trigger == "/":
-            commands: Sequence[ProjectItem] = ()
+        message_box = self._sides.current.composer.text
+        run = partial(self._parts.runner.run_in_background, owner=message_box)
+        show = partial(message_box.show_completion_offers, typed)
+        if typed.trigger != "/":
             if bench is not None:
-                conversation = self._showing.conversation_id
-                commands = bench.slash_commands.list_slash_commands(conversation)
-            own += search_suggestions.offer_slash_commands(self._parts.actions, typed, commands)
-            show_with_own(())
-            if bench is not None and session is not None and self._showing.foreign_agent:
-                # The own commands are shown at once; the agent may need seconds to start.
-                work = search_suggestions.start_agent_and_offer_commands(bench, session, typed)
-                run(work, then=show_with_own)
-        elif bench is not None:
-            run(search_suggestions.offer_mentions(bench, typed), then=show_with_own)
+                run(search_suggestions.offer_mentions(bench, typed), then=show)
+            return
+
+        own_commands: Sequence[ProjectItem] = ()
+        if bench is not None:
+            conversation = self._showing.conversation_id
+            own_commands = bench.slash_commands.list_slash_commands(conversation)
+        own_offers = search_suggestions.offer_slash_commands(
+            self._parts.actions, typed, own_commands
+        )
+        show(own_offers)
+        if bench is not None and session is not None and self._showing.foreign_agent:
+            # The own commands are shown at once; the agent may need seconds to start.
+            starting = search_suggestions.start_agent_and_offer_commands(bench, session, typed)
+            run(starting, then=lambda agent_offers: show(list(agent_offers) + own_offers))
 
     def act_on_chosen_completion(self, offered: CompletionOffer) -> None:
         """Acts on a completion that is more than text: recalls an entry or runs a command."""

@@ -1,12 +1,14 @@
 """The dialog that removes a text, such as a leaked key, from everywhere in a workspace."""
 
 from collections.abc import Callable
+from functools import partial
 
 import shiboken6
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QCheckBox, QLineEdit, QProgressBar, QWidget
 
 from helix_desktop.engine.ports import ForgetResult
+from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.rows_and_columns import build_column, build_row
@@ -48,17 +50,17 @@ class ForgetTextDialog(widgets.TransientDialog):
     def __init__(
         self,
         bench: Workbench,
-        doing: BackgroundRunner,
+        runner: BackgroundRunner,
         gone: Callable[[str], object],
         owner: QObject,
         parent: QWidget,
     ) -> None:
         super().__init__(tr("Forget text"), parent, 480)
         self._bench = bench
-        self._doing = doing
+        self._runner = runner
         self._gone = gone
         self._owner = owner
-        self.closed_early: Callable[[str], object] = lambda _words: None
+        self.closed_early: Callable[[str], object] = lambda _outcome: None
         self._closed = False
         self.text = widgets.build_line_edit(tr("Text to remove"), tr("Paste the text"), self)
         self.text.setEchoMode(QLineEdit.EchoMode.Password)
@@ -73,14 +75,12 @@ class ForgetTextDialog(widgets.TransientDialog):
         self.message_label = widgets.build_plain_label(parent=self)
         self._lay_out_forget_dialog()
         self.show_text_checkbox.toggled.connect(self._show_or_hide_text)
-        self.text.textChanged.connect(
-            lambda text: self.forget_button.setEnabled(bool(text.strip()))
-        )
+        self.text.textChanged.connect(self._enable_forgetting_if_text_is_entered)
 
     def _lay_out_forget_dialog(self) -> None:
         column = build_column(owner=self, margins=(MARGIN, 16, MARGIN, 14), spacing=10)
-        for words in _explain_forgetting(self._bench.name):
-            column.addWidget(widgets.build_plain_label(words, parent=self))
+        for paragraph in _explain_forgetting(self._bench.name):
+            column.addWidget(widgets.build_plain_label(paragraph, parent=self))
         column.addLayout(build_row((self.text, 1), self.show_text_checkbox))
         self.message_label.hide()
         self.bar.setTextVisible(False)
@@ -92,6 +92,9 @@ class ForgetTextDialog(widgets.TransientDialog):
         column.addLayout(build_row(1, self.stop_button, self.close_button, self.forget_button))
         self.text.setFocus()
 
+    def _enable_forgetting_if_text_is_entered(self, text: str) -> None:
+        self.forget_button.setEnabled(bool(text.strip()))
+
     def _show_or_hide_text(self, shows_text: bool) -> None:  # noqa: FBT001 - a slot
         if shows_text:
             self.text.setEchoMode(QLineEdit.EchoMode.Normal)
@@ -100,11 +103,6 @@ class ForgetTextDialog(widgets.TransientDialog):
 
     def _start_forgetting(self) -> None:
         text = self.text.text().strip()
-
-        def report_forgotten(purged: ForgetResult) -> None:
-            self._gone(text)
-            self._show_forgetting_ended(describe_forgotten(purged), done=True)
-
         self._show_forget_message(
             tr(
                 "Searching everything. In a large workspace, the search can take a few minutes. Nothing has been removed yet, and you can stop the search or close this window. Until the search is finished, messages are queued and you cannot open other conversations in this workspace."
@@ -117,15 +115,21 @@ class ForgetTextDialog(widgets.TransientDialog):
         self.forget_button.setEnabled(False)
         self.close_button.setText(tr("Close"))
         work = self._bench.forget_content(text=text, report=self._show_forget_progress)
-        self._work = self._doing.run_in_background(
+        self._work = self._runner.run_in_background(
             work,
-            then=report_forgotten,
+            then=partial(self._report_forgotten, text),
+            failed=self._report_forgetting_failed,
             owner=self._owner,
-            failed=lambda error: self._show_forgetting_ended(
-                translate_sentences(str(error)), done=False
-            ),
         )
+        # Where it is done at once, there is nothing left to stop.
         self.stop_button.setVisible(not self.bar.isHidden())
+
+    def _report_forgotten(self, text: str, result: ForgetResult) -> None:
+        self._gone(text)
+        self._show_forgetting_ended(describe_forgotten(result), done=True)
+
+    def _report_forgetting_failed(self, error: HelixError) -> None:
+        self._show_forgetting_ended(translate_sentences(str(error)), done=False)
 
     def _stop_forgetting(self) -> None:
         self._work.cancel()
@@ -135,9 +139,12 @@ class ForgetTextDialog(widgets.TransientDialog):
         """Shows how much of the cache was searched. Removing comes next and cannot be stopped."""
         if self._closed or not shiboken6.isValid(self):
             return
-        self.bar.setRange(0, 1000 if done < total else 0)
-        self.bar.setValue(done * 1000 // max(total, 1))
-        if done >= total:
+        if done < total:
+            # The bar counts in thousandths, because a cache may have more bytes than Qt can count.
+            self.bar.setRange(0, 1000)
+            self.bar.setValue(done * 1000 // total)
+        else:
+            self.bar.setRange(0, 0)  # A bar without a range moves back and forth.
             self.stop_button.hide()
             self._show_forget_message(
                 tr(
@@ -145,10 +152,10 @@ class ForgetTextDialog(widgets.TransientDialog):
                 )
             )
 
-    def _show_forgetting_ended(self, words: str, *, done: bool) -> None:
+    def _show_forgetting_ended(self, outcome: str, *, done: bool) -> None:
         """Shows the result here, or in the window if the dialog was closed meanwhile."""
         if self._closed or not shiboken6.isValid(self):
-            self.closed_early(words)
+            self.closed_early(outcome)
             return
         self.text.setEnabled(True)
         self.bar.hide()
@@ -156,10 +163,10 @@ class ForgetTextDialog(widgets.TransientDialog):
         if done:
             self.text.clear()
         self.forget_button.setEnabled(bool(self.text.text().strip()))
-        self._show_forget_message(words)
+        self._show_forget_message(outcome)
 
-    def _show_forget_message(self, words: str) -> None:
-        self.message_label.setText(words)
+    def _show_forget_message(self, message: str) -> None:
+        self.message_label.setText(message)
         self.message_label.show()
         self.adjustSize()
 
@@ -169,18 +176,20 @@ class ForgetTextDialog(widgets.TransientDialog):
         super().done(result)
 
 
-def describe_forgotten(purged: ForgetResult) -> str:
+def describe_forgotten(result: ForgetResult) -> str:
     """Describes what was forgotten, then one line for each place the user has to clean up."""
-    if not purged.entries and not purged.facts:
-        first = tr("Not found: no message or stored output in this workspace contains this text.")
+    if not result.entries and not result.facts:
+        summary = tr("Not found: no message or stored output in this workspace contains this text.")
     else:
-        first = tr(
+        summary = tr(
             "Removed: {entries}. Changed: {messages}. Cleaned up: {backups}.",
-            entries=format_count(len(purged.entries), "{n} stored output", "{n} stored outputs"),
-            messages=format_count(purged.facts, "{n} record", "{n} records"),
-            backups=format_count(purged.backups, "{n} backup", "{n} backups"),
+            entries=format_count(len(result.entries), "{n} stored output", "{n} stored outputs"),
+            messages=format_count(result.facts, "{n} record", "{n} records"),
+            backups=format_count(result.backups, "{n} backup", "{n} backups"),
         )
-    return "\n".join([first, *purged.elsewhere])
+    lines = [summary]
+    lines.extend(result.elsewhere)
+    return "\n".join(lines)
 
 
 def _explain_forgetting(workspace: str) -> list[str]:

@@ -1,6 +1,7 @@
 """The help pages that ship with the program, in a separate window. Qt renders their Markdown."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QLocale, QStringListModel, QUrl
@@ -41,40 +42,62 @@ def find_help_file(file: str) -> Path:
     return pages / file
 
 
-def list_help_contents() -> tuple[tuple[str, str, str], ...]:
-    """Returns the file, the title and what each page is about."""
+@dataclass(frozen=True, slots=True)
+class HelpEntry:
+    """A line of the help's contents: a page's file, its title, and what it is about."""
+
+    file: str
+    title: str
+    summary: str
+
+    @property
+    def line(self) -> str:
+        return f"{self.title}: {self.summary}"
+
+
+def list_help_contents() -> tuple[HelpEntry, ...]:
     text = find_help_file(CONTENTS).read_text("utf-8").replace("`", "")
-    contents: list[tuple[str, str, str]] = []
-    for title, file, about in _CONTENTS_LINE.findall(text):
-        contents.append((file, title, about))
-    return tuple(contents)
+    entries: list[HelpEntry] = []
+    for title, file, summary in _CONTENTS_LINE.findall(text):
+        entries.append(HelpEntry(file, title, summary))
+    return tuple(entries)
 
 
-def find_help_pages(words: str) -> dict[str, str]:
-    """Finds pages with all these words: first those with the words in their title, then
-    by number of hits.
+def find_help_pages(query: str) -> dict[str, str]:
+    """Finds pages with all words of the query, and returns their files by their lines.
+
+    Pages with the words in their title come first, then those with the words in their line, then
+    those with the words in their text alone; among these, those with the most hits.
     """
-    wanted = words.casefold().split()
+    words = query.casefold().split()
     pages: list[FoundHelpPage] = []
-    for file, title, about in list_help_contents():
-        line = f"{title}: {about}"
-        text = find_help_file(file).read_text("utf-8").casefold()
-        # The words may all be in the title, in the line of the contents, or only in the text.
-        for rank, place in enumerate((title.casefold(), line.casefold(), text)):
-            if all(word in place for word in wanted):
-                hits = sum(text.count(word) for word in wanted)
-                pages.append(FoundHelpPage(line, file, rank, hits))
-                break
-    pages.sort(key=lambda page: (page.rank, -page.hits))
-    return {page.line: page.file for page in pages}
+    for entry in list_help_contents():
+        text = find_help_file(entry.file).read_text("utf-8").casefold()
+        rank = _rank_help_page(entry, text, words)
+        if rank is not None:
+            hits = sum(text.count(word) for word in words)
+            pages.append(FoundHelpPage(entry, rank, hits))
+    pages.sort(key=lambda page: page.hits, reverse=True)
+    pages.sort(key=lambda page: page.rank)
+    return {page.entry.line: page.entry.file for page in pages}
+
+
+def _rank_help_page(entry: HelpEntry, text: str, words: Sequence[str]) -> int | None:
+    """Returns 0 if all words are in the title, 1 if in the line, 2 if in the text, or None."""
+    title = entry.title.casefold()
+    if all(word in title for word in words):
+        return 0
+    line = entry.line.casefold()
+    if all(word in line for word in words):
+        return 1
+    if all(word in text for word in words):
+        return 2
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class FoundHelpPage:
-    """`line`: its line in the contents. `rank`: 0 if its title has all words."""
-
-    line: str
-    file: str
+    entry: HelpEntry
     rank: int
     hits: int
 
@@ -116,35 +139,22 @@ class HelpDialog(TransientDialog):
         super().__init__(tr("Help"), parent, 880, 720)
         self.search = build_line_edit(tr("Search the help"), tr("Search the help"), self)
         self.search.setClearButtonEnabled(True)
-        self._found = QStringListModel(self)
-        choices = QCompleter(self._found, self)
-        popup = choices.popup()
-        if popup is not None:
-            popup.setProperty("look", "bordered")
-        choices.setCompletionMode(QCompleter.CompletionMode.UnfilteredPopupCompletion)
-        choices.activated.connect(self._open_found_page)
-        self.search.setCompleter(choices)
-        self.search.textEdited.connect(
-            lambda words: self._found.setStringList(list(find_help_pages(words)))
-        )
-        self.search.returnPressed.connect(
-            lambda: self._open_found_page(next(iter(find_help_pages(self.search.text())), ""))
-        )
+        self._found_lines = QStringListModel(self)
+        self.search.setCompleter(self._build_completer())
+        self.search.textEdited.connect(self._list_found_pages)
+        self.search.returnPressed.connect(self._open_first_found_page)
         QShortcut(QKeySequence.StandardKey.Find, self, self.search.setFocus)
         self.page = HelpPage(self)
         self.in_english = build_plain_label(
             tr("This page is only available in English."), "muted", self
         )
         self.page.sourceChanged.connect(self._say_if_page_is_not_translated)
-        self.page.anchorClicked.connect(
-            lambda link: self._open_page_or_browser(self.page.source().resolved(link))
-        )
+        self.page.anchorClicked.connect(self._follow_link)
         back = build_push_button(tr("Back"), self, self.page.backward, enabled=False)
         self.page.backwardAvailable.connect(back.setEnabled)
-        contents = build_push_button(tr("Contents"), self, lambda: self.open_help_page(CONTENTS))
-        buttons = build_row(
-            back, contents, 1, build_push_button(tr("Close"), self, self.accept, "primary")
-        )
+        contents = build_push_button(tr("Contents"), self, self._open_contents)
+        close = build_push_button(tr("Close"), self, self.accept, "primary")
+        buttons = build_row(back, contents, 1, close)
         build_column(
             self.search, self.in_english, self.page, buttons, owner=self, margins=(20, 16, 20, 16)
         )
@@ -153,6 +163,27 @@ class HelpDialog(TransientDialog):
             self.search.setFocus()
         else:
             self.page.setFocus()
+
+    def _build_completer(self) -> QCompleter:
+        """Builds the list of found pages below the search field."""
+        completer = QCompleter(self._found_lines, self)
+        # The list has only what was found, also where the words are not in its lines.
+        completer.setCompletionMode(QCompleter.CompletionMode.UnfilteredPopupCompletion)
+        popup = completer.popup()
+        if popup is not None:
+            popup.setProperty("look", "bordered")
+        completer.activated.connect(self._open_found_page)
+        return completer
+
+    def _list_found_pages(self, query: str) -> None:
+        self._found_lines.setStringList(list(find_help_pages(query)))
+
+    def _open_first_found_page(self) -> None:
+        first_line = next(iter(find_help_pages(self.search.text())), "")
+        self._open_found_page(first_line)
+
+    def _open_contents(self) -> None:
+        self.open_help_page(CONTENTS)
 
     def _open_found_page(self, line: str) -> None:
         file = find_help_pages("").get(line)
@@ -165,6 +196,9 @@ class HelpDialog(TransientDialog):
         page = QUrl.fromLocalFile(str(find_help_file(file)))
         self.page.setSource(page, QTextDocument.ResourceType.MarkdownResource)
 
+    def _follow_link(self, link: QUrl) -> None:
+        self._open_page_or_browser(self.page.source().resolved(link))
+
     def _open_page_or_browser(self, page: QUrl) -> None:
         if page.isLocalFile():  # A translated page links to pages that may not be translated.
             self.open_help_page(page.fileName())
@@ -173,4 +207,5 @@ class HelpDialog(TransientDialog):
 
     def _say_if_page_is_not_translated(self, page: QUrl) -> None:
         is_english = Path(page.toLocalFile()).parent == resources_folder() / "help"
-        self.in_english.setVisible(is_english and QLocale().language() != QLocale.Language.English)
+        is_window_in_english = QLocale().language() == QLocale.Language.English
+        self.in_english.setVisible(is_english and not is_window_in_english)

@@ -35,33 +35,32 @@ class LeakedKeyOffers(QObject):
         if row is None or not (row.agent or row.recorded_from):
             return
         facts = session.conversation.state.facts
-        remembered = ("keys", bench.id, session.id)
-        already_searched = self._parts.state_file.get_remembered(*remembered, default=0)
-        new_facts = facts[already_searched:]
+        state_file = self._parts.state_file
+        searched_count = state_file.get_remembered("keys", bench.id, session.id, default=0)
+        new_facts = facts[searched_count:]
         if new_facts:
-            self._parts.state_file.remember_value(*remembered, value=len(facts))
-            self._find_keys_and_offer(bench, new_facts)
+            state_file.remember_value("keys", bench.id, session.id, value=len(facts))
+            search = _find_keys(bench, new_facts)
+            offer = partial(self._offer_to_forget_if_any, bench)
+            self._parts.runner.run_in_background(search, then=offer)
 
-    def _find_keys_and_offer(self, bench: Workbench, new_facts: Sequence[Recorded]) -> None:
-        def offer_if_any(keys: Sequence[str]) -> None:
-            if keys:
-                self._offer_to_forget(bench, keys)
-
-        self._parts.runner.run_in_background(_find_keys(bench, new_facts), then=offer_if_any)
-
-    def _offer_to_forget(self, bench: Workbench, keys: Sequence[str]) -> None:
+    def _offer_to_forget_if_any(self, bench: Workbench, keys: Sequence[str]) -> None:
         from helix_desktop.histories.leaked_keys import mask_key
 
-        masked = [mask_key(key) for key in keys]
-
-        def forget() -> None:
-            self._parts.runner.run_in_background(self._forget_keys(bench, keys))
-
-        ask = partial(ask_to_forget_keys, self._parts.widget, masked, forget)
-        shown = ", ".join(masked)
-        words = tr("This conversation contains text that looks like keys: {keys}", keys=shown)
+        if not keys:
+            return
+        masked_keys = [mask_key(key) for key in keys]
+        text = tr(
+            "This conversation contains text that looks like keys: {keys}",
+            keys=", ".join(masked_keys),
+        )
         button = format_count(len(keys), "Forget the key…", "Forget the {n} keys…")
-        self._parts.notices.show_notice(words, button=button, act=ask, shown_ms=OFFER_MS)
+        forget = partial(self._start_forgetting, bench, keys)
+        ask = partial(ask_to_forget_keys, self._parts.widget, masked_keys, forget)
+        self._parts.notices.show_notice(text, button=button, act=ask, shown_ms=OFFER_MS)
+
+    def _start_forgetting(self, bench: Workbench, keys: Sequence[str]) -> None:
+        self._parts.runner.run_in_background(self._forget_keys(bench, keys))
 
     async def _forget_keys(self, bench: Workbench, keys: Sequence[str]) -> None:
         for key in keys:

@@ -34,13 +34,14 @@ from helix_desktop.gui.leaked_key_offers import LeakedKeyOffers
 from helix_desktop.gui.message_sending import MessageSender
 from helix_desktop.gui.open_workspaces import OpenWorkspaces
 from helix_desktop.gui.place_opening import PlaceOpener
-from helix_desktop.gui.question_dialogs import ask_to_choose_one
+from helix_desktop.gui.question_dialogs import DialogChoice, ask_to_choose_one
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.sharing.sharing_controller import SharingController
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.view_actions import ViewActions
 from helix_desktop.gui.window_actions import ActionRegistry
+from helix_desktop.gui.window_contents import WindowContents
 from helix_desktop.gui.window_parts import WindowParts, WindowRequests
 from helix_desktop.gui.workbench_types import Session, Workbench
 from helix_desktop.gui.workspace_actions import WorkspaceActions
@@ -63,28 +64,28 @@ class MainWindow(WindowFrame):
         theme: Theme,
         state_file: WindowStateFile,
         settings: ProgramSettings,
-        doing: BackgroundRunner,
+        runner: BackgroundRunner,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(theme, state_file, parent)
         install_accessible_roles()
         self.settings = settings
-        self.background_runner = doing
+        self.background_runner = runner
         self.window_actions = ActionRegistry(self, settings)
-        self.pages = WindowPages(theme, doing, self.showing, state_file, self)
+        self.pages = WindowPages(theme, runner, self.showing, state_file, self)
         self.notices = Notices(theme, self._middle, self._height_of_chat_controls)
         self.parts = WindowParts(
             self,
             theme,
             state_file,
             settings,
-            doing,
+            runner,
             self.showing,
             self.notices,
             self.window_actions,
             WindowRequests(self),
         )
-        doing.failed.connect(self.notices.show_error_notice)
+        runner.failed.connect(self.notices.show_error_notice)
         self.palette_box = CommandPalette(theme, self._list_suggestions, self)
         self.welcome = WelcomePage(theme, self.page_area)
         self.workspaces = OpenWorkspaces(self.parts, self.rail, self.welcome)
@@ -99,43 +100,36 @@ class MainWindow(WindowFrame):
             self.page_factories[name] = partial(getattr, self.pages, name)
         self.welcome.enable_first_steps(ready=False)
         self.add_page("welcome", self.welcome)
-        last = self.state_file.get_remembered("workspace", default="")
-        page = self.state_file.get_remembered("layout", last, "page", default="chat")
-        if not last:
+        last_workspace = self.state_file.get_remembered("workspace", default="")
+        if not last_workspace:
             self.switch_to_page("welcome")
-        elif page in self.page_factories:
+            return
+        last_page = self.state_file.get_remembered("layout", last_workspace, "page", default="chat")
+        if last_page in self.page_factories:
             # Until the page can be built, it is blank and has no message box.
             blank = build_surface(self.page_area, "page")
             self.page_area.setCurrentIndex(self.page_area.addWidget(blank))
-            self.top.mark_open_page(page)
+            self.top.mark_open_page(last_page)
 
     def _build_parts(self) -> None:
         """Builds what serves the user. Each part declares its actions and hears its signals."""
-        parts = self.parts
-        workspaces = self.workspaces
-        sides = self.sides
-        self.sharing = SharingController(parts, self.sidebar, sides)
-        self.context_panel_opener = ContextPanelOpener(parts, self, self.pages, sides)
-        self.chat_progress = ChatProgress(
-            parts, self.top, self.pages, workspaces, sides, self.context_panel_opener
+        contents = WindowContents(
+            self.parts, self, self.pages, self.palette_box, self.workspaces, self.sides
         )
-        LeakedKeyOffers(parts, sides)
-        self.places = PlaceOpener(parts, self, self.pages, workspaces, sides)
-        self.search = EverythingSearch(parts, self, self.palette_box, workspaces, sides)
-        self.conversation_actions = ConversationActions(parts, self, workspaces, sides)
-        self.messages = MessageSender(parts, self.pages, sides)
+        self.sharing = SharingController(contents)
+        self.context_panel_opener = ContextPanelOpener(contents)
+        self.chat_progress = ChatProgress(contents, self.context_panel_opener)
+        LeakedKeyOffers(self.parts, self.sides)
+        self.places = PlaceOpener(contents)
+        self.search = EverythingSearch(contents)
+        self.conversation_actions = ConversationActions(contents)
+        self.messages = MessageSender(self.parts, self.pages, self.sides)
         self.chat_actions = ChatActionHandler(
-            parts,
-            self,
-            self.pages,
-            sides,
-            self.search,
-            self.conversation_actions,
-            self.context_panel_opener,
+            contents, self.search, self.conversation_actions, self.context_panel_opener
         )
-        ConversationStarter(parts, sides)
-        WorkspaceActions(parts, self, workspaces)
-        ViewActions(parts, self, self.pages, self.palette_box, sides)
+        ConversationStarter(self.parts, self.sides)
+        WorkspaceActions(self.parts, self, self.workspaces)
+        ViewActions(contents)
         self.window_actions.set_action_handler(
             "forget-text", self.open_forget_text, when=self.showing.has_workspace
         )
@@ -215,9 +209,7 @@ class MainWindow(WindowFrame):
 
     def _bring_workspace_to_front(self, bench: Workbench) -> None:
         """Shows an open workspace with its layout, its list and its last conversation."""
-        # The user may have asked for a new conversation while the workspace was being opened.
-        awaits_new = self.chat.awaited_conversation == NEW
-        begins_new = awaits_new and self.chat.composer.draft_place == (bench.id, NEW)
+        begins_new_conversation = self._is_new_conversation_wanted_in(bench)
         if self.current_workbench is not None:
             self.save_window_layout()
         self.sides.close_second_side_and_leave_session()
@@ -234,9 +226,15 @@ class MainWindow(WindowFrame):
         self.restore_window_layout(bench.id)
         self.sides.refresh_conversations()
         self.sides.open_last_conversations(bench)
-        if begins_new:
+        if begins_new_conversation:
             self.sides.begin_new_conversation()
         self.workbench_shown.emit()
+
+    def _is_new_conversation_wanted_in(self, bench: Workbench) -> bool:
+        """Whether the user asked for a new conversation while the workspace was being opened."""
+        if self.chat.awaited_conversation != NEW:
+            return False
+        return self.chat.composer.draft_place == (bench.id, NEW)
 
     def _leave_shown_workspace(self) -> None:
         self.sides.close_second_side_and_leave_session()
@@ -245,7 +243,8 @@ class MainWindow(WindowFrame):
         self._update_window_title()
 
     def _show_workspace_title(self, bench: Workbench) -> None:
-        self.sidebar.show_workspace_title(bench.name, next(iter(bench.allowed_folders), None))
+        first_folder = next(iter(bench.allowed_folders), None)
+        self.sidebar.show_workspace_title(bench.name, first_folder)
 
     def _show_changed_settings(self, bench: Workbench) -> None:
         if self.current_workbench is bench:
@@ -258,7 +257,9 @@ class MainWindow(WindowFrame):
             return
         self.context_panel_opener.show_policy_if_built(bench.policy_name)
         self._show_model_and_start_panel()
-        modes = [(name, tr(words)) for name, words in bench.describe_permission_modes().items()]
+        modes: list[tuple[str, str]] = []
+        for name, description in bench.describe_permission_modes().items():
+            modes.append((name, tr(description)))
         for side in self.sides.sides:
             side.composer.show_permission_modes(modes, bench.permission_mode)
             side.measuring.start()
@@ -288,21 +289,24 @@ class MainWindow(WindowFrame):
 
     def _show_current_side_everywhere(self) -> None:
         self._show_model_and_start_panel()
-        self.sidebar.list.select_conversation(self.chat.composer.draft_place[1])
+        _workspace, conversation = self.chat.composer.draft_place
+        self.sidebar.list.select_conversation(conversation)
         self.chat_progress.update_run_state(self.chat)
         self._update_window_title()
 
     def _update_window_title(self) -> None:
         self.sides.show_titles_of_sides()
         row = self.sides.find_listed_conversation()
-        names = [TITLE]
-        if self.current_workbench is not None:
-            names.insert(0, self.current_workbench.name)
+        names: list[str] = []
         copy = ""
         if row is not None:
-            names.insert(0, row.title)
             copy = describe_copy_of(row)
-        self.window().setWindowTitle(" — ".join(filter(None, names)))
+            if row.title:
+                names.append(row.title)
+        if self.current_workbench is not None:
+            names.append(self.current_workbench.name)
+        names.append(TITLE)
+        self.window().setWindowTitle(" — ".join(names))
         self.top.show_working_copy(copy)
 
     def _stop_fold_or_show_agents(self) -> None:
@@ -333,18 +337,23 @@ class MainWindow(WindowFrame):
         """Quits. If agents are working, it asks first whether they should go on without
         the window, but not again while the question is shown.
         """
-        working = self.workspaces.count_working_agents()
-        if not working or not asks:
+        working_count = self.workspaces.count_working_agents()
+        if not working_count or not asks:
             quit_now()
             return
         if self.findChild(QMessageBox, "quit") is not None:
             return
         sentences = [
-            describe_working_agents(working),
+            describe_working_agents(working_count),
             tr("Agents can go on without the window. To see it again, start Helix Desktop again."),
         ]
-        ways = [(tr("Let them go on"), hide_until_done), (tr("Stop them"), quit_now)]
-        box = ask_to_choose_one(self, tr("Quit"), "\n".join(sentences), tr("Cancel"), ways)
+        choices = [
+            DialogChoice(tr("Let them go on"), hide_until_done),
+            DialogChoice(tr("Stop them"), quit_now),
+        ]
+        box = ask_to_choose_one(
+            self, tr("Quit"), "\n".join(sentences), choices, cancel_label=tr("Cancel")
+        )
         box.setObjectName("quit")
 
     def save_window_state(self) -> None:

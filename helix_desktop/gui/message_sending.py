@@ -28,7 +28,12 @@ from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.conversation_sides import NEW, ConversationSides
 from helix_desktop.gui.frame.window_pages import WindowPages
-from helix_desktop.gui.question_dialogs import ask_allow_all, ask_files, ask_to_choose_one
+from helix_desktop.gui.question_dialogs import (
+    DialogChoice,
+    ask_allow_all,
+    ask_files,
+    ask_to_choose_one,
+)
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.window_actions import ACTIONS_THAT_ANSWER
@@ -45,6 +50,14 @@ from helix_desktop.program_settings import ASK_ABOVE
 # What other programs call our commands.
 COMMANDS_ELSEWHERE = {"compact": "handover", "clear": "new"}
 OnMessageNotSent = Callable[[HelixError | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CheaperSending:
+    """What is saved if old outputs are shortened first, and a function that does so and sends."""
+
+    saved_dollars: float
+    fold_and_send: Callable[[], object]
 
 
 class MessageSender(QObject):
@@ -156,66 +169,16 @@ class MessageSender(QObject):
     def _begin_conversation_with(self, bench: Workbench, parts: tuple[UserPart, ...]) -> None:
         """Starts a conversation, unless its first message would cost too much for the user."""
         side = self.sides.current
-        put_message_back = self.build_message_returner(parts)
         # Tells this new conversation from one that the user begins while it is being created.
         awaited_name = f"new {id(parts)}"
         side.awaited_conversation = awaited_name
-
-        def give_first_message_back(error: HelixError | None) -> None:
-            if side.awaited_conversation == awaited_name:
-                side.awaited_conversation = ""
-                side.composer.show_waiting_messages([])
-            put_message_back(error)
-            place_of_new = (bench.id, NEW)
-            # What the user wrote after the first message has no conversation either.
-            for later_message in self.sides.unsent_messages.pop_unsent_messages(place_of_new):
-                self.sides.add_to_message_and_tell_if_current(place_of_new, later_message.parts)
-
-        def create_conversation_and_send() -> None:
-            send_first = partial(self._send_first_message, bench, side, parts, awaited_name)
-            creation = bench.start_users_conversation()
-            self.parts.run_for_window(creation, then=send_first, failed=give_first_message_back)
-
-        def send_or_ask_about_price(draft_session: Session) -> None:
-            self.send_or_ask_if_expensive(
-                draft_session.context.estimate_cost_of_sending(parts),
-                send_it=create_conversation_and_send,
-                if_declined=lambda: give_first_message_back(None),
-            )
-
+        put_message_back = self.build_message_returner(parts)
+        beginning = NewConversation(self, bench, side, parts, awaited_name, put_message_back)
         is_asked_about_price = bool(self.parts.settings[ASK_ABOVE])
         if is_asked_about_price:
-            opening = bench.open_draft_session()
-            self.parts.run_for_window(
-                opening, then=send_or_ask_about_price, failed=give_first_message_back
-            )
+            beginning.ask_about_price()
         else:
-            create_conversation_and_send()
-
-    def _send_first_message(
-        self,
-        bench: Workbench,
-        side: ChatPage,
-        parts: tuple[UserPart, ...],
-        awaited_name: str,
-        session: Session,
-    ) -> None:
-        """Sends the message in any case, and shows the conversation unless the user has
-        opened something else meanwhile.
-        """
-        later_messages = self.sides.unsent_messages.pop_unsent_messages((bench.id, NEW))
-        if side.awaited_conversation == awaited_name:
-            side.composer.move_draft_to_new_conversation(session.id)
-            self.sides.show_session_if_current(bench, session, side)
-        not_sent = self.build_message_returner(parts)
-        message = MessageToSend(self, bench, session, parts, not_sent)
-        if message.command_name:
-            command = replace(message, not_sent=message.trash_empty_conversation_and_give_back)
-            command.expand_command_and_send()
-        else:
-            message.send_now()
-        self.sides.refresh_conversations()
-        self.send_held_messages(bench, session, later_messages)
+            beginning.create_and_send()
 
     def send_messages_held_for_workspace(self) -> None:
         """Sends messages that were written before their workspace was open."""
@@ -272,12 +235,10 @@ class MessageSender(QObject):
         send_it: Callable[[], object],
         if_declined: Callable[[], object],
         *,
-        folding: tuple[float, Callable[[], object]] | None = None,
+        cheaper: CheaperSending | None = None,
     ) -> None:
-        """Sends the message, after a question if it costs more than the user's limit.
-
-        `price` is in dollars. `folding`: the dollars saved if old outputs are shortened first,
-        and a function that shortens them and sends.
+        """Sends the message, after a question if its `price` in dollars is above the user's
+        limit. The question offers the `cheaper` way, too, if there is one.
         """
         # The setting is in cents; 0 means that the user is never asked.
         dollar_limit = self.parts.settings[ASK_ABOVE] / 100
@@ -288,18 +249,16 @@ class MessageSender(QObject):
             "This message would cost about {price}, which is more than your limit of {limit}. Nothing has been sent.",
             price=format_dollars(price), limit=format_dollars(dollar_limit),
         )  # fmt: skip
-        choices = [(tr("Send"), send_it)]
-        if folding:
-            saved_dollars, fold_and_send = folding
+        choices = [DialogChoice(tr("Send"), send_it)]
+        if cheaper is not None:
             hint = tr(
                 "Shortening old outputs first saves about {saved}.",
-                saved=format_dollars(saved_dollars),
+                saved=format_dollars(cheaper.saved_dollars),
             )
             question = f"{question} {hint}"
-            choices.insert(0, (tr("Shorten first, then send"), fold_and_send))
-        box = ask_to_choose_one(
-            self.parts.widget, tr("Send this message?"), question, cancel_label="", ways=choices
-        )
+            fold_first = DialogChoice(tr("Shorten first, then send"), cheaper.fold_and_send)
+            choices.insert(0, fold_first)
+        box = ask_to_choose_one(self.parts.widget, tr("Send this message?"), question, choices)
         box.rejected.connect(if_declined)
 
     # --- Attachments
@@ -369,25 +328,27 @@ class MessageSender(QObject):
 
     # --- What the agent does, and what it asks
 
-    def _act_on_shown_session(self, act: Callable[[Session], object]) -> None:
-        if self._showing.session is not None:
-            try:
-                act(self._showing.session)
-            except HelixError as error:
-                self.parts.notices.show_error_notice(error)
-
     def _stop_turn_or_fold(self) -> None:
-        def stop_what_runs(session: Session) -> None:
+        session = self._showing.session
+        if session is None:
+            return
+        try:
             if session.running in WORKING_STATES:
                 session.stop_turn()
             else:
                 session.folding.cancel_fold_in_work()
-
-        self._act_on_shown_session(stop_what_runs)
+        except HelixError as error:
+            self.parts.notices.show_error_notice(error)
 
     def _retry_and_resume(self) -> None:
         self.parts.requests.retry_wanted.emit()
-        self._act_on_shown_session(lambda session: session.resume_turn())
+        session = self._showing.session
+        if session is None:
+            return
+        try:
+            session.resume_turn()
+        except HelixError as error:
+            self.parts.notices.show_error_notice(error)
 
     def _regenerate(self) -> None:
         if self._showing.session is not None:
@@ -430,28 +391,103 @@ class MessageSender(QObject):
         bench = self._showing.bench
         if bench is None:
             return
-        choices_changed = self.parts.requests.choices_changed
-
-        def save_mode() -> None:
-            work = bench.choose_permission_mode(name)
-            self.parts.run_for_window(work, then=lambda _done: choices_changed.emit())
-
+        start_saving = partial(self._start_saving_mode, bench, name)
         if name == ALLOW_ALL and bench.permission_mode != ALLOW_ALL:
-            ask_allow_all(self.parts.widget, save_mode)
+            ask_allow_all(self.parts.widget, start_saving)
         else:
-            save_mode()
+            start_saving()
+
+    def _start_saving_mode(self, bench: Workbench, name: str) -> None:
+        self.parts.run_for_window(self._save_mode(bench, name))
+
+    async def _save_mode(self, bench: Workbench, name: str) -> None:
+        await bench.choose_permission_mode(name)
+        self.parts.requests.choices_changed.emit()
 
 
-async def find_files_to_undo(
-    changes: FileChanges, conversation: str, seq: int
-) -> tuple[Sequence[FileChange], str]:
-    """Returns what changed after the message at `seq`, and words about it, or none if only
-    folders did.
+@dataclass(frozen=True, slots=True)
+class NewConversation:
+    """A conversation that is created for its first message.
+
+    `awaited_name`: what its side waits for meanwhile. `put_message_back` takes the error, or None
+    if the user does not want the message sent.
     """
-    changed_items = await changes.changes_after_fact(conversation, seq)
-    changed_files = [item for item in changed_items if not is_change_of_folder(item.change)]
+
+    sender: MessageSender
+    bench: Workbench
+    side: ChatPage
+    parts: tuple[UserPart, ...]
+    awaited_name: str
+    put_message_back: OnMessageNotSent
+
+    def ask_about_price(self) -> None:
+        self.sender.parts.run_for_window(
+            self.bench.open_draft_session(),
+            then=self._create_or_ask_about_price,
+            failed=self._give_up,
+        )
+
+    def _create_or_ask_about_price(self, draft_session: Session) -> None:
+        self.sender.send_or_ask_if_expensive(
+            draft_session.context.estimate_cost_of_sending(self.parts),
+            send_it=self.create_and_send,
+            if_declined=lambda: self._give_up(None),
+        )
+
+    def create_and_send(self) -> None:
+        self.sender.parts.run_for_window(
+            self.bench.start_users_conversation(),
+            then=self._send_first_message,
+            failed=self._give_up,
+        )
+
+    def _send_first_message(self, session: Session) -> None:
+        """Sends the message in any case, and shows the conversation unless the user has
+        opened something else meanwhile.
+        """
+        sender = self.sender
+        sides = sender.sides
+        later_messages = sides.unsent_messages.pop_unsent_messages((self.bench.id, NEW))
+        if self.side.awaited_conversation == self.awaited_name:
+            self.side.composer.move_draft_to_new_conversation(session.id)
+            sides.show_session_if_current(self.bench, session, self.side)
+        not_sent = sender.build_message_returner(self.parts)
+        message = MessageToSend(sender, self.bench, session, self.parts, not_sent)
+        if message.command_name:
+            command = replace(message, not_sent=message.trash_empty_conversation_and_give_back)
+            command.expand_command_and_send()
+        else:
+            message.send_now()
+        sides.refresh_conversations()
+        sender.send_held_messages(self.bench, session, later_messages)
+
+    def _give_up(self, error: HelixError | None) -> None:
+        """Puts back the message, and what the user wrote after it for the same conversation."""
+        if self.side.awaited_conversation == self.awaited_name:
+            self.side.awaited_conversation = ""
+            self.side.composer.show_waiting_messages([])
+        self.put_message_back(error)
+        sides = self.sender.sides
+        place_of_new = (self.bench.id, NEW)
+        for later_message in sides.unsent_messages.pop_unsent_messages(place_of_new):
+            sides.add_to_message_and_tell_if_current(place_of_new, later_message.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class FilesToUndo:
+    """What changed after a message, and a sentence about it. It is empty if only folders did."""
+
+    changes: Sequence[FileChange] = ()
+    description: str = ""
+
+
+async def find_files_to_undo(changes: FileChanges, conversation: str, seq: int) -> FilesToUndo:
+    """Finds what changed after the message at `seq`."""
+    all_changes = await changes.changes_after_fact(conversation, seq)
+    changed_files = [item for item in all_changes if not is_change_of_folder(item.change)]
     if not changed_files:
-        return changed_items, ""
+        return FilesToUndo(all_changes)
+
     names_with_causes: list[str] = []
     for file in changed_files:
         cause = file.by
@@ -464,6 +500,7 @@ async def find_files_to_undo(
         "{n} files changed since this message: ",
     )
     description += shorten_name_list(names_with_causes)
+
     conflicting_paths: set[str] = set()
     for planned in await changes.plan_undo(changed_files):
         if planned.how is UndoOutlook.CONFLICT:
@@ -475,7 +512,7 @@ async def find_files_to_undo(
     if names_not_undone:
         description += "\n" + tr("Changed later, so not undone: ")
         description += shorten_name_list(names_not_undone)
-    return changed_items, description
+    return FilesToUndo(all_changes, description)
 
 
 @dataclass(frozen=True, slots=True)
@@ -529,18 +566,14 @@ class MessageToSend:
         if unknown_name not in search_suggestions.COMMANDS:
             sentences.append(tr("There is no command /{name}.", name=unknown_name))
         our_name = COMMANDS_ELSEWHERE.get(unknown_name, unknown_name)
-        all_names = [*known_names, *search_suggestions.COMMANDS]
+        all_names = list(known_names)
+        all_names += search_suggestions.COMMANDS
         for similar_name in get_close_matches(our_name, all_names, n=1):
             sentences.append(tr("Did you mean /{name}?", name=similar_name))
-        choices = [(tr("Send as text"), self.send_or_ask_about_price)]
-        box = ask_to_choose_one(
-            self.sender.parts.widget,
-            tr("Unknown command"),
-            " ".join(sentences),
-            cancel_label="",
-            ways=choices,
-        )
-        box.rejected.connect(lambda: self.not_sent(None))
+        choices = [DialogChoice(tr("Send as text"), self.send_or_ask_about_price)]
+        widget = self.sender.parts.widget
+        box = ask_to_choose_one(widget, tr("Unknown command"), " ".join(sentences), choices)
+        box.rejected.connect(partial(self.not_sent, None))
 
     def send_or_ask_about_price(self) -> None:
         """Sends the message, unless the user is first asked: to summarize a conversation that is
@@ -550,23 +583,24 @@ class MessageToSend:
         if needed_summary is not None:
             self._ask_to_summarize(needed_summary)
             return
-        saved_dollars = self.session.context.estimate_saving_of_markers()
         price = self.session.context.estimate_cost_of_sending(self.parts)
-        folding = None
+        saved_dollars = self.session.context.estimate_saving_of_markers()
+        cheaper = None
         if saved_dollars:
-            folding = (saved_dollars, self._fold_and_send)
+            cheaper = CheaperSending(saved_dollars, self._fold_and_send)
         self.sender.send_or_ask_if_expensive(
             price,
             send_it=self.send_now,
-            if_declined=lambda: self.not_sent(None),
-            folding=folding,
+            if_declined=partial(self.not_sent, None),
+            cheaper=cheaper,
         )
 
     def _fold_and_send(self) -> None:
         """Shortens old outputs to markers, and sends the message then."""
-        folding = self.session.fold_on_request(FoldKind.MARKER)
         self.sender.parts.run_for_window(
-            folding, then=lambda _done: self.send_now(), failed=self.not_sent
+            self.session.fold_on_request(FoldKind.MARKER),
+            then=lambda _done: self.send_now(),
+            failed=self.not_sent,
         )
 
     def _ask_to_summarize(self, needed: NeededSummary) -> None:
@@ -586,11 +620,10 @@ class MessageToSend:
             sentences.append(tr("That costs about {price}.", price=format_dollars(needed.dollars)))
         sentences.append(tr("Nothing is lost: everything can be searched and put back."))
         title = tr("Summarize the older messages?")
-        choices = [(tr("Summarize and send"), self.send_now)]
-        box = ask_to_choose_one(
-            self.sender.parts.widget, title, " ".join(sentences), cancel_label="", ways=choices
-        )
-        box.rejected.connect(lambda: self.not_sent(None))
+        choices = [DialogChoice(tr("Summarize and send"), self.send_now)]
+        widget = self.sender.parts.widget
+        box = ask_to_choose_one(widget, title, " ".join(sentences), choices)
+        box.rejected.connect(partial(self.not_sent, None))
 
     def send_now(self) -> None:
         try:
@@ -607,55 +640,52 @@ class MessageToSend:
         price = self.session.context.estimate_cost_of_sending(self.parts, instead_of=seq)
         self.sender.send_or_ask_if_expensive(
             price,
-            send_it=lambda: self._find_changes_and_resend(seq),
-            if_declined=lambda: self._edit_again(seq),
+            send_it=partial(self._find_changes_and_resend, seq),
+            if_declined=partial(self._edit_again, seq),
         )
 
     def _find_changes_and_resend(self, seq: int) -> None:
         changes = self.bench.file_changes_of(self.session.id)
-
-        def ask_or_send(files_and_description: tuple[Sequence[FileChange], str]) -> None:
-            files, description = files_and_description
-            if description:
-                self._ask_about_changed_files(seq, files, description)
-                return
-            if changes.checkpoint_progress.state == "off":
-                self.sender.parts.notices.show_notice(
-                    tr("Checkpoints are turned off, so files stay as they are.")
-                )
-            self._resend(seq)
-
         self.sender.parts.run_for_window(
             find_files_to_undo(changes, self.session.id, seq),
-            then=ask_or_send,
+            then=partial(self._resend_or_ask_about_files, seq, changes),
             failed=lambda _error: self._resend(seq),
         )
 
-    def _ask_about_changed_files(
-        self, seq: int, files: Sequence[FileChange], description: str
+    def _resend_or_ask_about_files(
+        self, seq: int, changes: FileChanges, changed: FilesToUndo
     ) -> None:
+        if changed.description:
+            self._ask_about_changed_files(seq, changed)
+            return
+        if changes.checkpoint_progress.state == "off":
+            self.sender.parts.notices.show_notice(
+                tr("Checkpoints are turned off, so files stay as they are.")
+            )
+        self._resend(seq)
+
+    def _ask_about_changed_files(self, seq: int, changed: FilesToUndo) -> None:
+        undo_and_resend = partial(self._undo_and_resend, seq, changed.changes)
         choices = [
-            (tr("Keep these changes"), lambda: self._resend(seq)),
-            (tr("Undo these changes"), lambda: self._undo_and_resend(seq, files)),
+            DialogChoice(tr("Keep these changes"), partial(self._resend, seq)),
+            DialogChoice(tr("Undo these changes"), undo_and_resend),
         ]
         title = tr("Send the edited message")
-        box = ask_to_choose_one(
-            self.sender.parts.widget, title, description, cancel_label="", ways=choices
-        )
+        box = ask_to_choose_one(self.sender.parts.widget, title, changed.description, choices)
         box.rejected.connect(lambda: self._edit_again(seq))
 
     def _undo_and_resend(self, seq: int, files: Sequence[FileChange]) -> None:
-        session = self.session
-        changes = self.bench.file_changes_of(session.id)
-
-        async def undo_changes() -> None:
-            session.refuse_while_running("edit and resend")
-            undo_result = await changes.undo_file_changes(files, conversation=session.id)
-            self.sender.pages.changes.undo.report_undone(undo_result)
-
         self.sender.parts.run_for_window(
-            undo_changes(), then=lambda _done: self._resend(seq), failed=self.not_sent
+            self._undo_changes(files),
+            then=lambda _done: self._resend(seq),
+            failed=self.not_sent,
         )
+
+    async def _undo_changes(self, files: Sequence[FileChange]) -> None:
+        self.session.refuse_while_running("edit and resend")
+        changes = self.bench.file_changes_of(self.session.id)
+        undo_result = await changes.undo_file_changes(files, conversation=self.session.id)
+        self.sender.pages.changes.undo.report_undone(undo_result)
 
     def _resend(self, seq: int) -> None:
         session = self.session
@@ -676,25 +706,23 @@ class MessageToSend:
         """Puts back a command that was to be the first message and was not sent. The conversation
         created for it goes to the trash, unless something else was said there meanwhile.
         """
-        sides = self.sender.sides
-        session = self.session
-        place_of_session = (self.bench.id, session.id)
-        place_of_new = (self.bench.id, NEW)
-
-        def put_command_back_at(place: DraftPlace) -> None:
-            sides.refresh_conversations()
-            put_message_back = self.sender.build_message_returner(self.parts, place)
-            put_message_back(error)
-
-        def put_command_into_new_conversation() -> None:
-            sides.current.composer.drafts.move_draft(place_of_session, place_of_new)
-            put_command_back_at(place_of_new)
-
-        facts = session.conversation.state.facts
+        facts = self.session.conversation.state.facts
         has_message = any(isinstance(recorded.fact, UserSaid) for recorded in facts)
-        if has_message or session.queue:
-            put_command_back_at(place_of_session)
+        if has_message or self.session.queue:
+            self._put_command_back(error, (self.bench.id, self.session.id))
         else:
-            self.sender.parts.run_for_window(
-                session.set_trashed(), then=lambda _done: put_command_into_new_conversation()
-            )
+            trashing = self._trash_session_and_move_draft(error)
+            self.sender.parts.run_for_window(trashing)
+
+    async def _trash_session_and_move_draft(self, error: HelixError | None) -> None:
+        await self.session.set_trashed()
+        place_of_session = (self.bench.id, self.session.id)
+        place_of_new = (self.bench.id, NEW)
+        drafts = self.sender.sides.current.composer.drafts
+        drafts.move_draft(place_of_session, place_of_new)
+        self._put_command_back(error, place_of_new)
+
+    def _put_command_back(self, error: HelixError | None, place: DraftPlace) -> None:
+        self.sender.sides.refresh_conversations()
+        put_message_back = self.sender.build_message_returner(self.parts, place)
+        put_message_back(error)

@@ -62,14 +62,14 @@ class ModelActions(QObject):
 
     def choose_first_model(self, then: Callable[[], object]) -> None:
         self._after_model_chosen = then
+        self._parts.run_for_window(self._setup.list_known_models(), then=self._choose_or_connect)
 
-        def choose_or_connect(models: Sequence[ModelChoice]) -> None:
-            if any(model.name != DEMO_MODEL for model in models):
-                self.open_model_chooser()
-            else:
-                self.open_connect_dialog()
-
-        self._parts.run_for_window(self._setup.list_known_models(), then=choose_or_connect)
+    def _choose_or_connect(self, models: Sequence[ModelChoice]) -> None:
+        has_real_model = any(model.name != DEMO_MODEL for model in models)
+        if has_real_model:
+            self.open_model_chooser()
+        else:
+            self.open_connect_dialog()
 
     def _show_and_refresh_models(self, models: Sequence[ModelChoice]) -> None:
         self.chooser.show_known_models(models)
@@ -81,16 +81,17 @@ class ModelActions(QObject):
         bench = self._showing.bench
         if bench is None or not model:
             return
-        then = self._after_model_chosen
+        # The dialogs that close now forget the action, which is run once the choice is saved.
+        waiting_action = self._after_model_chosen
         self._after_model_chosen = None
+        show = partial(self._show_chosen_model, waiting_action)
+        self._parts.run_for_window(self._save_chosen_model(bench, model), then=show)
 
-        def show_chosen_model(_done: None) -> None:
-            self._parts.requests.choices_changed.emit()
-            self._sides.current.composer.text.setFocus()
-            if then is not None:
-                then()
-
-        self._parts.run_for_window(self._save_chosen_model(bench, model), then=show_chosen_model)
+    def _show_chosen_model(self, waiting_action: Callable[[], object] | None, _done: None) -> None:
+        self._parts.requests.choices_changed.emit()
+        self._sides.current.composer.text.setFocus()
+        if waiting_action is not None:
+            waiting_action()
 
     async def _save_chosen_model(self, bench: Workbench, model: str) -> None:
         """Changes the model of a conversation that has one of its own, or else of the workspace."""
@@ -110,74 +111,80 @@ class ModelActions(QObject):
         if self._dialog is not None:
             self._dialog.raise_()
             return
-        waits = self._after_model_chosen is not None
+        does_message_wait = self._after_model_chosen is not None
         dialog = ConnectModelDialog(
-            self._setup, self._parts.runner, self._parts.widget, message_waits=waits
+            self._setup, self._parts.runner, self._parts.widget, message_waits=does_message_wait
         )
         self._dialog = dialog
         dialog.chosen.connect(self.use_chosen_model)
         dialog.added.connect(self.open_model_chooser)
         dialog.rejected.connect(self._forget_waiting_action)
-        dialog.finished.connect(lambda _result: self._forget_connect_dialog())
+        dialog.finished.connect(self._forget_connect_dialog)
         dialog.open()
 
-    def _forget_connect_dialog(self) -> None:
+    def _forget_connect_dialog(self, _result: int) -> None:
         self._dialog = None
 
     def edit_current_model(self) -> None:
         """Opens the dialog that corrects the model, above all to set an unknown price."""
+        self._parts.run_for_window(
+            self._setup.list_known_models(), then=self._open_dialog_of_shown_model
+        )
 
-        def open_if_known(models: Sequence[ModelChoice]) -> None:
-            for model in models:
-                if model.name == self._showing.main_model:
-                    self._open_model_dialog(model)
-
-        self._parts.run_for_window(self._setup.list_known_models(), then=open_if_known)
+    def _open_dialog_of_shown_model(self, models: Sequence[ModelChoice]) -> None:
+        for model in models:
+            if model.name == self._showing.main_model:
+                self._open_model_dialog(model)
 
     def _open_model_dialog(self, model: ModelChoice) -> None:
         from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
 
-        change = self._setup.correct_model_values
-        reset = self._setup.reset_model_values
         dialog = EditModelDialog(model, self._parts.widget)
-        dialog.corrected.connect(
-            lambda values: self._save_model_correction(model, change(model.name, values))
-        )
-        dialog.reset.clicked.connect(lambda: self._save_model_correction(model, reset(model.name)))
+        dialog.corrected.connect(partial(self._correct_model, model))
+        dialog.reset.clicked.connect(lambda: self._reset_model(model))
         dialog.open()
 
-    def _save_model_correction(self, model: ModelChoice, work: Coroutine[Any, Any, None]) -> None:
-        words = tr("{model}: the change applies from the next message.", model=model.id)
+    def _correct_model(self, model: ModelChoice, values: Any) -> None:
+        self._save_and_tell(model, self._setup.correct_model_values(model.name, values))
 
-        def show_corrected_model(_done: None) -> None:
-            self._parts.requests.choices_changed.emit()
-            self._parts.notices.show_notice(words)
+    def _reset_model(self, model: ModelChoice) -> None:
+        self._save_and_tell(model, self._setup.reset_model_values(model.name))
 
-        self._parts.run_for_window(work, then=show_corrected_model)
+    def _save_and_tell(self, model: ModelChoice, saving: Coroutine[Any, Any, None]) -> None:
+        self._parts.run_for_window(saving, then=partial(self._notice_corrected_model, model))
+
+    def _notice_corrected_model(self, model: ModelChoice, _done: None) -> None:
+        self._parts.requests.choices_changed.emit()
+        self._parts.notices.show_notice(
+            tr("{model}: the change applies from the next message.", model=model.id)
+        )
 
     def _show_agent_option_menu(self, session: Session, foreign: ForeignConversation) -> None:
         """Shows a submenu for each option, unless another conversation is shown by then."""
         if self._showing.session is not session:
             return
 
-        def set_agent_option(identity: str, value: str) -> None:
-            work = foreign.choose_agent_option(session.conversation, identity, value)
-            self._parts.run_for_window(work)
-
         menu = build_popup_menu(self._model_button)
         for option in foreign.choices.values():
-            chosen = _agent_menu_label(option.values.get(option.current, option.current))
-            below = menu.addMenu(f"{_agent_menu_label(option.name)}: {chosen}")
+            current_name = option.values.get(option.current, option.current)
+            submenu_title = f"{_agent_menu_label(option.name)}: {_agent_menu_label(current_name)}"
+            submenu = menu.addMenu(submenu_title)
             for value, name in option.values.items():
                 label = make_safe_text(name or value)[:LONGEST_CHOICE]
-                act = partial(set_agent_option, option.id, value)
-                add_menu_choice(below, label, act, chosen=value == option.current)
+                choose = partial(self._choose_agent_option, session, foreign, option.id, value)
+                add_menu_choice(submenu, label, choose, chosen=value == option.current)
         if not foreign.choices:
             name = _agent_menu_label(foreign.name)
             nothing = menu.addAction(tr("{agent} has no options to choose from", agent=name))
             nothing.setEnabled(False)
         below_button = QPoint(0, self._model_button.height() + 4)
         menu.popup(self._model_button.mapToGlobal(below_button))
+
+    def _choose_agent_option(
+        self, session: Session, foreign: ForeignConversation, option_id: str, value: str
+    ) -> None:
+        choosing = foreign.choose_agent_option(session.conversation, option_id, value)
+        self._parts.run_for_window(choosing)
 
 
 def _agent_menu_label(foreign: str) -> str:

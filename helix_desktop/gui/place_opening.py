@@ -1,39 +1,29 @@
 """Goes to the place that a link, a search result or a notification names."""
 
+from functools import partial
+
 from PySide6.QtCore import QObject
 
-from helix_desktop.gui.conversation_sides import ConversationSides
 from helix_desktop.gui.deep_links import WindowPlace
-from helix_desktop.gui.frame.window_layout import WindowFrame
-from helix_desktop.gui.frame.window_pages import WindowPages
-from helix_desktop.gui.open_workspaces import OpenWorkspaces
-from helix_desktop.gui.window_parts import WindowParts
+from helix_desktop.gui.window_contents import WindowContents
 
 
 class PlaceOpener(QObject):
-    def __init__(
-        self,
-        parts: WindowParts,
-        frame: WindowFrame,
-        pages: WindowPages,
-        workspaces: OpenWorkspaces,
-        sides: ConversationSides,
-    ) -> None:
-        super().__init__(frame)
-        self._parts = parts
-        self._frame = frame
-        self._pages = pages
-        self._workspaces = workspaces
-        self._sides = sides
-        parts.requests.place_wanted.connect(self.go_to_place)
+    def __init__(self, contents: WindowContents) -> None:
+        super().__init__(contents.frame)
+        self._parts = contents.parts
+        self._frame = contents.frame
+        self._pages = contents.pages
+        self._workspaces = contents.workspaces
+        self._sides = contents.sides
+        self._parts.requests.place_wanted.connect(self.go_to_place)
 
     def go_to_place(self, place: WindowPlace) -> None:
         if place.kind == "settings":
             self._parts.requests.settings_wanted.emit("")
             return
-        self._workspaces.go_to_workspace(
-            place.workspace, lambda: self._go_to_place_in_workspace(place)
-        )
+        go_on = partial(self._go_to_place_in_workspace, place)
+        self._workspaces.go_to_workspace(place.workspace, go_on)
 
     def _go_to_place_in_workspace(self, place: WindowPlace) -> None:
         match place.kind:
@@ -53,9 +43,8 @@ class PlaceOpener(QObject):
             self.show_place_in_conversation(place)
             self._sides.focus_current_composer()
         else:
-            self._sides.go_to_conversation(
-                place.conversation, lambda: self.show_place_in_conversation(place)
-            )
+            show_place = partial(self.show_place_in_conversation, place)
+            self._sides.go_to_conversation(place.conversation, show_place)
 
     def show_place_in_conversation(self, place: WindowPlace) -> None:
         """Shows a message of a conversation that has just been opened, or a fold in the

@@ -8,11 +8,21 @@ from PySide6.QtGui import QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QFileDialog, QInputDialog, QLabel, QLineEdit, QMessageBox, QWidget
 
 from helix_desktop.console import escape_control_characters
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.screen_fitting import keep_on_screen
 from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import tr
 
 LONGEST_NAME = 200  # A longer line that the user enters is cut to this many characters.
+MOST_KEYS_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class DialogChoice:
+    """A button of a question, and what is done when it is pressed."""
+
+    label: str
+    act: Callable[[], object]
 
 
 def ask_text(
@@ -25,16 +35,16 @@ def ask_text(
     dialog.setLabelText(label)
     dialog.setTextValue(text)
     keep_on_screen(dialog, 420)
-    words = dialog.findChild(QLabel)
-    if words is not None:
-        words.setWordWrap(True)
+    label_widget = dialog.findChild(QLabel)
+    if label_widget is not None:
+        label_widget.setWordWrap(True)
 
-    def pass_line_on(typed: str) -> None:
+    def answer_with_line(typed: str) -> None:
         line = " ".join(typed.split())[:LONGEST_NAME]
         if line:
             then(line)
 
-    dialog.textValueSelected.connect(pass_line_on)
+    dialog.textValueSelected.connect(answer_with_line)
     dialog.open()
     return dialog
 
@@ -43,13 +53,13 @@ def ask_to_confirm(
     parent: QWidget, title: str, text: str, yes: str, then: Callable[[], object]
 ) -> QMessageBox:
     """Asks before something that cannot be undone; `then` is called only for `yes`."""
-    return ask_to_choose_one(parent, title, text, "", [(yes, then)])
+    return ask_to_choose_one(parent, title, text, [DialogChoice(yes, then)])
 
 
 def ask_to_forget_keys(
     parent: QWidget, masked_keys: Sequence[str], then: Callable[[], object]
 ) -> QMessageBox:
-    text = tr("These keys will be permanently removed from conversations, outputs and backups. The other programs' files will still contain them:\n\n{keys}", keys="\n".join(masked_keys[:20]))  # fmt: skip
+    text = tr("These keys will be permanently removed from conversations, outputs and backups. The other programs' files will still contain them:\n\n{keys}", keys="\n".join(masked_keys[:MOST_KEYS_SHOWN]))  # fmt: skip
     return ask_to_confirm(parent, tr("Forget keys"), text, tr("Forget them"), then)
 
 
@@ -62,25 +72,26 @@ def ask_to_choose_one(
     parent: QWidget,
     title: str,
     text: str,
-    cancel_label: str,
-    ways: Sequence[tuple[str, Callable[[], object]]],
+    choices: Sequence[DialogChoice],
     *,
-    has_main_way: bool = False,
+    cancel_label: str = "",
+    is_first_usual: bool = False,
 ) -> QMessageBox:
-    """Offers several ways, each with a button and its action. `cancel_label` does nothing.
-    `has_main_way`: the first way is the usual one and does no harm. Return takes it.
+    """Asks a question with a button for each choice, and one that does nothing.
+
+    `cancel_label` is another name for that last button than "Cancel". `is_first_usual`: the first
+    choice is what most people want, and does no harm, so Return takes it.
     """
     box = _build_message_box(parent, title, text, QMessageBox.StandardButton.Cancel)
     box.setDefaultButton(QMessageBox.StandardButton.Cancel)
     if cancel_label:
         box.button(QMessageBox.StandardButton.Cancel).setText(cancel_label)
-    for words, act in ways:
+    for index, choice in enumerate(choices):
         # Of several buttons with AcceptRole, Qt puts some to the left of Cancel on Linux and
         # macOS.
-        button = box.addButton(words, QMessageBox.ButtonRole.YesRole)
-        button.clicked.connect(lambda _checked=False, a=act: a())
-        is_main_way = has_main_way and words == ways[0][0]
-        if is_main_way:
+        button = box.addButton(choice.label, QMessageBox.ButtonRole.YesRole)
+        button.clicked.connect(lambda _checked=False, act=choice.act: act())
+        if is_first_usual and index == 0:
             set_widget_look(button, "primary")
             box.setDefaultButton(button)
     box.open()
@@ -129,8 +140,8 @@ def show_text_box(parent: QWidget, title: str, text: str, command: str = "") -> 
     )
     box.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     if command:
-        copying = box.addButton(tr("Copy command"), QMessageBox.ButtonRole.ActionRole)
-        copying.clicked.connect(lambda: QGuiApplication.clipboard().setText(command))
+        copy_button = box.addButton(tr("Copy command"), QMessageBox.ButtonRole.ActionRole)
+        copy_button.clicked.connect(lambda: QGuiApplication.clipboard().setText(command))
     box.open()
     return box
 
@@ -139,10 +150,9 @@ def _build_message_box(
     parent: QWidget, title: str, text: str, button: QMessageBox.StandardButton
 ) -> QMessageBox:
     # Names of files and words of servers are part of many questions.
-    shown = escape_control_characters(text)
-    box = QMessageBox(
-        QMessageBox.Icon.NoIcon, escape_control_characters(title), shown, button, parent
-    )
+    safe_title = escape_control_characters(title)
+    safe_text = escape_control_characters(text)
+    box = QMessageBox(QMessageBox.Icon.NoIcon, safe_title, safe_text, button, parent)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.setTextFormat(Qt.TextFormat.PlainText)
     label = box.findChild(QLabel, "qt_msgbox_label")
@@ -160,11 +170,11 @@ def _open_file_dialog(dialog: QFileDialog, then: Callable[[list[str]], object]) 
         line.setCompleter(None)  # type: ignore[arg-type]  # Qt allows none
         line.installEventFilter(_TypedPathAcceptor(dialog, line))
 
-    def pass_names_on(names: list[str]) -> None:
+    def answer_with_names(names: list[str]) -> None:
         if names:
             then(list(names))
 
-    dialog.filesSelected.connect(pass_names_on)
+    dialog.filesSelected.connect(answer_with_names)
     dialog.open()
     return dialog
 
@@ -182,21 +192,21 @@ class _TypedPathAcceptor(QObject):
         self._dialog = dialog
         self._line = line
 
-    def eventFilter(self, _: QObject, event: QEvent) -> bool:
-        if isinstance(event, QKeyEvent) and event.type() is QEvent.Type.KeyPress:
-            typed = Path(self._line.text()).expanduser()
-            fits = (
-                typed.is_dir()
-                if self._dialog.fileMode() is QFileDialog.FileMode.Directory
-                else typed.is_file()
-            )
-            if (
-                event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
-                and typed.is_absolute()
-                and fits
-                and self._dialog.acceptMode() is QFileDialog.AcceptMode.AcceptOpen
-            ):
-                self._dialog.filesSelected.emit([str(typed)])
-                self._dialog.close()
-                return True
-        return False
+    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+        if not isinstance(event, QKeyEvent) or event.type() is not QEvent.Type.KeyPress:
+            return False
+        if event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            return False
+        if self._dialog.acceptMode() is not QFileDialog.AcceptMode.AcceptOpen:
+            return False
+        typed_path = Path(self._line.text()).expanduser()
+        if not typed_path.is_absolute() or not self._is_what_is_asked_for(typed_path):
+            return False
+        self._dialog.filesSelected.emit([str(typed_path)])
+        self._dialog.close()
+        return True
+
+    def _is_what_is_asked_for(self, path: Path) -> bool:
+        if self._dialog.fileMode() is QFileDialog.FileMode.Directory:
+            return path.is_dir()
+        return path.is_file()

@@ -26,11 +26,12 @@ def keep_on_screen(dialog: QDialog, width: int = 0, height: int = 0) -> None:
     is as high as its contents.
     """
     zoom = QFontInfo(QGuiApplication.font()).pixelSize() / TEXT
-    wanted = QSize(round(width * zoom), round(height * zoom)).boundedTo(_room_on_screen(dialog))
+    zoomed_size = QSize(round(width * zoom), round(height * zoom))
+    first_size = zoomed_size.boundedTo(_largest_size_on_screen(dialog))
     if height:
-        dialog.resize(wanted)
+        dialog.resize(first_size)
     else:
-        dialog.setMinimumWidth(wanted.width())
+        dialog.setMinimumWidth(first_size.width())
     dialog.installEventFilter(_DialogFitting(dialog))
 
 
@@ -41,35 +42,50 @@ class _DialogFitting(QObject):
         return False
 
 
-def _room_on_screen(dialog: QDialog) -> QSize:
+def _largest_size_on_screen(dialog: QDialog) -> QSize:
+    """Returns how large a dialog can be with the frame that a window manager draws around it."""
     frame = dialog.frameGeometry().size() - dialog.size()
     return dialog.screen().availableGeometry().size() - frame.expandedTo(FRAME)
 
 
 def _fit_to_screen(dialog: QDialog) -> None:
+    largest_size = _largest_size_on_screen(dialog)
     layout = dialog.layout()
-    room = _room_on_screen(dialog)
     if layout is not None:
-        needed = layout.totalMinimumSize()
-        if layout.hasHeightForWidth():  # Labels that wrap need more height.
-            width = max(min(dialog.width(), room.width()), needed.width())
-            needed = needed.expandedTo(QSize(0, layout.minimumHeightForWidth(width)))
-        if needed.boundedTo(room) != needed:
-            _make_contents_scroll(dialog, layout, room)
-        elif not isinstance(dialog, QMessageBox):  # A message box determines its own size.
-            dialog.resize(dialog.size().expandedTo(needed))
-    if dialog.size().boundedTo(room) != dialog.size():
-        dialog.resize(dialog.size().boundedTo(room))
+        _fit_to_contents(dialog, layout, largest_size)
+    bounded_size = dialog.size().boundedTo(largest_size)
+    if bounded_size != dialog.size():
+        dialog.resize(bounded_size)
+    if dialog.isVisible():
+        _move_onto_screen(dialog)
+
+
+def _fit_to_contents(dialog: QDialog, layout: QLayout, largest_size: QSize) -> None:
+    needed_size = layout.totalMinimumSize()
+    if layout.hasHeightForWidth():  # Labels that wrap need more height.
+        width = max(min(dialog.width(), largest_size.width()), needed_size.width())
+        height = layout.minimumHeightForWidth(width)
+        needed_size = needed_size.expandedTo(QSize(0, height))
+    if needed_size.boundedTo(largest_size) != needed_size:
+        _make_contents_scroll(dialog, layout, largest_size)
+    elif not isinstance(dialog, QMessageBox):  # A message box determines its own size.
+        dialog.resize(dialog.size().expandedTo(needed_size))
+
+
+def _move_onto_screen(dialog: QDialog) -> None:
     screen = dialog.screen().availableGeometry()
-    place = dialog.frameGeometry()
-    if dialog.isVisible() and not screen.contains(place):
-        last = screen.bottomRight() - place.bottomRight() + place.topLeft()
-        left = max(screen.left(), min(place.left(), last.x()))
-        top = max(screen.top(), min(place.top(), last.y()))
-        dialog.move(left, top)
+    frame = dialog.frameGeometry()
+    if screen.contains(frame):
+        return
+    largest_left = screen.right() - frame.width() + 1
+    largest_top = screen.bottom() - frame.height() + 1
+    # Where the dialog is larger than the screen, its upper left corner is shown.
+    left = max(min(frame.left(), largest_left), screen.left())
+    top = max(min(frame.top(), largest_top), screen.top())
+    dialog.move(left, top)
 
 
-def _make_contents_scroll(dialog: QDialog, layout: QLayout, room: QSize) -> None:
+def _make_contents_scroll(dialog: QDialog, layout: QLayout, largest_size: QSize) -> None:
     """Makes the contents scroll. In a box of Qt's, only the text scrolls, and wide
     buttons are stacked.
     """
@@ -84,12 +100,12 @@ def _make_contents_scroll(dialog: QDialog, layout: QLayout, room: QSize) -> None
     else:
         buttons = dialog.findChild(QDialogButtonBox)
         label = dialog.findChild(QLabel, "qt_msgbox_label")
-        if buttons is not None and buttons.sizeHint().width() > room.width() * 0.9:
+        if buttons is not None and buttons.sizeHint().width() > largest_size.width() * 0.9:
             buttons.setOrientation(Qt.Orientation.Vertical)
         if label is not None and label.parent() is dialog:
             label.setWordWrap(True)
             layout.replaceWidget(label, area)
-            area.setMinimumSize(label.size().boundedTo(room * 0.6))
+            area.setMinimumSize(label.size().boundedTo(largest_size * 0.6))
             area.setWidget(label)
     if focused is not None:
         focused.setFocus()

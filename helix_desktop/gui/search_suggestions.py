@@ -19,6 +19,7 @@ from helix_desktop.gui.workbench_types import KnownWorkspace, ProjectItem, Sessi
 
 LONGEST_TEXT = 200  # Longer texts of hits are cut to this many characters.
 LONGEST_REMARK = 80
+LONGEST_NAME = 60
 MOST_CONVERSATIONS = 500
 MOST_FILES = 6
 MOST_ENTRIES = 4
@@ -69,9 +70,9 @@ def suggest_help_pages(show: Callable[[str], object]) -> list[PaletteItem]:
     from helix_desktop.gui.help_dialog import list_help_contents
 
     items: list[PaletteItem] = []
-    for file, title, about in list_help_contents():
-        open_page = partial(show, file)
-        items.append(PaletteItem(f"{title}: {about}", open_page, kind="entry", note=tr("Help")))
+    for entry in list_help_contents():
+        open_page = partial(show, entry.file)
+        items.append(PaletteItem(entry.line, open_page, kind="entry", note=tr("Help")))
     return items
 
 
@@ -79,10 +80,10 @@ def suggest_conversations(
     rows: Sequence[ConversationListRow], workspace: str, go: GoToPlace
 ) -> list[PaletteItem]:
     """Suggests conversations, the newest first, without those in the trash."""
-    shown = [row for row in rows if not row.trashed]
-    shown.sort(key=lambda row: row.updated, reverse=True)
+    rows_to_suggest = [row for row in rows if not row.trashed]
+    rows_to_suggest.sort(key=lambda row: row.updated, reverse=True)
     items: list[PaletteItem] = []
-    for row in shown[:MOST_CONVERSATIONS]:
+    for row in rows_to_suggest[:MOST_CONVERSATIONS]:
         note = tr("conversation")
         if row.archived:
             note = tr("archived")
@@ -105,25 +106,25 @@ def suggest_search_hits(
     titles: Mapping[str, str],
     workspace: str,
     go: GoToPlace,
-    words: str = "",
-    name: str = "",
+    query: str = "",
+    workspace_name: str = "",
 ) -> list[PaletteItem]:
-    """Suggests messages and entries that a search found, equal ones once. `name`: the
-    workspace, if not the current one.
+    """Suggests messages and entries that a search found, equal ones once. `titles`: those of the
+    conversations, by their ids. `workspace_name` is empty for the current workspace.
     """
-    needles = list_needles_of_query(words)
-    stems = [stem_of_word(word) for word in words.split()]
+    needles = list_needles_of_query(query)
+    stems = [stem_of_word(word) for word in query.split()]
     item_by_text_and_note: dict[tuple[str, str], PaletteItem] = {}
     for hit in hits:
         text = _text_of_hit(hit, stems, needles)
         if hit.digest is not None:
             place = WindowPlace("entry", workspace, digest=hit.digest)
             kind = "entry"
-            notes = [name, hit.about.tool, hit.about.source, hit.digest.short_hex]
+            notes = [workspace_name, hit.about.tool, hit.about.source, hit.digest.short_hex]
         else:
-            place = WindowPlace("conversation", workspace, hit.conversation, hit.seq, words=words)
+            place = WindowPlace("conversation", workspace, hit.conversation, hit.seq, words=query)
             kind = "message"
-            notes = [name, titles.get(hit.conversation, "")]
+            notes = [workspace_name, titles.get(hit.conversation, "")]
         note = " · ".join(filter(None, notes))
         item_by_text_and_note[text, note] = PaletteItem(
             text,
@@ -173,20 +174,29 @@ def group_search_suggestions(finds: Sequence[PaletteItem], *, more: bool) -> lis
     return items + similar + unsearched
 
 
-def _build_heading(words: str) -> PaletteItem:
-    return PaletteItem(words, act=str, kind=HEADING, enabled=False)
+def _build_heading(text: str) -> PaletteItem:
+    return PaletteItem(text, act=str, kind=HEADING, enabled=False)
 
 
 def _cut_to_begin_near_words(text: str, stems: Sequence[str]) -> str:
     """Omits text long before the first found word, since a row shows only a beginning."""
-    folded = text.casefold()
-    positions = [folded.find(stem) for stem in stems]
-    first = min((position for position in positions if position >= 0), default=0)
-    if first <= 2 * LEAD:
+    folded_text = text.casefold()
+    found_positions: list[int] = []
+    for stem in stems:
+        position = folded_text.find(stem)
+        if position >= 0:
+            found_positions.append(position)
+    if not found_positions:
         return text
-    # Begins with a whole word, if there is another one before the word that was found.
-    from_next_word = text[first - LEAD :].partition(" ")[2]
-    return f"…{from_next_word or text[first:]}"
+    first_position = min(found_positions)
+    if first_position <= 2 * LEAD:
+        return text
+    # The text may be cut within a word. It begins with the next whole word, if there is another
+    # one before the word that was found.
+    _cut_word, _space, from_next_word = text[first_position - LEAD :].partition(" ")
+    if from_next_word:
+        return f"…{from_next_word}"
+    return f"…{text[first_position:]}"
 
 
 def suggest_unsearched_workspace(
@@ -195,67 +205,74 @@ def suggest_unsearched_workspace(
     """Suggests opening a workspace that could not be searched completely, or says why
     it cannot be opened.
     """
-    words = tr(
-        "Not fully searched: the search index is out of date. Open this workspace to update it."
-    )
-    if error is not None:
-        words = tr("Not searched: this workspace cannot be read. Open the workspace to repair it.")
-    if isinstance(error, StoreBusy):
-        words = tr("Not searched: this workspace is open in another program")
-    return PaletteItem(
-        words, lambda: go(WindowPlace("workspace", row.id)), kind="folder", note=row.name
-    )
+    if error is None:
+        text = tr(
+            "Not fully searched: the search index is out of date. Open this workspace to update it."
+        )
+    elif isinstance(error, StoreBusy):
+        text = tr("Not searched: this workspace is open in another program")
+    else:
+        text = tr("Not searched: this workspace cannot be read. Open the workspace to repair it.")
+    open_workspace = partial(go, WindowPlace("workspace", row.id))
+    return PaletteItem(text, open_workspace, kind="folder", note=row.name)
 
 
 def offer_slash_commands(
-    actions: ActionRegistry, asked: CompletionRequest, brought: Sequence[ProjectItem] = ()
+    actions: ActionRegistry, request: CompletionRequest, own_commands: Sequence[ProjectItem] = ()
 ) -> list[CompletionOffer]:
-    """Offers commands for `/`: the exact one, those that begin so, then those that
-    contain the letters.
+    """Offers commands for `/`: the exact one, those that begin so, then those that contain the
+    letters. `own_commands`: the slash commands of the user and of the workspace's folder.
     """
-    letters = asked.typed_letters.casefold()
+    letters = request.typed_letters.casefold()
     offers: list[CompletionOffer] = []
-    for item in brought:
+    for item in own_commands:
         if letters in item.name.casefold():
             text = f"/{item.name}"
-            about = item.about[:LONGEST_REMARK]
-            offers.append(CompletionOffer(text, f"{text} ", icon="entry", remark=about))
+            remark = item.about[:LONGEST_REMARK]
+            offers.append(CompletionOffer(text, f"{text} ", icon="entry", remark=remark))
     for name, action_name in COMMANDS.items():
         action = actions[action_name]
         is_meant = name.startswith(letters) or letters in action.text().casefold()
         if action.isEnabled() and is_meant:
             text = f"/{name}"
             offers.append(CompletionOffer(text, value=action, icon="action", remark=action.text()))
-    typed = f"/{letters}"
 
-    def rank_offer(offer: CompletionOffer) -> tuple[bool, bool]:
-        return offer.text != typed, not offer.text.casefold().startswith(typed)
-
-    return sorted(offers, key=rank_offer)
+    typed_command = f"/{letters}"
+    exact: list[CompletionOffer] = []
+    beginning_so: list[CompletionOffer] = []
+    containing: list[CompletionOffer] = []
+    for offer in offers:
+        if offer.text == typed_command:
+            exact.append(offer)
+        elif offer.text.casefold().startswith(typed_command):
+            beginning_so.append(offer)
+        else:
+            containing.append(offer)
+    return exact + beginning_so + containing
 
 
 async def start_agent_and_offer_commands(
-    bench: Workbench, session: Session, asked: CompletionRequest
+    bench: Workbench, session: Session, request: CompletionRequest
 ) -> list[CompletionOffer]:
     """Offers the slash commands of the foreign agent in the conversation, which is
     started for that.
     """
-    letters = asked.typed_letters.casefold()
+    letters = request.typed_letters.casefold()
     await bench.acp.start_agent(session.conversation)
     offers: list[CompletionOffer] = []
-    for name, about in bench.acp.list_agent_commands(session.id).items():
+    for name, description in bench.acp.list_agent_commands(session.id).items():
         if letters in name.casefold():
-            shown = f"/{make_safe_text(name)}"
-            remark = make_safe_text(about)[:LONGEST_REMARK]
-            offers.append(CompletionOffer(shown, f"/{name} ", icon="entry", remark=remark))
+            text = f"/{make_safe_text(name)}"
+            remark = make_safe_text(description)[:LONGEST_REMARK]
+            offers.append(CompletionOffer(text, f"/{name} ", icon="entry", remark=remark))
     return offers
 
 
-async def offer_mentions(bench: Workbench, asked: CompletionRequest) -> list[CompletionOffer]:
+async def offer_mentions(bench: Workbench, request: CompletionRequest) -> list[CompletionOffer]:
     """Offers completions for `@`: the workspace's files by name, resources of servers, then
     entries of the cache by content.
     """
-    letters = asked.typed_letters
+    letters = request.typed_letters
     offers: list[CompletionOffer] = []
     for path in await bench.complete_file_paths(letters, MOST_FILES):
         icon = "entry"
@@ -264,26 +281,38 @@ async def offer_mentions(bench: Workbench, asked: CompletionRequest) -> list[Com
         offers.append(CompletionOffer(path, f"@{path} ", icon=icon))
     if letters:
         offers += _offer_server_resources(bench, letters.casefold())
-    # Names have no filters, so a colon means one.
+    # A single letter would find nearly everything, and a colon belongs to a filter, not to a name.
     if len(letters) >= 2 and ":" not in letters:
-        hits = await bench.workspace.index.search_index(letters, limit=12)
-        entries = [_offer_cache_entry(hit) for hit in hits if hit.digest is not None]
-        offers += entries[:MOST_ENTRIES]
+        offers += await _offer_cache_entries(bench, letters)
+    return offers
+
+
+async def _offer_cache_entries(bench: Workbench, letters: str) -> list[CompletionOffer]:
+    offers: list[CompletionOffer] = []
+    # Some of the hits are messages, so more are asked for than are offered.
+    for hit in await bench.workspace.index.search_index(letters, limit=3 * MOST_ENTRIES):
+        if hit.digest is None or len(offers) == MOST_ENTRIES:
+            continue
+        description = " ".join(filter(None, [hit.about.tool, hit.about.source]))
+        name = description or hit.snippet[:LONGEST_NAME]
+        remark = hit.digest.short_hex
+        offers.append(CompletionOffer(name, value=hit.digest, icon="archive", remark=remark))
     return offers
 
 
 def _offer_server_resources(bench: Workbench, letters: str) -> list[CompletionOffer]:
     offers: list[CompletionOffer] = []
     for resource in bench.mcp_servers.list_offered_resources():
-        if letters in f"{resource.server}:{resource.name} {resource.uri}".casefold():
-            offers.append(
-                CompletionOffer(
-                    f"{resource.server}: {resource.name}",
-                    value=OfferedResource(resource.server, resource.uri),
-                    icon="entry",
-                    remark=resource.uri[:60],
-                )
-            )
+        name = f"{resource.server}:{resource.name} {resource.uri}"
+        if letters not in name.casefold():
+            continue
+        offer = CompletionOffer(
+            f"{resource.server}: {resource.name}",
+            value=OfferedResource(resource.server, resource.uri),
+            icon="entry",
+            remark=resource.uri[:LONGEST_NAME],
+        )
+        offers.append(offer)
     return offers
 
 
@@ -291,11 +320,3 @@ def _offer_server_resources(bench: Workbench, letters: str) -> list[CompletionOf
 class OfferedResource:
     server: str
     uri: str
-
-
-def _offer_cache_entry(hit: SearchHit) -> CompletionOffer:
-    name = " ".join(filter(None, [hit.about.tool, hit.about.source])) or hit.snippet[:60]
-    remark = ""
-    if hit.digest is not None:
-        remark = hit.digest.short_hex
-    return CompletionOffer(name, value=hit.digest, icon="archive", remark=remark)

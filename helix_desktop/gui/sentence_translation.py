@@ -136,9 +136,10 @@ def _translate_piecewise(text: str, between: re.Pattern[str], depth: int) -> str
         sentence = pieces[start]
         end = start + 1
         for possible_end in range(start + 1, len(pieces) + 1, 2):
-            known = _translate_known_sentence("".join(pieces[start:possible_end]), depth)
-            if known is not None:
-                sentence = known
+            joined_pieces = "".join(pieces[start:possible_end])
+            translation = _translate_known_sentence(joined_pieces, depth)
+            if translation is not None:
+                sentence = translation
                 end = possible_end
                 break
         translated.append(sentence)
@@ -181,14 +182,18 @@ def _translate_known_sentence(text: str, depth: int) -> str | None:
 
 
 def _localize_figure(value: str) -> str:
+    """Writes a number or a percentage as the user's language does. Leaves other values alone."""
     figure = _FIGURE.fullmatch(value)
-    if figure is None or not (figure[2] or figure[3] or "," in value):
+    if figure is None:
+        return value
+    whole_part, decimals, percent_sign = figure.groups(default="")
+    is_plain_count = not decimals and not percent_sign and "," not in value
+    if is_plain_count:
         return value
     locale = QLocale()
-    whole_part = figure[1].replace(",", locale.groupSeparator())
-    decimals = (figure[2] or "").replace(".", locale.decimalPoint())
-    number = whole_part + decimals
-    if figure[3]:
+    number = whole_part.replace(",", locale.groupSeparator())
+    number += decimals.replace(".", locale.decimalPoint())
+    if percent_sign:
         return _percent[0].format(n=number)
     return number
 

@@ -13,6 +13,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from helix_desktop.engine.messages import CallDelta, ReasoningDelta, TextDelta
 from helix_desktop.engine.session_events import Event, ReplyStreamed, ToolPrinted
+from helix_desktop.fast_dataclass import dataclass
 
 BATCH_INTERVAL_MS = 50  # The interval at which collected events are passed on as a group.
 SHOWN_OUTPUT_CHARACTERS = 128 * 1024
@@ -20,32 +21,34 @@ SHOWN_OUTPUT_CHARACTERS = 128 * 1024
 Subscribe = Callable[[Callable[[Event], None]], Callable[[], None]]
 
 
+@dataclass(frozen=True, slots=True)
+class JoinedEvent:
+    """The first event of a stream in a batch, and the texts of all its events."""
+
+    event: Event
+    texts: list[str]
+
+
 class EventBatch:
     """Events in order, with the pieces of each stream joined."""
 
     def __init__(self) -> None:
-        self._events: list[Event] = []
-        # The pieces of text of each event collected in this batch.
-        self._texts: list[list[str]] = []
+        self._joined: list[JoinedEvent] = []
         self.size = 0  # The number of characters collected in this batch.
 
     def __bool__(self) -> bool:
-        return bool(self._events)
+        return bool(self._joined)
 
     def add_event(self, event: Event) -> None:
         text = _streamed_text(event)
         self.size += len(text)
-        if self._events and text and _belong_to_same_stream(self._events[-1], event):
-            self._texts[-1].append(text)
+        if self._joined and text and _belong_to_same_stream(self._joined[-1].event, event):
+            self._joined[-1].texts.append(text)
         else:
-            self._events.append(event)
-            self._texts.append([text])
+            self._joined.append(JoinedEvent(event, [text]))
 
     def join_events(self) -> tuple[Event, ...]:
-        return tuple(
-            _join_event_texts(event, texts)
-            for event, texts in zip(self._events, self._texts, strict=True)
-        )
+        return tuple(_join_event_texts(joined.event, joined.texts) for joined in self._joined)
 
 
 class EventBridge(QObject):
@@ -96,12 +99,12 @@ def _streamed_text(event: Event) -> str:
     return ""
 
 
-def _belong_to_same_stream(one: Event, other: Event) -> bool:
-    if isinstance(one, ToolPrinted) and isinstance(other, ToolPrinted):
-        return one.call == other.call
-    if isinstance(one, ReplyStreamed) and isinstance(other, ReplyStreamed):
-        piece = one.delta
-        next_piece = other.delta
+def _belong_to_same_stream(event: Event, next_event: Event) -> bool:
+    if isinstance(event, ToolPrinted) and isinstance(next_event, ToolPrinted):
+        return event.call == next_event.call
+    if isinstance(event, ReplyStreamed) and isinstance(next_event, ReplyStreamed):
+        piece = event.delta
+        next_piece = next_event.delta
         if isinstance(piece, CallDelta) and isinstance(next_piece, CallDelta):
             return piece.index == next_piece.index
         is_same_kind = type(piece) is type(next_piece)
@@ -112,11 +115,13 @@ def _belong_to_same_stream(one: Event, other: Event) -> bool:
 def _join_event_texts(event: Event, texts: list[str]) -> Event:
     if len(texts) == 1:
         return event
-    whole = "".join(texts)
+    joined_text = "".join(texts)
     if isinstance(event, ToolPrinted):
-        return replace(event, text=whole[-SHOWN_OUTPUT_CHARACTERS:])
-    if isinstance(event, ReplyStreamed) and isinstance(event.delta, TextDelta | ReasoningDelta):
-        return replace(event, delta=replace(event.delta, text=whole))
-    if isinstance(event, ReplyStreamed) and isinstance(event.delta, CallDelta):
-        return replace(event, delta=replace(event.delta, arguments=whole))
+        return replace(event, text=joined_text[-SHOWN_OUTPUT_CHARACTERS:])
+    if not isinstance(event, ReplyStreamed):
+        return event
+    if isinstance(event.delta, TextDelta | ReasoningDelta):
+        return replace(event, delta=replace(event.delta, text=joined_text))
+    if isinstance(event.delta, CallDelta):
+        return replace(event, delta=replace(event.delta, arguments=joined_text))
     return event

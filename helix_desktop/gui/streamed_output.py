@@ -35,9 +35,10 @@ class UnfinishedOutput:
             self._batches_by_conversation.pop(event.conversation, None)
 
     def _batch_of_stream(self, conversation: str, stream: str) -> EventBatch:
-        return self._batches_by_conversation.setdefault(conversation, {}).setdefault(
-            stream, EventBatch()
-        )
+        batches = self._batches_by_conversation.setdefault(conversation, {})
+        if stream not in batches:
+            batches[stream] = EventBatch()
+        return batches[stream]
 
     def _add_printed_output(self, event: session_events.ToolPrinted) -> None:
         """Adds output. Only its end is kept, because a command may print without end."""

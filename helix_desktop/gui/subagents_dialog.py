@@ -2,12 +2,13 @@
 lets the user stop one or all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QHBoxLayout, QHeaderView, QTreeWidgetItem, QWidget
 
 from helix_desktop.engine.list_rows import SubagentRow
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import format_dollars, format_duration
 from helix_desktop.gui.common.list_row_model import RowTree
 from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label, build_push_button
@@ -17,7 +18,17 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import format_count, tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench
 
+WORKING_STATES = ("working", "asking")
+UNFINISHED_STATES = ("working", "asking", "waiting")
 UPDATE_INTERVAL_MS = 800  # While the dialog is open, the rows are updated after each interval.
+
+
+@dataclass(frozen=True, slots=True)
+class AgentColumn:
+    """`width` is in pixels; 0 for the column that takes what the others leave."""
+
+    title: str
+    width: int
 
 
 class SubagentsDialog(TransientDialog):
@@ -37,14 +48,23 @@ class SubagentsDialog(TransientDialog):
         self._items: dict[str, QTreeWidgetItem] = {}
         self._summary_label = build_plain_label("", "muted", self, wraps=False)
         self._tree = RowTree(self)
-        self._tree.setHeaderLabels(
-            [tr("Agent"), tr("Task"), tr("State"), tr("Context"), tr("Cost"), tr("Time")]
+        columns = (
+            AgentColumn(tr("Agent"), 160),
+            AgentColumn(tr("Task"), 0),
+            AgentColumn(tr("State"), 90),
+            AgentColumn(tr("Context"), 110),
+            AgentColumn(tr("Cost"), 80),
+            AgentColumn(tr("Time"), 60),
         )
+        self._tree.setHeaderLabels([column.title for column in columns])
         self._tree.setAccessibleName(tr("Agents"))
-        for number, width in enumerate((160, 0, 90, 110, 80, 60)):
-            self._tree.setColumnWidth(number, width)
-        self._tree.header().setStretchLastSection(False)
-        self._tree.header().setSectionResizeMode(1, QHeaderView.ResizeMode.Stretch)
+        header = self._tree.header()
+        header.setStretchLastSection(False)
+        for index, column in enumerate(columns):
+            if column.width:
+                self._tree.setColumnWidth(index, column.width)
+            else:
+                header.setSectionResizeMode(index, QHeaderView.ResizeMode.Stretch)
         self._tree.itemDoubleClicked.connect(lambda _item, _column: self._open_selected_agent())
         build_column(
             self._summary_label,
@@ -74,29 +94,29 @@ class SubagentsDialog(TransientDialog):
             for column, text in enumerate(_agent_row_cells(row)):
                 if item.text(column) != text:
                     item.setText(column, text)
-        working = sum(row.state in ("working", "asking") for row in rows)
-        agents = format_count(len(rows), "{n} agent", "{n} agents")
-        cost = format_dollars(sum(row.cost for row in rows))
-        words = tr("{agents}, {working} working, {cost}", agents=agents, working=working, cost=cost)
-        if not rows:
-            words = tr("This conversation has no sub-agents.")
-        self._summary_label.setText(words)
-        unfinished = {row.id for row in rows if row.state in ("working", "asking", "waiting")}
-        self._all.setEnabled(bool(unfinished))
-        self._open.setEnabled(bool(self._selected_agent_id()))
-        self._stop.setEnabled(self._selected_agent_id() in unfinished)
+        self._summary_label.setText(_summarize_agents(rows))
+        selected_id = self._selected_agent_id()
+        stoppable_ids: set[str] = set()
+        for row in rows:
+            if row.state in UNFINISHED_STATES:
+                stoppable_ids.add(row.id)
+        self._all.setEnabled(bool(stoppable_ids))
+        self._open.setEnabled(bool(selected_id))
+        self._stop.setEnabled(selected_id in stoppable_ids)
 
     def _add_agent_item(self, row: SubagentRow) -> QTreeWidgetItem:
         item = QTreeWidgetItem()
         self._items[row.id] = item
         item.setData(0, Qt.ItemDataRole.UserRole, row.id)
         item.setToolTip(1, safe_tooltip(row.task))
-        above = self._items.get(row.parent)
-        if above is not None:
-            above.addChild(item)
-            above.setExpanded(above.childCount() == 1 or above.isExpanded())
-        else:
+        parent_item = self._items.get(row.parent)
+        if parent_item is None:
             self._tree.addTopLevelItem(item)
+            return item
+        parent_item.addChild(item)
+        # With its first child, an agent is opened; later, the user may have closed it.
+        if parent_item.childCount() == 1:
+            parent_item.setExpanded(True)
         return item
 
     def _selected_agent_id(self) -> str:
@@ -106,19 +126,36 @@ class SubagentsDialog(TransientDialog):
         return str(item.data(0, Qt.ItemDataRole.UserRole))
 
     def _open_selected_agent(self) -> None:
-        chosen = self._selected_agent_id()
-        if chosen:
-            self._open_conversation(chosen)
+        agent_id = self._selected_agent_id()
+        if agent_id:
+            self._open_conversation(agent_id)
 
     def _stop_selected_agent(self) -> None:
-        chosen = self._selected_agent_id()
-        if chosen:
-            self._bench.workforce.stop_agent(chosen)
+        agent_id = self._selected_agent_id()
+        if agent_id:
+            self._bench.workforce.stop_agent(agent_id)
             self.update_agent_rows()
 
     def stop_shown_agents(self) -> None:
         self._bench.workforce.stop_all_agents(self._conversation)
         self.update_agent_rows()
+
+
+def _summarize_agents(rows: Sequence[SubagentRow]) -> str:
+    if not rows:
+        return tr("This conversation has no sub-agents.")
+    working_count = 0
+    dollars = 0.0
+    for row in rows:
+        dollars += row.cost
+        if row.state in WORKING_STATES:
+            working_count += 1
+    return tr(
+        "{agents}, {working} working, {cost}",
+        agents=format_count(len(rows), "{n} agent", "{n} agents"),
+        working=working_count,
+        cost=format_dollars(dollars),
+    )
 
 
 def _agent_row_cells(row: SubagentRow) -> list[str]:

@@ -19,24 +19,26 @@ class PlacedStop:
 
 
 def next_tab_stop(
-    areas: Sequence[QWidget], here: QWidget | None, *, forward: bool
+    areas: Sequence[QWidget], focused: QWidget | None, *, forward: bool
 ) -> QWidget | None:
-    """Returns the stop after or before `here`, wrapping around. None if `here` is in no area."""
+    """Returns the stop after or before `focused`, wrapping around. None if `focused` is in no area."""
     stops: list[QWidget] = []
     for area in areas:
         if area.isVisible():
-            stops.extend(_tab_stops_in_area(area, here))
-    if here not in stops:
+            stops.extend(_tab_stops_in_area(area, focused))
+    if focused not in stops:
         return None
-    step = 1
-    if not forward:
-        step = -1
-    return stops[(stops.index(here) + step) % len(stops)]
+    index = stops.index(focused)
+    if forward:
+        next_index = (index + 1) % len(stops)
+    else:
+        next_index = index - 1  # Before the first stop comes the last one, at index -1.
+    return stops[next_index]
 
 
-def focus_next_stop(areas: Sequence[QWidget], here: QWidget | None, *, forward: bool) -> bool:
-    """Moves the focus to the next stop. Returns False if `here` is in none of the areas."""
-    stop = next_tab_stop(areas, here, forward=forward)
+def focus_next_stop(areas: Sequence[QWidget], focused: QWidget | None, *, forward: bool) -> bool:
+    """Moves the focus to the next stop. Returns False if `focused` is in none of the areas."""
+    stop = next_tab_stop(areas, focused, forward=forward)
     if stop is None:
         return False
     if forward:
@@ -53,13 +55,13 @@ def focus_first_stop(area: QWidget) -> None:
     stop.window().setAttribute(Qt.WidgetAttribute.WA_KeyboardFocusChange)
 
 
-def _tab_stops_in_area(area: QWidget, here: QWidget | None) -> Iterator[QWidget]:
-    """Yields the widgets of an area that Tab can reach, line by line, and `here`, even
+def _tab_stops_in_area(area: QWidget, focused: QWidget | None) -> Iterator[QWidget]:
+    """Yields the widgets of an area that Tab can reach, line by line, and `focused`, even
     if Tab cannot reach it.
     """
     stops: list[PlacedStop] = []
     for widget in area.findChildren(QWidget):
-        if widget is here or _is_tab_stop(widget):
+        if widget is focused or _is_tab_stop(widget):
             rect = QRect(widget.mapTo(area, QPoint(0, 0)), widget.size())
             stops.append(PlacedStop(rect, widget))
     lines: list[list[PlacedStop]] = []
@@ -77,12 +79,10 @@ def _tab_stops_in_area(area: QWidget, here: QWidget | None) -> Iterator[QWidget]
 def _is_tab_stop(widget: QWidget) -> bool:
     if not widget.isEnabled() or not widget.isVisible() or widget.focusProxy() is not None:
         return False
-    if (
-        isinstance(widget, QAbstractItemView)
-        and widget.model() is not None
-        and widget.model().rowCount() == 0
-    ):
-        return False  # An empty list has no row that could be acted on or show the focus.
+    if isinstance(widget, QAbstractItemView):
+        model = widget.model()
+        if model is not None and model.rowCount() == 0:
+            return False  # An empty list has no row that could be acted on or show the focus.
     if isinstance(widget, QAbstractButton):
         group = widget.group()
         if group is not None and group.exclusive() and group.checkedButton() is not None:
@@ -91,6 +91,8 @@ def _is_tab_stop(widget: QWidget) -> bool:
     return bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
 
 
-def _are_on_same_line(one: QRect, other: QRect) -> bool:
+def _are_on_same_line(rect: QRect, other_rect: QRect) -> bool:
     """Whether two widgets are in one line: the middle of each is beside the other."""
-    return abs(one.center().y() - other.center().y()) * 2 < min(one.height(), other.height())
+    distance = abs(rect.center().y() - other_rect.center().y())
+    smaller_height = min(rect.height(), other_rect.height())
+    return distance < smaller_height / 2

@@ -9,24 +9,31 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.translation import tr
 
 
-async def save_text_file(file: Path, make: Callable[[], str]) -> None:
-    def write_whole() -> None:
-        content = make().encode("utf-8", "replace")
-        write_file_atomically(file.parent.resolve(strict=True) / file.name, content, private=True)
-
+async def save_text_file(file: Path, build_text: Callable[[], str]) -> None:
+    """Builds the text and writes it, or raises StoreFailed."""
     try:
-        await asyncio.to_thread(write_whole)
+        await asyncio.to_thread(_build_and_write, file, build_text)
     except OSError as error:
-        words = tr("{file} could not be written: {why}.", file=file, why=error.strerror or error)
-        raise StoreFailed(words, remedy=tr("Nothing was lost. Choose another location.")) from error
+        reason = error.strerror or error
+        message = tr("{file} could not be written: {why}.", file=file, why=reason)
+        remedy = tr("Nothing was lost. Choose another location.")
+        raise StoreFailed(message, remedy=remedy) from error
+
+
+def _build_and_write(file: Path, build_text: Callable[[], str]) -> None:
+    content = build_text().encode("utf-8", "replace")
+    folder = file.parent.resolve(strict=True)
+    write_file_atomically(folder / file.name, content, private=True)
 
 
 def file_name_from_title(title: str, otherwise: str) -> str:
-    """Returns a title without the signs that some file system refuses, or `otherwise`."""
-    signs: list[str] = []
-    for sign in title:
-        if sign.isalnum() or sign in "-_":
-            signs.append(sign)
+    """Returns a title without the characters that some file system refuses, or `otherwise`."""
+    characters: list[str] = []
+    for character in title:
+        if character.isalnum() or character in "-_":
+            characters.append(character)
         else:
-            signs.append(" ")
-    return " ".join("".join(signs).split()) or otherwise
+            characters.append(" ")
+    # Several characters in a row that were refused become one space.
+    words = "".join(characters).split()
+    return " ".join(words) or otherwise

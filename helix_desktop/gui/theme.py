@@ -49,7 +49,8 @@ class Theme(QObject):
         self.is_dark = self._wants_dark()
         self._applied_inputs: tuple[object, ...] = ()
         self._colours: dict[str, QColor] = {}
-        self._sans = self._mono = ""
+        self._sans = TEXT_FAMILY
+        self._mono = CODE_FAMILY
         self.set_fonts("", "")
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._apply_changed_system_scheme)
 
@@ -60,10 +61,9 @@ class Theme(QObject):
         return LIGHT
 
     def colour_of_token(self, name: str) -> QColor:
-        found = self._colours.get(name)
-        if found is None:
-            found = self._colours[name] = QColor(self.colour_tokens[name])
-        return found
+        if name not in self._colours:
+            self._colours[name] = QColor(self.colour_tokens[name])
+        return self._colours[name]
 
     def fill_colour_of_kind(self, kind: "ContextKind") -> QColor:
         """The colour of a kind for meters, dots and marks."""
@@ -93,13 +93,14 @@ class Theme(QObject):
         def apply_scaled_lengths() -> None:
             if not isValid(owner):
                 return
-            scaled: list[int] = []
+            scaled_lengths: list[int] = []
             for length in lengths:
                 if length:
-                    scaled.append(self.zoomed_pixels(length))
+                    scaled_lengths.append(self.zoomed_pixels(length))
                 else:
-                    scaled.append(0)
-            set_lengths(*scaled)
+                    # `zoomed_pixels` returns at least 1, but a margin of 0 stays 0.
+                    scaled_lengths.append(0)
+            set_lengths(*scaled_lengths)
 
         apply_scaled_lengths()
         self.changed.connect(apply_scaled_lengths)
@@ -142,12 +143,12 @@ class Theme(QObject):
         self._scheme = "system"
         if scheme in SCHEMES:
             self._scheme = scheme
-        self.text_zoom = min(max(zoom, ZOOMS[0]), ZOOMS[-1])
+        self.text_zoom = _limit_zoom(zoom)
         if self._style_cache_key() != self._applied_inputs:
             self.apply_to_application()
 
     def set_zoom(self, zoom: float) -> None:
-        self.text_zoom = min(max(zoom, ZOOMS[0]), ZOOMS[-1])
+        self.text_zoom = _limit_zoom(zoom)
         self.apply_to_application()
 
     def set_fonts(self, text: str, code: str) -> None:
@@ -163,9 +164,12 @@ class Theme(QObject):
         if not steps:
             self.set_zoom(1.0)
             return
-        nearest = min(range(len(ZOOMS)), key=lambda i: abs(ZOOMS[i] - self.text_zoom))
-        following = min(max(nearest + steps, 0), len(ZOOMS) - 1)
-        self.set_zoom(ZOOMS[following])
+        nearest_zoom = min(ZOOMS, key=lambda zoom: abs(zoom - self.text_zoom))
+        index = ZOOMS.index(nearest_zoom) + steps
+        # The smallest and the largest zoom stay as they are.
+        index = max(index, 0)
+        index = min(index, len(ZOOMS) - 1)
+        self.set_zoom(ZOOMS[index])
 
     def apply_to_application(self) -> None:
         self.is_dark = self._wants_dark()
@@ -185,12 +189,14 @@ class Theme(QObject):
         palette = QPalette()
         for role, name in _ROLES.items():
             palette.setColor(role, self.colour_of_token(name))
-        for role in (
+        disabled_colour = self.colour_of_token("faint")
+        text_roles = (
             QPalette.ColorRole.Text,
             QPalette.ColorRole.WindowText,
             QPalette.ColorRole.ButtonText,
-        ):
-            palette.setColor(QPalette.ColorGroup.Disabled, role, self.colour_of_token("faint"))
+        )
+        for role in text_roles:
+            palette.setColor(QPalette.ColorGroup.Disabled, role, disabled_colour)
         return palette
 
     def build_style_sheet(self) -> str:
@@ -207,17 +213,31 @@ class Theme(QObject):
             self.apply_to_application()
 
 
+def _limit_zoom(zoom: float) -> float:
+    smallest = ZOOMS[0]
+    largest = ZOOMS[-1]
+    return min(max(zoom, smallest), largest)
+
+
 def fill_style_sheet(template: str, tokens: Scheme, zoom: float, *, mono: str = "monospace") -> str:
     """Fills in `$token` with its colour, `$mono` with the font and `@13` with zoomed pixels."""
-    arrow = (resources.resources_folder() / "style").as_posix()
-    chevron = "light"
+    values = dict(tokens)
+    values["mono"] = mono
+    # The style sheet names the files of two kinds of arrows, each of which exists twice.
+    values["arrow"] = (resources.resources_folder() / "style").as_posix()
+    values["chevron"] = "light"
     if tokens is DARK:
-        chevron = "dark"
-    values = {**tokens, "mono": mono, "arrow": arrow, "chevron": chevron}
-    named = re.sub(r"\$([a-z_]+)", lambda found: values[found[1]], template)
-    return re.sub(
-        r"@(\d+(?:\.\d+)?)", lambda found: f"{max(1, round(float(found[1]) * zoom))}px", named
-    )
+        values["chevron"] = "dark"
+
+    def fill_in_value(match: re.Match[str]) -> str:
+        return values[match["name"]]
+
+    def fill_in_pixels(match: re.Match[str]) -> str:
+        pixels = round(float(match["length"]) * zoom)
+        return f"{max(1, pixels)}px"
+
+    filled = re.sub(r"\$(?P<name>[a-z_]+)", fill_in_value, template)
+    return re.sub(r"@(?P<length>\d+(?:\.\d+)?)", fill_in_pixels, filled)
 
 
 def set_widget_look(widget: QWidget, look: str) -> None:

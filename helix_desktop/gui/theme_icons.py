@@ -17,18 +17,15 @@ def build_icon(name: str, colour: QColor) -> QIcon:
 
 @lru_cache(maxsize=256)
 def _render_icon(name: str, colour: str) -> QIcon:
-    source = (
-        (resources.resources_folder() / "icons" / f"{name}.svg")
-        .read_text("utf-8")
-        .replace("currentColor", colour)
-    )
+    file = resources.resources_folder() / "icons" / f"{name}.svg"
+    source = file.read_text("utf-8").replace("currentColor", colour)
     renderer = QSvgRenderer(QByteArray(source.encode()))
-    made = QIcon()
+    icon = QIcon()
     for size in _SIZES:
         pixmap = QPixmap(QSize(size, size))
         pixmap.fill(Qt.GlobalColor.transparent)
         painter = QPainter(pixmap)
         renderer.render(painter)
         painter.end()
-        made.addPixmap(pixmap)
-    return made
+        icon.addPixmap(pixmap)
+    return icon

@@ -29,12 +29,14 @@ def tr(text: str, **values: object) -> str:
     translated = _translations.get(text, text)
     if not values:
         return translated
-    written: dict[str, object] = {}
+    inserted: dict[str, object] = {}
     for name, value in values.items():
-        written[name] = value
+        # A truth value is an int in Python, but no count.
         if isinstance(value, int) and not isinstance(value, bool):
-            written[name] = format_number(value)
-    return translated.format(**written)
+            inserted[name] = format_number(value)
+        else:
+            inserted[name] = value
+    return translated.format(**inserted)
 
 
 @cache
@@ -59,10 +61,9 @@ def format_count(number: int, one: str, many: str) -> str:
     """Returns `one` for exactly one thing, or else `many`; both may hold `{n}`. Both
     are translated.
     """
-    words = many
     if number == 1:
-        words = one
-    return tr(words, n=format_number(number))
+        return tr(one, n=format_number(number))
+    return tr(many, n=format_number(number))
 
 
 def format_number(value: float, decimals: int = 0) -> str:
@@ -74,38 +75,45 @@ def format_percent(share: float) -> str:
     return tr("{n}%", n=format_number(100 * share))
 
 
-def set_translations(words: Mapping[str, str], below: Mapping[str, str] | None = None) -> None:
-    """Sets a language's translations; without any, the language is English. `below`: see `told`.
+def set_translations(
+    translations: Mapping[str, str], sentences: Mapping[str, str] | None = None
+) -> None:
+    """Sets a language's translations; without any, the language is English. `sentences`: those
+    that come from below the window (`sentence_translation`).
 
     This is a table instead of a QTranslator, because Qt asks its translators on any thread, even
     while it holds locks. A thread that decoded a picture once waited for the interpreter, whose
     holder waited for that lock, for ever.
     """
     _translations.clear()
-    _translations.update(words)
-    sentence_translation.install_sentence_table(below or {}, words.get("{n}%", "{n}%"))
+    _translations.update(translations)
+    percent_form = translations.get("{n}%", "{n}%")
+    sentence_translation.install_sentence_table(sentences or {}, percent_form)
 
 
 def choose_window_language(chosen: str = "") -> str:
     """Returns the chosen language, or the system's if it has a catalogue, or English."""
     if chosen in LANGUAGES:
         return chosen
-    spoken = QLocale.system().name().partition("_")[0]
+    # Of a name like "zh_CN", only the language counts, not the country.
+    system_language, _, _ = QLocale.system().name().partition("_")
     for name in LANGUAGES:
-        if name.partition("_")[0] == spoken:
+        language, _, _ = name.partition("_")
+        if language == system_language:
             return name
     return "en"
 
 
 def locale_of_language(name: str) -> QLocale:
     """Returns the locale for numbers and dates. English without a country uses 24 hours."""
-    system = QLocale.system()
-    own = QLocale(name)
+    locale = QLocale(name)
     if name == "en":
-        own = QLocale("en_GB")
-    if system.language() == own.language():
-        return system
-    return own
+        locale = QLocale("en_GB")
+    # The system's locale has the formats that the user chose for this language.
+    system_locale = QLocale.system()
+    if system_locale.language() == locale.language():
+        return system_locale
+    return locale
 
 
 def translation_catalogue_path(name: str) -> Path:
@@ -122,9 +130,11 @@ def install_language(application: QCoreApplication, chosen: str = "") -> None:
     QLocale.setDefault(locale_of_language(name))
     if name == "en":
         return
-    of_qt = QTranslator(application)
-    if of_qt.load(f"qtbase_{name}", QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath)):
-        application.installTranslator(of_qt)
-    words = json.loads(translation_catalogue_path(name).read_text("utf-8"))
-    below = json.loads(sentences_file(name).read_text("utf-8"))
-    set_translations(words, below)
+    # What Qt's own dialogs say is translated by Qt.
+    qt_folder = QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath)
+    qt_translator = QTranslator(application)
+    if qt_translator.load(f"qtbase_{name}", qt_folder):
+        application.installTranslator(qt_translator)
+    translations = json.loads(translation_catalogue_path(name).read_text("utf-8"))
+    sentences = json.loads(sentences_file(name).read_text("utf-8"))
+    set_translations(translations, sentences)

@@ -46,8 +46,9 @@ def find_terminal_command(folder: Path, environment: Mapping[str, str]) -> list[
 
 
 async def open_user_terminal(folder: Path) -> None:
-    argv = find_terminal_command(folder, os.environ)
-    launch = starter.ProcessLaunch(starter.CommandAuthor.USER, argv, folder=folder)
-    nowhere = starter.DEVNULL
-    process = await starter.start_process(launch, stdin=nowhere, stdout=nowhere, stderr=nowhere)
+    command = find_terminal_command(folder, os.environ)
+    launch = starter.ProcessLaunch(starter.CommandAuthor.USER, command, folder=folder)
+    process = await starter.start_process(
+        launch, stdin=starter.DEVNULL, stdout=starter.DEVNULL, stderr=starter.DEVNULL
+    )
     await process.wait()

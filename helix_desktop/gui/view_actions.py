@@ -8,39 +8,30 @@ from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QApplication, QWidget
 
 from helix_desktop.gui import tab_order
-from helix_desktop.gui.conversation_sides import ConversationSides
-from helix_desktop.gui.frame.command_palette import CommandPalette
 from helix_desktop.gui.frame.top_bar import PAGES
-from helix_desktop.gui.frame.window_layout import WindowFrame
-from helix_desktop.gui.frame.window_pages import WindowPages
-from helix_desktop.gui.window_parts import WindowParts
+from helix_desktop.gui.window_contents import WindowContents
 from helix_desktop.program_settings import THEME, ZOOM
 
 HELP_OF_PAGES = {"changes": "changes.md", "cache": "cache.md", "timeline": "context.md"}
 
 
 class ViewActions(QObject):
-    def __init__(
-        self,
-        parts: WindowParts,
-        frame: WindowFrame,
-        pages: WindowPages,
-        palette: CommandPalette,
-        sides: ConversationSides,
-    ) -> None:
-        super().__init__(frame)
+    def __init__(self, contents: WindowContents) -> None:
+        super().__init__(contents.frame)
+        parts = contents.parts
+        frame = contents.frame
         self._parts = parts
         self._frame = frame
-        self._pages = pages
-        self._palette = palette
-        self._sides = sides
+        self._pages = contents.pages
+        self._palette = contents.palette
+        self._sides = contents.sides
         self._declare_page_actions()
         self._declare_look_actions()
         self._declare_settings_and_help()
-        frame.side_left.connect(sides.focus_current_composer)
+        frame.side_left.connect(self._sides.focus_current_composer)
         frame.top.page_chosen.connect(frame.switch_to_page)
         parts.requests.page_wanted.connect(frame.switch_to_page)
-        pages.page_made.connect(self._connect_built_page)
+        self._pages.page_made.connect(self._connect_built_page)
         parts.actions.shortcuts_changed.connect(self._show_shortcuts_in_search_fields)
         self._show_shortcuts_in_search_fields()
 
@@ -48,17 +39,17 @@ class ViewActions(QObject):
 
     def _declare_page_actions(self) -> None:
         has_workspace = self._parts.showing.has_workspace
-        on = self._parts.actions.set_action_handler
+        set_handler = self._parts.actions.set_action_handler
         for page in PAGES:
             if page == "changes":  # Without a workspace, it says what it would show.
-                on(page, partial(self._frame.switch_to_page, page))
+                set_handler(page, partial(self._frame.switch_to_page, page))
             else:
-                on(page, partial(self._frame.switch_to_page, page), when=has_workspace)
-        on("find", self._open_search_of_shown_page, when=has_workspace)
-        on("bottom", self._jump_to_newest_message, when=has_workspace)
-        on("sidebar", self._frame.toggle_sidebar, when=has_workspace)
-        on("inspector", self._frame.toggle_side_panel, when=has_workspace)
-        on("next-area", self._focus_next_area, when=has_workspace)
+                set_handler(page, partial(self._frame.switch_to_page, page), when=has_workspace)
+        set_handler("find", self._open_search_of_shown_page, when=has_workspace)
+        set_handler("bottom", self._jump_to_newest_message, when=has_workspace)
+        set_handler("sidebar", self._frame.toggle_sidebar, when=has_workspace)
+        set_handler("inspector", self._frame.toggle_side_panel, when=has_workspace)
+        set_handler("next-area", self._focus_next_area, when=has_workspace)
 
     def _connect_built_page(self, name: str, page: Any) -> None:
         if name == "cache":
@@ -88,12 +79,13 @@ class ViewActions(QObject):
         if not areas:
             return
         focused = QApplication.focusWidget()
-        following = 0
-        for number, area in enumerate(areas):
+        for index, area in enumerate(areas):
             if focused is not None and (area is focused or area.isAncestorOf(focused)):
-                following = (number + 1) % len(areas)
-                break
-        tab_order.focus_first_stop(areas[following])
+                # After the last area comes the first one again.
+                next_index = (index + 1) % len(areas)
+                tab_order.focus_first_stop(areas[next_index])
+                return
+        tab_order.focus_first_stop(areas[0])
 
     def _list_areas(self) -> list[QWidget]:
         areas: list[QWidget] = [self._frame.sidebar.list]
@@ -121,15 +113,15 @@ class ViewActions(QObject):
 
     def _declare_look_actions(self) -> None:
         actions = self._parts.actions
-        on = actions.set_action_handler
+        set_handler = actions.set_action_handler
         change_setting = self._parts.settings.change_setting
-        on("light", partial(change_setting, THEME, "light"))
-        on("dark", partial(change_setting, THEME, "dark"))
-        on("as-system", partial(change_setting, THEME, "system"))
-        on("zoom-in", partial(self._change_and_save_text_zoom, 1))
-        on("zoom-out", partial(self._change_and_save_text_zoom, -1))
-        on("zoom-usual", partial(self._change_and_save_text_zoom, 0))
-        on("full-screen", self._toggle_full_screen)
+        set_handler("light", partial(change_setting, THEME, "light"))
+        set_handler("dark", partial(change_setting, THEME, "dark"))
+        set_handler("as-system", partial(change_setting, THEME, "system"))
+        set_handler("zoom-in", partial(self._change_and_save_text_zoom, 1))
+        set_handler("zoom-out", partial(self._change_and_save_text_zoom, -1))
+        set_handler("zoom-usual", partial(self._change_and_save_text_zoom, 0))
+        set_handler("full-screen", self._toggle_full_screen)
         # On many keyboards, "+" needs Shift, and the key without it is "=".
         zoom_in = actions["zoom-in"]
         zoom_in.setShortcuts([zoom_in.shortcut(), QKeySequence("Ctrl+=")])
@@ -148,19 +140,22 @@ class ViewActions(QObject):
 
     def _declare_settings_and_help(self) -> None:
         has_workspace = self._parts.showing.has_workspace
-        on = self._parts.actions.set_action_handler
-        on("settings", partial(self._open_settings, ""))
-        on(
+        set_handler = self._parts.actions.set_action_handler
+        set_handler("settings", partial(self._open_settings, ""))
+        set_handler(
             "workspace-settings",
             partial(self._open_settings, "workspace"),
             when=has_workspace,
         )
-        on("brought", partial(self._open_settings, "brought"), when=has_workspace)
-        on("shortcuts", partial(self._open_settings, "shortcuts"))
-        on("doctor", partial(self._open_settings, "about"))
-        on("about", partial(self._open_settings, "about"))
-        on("help", self._show_help_of_page)
-        on("quit", lambda: self._frame.window().close())
+        set_handler("brought", partial(self._open_settings, "brought"), when=has_workspace)
+        set_handler("shortcuts", partial(self._open_settings, "shortcuts"))
+        set_handler("doctor", partial(self._open_settings, "about"))
+        set_handler("about", partial(self._open_settings, "about"))
+        set_handler("help", self._show_help_of_page)
+        set_handler("quit", self._close_window)
+
+    def _close_window(self) -> None:
+        self._frame.window().close()
 
     def _open_settings(self, page: str) -> None:
         self._parts.requests.settings_wanted.emit(page)

@@ -23,6 +23,7 @@ from helix_desktop.gui.workbench_types import KnownWorkspace, Workbench
 EXPORT_SUFFIX = ".helix"
 NOTICE_MILLISECONDS = 60_000
 SHOWN_DAMAGED_ENTRIES = 3
+SHOWN_HASH_DIGITS = 12
 SHOWN_NOTES_ON_IMPORT = 5
 
 
@@ -40,7 +41,7 @@ class WorkspaceActions(QObject):
     def _connect_rail(self) -> None:
         rail = self._frame.rail
         actions = self._parts.actions
-        rail.chosen.connect(lambda workspace: self._workspaces.go_to_workspace(workspace))  # noqa: PLW0108 - the slot takes one argument
+        rail.chosen.connect(self._go_to_chosen_workspace)
         rail.add_wanted.connect(actions["open-folder"].trigger)
         rail.add_action_wanted.connect(lambda name: actions[name].trigger())
         rail.ordered.connect(self._workspaces.save_workspace_order)
@@ -51,25 +52,36 @@ class WorkspaceActions(QObject):
             shortcut.activated.connect(partial(self._open_workspace_by_number, number))
 
     def _declare_workspace_actions(self) -> None:
-        on = self._parts.actions.set_action_handler
+        showing = self._parts.showing
         unless_blocked = self._workspaces.run_unless_blocked
-        on("open-folder", lambda: unless_blocked(self._ask_folder_to_open))
-        on("join-workspace", lambda: unless_blocked(self._open_join_dialog))
-        on("import-workspace", lambda: unless_blocked(self.ask_which_file_and_import_workspace))
-        on("fleet", lambda: unless_blocked(self._open_fleet_dialog))
-        on("workspace-trash", self.open_trash_dialog)
-        on("share-workspace", self._open_share_dialog, when=self._parts.showing.has_workspace)
-        acts_on_shown: dict[str, Callable[[KnownWorkspace], object]] = {
-            "workspace-folder": self.go_to_workspace_and_ask_folder,
-            "export-workspace": self.ask_where_to_and_export_workspace,
-            "trash-workspace": self.trash_workspace_with_undo,
-        }
-        for name, act in acts_on_shown.items():
-            on(
-                name,
-                partial(self._act_on_shown_workspace, act),
-                when=self._parts.showing.has_workspace,
-            )
+        act_on_shown = self._act_on_shown_workspace
+        set_handler = self._parts.actions.set_action_handler
+        set_handler("open-folder", partial(unless_blocked, self._ask_folder_to_open))
+        set_handler("join-workspace", partial(unless_blocked, self._open_join_dialog))
+        set_handler(
+            "import-workspace", partial(unless_blocked, self.ask_which_file_and_import_workspace)
+        )
+        set_handler("fleet", partial(unless_blocked, self._open_fleet_dialog))
+        set_handler("workspace-trash", self.open_trash_dialog)
+        set_handler("share-workspace", self._open_share_dialog, when=showing.has_workspace)
+        set_handler(
+            "workspace-folder",
+            partial(act_on_shown, self.go_to_workspace_and_ask_folder),
+            when=showing.has_workspace,
+        )
+        set_handler(
+            "export-workspace",
+            partial(act_on_shown, self.ask_where_to_and_export_workspace),
+            when=showing.has_workspace,
+        )
+        set_handler(
+            "trash-workspace",
+            partial(act_on_shown, self.trash_workspace_with_undo),
+            when=showing.has_workspace,
+        )
+
+    def _go_to_chosen_workspace(self, workspace: str) -> None:
+        self._workspaces.go_to_workspace(workspace)
 
     def _act_on_shown_workspace(self, act: Callable[[KnownWorkspace], object]) -> None:
         row = self._workspaces.row_of(self._parts.showing.workspace_id)
@@ -119,24 +131,28 @@ class WorkspaceActions(QObject):
     def _open_join_dialog(self) -> None:
         from helix_desktop.gui.sharing.join_workspace_dialog import JoinWorkspaceDialog
 
-        def open_joined_workspace(bench: Workbench) -> None:
-            self._workspaces.refresh_workspaces()
-            self._workspaces.go_to_workspace(bench.id)
-
         JoinWorkspaceDialog(
             self._workspaces.workbenches,
             self._workspaces.suggest_workspace_name,
             self._parts.runner,
-            open_joined_workspace,
+            self._open_joined_workspace,
             self._frame,
         ).open()
+
+    def _open_joined_workspace(self, bench: Workbench) -> None:
+        self._workspaces.refresh_workspaces()
+        self._workspaces.go_to_workspace(bench.id)
 
     def _open_fleet_dialog(self) -> None:
         from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 
-        shown = self._parts.showing.workspace_id
-        shown_first = sorted(self._workspaces.listed, key=lambda row: row.id != shown)
-        names = {row.id: row.name for row in shown_first}
+        # The workspace that is shown comes first.
+        names: dict[str, str] = {}
+        shown_row = self._workspaces.row_of(self._parts.showing.workspace_id)
+        if shown_row is not None:
+            names[shown_row.id] = shown_row.name
+        for row in self._workspaces.rows_of_others():
+            names[row.id] = row.name
         workbenches = self._workspaces.workbenches
         open_conversation = self._parts.requests.request_conversation
         theme = self._parts.theme
@@ -146,26 +162,32 @@ class WorkspaceActions(QObject):
     # --- Names, colours and folders
 
     def ask_and_save_workspace_name(self, row: KnownWorkspace) -> None:
-        def show_new_title(renamed: KnownWorkspace) -> None:
-            self._frame.sidebar.show_workspace_title(renamed.name, renamed.first_folder)
+        save_name = partial(self._start_saving_name, row)
+        ask_text(self._frame, tr("Rename workspace"), tr("Name"), row.name, save_name)
 
-        def save_workspace_name(name: str) -> None:
-            show_title = partial(self._act_on_shown_workspace, show_new_title)
-            work = self._workspaces.workbenches.rename_workspace(row.id, name)
-            self._parts.run_for_window(
-                work, then=lambda _done: self._workspaces.refresh_workspaces(show_title)
-            )
+    def _start_saving_name(self, row: KnownWorkspace, name: str) -> None:
+        renaming = self._workspaces.workbenches.rename_workspace(row.id, name)
+        self._parts.run_for_window(renaming, then=self._show_new_name)
 
-        ask_text(self._frame, tr("Rename workspace"), tr("Name"), row.name, save_workspace_name)
+    def _show_new_name(self, _done: object) -> None:
+        show_title = partial(self._act_on_shown_workspace, self._show_title_of_workspace)
+        self._workspaces.refresh_workspaces(show_title)
+
+    def _show_title_of_workspace(self, row: KnownWorkspace) -> None:
+        self._frame.sidebar.show_workspace_title(row.name, row.first_folder)
 
     def recolour_with_next_colour(self, row: KnownWorkspace) -> None:
         """Sets the next colour of the table, all of which are readable."""
-        number = 0
+        index = 0
         if row.settings.colour in WORKSPACE_COLOURS:
-            number = WORKSPACE_COLOURS.index(row.settings.colour) + 1
-        colour = WORKSPACE_COLOURS[number % len(WORKSPACE_COLOURS)]
-        work = self._workspaces.workbenches.recolour_workspace(row.id, colour)
-        self._parts.run_for_window(work, then=lambda _done: self._workspaces.refresh_workspaces())
+            index = WORKSPACE_COLOURS.index(row.settings.colour) + 1
+        # After the last colour comes the first one again.
+        colour = WORKSPACE_COLOURS[index % len(WORKSPACE_COLOURS)]
+        recolouring = self._workspaces.workbenches.recolour_workspace(row.id, colour)
+        self._parts.run_for_window(recolouring, then=self._refresh_workspaces)
+
+    def _refresh_workspaces(self, _done: object) -> None:
+        self._workspaces.refresh_workspaces()
 
     def go_to_workspace_and_ask_folder(self, row: KnownWorkspace) -> None:
         """Asks for another folder, which replaces those of the workspace."""
@@ -173,37 +195,35 @@ class WorkspaceActions(QObject):
         self._workspaces.go_to_workspace(row.id, ask)
 
     def ask_and_set_workspace_folder(self, workspace: str) -> None:
-        def notice_new_folder(bench: Workbench) -> None:
-            words = tr("“{name}” now uses {folder}.")
-            self._parts.notices.show_notice(words.format(name=bench.name, folder=bench.main_folder))
+        set_folder = partial(self._set_workspace_folder, workspace)
+        ask_folder(self._frame, tr("Workspace folder"), set_folder)
 
-        def set_workspace_folder(path: Path) -> None:
-            work = self._workspaces.workbenches.set_workspace_folders(workspace, [path])
-            self._workspaces.change_and_reopen_workspace(workspace, work, notice_new_folder)
+    def _set_workspace_folder(self, workspace: str, path: Path) -> None:
+        change = self._workspaces.workbenches.set_workspace_folders(workspace, [path])
+        self._workspaces.change_and_reopen_workspace(workspace, change, self._notice_new_folder)
 
-        ask_folder(self._frame, tr("Workspace folder"), set_workspace_folder)
+    def _notice_new_folder(self, bench: Workbench) -> None:
+        text = tr("“{name}” now uses {folder}.").format(name=bench.name, folder=bench.main_folder)
+        self._parts.notices.show_notice(text)
 
     # --- The trash
 
     def trash_workspace_with_undo(self, row: KnownWorkspace) -> None:
-        workbenches = self._workspaces.workbenches
+        trashing = self._workspaces.workbenches.trash_workspace(workspace=row.id)
+        notice = partial(self._leave_and_notice_trashed, row)
+        self._parts.run_for_window(trashing, then=notice)
 
-        def restore_from_trash() -> None:
-            work = workbenches.restore_workspace(row.id)
-            self._parts.run_for_window(
-                work, then=lambda _done: self._workspaces.refresh_workspaces()
-            )
+    def _leave_and_notice_trashed(self, row: KnownWorkspace, _done: object) -> None:
+        self._workspaces.leave_trashed_workspace(row.id)
+        text = tr(
+            "“{name}” was moved to the trash. The workspace's folder was not changed.",
+            name=row.name,
+        )
+        self._parts.notices.show_notice(text, act=partial(self._restore_from_trash, row))
 
-        def notice_workspace_trashed(_done: None) -> None:
-            self._workspaces.leave_trashed_workspace(row.id)
-            words = tr(
-                "“{name}” was moved to the trash. The workspace's folder was not changed.",
-                name=row.name,
-            )
-            self._parts.notices.show_notice(words, act=restore_from_trash)
-
-        work = workbenches.trash_workspace(workspace=row.id)
-        self._parts.run_for_window(work, then=notice_workspace_trashed)
+    def _restore_from_trash(self, row: KnownWorkspace) -> None:
+        restoring = self._workspaces.workbenches.restore_workspace(row.id)
+        self._parts.run_for_window(restoring, then=self._refresh_workspaces)
 
     def open_trash_dialog(self) -> None:
         WorkspaceTrashDialog(
@@ -237,11 +257,12 @@ class WorkspaceActions(QObject):
     def _notice_workspace_exported(
         self, row: KnownWorkspace, path: Path, damaged: Sequence[str]
     ) -> None:
-        words = tr("“{name}” was exported to {file}, with its history and cache but without any keys.", name=row.name, file=path.name)  # fmt: skip
+        text = tr("“{name}” was exported to {file}, with its history and cache but without any keys.", name=row.name, file=path.name)  # fmt: skip
         if not damaged:
-            self._parts.notices.show_notice(words)
+            self._parts.notices.show_notice(text)
             return
-        names = ", ".join(name[:12] for name in damaged[:SHOWN_DAMAGED_ENTRIES])
+        short_names = [name[:SHOWN_HASH_DIGITS] for name in damaged[:SHOWN_DAMAGED_ENTRIES]]
+        names = ", ".join(short_names)
         if len(damaged) > SHOWN_DAMAGED_ENTRIES:
             names += ", …"
         left_out = format_count(
@@ -249,9 +270,7 @@ class WorkspaceActions(QObject):
             "{n} stored output is damaged and was left out:",
             "{n} stored outputs are damaged and were left out:",
         )
-        self._parts.notices.show_notice(
-            f"{words}\n{left_out} {names}", shown_ms=NOTICE_MILLISECONDS
-        )
+        self._parts.notices.show_notice(f"{text}\n{left_out} {names}", shown_ms=NOTICE_MILLISECONDS)
 
     def ask_which_file_and_import_workspace(self) -> None:
         patterns = tr("Exported workspaces ({pattern})", pattern=f"*{EXPORT_SUFFIX}")
@@ -274,14 +293,14 @@ class WorkspaceActions(QObject):
 
     def _notice_workspace_imported(self, imported: KnownWorkspace) -> None:
         """Says what was imported, what could not be, and that none of its settings are in force."""
-        words = [tr("“{name}” was imported with its history and cache.", name=imported.name)]
-        words.append(
-            tr("The imported workspace's permissions, MCP servers and folders are not active yet.")
-        )
+        sentences = [
+            tr("“{name}” was imported with its history and cache.", name=imported.name),
+            tr("The imported workspace's permissions, MCP servers and folders are not active yet."),
+        ]
         for sentence in imported.left_out[:SHOWN_NOTES_ON_IMPORT]:
-            words.append(translate_sentences(sentence))
+            sentences.append(translate_sentences(sentence))
         self._parts.notices.show_notice(
-            "\n".join(words),
+            "\n".join(sentences),
             button=tr("Choose a folder…"),
             act=partial(self.ask_and_set_workspace_folder, imported.id),
             shown_ms=NOTICE_MILLISECONDS,

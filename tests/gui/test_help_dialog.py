@@ -14,7 +14,7 @@ from helix_desktop.resources import resources_folder
 
 def test_every_page_is_listed_and_can_be_found_and_read(theme: Theme) -> None:
     pages = {path.name for path in (resources_folder() / "help").glob("*.md")} - {CONTENTS}
-    assert {file for file, _, _ in list_help_contents()} == pages
+    assert {entry.file for entry in list_help_contents()} == pages
     opened: list[str] = []
     (found,) = match_palette_items(
         search_suggestions.suggest_help_pages(opened.append), "keys privacy help"
@@ -51,7 +51,7 @@ def test_a_page_is_found_by_its_words_and_those_with_them_in_the_title_come_firs
         "only the text has this word"
     )
     assert find_help_pages("xylophone") == {}
-    assert set(find_help_pages("").values()) == {file for file, *_ in list_help_contents()}
+    assert set(find_help_pages("").values()) == {entry.file for entry in list_help_contents()}
 
 
 def test_the_help_is_searched_by_keyboard_alone(theme: Theme) -> None:
@@ -61,7 +61,7 @@ def test_the_help_is_searched_by_keyboard_alone(theme: Theme) -> None:
     dialog.activateWindow()
     assert dialog.focusWidget() is dialog.search
     QTest.keyClicks(dialog.search, "glossary")
-    assert dialog._found.stringList()[0].startswith("Glossary: ")
+    assert dialog._found_lines.stringList()[0].startswith("Glossary: ")
     QTest.keyClick(dialog.search, Qt.Key.Key_Return)
     assert dialog.isVisible()
     assert dialog.page.source().fileName() == "glossary.md"
@@ -69,7 +69,7 @@ def test_the_help_is_searched_by_keyboard_alone(theme: Theme) -> None:
     QTest.keyClick(dialog.page, Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
     assert dialog.focusWidget() is dialog.search
     QTest.keyClicks(dialog.search, "sandbox")
-    second = dialog._found.stringList()[1]
+    second = dialog._found_lines.stringList()[1]
     popup = dialog.search.completer().popup()
     assert popup is not None
     assert popup.isVisible()
@@ -85,7 +85,7 @@ def test_a_german_window_has_german_help_and_says_which_pages_are_in_english(the
         window = QWidget()
         dialog = HelpDialog(CONTENTS, window)
         assert "Erste Schritte" in dialog.page.toPlainText()
-        assert next(file for file, *_ in list_help_contents()) == "start.md"
+        assert list_help_contents()[0].file == "start.md"
         assert next(iter(find_help_pages("schlüsselbund").values())) == "keys.md"
         dialog.page.anchorClicked.emit(QUrl("start.md"))
         assert (dialog.page.source().fileName(), dialog.in_english.isHidden()) == ("start.md", True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop.gui import question_dialogs
+from helix_desktop.gui.question_dialogs import DialogChoice
 
 WRITTEN = QItemSelectionModel.SelectionFlag.ClearAndSelect | QItemSelectionModel.SelectionFlag.Rows
 
@@ -75,7 +75,7 @@ def test_a_long_text_of_a_question_is_wrapped_before_the_box_is_fitted_to_the_sc
     """
     text = "A sentence of some length about what each button does. " * 8
     parent = QWidget()
-    box = question_dialogs.ask_to_choose_one(parent, "How?", text, "", [("One", lambda: None)])
+    box = question_dialogs.ask_to_choose_one(parent, "How?", text, [DialogChoice("One", str)])
     assert box.findChild(QScrollArea) is None
     label = box.findChild(QLabel, "qt_msgbox_label")
     assert label is not None
@@ -88,8 +88,8 @@ def test_a_long_text_of_a_question_is_wrapped_before_the_box_is_fitted_to_the_sc
 def test_cancel_never_stands_between_the_ways(application: object, count: int, order: int) -> None:
     """On Linux it stood between them, so that a habit pressed the wrong button."""
     parent = QWidget()
-    ways: list[tuple[str, Callable[[], object]]] = [(f"Way {n}", str) for n in range(count)]
-    box = question_dialogs.ask_to_choose_one(parent, "T", "Text", "", ways, has_main_way=True)
+    choices = [DialogChoice(f"Way {n}", str) for n in range(count)]
+    box = question_dialogs.ask_to_choose_one(parent, "T", "Text", choices, is_first_usual=True)
     box.setStyleSheet(f"QDialogButtonBox {{ button-layout: {order}; }}")
     box.show()
     QApplication.processEvents()

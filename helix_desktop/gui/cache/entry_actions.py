@@ -16,7 +16,7 @@ from helix_desktop.gui.cache.entry_tasks import ShownCatalogue
 from helix_desktop.gui.cache.entry_viewer import EntryViewer
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.common.widgets import build_popup_menu
-from helix_desktop.gui.question_dialogs import ask_new_file, ask_to_choose_one
+from helix_desktop.gui.question_dialogs import DialogChoice, ask_new_file, ask_to_choose_one
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, format_number, tr
@@ -163,8 +163,9 @@ class EntryActions(QObject):
 
         def ask_to_forget_used_entry(uses: Sequence[EntryUse]) -> None:
             question = entry_tasks.describe_forgetting(row, uses)
-            ways = [(tr("Forget permanently"), forget_shown_entry)]
-            ask_to_choose_one(self._page, tr("Forget this output"), question, tr("Keep"), ways)
+            choices = [DialogChoice(tr("Forget permanently"), forget_shown_entry)]
+            title = tr("Forget this output")
+            ask_to_choose_one(self._page, title, question, choices, cancel_label=tr("Keep"))
 
         # It may have been used since it was shown.
         find_uses = catalogue.index.find_entry_uses(row.stored.digest)

@@ -15,7 +15,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.deep_links import open_in_browser
-from helix_desktop.gui.question_dialogs import ask_to_choose_one
+from helix_desktop.gui.question_dialogs import DialogChoice, ask_to_choose_one
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme, set_widget_look
@@ -292,11 +292,11 @@ class AfterCommitBar(QWidget):
         if len(failed) == 1:
             self._give_failure_of(failed[0])
             return
-        ways: list[tuple[str, Callable[[], object]]] = []
+        choices: list[DialogChoice] = []
         for check in failed:
-            ways.append((check.name, partial(self._give_failure_of, check)))
-        words = tr("Which failed check should the agent look at?")
-        ask_to_choose_one(self, tr("Give the failure to the agent"), words, "", ways)
+            choices.append(DialogChoice(check.name, partial(self._give_failure_of, check)))
+        question = tr("Which failed check should the agent look at?")
+        ask_to_choose_one(self, tr("Give the failure to the agent"), question, choices)
 
     def _give_failure_of(self, check: BranchCheck) -> None:
         state = self._shown.state

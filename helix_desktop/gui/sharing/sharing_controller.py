@@ -7,12 +7,10 @@ from PySide6.QtCore import QObject
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.chat.chat_page import ChatPage
-from helix_desktop.gui.conversation_sides import ConversationSides
-from helix_desktop.gui.frame.sidebar import Sidebar
 from helix_desktop.gui.sharing import sharing_sentences
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_parts import WindowParts
-from helix_desktop.gui.workbench_types import Workbench
+from helix_desktop.gui.window_contents import WindowContents
+from helix_desktop.gui.workbench_types import Session, Workbench
 
 BRANCH_NOTICE_MS = 60_000
 
@@ -20,11 +18,13 @@ BRANCH_NOTICE_MS = 60_000
 class SharingController(QObject):
     """Follows the open workspace."""
 
-    def __init__(self, parts: WindowParts, sidebar: Sidebar, sides: ConversationSides) -> None:
-        super().__init__(parts.widget)
+    def __init__(self, contents: WindowContents) -> None:
+        super().__init__(contents.frame)
+        parts = contents.parts
+        sides = contents.sides
         self._parts = parts
         self._showing = parts.showing
-        self._sidebar = sidebar
+        self._sidebar = contents.frame.sidebar
         self._sides = sides
         self._stop_watching_sharing: Callable[[], None] = lambda: None
         self._announced_branches: set[str] = set()  # Those that the user has been told about.
@@ -52,9 +52,9 @@ class SharingController(QObject):
             self._sidebar.show_sharing_line("", "")
         else:
             state = bench.sharing.sharing_state
-            brief = sharing_sentences.describe_sharing_briefly(state)
-            whole = sharing_sentences.describe_sharing_fully(state)
-            self._sidebar.show_sharing_line(brief, whole)
+            summary = sharing_sentences.describe_sharing_briefly(state)
+            details = sharing_sentences.describe_sharing_fully(state)
+            self._sidebar.show_sharing_line(summary, details)
             self._sides.refresh_conversations()
             self._announce_new_branches(bench)
         self.show_writers_in_chats()
@@ -96,15 +96,19 @@ class SharingController(QObject):
         if bench is None or session is None:
             return
 
-        def show_take_over_error(error: HelixError) -> None:
-            self.show_writers_in_chats()
-            self._parts.notices.show_error_notice(error)
-
-        def focus_composer(_result: None) -> None:
-            self.show_writers_in_chats()
-            for side in self._sides.sides:
-                if side.session is session is self._showing.session:
-                    side.composer.text.setFocus()
-
         work = bench.sharing.take_over_conversation(session.id)
-        self._parts.run_for_window(work, then=focus_composer, failed=show_take_over_error)
+        focus_composer = partial(self._focus_composer_of, session)
+        self._parts.run_for_window(work, then=focus_composer, failed=self._show_take_over_error)
+
+    def _focus_composer_of(self, session: Session, _result: None) -> None:
+        """Lets the user write at once, unless another conversation is shown meanwhile."""
+        self.show_writers_in_chats()
+        if self._showing.session is not session:
+            return
+        for side in self._sides.sides:
+            if side.session is session:
+                side.composer.text.setFocus()
+
+    def _show_take_over_error(self, error: HelixError) -> None:
+        self.show_writers_in_chats()
+        self._parts.notices.show_error_notice(error)

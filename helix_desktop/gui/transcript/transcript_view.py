@@ -12,7 +12,7 @@ from helix_desktop.engine import hidden_characters
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.common.text_selection import NO_POSITION, TextPosition
 from helix_desktop.gui.common.widgets import build_popup_menu
-from helix_desktop.gui.question_dialogs import ask_to_choose_one
+from helix_desktop.gui.question_dialogs import DialogChoice, ask_to_choose_one
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_actions, message_bar
 from helix_desktop.gui.transcript.basic_boxes import (
@@ -356,11 +356,11 @@ class TranscriptView(TranscriptCanvas):
             return
         text = "\n\n".join([tr("Open this link in your browser?"), shown_address])
         open_link = partial(self.intent_requested.emit, chat_actions.OpenLink(address))
-        ways = [
-            (tr("Open"), open_link),
-            (tr("Copy link"), partial(clipboard.setText, address)),
+        choices = [
+            DialogChoice(tr("Open"), open_link),
+            DialogChoice(tr("Copy link"), partial(clipboard.setText, address)),
         ]
-        ask_to_choose_one(self, tr("Open a link"), text, "", ways)
+        ask_to_choose_one(self, tr("Open a link"), text, choices)
 
     def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
         menu = build_popup_menu(self)
