@@ -1,54 +1,94 @@
 """Notices when a model has begun to say the same thing again and again.
 
 Small models fall into this, and then write until the window is full. What repeats must
-follow itself without a gap, so a model that shows the same code twice is left alone.
+follow itself without a gap, so a model that shows the same code twice is left alone. The
+numbers of a list count on while its entries are the same, so they are not compared.
 """
 
+import re
 from dataclasses import field
 
 from helix_desktop.engine.messages import CallDelta, Delta, ReasoningDelta, TextDelta
 from helix_desktop.fast_dataclass import dataclass
 
-# About 400 tokens: 4 characters are a token in most languages, and a Chinese character,
-# which has 3 bytes, is one.
-REPEATED_BYTES = 1_600
-# A file may rightly repeat itself, so the arguments of calls are given more.
-REPEATED_BYTES_IN_CALL = 16_000
+_WORD_OR_SIGN = re.compile(r"[A-Za-z]+|[^A-Za-z ]| (?=[0-9])")
+# A shorter end of a text is not looked for before it: a line may stand there a few times.
+LEAST_REPEATED_BYTES = 400
 LONGEST_PERIOD_BYTES = 8_000
-CHECKED_EVERY_BYTES = 200  # A check costs about 0.02 ms.
+CHECKED_EVERY_BYTES = 200  # A check costs about 0.2 ms.
+_NUMBER_OF_LIST_ENTRY = re.compile(rb"(?m)^[ \t]*\d+(?=[.)])")
+_DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
+
+
+@dataclass(frozen=True, slots=True)
+class RepetitionLimit:
+    """A repetition that has so many bytes, or so many tokens, is stopped. Each word and each
+    other character is counted as a token, because the model's own tokens are not known here.
+    """
+
+    most_bytes: int
+    most_tokens: int
+
+
+LIMIT_IN_TEXT = RepetitionLimit(most_bytes=1_600, most_tokens=400)
+# A file may rightly repeat itself, so the arguments of calls are given more.
+LIMIT_IN_CALL = RepetitionLimit(most_bytes=16_000, most_tokens=16_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """`kept_bytes`: how much of the text stands before what repeats itself a third time."""
+    """`kept_bytes`: how much of the text stands before what repeats itself a third time.
+    `start`: where the first of what repeats itself begins.
+    """
 
     period_bytes: int
     kept_bytes: int
+    start: int
 
 
-def find_repetition(text: bytes, repeated_bytes: int = REPEATED_BYTES) -> Repetition | None:
-    """Return how the end of a text repeats itself, or None if less than `repeated_bytes`
-    at its end is a repetition of what stands right before.
-    """
-    tail = text[-repeated_bytes:]
-    if len(tail) < repeated_bytes:
+def find_repetition(text: bytes) -> Repetition | None:
+    """Return how the end of a text repeats what stands right before, or None."""
+    text = _NUMBER_OF_LIST_ENTRY.sub(_number_as_zeros, text)
+    if len(text) < LEAST_REPEATED_BYTES:
         return None
-    earliest = max(0, len(text) - repeated_bytes - LONGEST_PERIOD_BYTES)
-    earlier = text.rfind(tail, earliest, len(text) - 1)
-    if earlier < 0:
+    tail_start = len(text) - LEAST_REPEATED_BYTES
+    earliest = max(0, tail_start - LONGEST_PERIOD_BYTES)
+    earlier_start = text.rfind(text[tail_start:], earliest, len(text) - 1)
+    if earlier_start < 0:
         return None
-    period = len(text) - repeated_bytes - earlier
-    if period > repeated_bytes and text[-period:] != text[-2 * period : -period]:
+    period = tail_start - earlier_start
+    is_longer_than_tail = period > LEAST_REPEATED_BYTES
+    if is_longer_than_tail and text[-period:] != text[-2 * period : -period]:
         return None  # The same passage, but not one after the other.
-    start = len(text) - repeated_bytes - period
+    start = earlier_start
     while start > 0 and text[start - 1] == text[start - 1 + period]:
         start -= 1
-    return Repetition(period, min(start + 2 * period, len(text)))
+    return Repetition(period, kept_bytes=min(start + 2 * period, len(text)), start=start)
+
+
+def find_repetition_over_limit(text: bytes, limit: RepetitionLimit) -> Repetition | None:
+    """Return how the end of a text repeats itself if it does so up to the limit, or None."""
+    repetition = find_repetition(text)
+    if repetition is None:
+        return None
+    first_end = repetition.start + repetition.period_bytes
+    repeated = text[first_end:]
+    if len(repeated) >= limit.most_bytes:
+        return repetition
+    tokens = _WORD_OR_SIGN.findall(repeated.decode("utf-8", "ignore"))
+    if len(tokens) < limit.most_tokens:
+        return None
+    return repetition
+
+
+def _number_as_zeros(number: re.Match[bytes]) -> bytes:
+    """Return zeros in the place of a list's number, as many as it has digits."""
+    return number[0].translate(_DIGITS_TO_ZERO)
 
 
 @dataclass(slots=True)
 class _WatchedText:
-    most_repeated_bytes: int = REPEATED_BYTES
+    limit: RepetitionLimit = LIMIT_IN_TEXT
     text: bytearray = field(default_factory=bytearray)
     unchecked_bytes: int = 0
 
@@ -59,12 +99,16 @@ class _WatchedText:
         if self.unchecked_bytes < CHECKED_EVERY_BYTES:
             return None
         self.unchecked_bytes = 0
-        recent = bytes(self.text[-(self.most_repeated_bytes + 2 * LONGEST_PERIOD_BYTES) :])
-        repetition = find_repetition(recent, self.most_repeated_bytes)
+        recent = bytes(self.text[-(self.limit.most_bytes + 2 * LONGEST_PERIOD_BYTES) :])
+        repetition = find_repetition_over_limit(recent, self.limit)
         if repetition is None:
             return None
         left_out = len(self.text) - len(recent)
-        return Repetition(repetition.period_bytes, left_out + repetition.kept_bytes)
+        return Repetition(
+            repetition.period_bytes,
+            kept_bytes=left_out + repetition.kept_bytes,
+            start=left_out + repetition.start,
+        )
 
 
 @dataclass(slots=True)
@@ -73,7 +117,7 @@ class RepetitionWatch:
 
     text: _WatchedText = field(default_factory=_WatchedText)
     thoughts: _WatchedText = field(default_factory=_WatchedText)
-    arguments: _WatchedText = field(default_factory=lambda: _WatchedText(REPEATED_BYTES_IN_CALL))
+    arguments: _WatchedText = field(default_factory=lambda: _WatchedText(LIMIT_IN_CALL))
     text_repetition: Repetition | None = None
 
     def is_repeating(self, delta: Delta) -> bool:

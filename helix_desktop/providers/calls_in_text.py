@@ -1,4 +1,5 @@
-"""Finds tool calls that a small model wrote as text, because its server did not read them.
+"""Reads what a small model wrote as text because its server did not read it: tool calls, and
+the marks of its chat template.
 
 Each family of models was taught another form. A form counts only at the end of a reply
 and only with the name of a tool that was offered, so that an example in an explanation
@@ -13,6 +14,21 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json
 
 LONGEST_READ = 60_000  # Of more characters, no small model's call is the end.
+# A call that broke off or is not JSON, at the end of a text.
+_BROKEN_CALL = re.compile(
+    r"(?:<tool_call>|\[TOOL_CALLS\]|<\|python_tag\|>)\s*[{\[](?:(?!</tool_call>)[^`])*"
+    r"(?:</tool_call>\s*)?\Z"
+)
+# How chat templates begin the model's turn and end it: ChatML, Llama 3, Phi, Gemma, Mistral.
+_MARK_AT_START = re.compile(
+    r"\A\s*(?:<\|im_start\|>(?:assistant)?|<\|start_header_id\|>assistant<\|end_header_id\|>"
+    r"|<start_of_turn>(?:model)?|<\|assistant\|>)\s*"
+)
+_MARKS_AT_END = re.compile(
+    r"\s*(?:<\|(?:im_end|eot_id|end|endoftext|end_of_text)\|>|<end_of_turn>|</s>)"
+    r"(?:\s*(?:<\|(?:im_end|eot_id|end|endoftext|end_of_text)\|>|<end_of_turn>|</s>))*\s*\Z"
+)
+_THOUGHTS_AT_START = re.compile(r"\A\s*<think>\s*(.*?)\s*</think>\s*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +45,14 @@ class TextWithCalls:
 
     text: str
     calls: tuple[TextCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtsAndText:
+    """What a reply has between `<think>` and `</think>`, and what it says."""
+
+    thoughts: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +81,28 @@ def find_calls_in_text(text: str, tool_names: Collection[str]) -> TextWithCalls 
     return None
 
 
+def remove_template_marks(text: str) -> str:
+    """Return a reply's text without the marks that begin and end the model's turn."""
+    text = _MARK_AT_START.sub("", text)
+    return _MARKS_AT_END.sub("", text)
+
+
+def split_off_thoughts(text: str) -> ThoughtsAndText:
+    """Split a reply's text into the thoughts at its start, if they are marked as such and
+    complete, and the rest.
+    """
+    match = _THOUGHTS_AT_START.match(text)
+    if match is None:
+        return ThoughtsAndText("", text)
+    return ThoughtsAndText(match[1], text[match.end() :])
+
+
 def looks_like_a_call(text: str) -> bool:
     """Whether a text ends in what is meant as a tool call, though it cannot be read."""
     if len(text) > LONGEST_READ:
         return False
+    if _BROKEN_CALL.search(text) is not None:
+        return True
     # JSON without any mark may also be what the user asked for.
     marked = (template for template in CALL_TEMPLATES if template.is_unmistakable)
     return any(template.pattern.search(text) is not None for template in marked)

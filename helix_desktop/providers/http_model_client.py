@@ -39,7 +39,12 @@ from helix_desktop.protocols.reply_draft import ReplyTooLong
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
 from helix_desktop.protocols.request_parts import without_foreign_reasoning
 from helix_desktop.providers import http_transport
-from helix_desktop.providers.calls_in_text import find_calls_in_text, looks_like_a_call
+from helix_desktop.providers.calls_in_text import (
+    find_calls_in_text,
+    looks_like_a_call,
+    remove_template_marks,
+    split_off_thoughts,
+)
 from helix_desktop.providers.model_prices import ModelInfo, usage_cost
 
 SHORTEST_KEY = 8  # Keys with fewer characters are placeholders for servers that need none.
@@ -161,6 +166,8 @@ class HttpModelClient:
 
     def _finish_reply(self, reading: ReplyReaderBase, request: Request, cut: str) -> Reply:
         reply = reading.reply_so_far(cut)
+        if reply.stop is Stop.END and self.info.is_free:
+            reply = _read_template_marks(reply)
         if reply.stop is Stop.END and request.tools:
             reply = self._read_calls_in_text(reply, request)
         # The model keeps the name under which the user configured it.
@@ -253,6 +260,23 @@ class HttpModelClient:
             failure.what = failure.what.replace(self.key, "•••")
             failure.args = (failure.what,)
         return failure
+
+
+def _read_template_marks(reply: Reply) -> Reply:
+    """Return the reply of a local model without the marks of its chat template, which some
+    servers leave in the text. What stands between the marks of thinking becomes reasoning.
+    """
+    parts: list[ReplyPart] = []
+    for part in reply.parts:
+        if not isinstance(part, Text):
+            parts.append(part)
+            continue
+        thoughts_and_text = split_off_thoughts(remove_template_marks(part.text))
+        if thoughts_and_text.thoughts:
+            parts.append(Reasoning(thoughts_and_text.thoughts))
+        if thoughts_and_text.text:
+            parts.append(Text(thoughts_and_text.text))
+    return replace(reply, parts=tuple(parts))
 
 
 def limit_reply(request: Request, info: ModelInfo) -> Request:

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from helix_desktop.engine.messages import CallDelta, ReasoningDelta, TextDelta
 from helix_desktop.engine.repeated_text import (
     CHECKED_EVERY_BYTES,
-    REPEATED_BYTES,
+    LIMIT_IN_TEXT,
     RepetitionWatch,
-    find_repetition,
+    find_repetition_over_limit,
 )
+from helix_desktop.token_counting import shared_token_counter
 
 PROSE = " ".join(
     random.Random(7).choice(("late", "fee", "reader", "book", "day", "loan", "paid", "sent"))
@@ -49,7 +50,39 @@ def test_any_period_is_noticed_within_400_tokens_of_its_first_repetition(
     read = bytes_until_noticed(before + repeated)
     assert read is not None
     first_repetition_at = len(before.encode()) + len(period.encode())
-    assert read <= first_repetition_at + REPEATED_BYTES + CHECKED_EVERY_BYTES + 16
+    assert read <= first_repetition_at + LIMIT_IN_TEXT.most_bytes + CHECKED_EVERY_BYTES + 16
+
+
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        "is ",
+        "As a language model I can help. ",
+        "我可以帮助你。",
+        "| 1 | 2 |\n",
+        '{"port": 8080}, ',
+    ],
+)
+def test_at_most_400_tokens_are_written_again(repeated: str) -> None:
+    read = bytes_until_noticed(repeated * 3_000)
+    assert read is not None
+    written_again = (repeated * 3_000).encode()[len(repeated.encode()) : read]
+    tokens = shared_token_counter().count_tokens(written_again.decode("utf-8", "ignore"))
+    most_tokens_before_the_next_check = CHECKED_EVERY_BYTES // 2
+    assert tokens <= LIMIT_IN_TEXT.most_tokens + most_tokens_before_the_next_check
+
+
+def test_a_list_that_only_counts_on_is_noticed() -> None:
+    entries = [f"{number}. Open the file and read it.\n" for number in range(1, 400)]
+    read = bytes_until_noticed("".join(entries))
+    assert read is not None
+    assert read <= 2_000
+
+
+def test_a_list_of_figures_is_left_alone() -> None:
+    rows = [f"2026-01-{day % 31 + 1:02}: {day * 37 % 101} of 100\n" for day in range(93)]
+    entries = [f"{number}. {row}" for number, row in enumerate(rows, 1)]
+    assert bytes_until_noticed("".join(entries)) is None
 
 
 def test_a_paragraph_that_is_longer_than_the_limit_is_noticed_when_it_stands_there_twice() -> None:
@@ -96,4 +129,4 @@ def test_characters_of_several_bytes_are_kept_whole(text: str) -> None:
 
 
 def test_a_short_text_is_never_a_repetition() -> None:
-    assert find_repetition(b"ab" * 700) is None
+    assert find_repetition_over_limit(b"ab" * 700, LIMIT_IN_TEXT) is None
