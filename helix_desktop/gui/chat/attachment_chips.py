@@ -24,11 +24,14 @@ NAME = 40  # The names of attachments are shortened to this many characters.
 
 
 def encode_message_parts(parts: Sequence[UserPart]) -> dict[str, Any]:
-    text = "\n\n".join(part.text for part in parts if isinstance(part, Text) and part.text)
-    return {
-        "text": text,
-        "attachments": [_encode_attachment(part) for part in parts if isinstance(part, Attachment)],
-    }
+    texts: list[str] = []
+    attachments: list[dict[str, Any]] = []
+    for part in parts:
+        if isinstance(part, Attachment):
+            attachments.append(_encode_attachment(part))
+        elif part.text:
+            texts.append(part.text)
+    return {"text": "\n\n".join(texts), "attachments": attachments}
 
 
 def decode_message_parts(value: object) -> tuple[UserPart, ...]:
@@ -106,6 +109,15 @@ def has_files_or_picture(mime: QMimeData) -> bool:
     return mime.hasImage() and not mime.hasText()
 
 
+def _shorten_in_the_middle(name: str) -> str:
+    """Shortens a long name in the middle, as its ends say the most."""
+    if len(name) <= NAME:
+        return name
+    beginning = name[: NAME // 2 - 1]
+    ending = name[-NAME // 2 :]
+    return f"{beginning}…{ending}"
+
+
 class AttachmentChips(QWidget):
     """`changed`: one was added or removed. `unknown`: its preview is needed. `opened`:
     it was clicked.
@@ -120,7 +132,8 @@ class AttachmentChips(QWidget):
         self._theme = theme
         self._held: list[Attachment] = []
         self._pictures: dict[Digest, QPixmap] = {}
-        self._going: dict[Digest, int] = {}
+        # The tokens that are sent of an attachment, which may be fewer than it has.
+        self._sent_tokens: dict[Digest, int] = {}
         self._flow = build_row(owner=self, margins=0, spacing=6, wraps=True)
         self.setProperty("look", "plain")
         policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
@@ -140,10 +153,12 @@ class AttachmentChips(QWidget):
             self.changed.emit()
 
     def add_attachment(self, attachment: Attachment) -> None:
-        if all(attachment.stored.digest != held.stored.digest for held in self._held):
-            self._held.append(attachment)
-            self._rebuild_chips()
-            self.changed.emit()
+        attached_digests = [held.stored.digest for held in self._held]
+        if attachment.stored.digest in attached_digests:
+            return
+        self._held.append(attachment)
+        self._rebuild_chips()
+        self.changed.emit()
 
     def _remove_attachment(self, attachment: Attachment) -> None:
         self._held.remove(attachment)
@@ -156,36 +171,45 @@ class AttachmentChips(QWidget):
 
     @property
     def attached_token_count(self) -> int:
-        return sum(self._going.get(each.stored.digest, each.tokens) for each in self._held)
+        tokens = 0
+        for attachment in self._held:
+            tokens += self._tokens_to_send(attachment)
+        return tokens
+
+    def _tokens_to_send(self, attachment: Attachment) -> int:
+        """A long document is sent shortened."""
+        return self._sent_tokens.get(attachment.stored.digest, attachment.tokens)
 
     def show_attachment_tokens(self, attachment: Attachment, tokens: int) -> None:
-        self._going[attachment.stored.digest] = tokens
+        self._sent_tokens[attachment.stored.digest] = tokens
         if tokens != attachment.tokens:
             self._rebuild_chips()
             self.changed.emit()
 
     def _rebuild_chips(self) -> None:
         clear_layout(self._flow)
-        held = {attachment.stored.digest for attachment in self._held}
-        self._pictures = {
-            digest: picture for digest, picture in self._pictures.items() if digest in held
-        }
-        self._going = {digest: tokens for digest, tokens in self._going.items() if digest in held}
+        self._forget_removed_attachments()
         for attachment in self._held:
-            digest = attachment.stored.digest
-            if digest in self._pictures:
-                self._flow.addWidget(
-                    self._build_thumbnail_button(attachment, self._pictures[digest])
-                )
+            picture = self._pictures.get(attachment.stored.digest)
+            if picture is not None:
+                self._flow.addWidget(self._build_thumbnail_button(attachment, picture))
             self._flow.addWidget(self._build_attachment_chip(attachment))
         self.setVisible(bool(self._held))
         self.updateGeometry()
+        # What is asked for may come at once, and change the list.
         for attachment in tuple(self._held):
-            if (
-                attachment.stored.digest not in self._pictures
-                and attachment.stored.digest not in self._going
-            ):
+            digest = attachment.stored.digest
+            if digest not in self._pictures and digest not in self._sent_tokens:
                 self.unknown.emit(attachment)
+
+    def _forget_removed_attachments(self) -> None:
+        held_digests = [attachment.stored.digest for attachment in self._held]
+        for digest in list(self._pictures):
+            if digest not in held_digests:
+                del self._pictures[digest]
+        for digest in list(self._sent_tokens):
+            if digest not in held_digests:
+                del self._sent_tokens[digest]
 
     def _build_thumbnail_button(self, attachment: Attachment, picture: QPixmap) -> QPushButton:
         button = build_push_button("", self, lambda: self.opened.emit(attachment), "chip")
@@ -199,27 +223,26 @@ class AttachmentChips(QWidget):
         return button
 
     def _describe_attachment_tokens(self, attachment: Attachment) -> str:
-        going = self._going.get(attachment.stored.digest, attachment.tokens)
-        if going == attachment.tokens:
+        tokens_to_send = self._tokens_to_send(attachment)
+        if tokens_to_send == attachment.tokens:
             return describe_attachment_size(attachment)
         sent = tr(
             "{n} of {all} tokens",
-            n=format_token_count(going),
+            n=format_token_count(tokens_to_send),
             all=format_token_count(attachment.tokens),
         )
-        return " · ".join(filter(None, [describe_document_pages(attachment), sent]))
+        pages = describe_document_pages(attachment)
+        if pages:
+            return f"{pages} · {sent}"
+        return sent
 
     def _build_attachment_chip(self, attachment: Attachment) -> QPushButton:
-        short_name = attachment.name
-        if len(short_name) > NAME:
-            # A long name is shortened in the middle, as its ends say the most.
-            short_name = f"{short_name[: NAME // 2 - 1]}…{short_name[-NAME // 2 :]}"
-        words = short_name.replace("&", "&&")
+        label = _shorten_in_the_middle(attachment.name).replace("&", "&&")
         figures = self._describe_attachment_tokens(attachment)
         if figures:
-            words = f"{words} · {figures}"
+            label = f"{label} · {figures}"
         chip = build_push_button(
-            f"{words}  ✕", self, lambda: self._remove_attachment(attachment), "chip"
+            f"{label}  ✕", self, lambda: self._remove_attachment(attachment), "chip"
         )
         chip.setCursor(Qt.CursorShape.PointingHandCursor)
         chip.setToolTip(safe_tooltip(tr("Remove {name} from the message", name=attachment.name)))

@@ -22,15 +22,13 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
 TAKEN = {b"png": "image/png", b"jpeg": "image/jpeg", b"gif": "image/gif", b"webp": "image/webp"}
-LARGEST_PICTURE = (
-    3_700_000  # The largest picture in bytes. As base64 text, it has five million characters.
-)
-WIDEST = (
-    8_000  # A picture whose longer edge has more pixels than this is scaled down before it is sent.
-)
-SMALLER = (
-    2_000  # The longer edge in pixels of a picture after scaling. Models do not use more than this.
-)
+# The largest picture in bytes. As base64 text, it has five million characters.
+LARGEST_PICTURE = 3_700_000
+# A picture whose longer edge has more pixels than this is scaled down before it is sent.
+WIDEST = 8_000
+# The longer edge in pixels of a picture after scaling. Models do not use more than this.
+SMALLER = 2_000
+LARGEST = 200 * 1024 * 1024  # The largest file that is attached, in bytes.
 _SMOOTH = Qt.TransformationMode.SmoothTransformation
 
 
@@ -47,10 +45,11 @@ def fit_picture_for_models(name: str, content: bytes) -> tuple[bytes, str]:
                 "The image was not attached. Save the image as PNG or JPEG, and attach it again."
             ),
         )
-    kind = detect_picture_format(content)
-    is_small = len(content) <= LARGEST_PICTURE
-    if kind in TAKEN and is_small and max(picture.width(), picture.height()) <= WIDEST:
-        return content, TAKEN[kind]
+    picture_format = detect_picture_format(content)
+    is_small_file = len(content) <= LARGEST_PICTURE
+    is_small_picture = max(picture.width(), picture.height()) <= WIDEST
+    if picture_format in TAKEN and is_small_file and is_small_picture:
+        return content, TAKEN[picture_format]
     return _shrink_and_encode(picture)
 
 
@@ -61,12 +60,12 @@ def encode_png(picture: QImage) -> bytes:
 def _shrink_and_encode(picture: QImage) -> tuple[bytes, str]:
     if max(picture.width(), picture.height()) > SMALLER:
         picture = picture.scaled(SMALLER, SMALLER, Qt.AspectRatioMode.KeepAspectRatio, _SMOOTH)
-    whole = _encode_picture(picture, b"png")
-    if len(whole) <= LARGEST_PICTURE:
-        return whole, "image/png"
-    return _encode_picture(
-        picture.convertToFormat(QImage.Format.Format_RGB888), b"jpg"
-    ), "image/jpeg"
+    png = _encode_picture(picture, b"png")
+    if len(png) <= LARGEST_PICTURE:
+        return png, "image/png"
+    # A photograph is much smaller as JPEG, which has no transparency.
+    opaque_picture = picture.convertToFormat(QImage.Format.Format_RGB888)
+    return _encode_picture(opaque_picture, b"jpg"), "image/jpeg"
 
 
 def _encode_picture(picture: QImage, kind: bytes) -> bytes:
@@ -74,9 +73,6 @@ def _encode_picture(picture: QImage, kind: bytes) -> bytes:
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
     QImageWriter(buffer, QByteArray(kind)).write(picture)
     return bytes(buffer.data().data())
-
-
-LARGEST = 200 * 1024 * 1024
 
 
 @dataclass(eq=False)
@@ -100,13 +96,8 @@ class AttachmentReader:
         if files:
             self.attach_files(files)
         elif mime.hasImage():
-            picture = QImage(mime.imageData())
-
-            def encode_dropped_picture(name: str) -> bytes:
-                content, _ = fit_picture_for_models(name, encode_png(picture))
-                return content
-
-            self._attach_when_read(tr("picture.png"), encode_dropped_picture)
+            encode_picture = partial(_encode_dropped_picture, QImage(mime.imageData()))
+            self._attach_when_read(tr("picture.png"), encode_picture)
 
     def attach_long_text(self, text: str, name: str = "") -> None:
         bench = self.bench()
@@ -135,33 +126,47 @@ async def _read_and_attach(
     return await bench.attach_file(name, content, conversation)
 
 
+def _encode_dropped_picture(picture: QImage, name: str) -> bytes:
+    content, _ = fit_picture_for_models(name, encode_png(picture))
+    return content
+
+
 def _read_file_for_message(file: Path, name: str) -> bytes:
     """Reads a file. A picture is made acceptable for models."""
     content = _read_file_bytes(file)
-    guessed = mimetypes.guess_type(name)[0] or ""
-    if guessed.startswith("image/") and guessed != "image/svg+xml":
-        return fit_picture_for_models(name, content)[0]
-    return content
+    media_type, _ = mimetypes.guess_type(name)
+    if media_type is None or not media_type.startswith("image/"):
+        return content
+    # An SVG is text, which models read as it is.
+    if media_type == "image/svg+xml":
+        return content
+    fitted_content, _ = fit_picture_for_models(name, content)
+    return fitted_content
 
 
 def _read_file_bytes(file: Path) -> bytes:
     try:
-        if file.is_dir():
-            raise InvalidInput(
-                tr("{name} is a folder.", name=file.name),
-                remedy=tr("Attach the files in the folder, or mention the folder with @."),
-            )
-        if not file.is_file() and file.exists():
-            raise InvalidInput(
-                tr("{name} is a pipe or a device and cannot be attached.", name=file.name)
-            )
-        if file.stat().st_size > LARGEST:
-            raise InvalidInput(
-                tr("{name} is larger than 200 MB.", name=file.name),
-                remedy=tr("Mention the file with @ instead."),
-            )
+        _refuse_what_cannot_be_attached(file)
         return file.read_bytes()
     except OSError as error:
         raise InvalidInput(
             tr("{name} could not be read: {why}.", name=file.name, why=error.strerror or error)
         ) from error
+
+
+def _refuse_what_cannot_be_attached(file: Path) -> None:
+    if file.is_dir():
+        raise InvalidInput(
+            tr("{name} is a folder.", name=file.name),
+            remedy=tr("Attach the files in the folder, or mention the folder with @."),
+        )
+    # To read from a pipe could wait forever.
+    if file.exists() and not file.is_file():
+        raise InvalidInput(
+            tr("{name} is a pipe or a device and cannot be attached.", name=file.name)
+        )
+    if file.stat().st_size > LARGEST:
+        raise InvalidInput(
+            tr("{name} is larger than 200 MB.", name=file.name),
+            remedy=tr("Mention the file with @ instead."),
+        )

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from helix_desktop.gui.transcript.content_fetching import TranscriptContentSource
     from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 
-MEASURE_PAUSE_MS = (
-    100  # The price of the next message is updated this many milliseconds after the last change.
-)
+# The price of the next message is updated this many milliseconds after the last change.
+MEASURE_PAUSE_MS = 100
 SLOW_MS = 300  # If loading a conversation takes longer, "Loading…" appears.
 # The transcript above a question is at most ABOVE pixels high if BELOW pixels remain
 # for the question.
-ABOVE, BELOW = 96, 560
+ABOVE = 96
+BELOW = 560
 
 
 class ChatPage(QWidget):
@@ -58,17 +58,18 @@ class ChatPage(QWidget):
         self._theme = theme
         self._state_file = state_file
         self._transcript_arguments = theme, doing, source, self
+
         self.session: Session | None = None
         # The conversation that is being opened or created; the message box already belongs to it.
         self.awaited_conversation = ""
-        self.wanted_conversation = (
-            ""  # The one requested last. Results for other conversations are ignored.
-        )
-        self.measured_session: Session | None = None  # The session whose context the meter shows.
+        # The one requested last. Results for other conversations are ignored.
+        self.wanted_conversation = ""
+        # The session whose context the meter shows.
+        self.measured_session: Session | None = None
         self.bridge = EventBridge(self)
-        self.measuring = QTimer(
-            self, interval=MEASURE_PAUSE_MS, singleShot=True
-        )  # Updates the next message's price.
+        # Updates the next message's price.
+        self.measuring = QTimer(self, interval=MEASURE_PAUSE_MS, singleShot=True)
+
         self.setProperty("look", "page")
         self.approvals = PermissionQuestionPanel(theme, self)
         self.way_on = TurnEndHelpLine(theme, self)
@@ -76,20 +77,7 @@ class ChatPage(QWidget):
         self.composer = Composer(theme, state_file, self)
         self.foreign = ForeignWriterLine(theme, self)
         self.approvals.left.connect(self.composer.text.setFocus)
-        self.empty = EmptyConversationPanel(theme, self)
-        self.empty.suggested.connect(self._fill_in_suggestion)
-        self.empty.demo_prompt_chosen.connect(
-            lambda words: self.composer.sent.emit((Text(words),), False)
-        )
-        self._loading = build_plain_label("", "faint", self, alignment=Qt.AlignmentFlag.AlignCenter)
-        self._slow = QTimer(self, interval=SLOW_MS, singleShot=True)
-        self._slow.timeout.connect(lambda: self._loading.setText(tr("Loading…")))
-        self._above = QStackedWidget(self)
-        self._start = build_scroll_area(self.empty, self)
-        # The page looks the same before the conversation is there.
-        set_surface_look(self._above, "page")
-        self._above.addWidget(self._loading)
-        self._above.addWidget(self._start)
+        self._build_what_stands_above(theme)
         self.controls = (
             self.approvals,
             self.way_on,
@@ -98,6 +86,23 @@ class ChatPage(QWidget):
             self.foreign,
         )
         build_column((self._above, 1), *self.controls, owner=self, margins=0, spacing=0)
+
+    def _build_what_stands_above(self, theme: Theme) -> None:
+        """Builds the place of the transcript: until there is one, suggestions or "Loading…"."""
+        self.empty = EmptyConversationPanel(theme, self)
+        self.empty.suggested.connect(self._fill_in_suggestion)
+        self.empty.demo_prompt_chosen.connect(
+            lambda words: self.composer.sent.emit((Text(words),), False)
+        )
+        self._loading = build_plain_label("", "faint", self, alignment=Qt.AlignmentFlag.AlignCenter)
+        self._slow = QTimer(self, interval=SLOW_MS, singleShot=True)
+        self._slow.timeout.connect(lambda: self._loading.setText(tr("Loading…")))
+        self._start = build_scroll_area(self.empty, self)
+        self._above = QStackedWidget(self)
+        # The page looks the same before the conversation is there.
+        set_surface_look(self._above, "page")
+        self._above.addWidget(self._loading)
+        self._above.addWidget(self._start)
 
     @cached_property
     def transcript(self) -> "TranscriptPane":
@@ -123,18 +128,20 @@ class ChatPage(QWidget):
         """Gives a question all the room it needs, but beside a long one leaves lines of
         the transcript.
         """
-        needed = 0
+        needed_height = 0
         for control in self.controls:
             if not control.isHidden():
-                needed += control.sizeHint().height()
-        if needed < self.height():
+                needed_height += control.sizeHint().height()
+        missing_height = needed_height - self.height()
+        if missing_height < 0:
             self._above.setMinimumSize(1, 1)
             return
-        if self.approvals.visible_card is not None:
-            self.approvals.visible_card.show_columns_if_only_they_fit(needed - self.height())
+        card = self.approvals.visible_card
+        if card is not None:
+            card.show_columns_if_only_they_fit(missing_height)
         px = self._theme.zoomed_pixels
-        lines_left = min(self.height() - px(BELOW), px(ABOVE))
-        self._above.setMinimumSize(1, max(lines_left, 1))
+        height_of_transcript = min(self.height() - px(BELOW), px(ABOVE))
+        self._above.setMinimumSize(1, max(height_of_transcript, 1))
 
     def height_of_composer_and_question(self) -> int:
         """The height at the lower edge that must stay free: the composer and the
@@ -175,12 +182,19 @@ class ChatPage(QWidget):
             if "transcript" in vars(self):
                 self.transcript.open_transcript(ConversationState(), None)
             return
-        reading_place = None
-        remembered = self._state_file.get_remembered("place", *place, default=list[int]())
-        if len(remembered) == 2 and all(isinstance(number, int) for number in remembered):
-            seq, below = remembered
-            reading_place = (seq, below, False)
+        reading_place = self._remembered_reading_place(place)
         self.transcript.open_transcript(session.conversation.state, reading_place)
+
+    def _remembered_reading_place(self, place: DraftPlace) -> tuple[int, int, bool] | None:
+        """Returns where the reader was, or None if that was the end."""
+        remembered = self._state_file.get_remembered("place", *place, default=list[int]())
+        if len(remembered) != 2:
+            return None
+        seq, pixels_below_top = remembered
+        # The file may have been changed by hand.
+        if not isinstance(seq, int) or not isinstance(pixels_below_top, int):
+            return None
+        return seq, pixels_below_top, False
 
     def leave_session(self) -> None:
         """Cleans up before this page shows another conversation or none."""
@@ -193,11 +207,11 @@ class ChatPage(QWidget):
         """Saves the reading place. At the end of the conversation nothing is saved."""
         if self.session is None:
             return
-        seq, below, follows_end = self.transcript.view.reading_position()
-        reading_place = [seq, below]
+        seq, pixels_below_top, follows_end = self.transcript.view.reading_position()
+        reading_place = [seq, pixels_below_top]
         if follows_end:
             reading_place = []
-        workspace = self.composer.draft_place[0]
+        workspace, _ = self.composer.draft_place
         self._state_file.remember_value("place", workspace, self.session.id, value=reading_place)
 
     def show_transcript(self) -> None:
@@ -225,17 +239,14 @@ class ChatPage(QWidget):
         """Puts letters typed elsewhere into the message, so that a user who scrolled
         can go on writing.
         """
-        plain = not event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier
-        if (
-            plain
-            and not self.composer.isHidden()
-            and event.text().strip()
-            and event.text().isprintable()
-        ):
-            self.composer.text.setFocus()
-            self.composer.text.insertPlainText(event.text())
-        else:
+        has_modifiers = bool(event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier)
+        typed = event.text()
+        is_letter = bool(typed.strip()) and typed.isprintable()
+        if has_modifiers or not is_letter or self.composer.isHidden():
             super().keyPressEvent(event)
+            return
+        self.composer.text.setFocus()
+        self.composer.text.insertPlainText(typed)
 
     def _fill_in_suggestion(self, words: str) -> None:
         self.composer.text.setPlainText(words)

@@ -34,11 +34,12 @@ from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_number, tr
 
+KEPT_MESSAGES = 200  # So many sent messages of a workspace can be brought back.
+LEAST_SHOWN_DOLLARS = 0.0005  # A smaller cost would be shown as nothing.
 BAR = 60  # The minimum width of the meter in pixels.
 MOST_BAR = 132  # The maximum width of the meter in pixels, at 100 % text size.
-# The minimum width in pixels of the meter's bar when there is no room for the figures.
+LEAST_BAR = 20  # The minimum width of the meter where there is no room for the figures.
 LEAST_BESIDE_WAYS = 110  # Attach, a shortened mode and a short bar need so many pixels.
-LEAST_BAR = 20
 # In a window of less height, queued messages, attachments and a text leave no room for margins.
 LOW_WINDOW = 440
 LEAST = 30  # The minimum width in pixels of the permission mode's shortened name.
@@ -64,27 +65,40 @@ class Composer(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._state_file = state_file
+
+        # The message: its draft, and the earlier message that it replaces, or 0.
         self.drafts = MessageDrafts(state_file)
         self.draft_place: DraftPlace = ("", "")
         self._begun_from_new: DraftPlace | None = None
-        self._running = ConversationActivity.IDLE
+        self._was_empty = True
         self._edited = 0
         # The draft that was set aside while the user edits an earlier message.
         self._interrupted_draft: tuple[UserPart, ...] = ()
+
+        # What is shown of the conversation.
+        self._running = ConversationActivity.IDLE
         self._measured = UNKNOWN_METER
         self._cost = ""
         self._left_out = ""
         self._modes: Sequence[tuple[str, str]] = ()
         self._mode_words = ""
-        self._is_stop_beside = False  # Whether "Stop" is not in the line of the ways to send.
         self._send_words = ""
-        self._was_empty = True
+        self._is_stop_beside = False  # Whether "Stop" is not in the line of the ways to send.
+
         widgets.set_surface_look(self, "composer")
         self.waiting = WaitingMessageList(self)
         self.attachments = AttachmentChips(theme, self)
         self.text = ComposerTextEdit(theme, self)
         self.text.setAcceptDrops(False)
         self._box = widgets.build_surface(self, "box")
+        self._build_controls_beside_buttons()
+        self._build_sending_buttons()
+        self._lay_out_composer()
+        self._connect_composer_signals()
+        self.show_run_state(ConversationActivity.IDLE)
+
+    def _build_controls_beside_buttons(self) -> None:
+        """Builds what stands at the left of the buttons that send, and the chip above the text."""
         self._attach = self._build_composer_button(
             tr("+ Attach"), "quiet", tr("Attach files or images")
         )
@@ -93,16 +107,19 @@ class Composer(QWidget):
         self._editing = self._build_composer_button(
             tr("Editing an earlier message  ✕"), "chip", tr("Cancel editing")
         )
-        self._editing.clicked.connect(self.stop_editing_and_restore_draft)
         self._editing.hide()
+
         self.context_button = self._build_composer_button(
             "", "quiet", tr("Show what is in the context")
         )
         self.context_button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.meter = ContextMeter(theme, height=5, parent=self.context_button)
+        self.meter = ContextMeter(self._theme, height=5, parent=self.context_button)
         self._figures = widgets.build_plain_label("", "small", self.context_button, wraps=False)
-        for inside in (self.meter, self._figures):
-            inside.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        # A click on them is one on the button that they stand on.
+        for widget in (self.meter, self._figures):
+            widget.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+
+    def _build_sending_buttons(self) -> None:
         self._fold = self._build_composer_button(tr("Shorten first"), "link", tr("Shorten first"))
         self._fold.hide()
         self.price = NextMessageCostLabel(self._fold, self)
@@ -114,9 +131,6 @@ class Composer(QWidget):
         self._send = self._build_composer_button(
             tr("Send"), "primary", tr("Send the message (Enter)")
         )
-        self._lay_out_composer()
-        self._connect_composer_signals()
-        self.show_run_state(ConversationActivity.IDLE)
 
     def _build_composer_button(self, text: str, look: str, hint: str) -> QPushButton:
         button = widgets.build_push_button(text, self, look=look, name=hint, toolTip=hint)
@@ -151,6 +165,7 @@ class Composer(QWidget):
         self._stop.clicked.connect(self.stop_wanted)
         self._fold.clicked.connect(self.fold_wanted)
         self.context_button.clicked.connect(self.context_wanted)
+        self._editing.clicked.connect(self.stop_editing_and_restore_draft)
         self._attach.clicked.connect(self.attach_wanted)
         self._mode.clicked.connect(self.open_mode_menu)
         self.text.sending.connect(lambda steer: self.send_composed_message(steer=steer))
@@ -178,26 +193,35 @@ class Composer(QWidget):
         self.text.viewport().update()
         if place != self._begun_from_new:
             self._begun_from_new = None
+
+        # Without a place, what is put into the text is not saved as a draft.
         self.draft_place = ("", "")
-        draft = self.drafts.get_draft(place)
+        self._edited = 0
+        self._interrupted_draft = ()
         edited = self.drafts.get_edited_message(place)
         if edited is not None:
             self._edited = edited.seq
             self._interrupted_draft = edited.interrupted_draft
-        else:
-            self._edited = 0
-            self._interrupted_draft = ()
         self._editing.setVisible(edited is not None)
-        self.attachments.show_attachments([part for part in draft if isinstance(part, Attachment)])
-        words = "".join(part.text for part in draft if isinstance(part, Text))
-        if words != self.text.toPlainText():
-            self.text.setPlainText(words)
-            self.text.moveCursor(self.text.textCursor().MoveOperation.End)
-        self.text.set_sent_messages(
-            self._state_file.get_remembered("history", workspace, default=list[str]())
-        )
+        self._show_draft(self.drafts.get_draft(place))
+
+        sent_messages = self._state_file.get_remembered("history", workspace, default=list[str]())
+        self.text.set_sent_messages(sent_messages)
         self.draft_place = place
         self._save_draft_and_update_send_button()
+
+    def _show_draft(self, draft: Sequence[UserPart]) -> None:
+        words = ""
+        attachments: list[Attachment] = []
+        for part in draft:
+            if isinstance(part, Text):
+                words += part.text
+            else:
+                attachments.append(part)
+        self.attachments.show_attachments(attachments)
+        if words != self.text.toPlainText():
+            self.text.setPlainText(words)
+            self.text.moveCursor(QTextCursor.MoveOperation.End)
 
     def move_draft_to_new_conversation(self, conversation: str) -> None:
         """Uses the text that was typed meanwhile as the draft of the conversation,
@@ -222,7 +246,7 @@ class Composer(QWidget):
         self._left_out = ""
         if not has_price:  # No figure stands there, and words would displace the meter.
             self._left_out = tr("The price is not known.")
-        if figures is not None and (figures.paid >= 0.0005 or figures.unpriced):
+        if figures is not None and (figures.paid >= LEAST_SHOWN_DOLLARS or figures.unpriced):
             self._cost = format_dollars(figures.paid)
             if figures.unpriced:
                 self._cost += " +"
@@ -236,8 +260,9 @@ class Composer(QWidget):
         if meter.window:
             attached_as_counted = self.attachments.attached_token_count
         attached = round(attached_as_counted * meter.factor)
-        ordered: list[tuple[ContextKind, int]] = []
-        counted: list[tuple[ContextKind, int]] = []
+
+        shown_parts: list[tuple[ContextKind, int]] = []
+        counted_parts: list[tuple[ContextKind, int]] = []
         for kind in ContextKind:
             tokens = meter.parts.get(kind, 0)
             tokens_as_counted = meter.counted.get(kind, 0)
@@ -245,17 +270,26 @@ class Composer(QWidget):
             if kind is ContextKind.CONVERSATION:
                 tokens += attached
                 tokens_as_counted += attached_as_counted
-            ordered.append((kind, tokens))
-            counted.append((kind, tokens_as_counted))
+            shown_parts.append((kind, tokens))
+            counted_parts.append((kind, tokens_as_counted))
         is_estimate = meter.is_estimate or attached > 0
-        self.meter.show_meter_parts(ordered, meter.window, is_estimate=is_estimate, counted=counted)
-        figures = describe_window_fill(ordered, meter.window)
-        if is_estimate and sum(meter.parts.values()) + attached <= meter.window:
-            figures = f"≈ {figures}"
-        self._figures.setText(" · ".join(filter(None, (figures, self._cost))))
-        described = "\n".join(filter(None, (self.meter.toolTip(), self._left_out)))
-        self.context_button.setToolTip(described)
-        self.context_button.setAccessibleDescription(described)
+        self.meter.show_meter_parts(
+            shown_parts, meter.window, is_estimate=is_estimate, counted=counted_parts
+        )
+
+        fill = describe_window_fill(shown_parts, meter.window)
+        is_window_exceeded = sum(meter.parts.values()) + attached > meter.window
+        if is_estimate and not is_window_exceeded:
+            fill = f"≈ {fill}"
+        figures = [fill]
+        if self._cost:
+            figures.append(self._cost)
+        self._figures.setText(" · ".join(figures))
+        description = self.meter.toolTip()
+        if self._left_out:
+            description = f"{description}\n{self._left_out}".strip()
+        self.context_button.setToolTip(description)
+        self.context_button.setAccessibleDescription(description)
         self._fit_controls_to_width()
 
     def show_run_state(self, running: ConversationActivity, *, is_folding: bool = False) -> None:
@@ -264,23 +298,23 @@ class Composer(QWidget):
         """
         self._running = running
         self.price.offer_folding_only_if_idle(idle=running is ConversationActivity.IDLE)
-        works = running in WORKING_STATES
-        can_stop = works or is_folding
-        if self.window().focusWidget() is self._stop and not can_stop:
+        is_working = running in WORKING_STATES
+        can_stop = is_working or is_folding
+        if not can_stop and self.window().focusWidget() is self._stop:
             self.text.setFocus()  # Qt would move the focus from the hidden button to the far left.
         self._stop.setVisible(can_stop)
-        if is_folding and not works:
+
+        stop_hint = tr("Stop the agent (Esc)")
+        if is_folding and not is_working:
             stop_hint = tr("Stop shortening (Esc)")
-        else:
-            stop_hint = tr("Stop the agent (Esc)")
         self._stop.setToolTip(stop_hint)
         self._stop.setAccessibleName(stop_hint)
-        if works:
+
+        self._send_words = tr("Send")
+        send_hint = tr("Send the message (Enter)")
+        if is_working:
             self._send_words = tr("Send when done")
             send_hint = tr("Send when the agent is done (Enter)")
-        else:
-            self._send_words = tr("Send")
-            send_hint = tr("Send the message (Enter)")
         self._send.setToolTip(send_hint)
         self._send.setAccessibleName(send_hint)
         self._save_draft_and_update_send_button()
@@ -372,18 +406,18 @@ class Composer(QWidget):
         only the user may send. `recorded`: the conversation, which has some of them if the
         program was ended between recording and forgetting them.
         """
-        waited = self._state_file.get_remembered(
+        waiting = self._state_file.get_remembered(
             "waiting", *self.draft_place, default=list[object]()
         )
         self._state_file.remember_value("waiting", *self.draft_place, value=[])
-        self._clear_draft_if_it_was_sent(waited, recorded)
-        unrecorded_parts: list[UserPart] = []
-        for parts in find_unrecorded_messages(waited, recorded):
-            unrecorded_parts.extend(parts)
-        self._add_message_parts(unrecorded_parts)
+        self._clear_draft_if_it_was_sent(waiting, recorded)
+        parts_of_draft: list[UserPart] = []
+        for message in find_unrecorded_messages(waiting, recorded):
+            parts_of_draft.extend(message)
+        self._add_message_parts(parts_of_draft)
 
     def _clear_draft_if_it_was_sent(
-        self, waited: Sequence[object], recorded: Sequence[Recorded]
+        self, waiting: Sequence[object], recorded: Sequence[Recorded]
     ) -> None:
         """Clears a draft of the last start that the conversation has recorded since: the program
         was killed before it could note that the draft had been sent. An equal message that
@@ -396,10 +430,12 @@ class Composer(QWidget):
         draft = self.drafts.get_draft(self.draft_place)
         if not draft:
             return
-        messages = list(waited)
-        messages.append(encode_queued_message(draft, self._state_file.saved_at))
-        unrecorded = len(find_unrecorded_messages(messages, recorded))
-        if unrecorded == len(find_unrecorded_messages(waited, recorded)):
+        waiting_and_draft = list(waiting)
+        waiting_and_draft.append(encode_queued_message(draft, self._state_file.saved_at))
+        unrecorded_with_draft = find_unrecorded_messages(waiting_and_draft, recorded)
+        unrecorded = find_unrecorded_messages(waiting, recorded)
+        was_draft_recorded = len(unrecorded_with_draft) == len(unrecorded)
+        if was_draft_recorded:
             self.text.clear()
             self.attachments.show_attachments(())
 
@@ -427,40 +463,45 @@ class Composer(QWidget):
 
     def open_mode_menu(self) -> None:
         menu = widgets.build_popup_menu(self)
-        for name, words in self._modes:
-            widgets.add_menu_choice(
-                menu, words, partial(self.mode_chosen.emit, name), chosen=words == self._mode_words
-            )
-        menu.popup(self._mode.mapToGlobal(QPoint(0, -menu.sizeHint().height())))
+        for name, label in self._modes:
+            choose_mode = partial(self.mode_chosen.emit, name)
+            is_chosen = label == self._mode_words
+            widgets.add_menu_choice(menu, label, choose_mode, chosen=is_chosen)
+        # The composer is at the lower edge of the window, so the menu opens above the button.
+        above_button = QPoint(0, -menu.sizeHint().height())
+        menu.popup(self._mode.mapToGlobal(above_button))
 
     def _add_to_sent_history(self, words: str) -> None:
         workspace, _ = self.draft_place
         history = self._state_file.get_remembered("history", workspace, default=list[str]())
         is_repeated = bool(history) and history[-1] == words
         if words.strip() and not is_repeated:
-            history = history[-199:]
+            history = history[1 - KEPT_MESSAGES :]
             history.append(words)
             self._state_file.remember_value("history", workspace, value=history)
         self.text.set_sent_messages(history)
 
     def _save_draft_and_update_send_button(self) -> None:
-        works = self._running in WORKING_STATES
+        is_working = self._running in WORKING_STATES
         words = self.text.toPlainText()
-        filled = bool(words.strip() or self.attachments.listed_attachments)
-        shows_send = filled or not works
+        has_message = bool(words.strip() or self.attachments.listed_attachments)
+        shows_send = has_message or not is_working
         # An edited message takes the place of an earlier one, for which the agent has to be idle.
-        shows_steer = filled and works and not self._edited
-        is_shown_otherwise = (
-            self._send.isHidden() is shows_send or self._steer.isHidden() is shows_steer
-        )
-        if is_shown_otherwise or filled is self._was_empty:
-            self._was_empty = not filled
+        shows_steer = has_message and is_working and not self._edited
+
+        is_send_changed = self._send.isHidden() is shows_send
+        is_steer_changed = self._steer.isHidden() is shows_steer
+        is_first_or_last_letter = has_message is self._was_empty
+        if is_send_changed or is_steer_changed or is_first_or_last_letter:
+            self._was_empty = not has_message
             self._send.setVisible(shows_send)
             self._steer.setVisible(shows_steer)
             self._fit_controls_to_width()
-        if self.draft_place[1]:
+
+        _, conversation = self.draft_place
+        if conversation:
             draft: list[UserPart] = []
-            if filled:
+            if has_message:
                 draft.append(Text(words))
                 draft += self.attachments.listed_attachments
             self.drafts.save_draft(self.draft_place, draft)
@@ -480,23 +521,26 @@ class Composer(QWidget):
         self._stack_buttons_if_narrow()
         room = self._measure_room_beside_buttons()
         figures_width = self._figures.sizeHint().width() + px(22)
-        needed_for_figures = 0
-        needed_for_bar = 0
+
         is_window_known = self._measured.window > 0
+        room_for_figures = 0
+        least_room = 0
         if is_window_known:
-            needed_for_figures = figures_width
-            needed_for_bar = px(LEAST_BAR)
-        if room < needed_for_figures:
+            room_for_figures = figures_width
+            least_room = px(LEAST_BAR)
+        if room < room_for_figures:
             room += self._attach.sizeHint().width()
             self._attach.setText("+")
             room -= self._attach.sizeHint().width()
-        if room < needed_for_bar and not self._mode.isHidden():
-            room += self._shorten_mode_name(needed_for_bar - room)
+        if room < least_room and not self._mode.isHidden():
+            room += self._shorten_mode_name(least_room - room)
+
         price_width = 0
         # The price is shown once text is typed.
         if self.price.text() and self.text.toPlainText().strip():
             price_width = self.price.sizeHint().width() + px(10)
-        self.price.setVisible(price_width > 0 and room >= figures_width + price_width)
+        has_room_for_price = room >= figures_width + price_width
+        self.price.setVisible(price_width > 0 and has_room_for_price)
         self.context_button.setVisible(is_window_known and room >= px(LEAST_BAR))
         self._share_room_of_context_button(room, figures_width, price_width)
 
@@ -509,14 +553,17 @@ class Composer(QWidget):
         self._is_stop_beside = False
         self._send.setText(self._send_words)
         least_beside = self._theme.zoomed_pixels(LEAST_BESIDE_WAYS)
-        direction = QBoxLayout.Direction.LeftToRight
-        if self._inner_width() < self._width_of_shown(self._ways()) + least_beside:
-            direction = QBoxLayout.Direction.TopToBottom
-        self._row.setDirection(direction)
+        needed_for_one_line = self._width_of_shown(self._ways()) + least_beside
+        if self._inner_width() < needed_for_one_line:
+            self._row.setDirection(QBoxLayout.Direction.TopToBottom)
+        else:
+            self._row.setDirection(QBoxLayout.Direction.LeftToRight)
+
         if not self._do_ways_fit():
             self._is_stop_beside = True
-        if self._is_stop_beside and not self._do_ways_fit() and self._running in WORKING_STATES:
-            self._send.setText(tr("When done"))
+            # The room without "Stop" may still be too narrow.
+            if self._running in WORKING_STATES and not self._do_ways_fit():
+                self._send.setText(tr("When done"))
         if self._is_stop_beside and not was_stop_beside:
             self._beside.insertWidget(2, self._stop)
         elif was_stop_beside and not self._is_stop_beside:
@@ -555,12 +602,11 @@ class Composer(QWidget):
         """Shortens the mode by the missing pixels if it can, and returns how many it gave."""
         metrics = self._mode.fontMetrics()
         whole_width = metrics.horizontalAdvance(self._mode_words)
-        shortened = max(whole_width - missing, self._theme.zoomed_pixels(LEAST))
-        shortened = min(shortened, whole_width)
-        self._show_mode_name(
-            metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, shortened)
-        )
-        return whole_width - shortened
+        least_width = self._theme.zoomed_pixels(LEAST)
+        short_width = min(max(whole_width - missing, least_width), whole_width)
+        short_name = metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, short_width)
+        self._show_mode_name(short_name)
+        return whole_width - short_width
 
     def _share_room_of_context_button(
         self, room: int, figures_width: int, price_width: int
@@ -589,8 +635,8 @@ class Composer(QWidget):
         their height.
         """
         px = self._theme.zoomed_pixels
-        for row in (self._row, self._beside, self._ways_row):
-            row.setSpacing(px(10))
+        self._beside.setSpacing(px(10))
+        self._ways_row.setSpacing(px(10))
         if self._is_window_low():
             self._whole.setContentsMargins(px(16), px(3), px(16), px(4))
             self._inside.setContentsMargins(px(14), px(4), px(14), px(4))
@@ -600,4 +646,5 @@ class Composer(QWidget):
             self._whole.setContentsMargins(px(16), px(12), px(16), px(14))
             self._inside.setContentsMargins(px(14), px(11), px(14), px(11))
             self._inside.setSpacing(px(16))
+            self._row.setSpacing(px(10))
         self._column.setMaximumWidth(px(widgets.COLUMN))

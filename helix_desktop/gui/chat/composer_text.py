@@ -12,7 +12,7 @@ from helix_desktop.gui.chat.attachment_chips import has_files_or_picture
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
-LINES = 10
+LINES = 10  # The text grows to so many lines.
 PASTED = 20_000  # A paste of more characters becomes an attachment, as wrapping it would be slow.
 KEPT = 200
 ALT_WRITES = sys.platform == "darwin"  # On a Mac, the Alt key is used to type special characters.
@@ -34,8 +34,9 @@ class ComposerTextEdit(QPlainTextEdit):
         self._theme = theme
         self._composing = False
         self._history: list[str] = []
-        self._at = 0
-        self._unsent = ""
+        # The sent message that is shown, or the number of them where it is the user's own text.
+        self._history_index = 0
+        self._unsent = ""  # The user's own text while a sent message is shown.
         self.has_queued_messages = False
         self.enter_sends = True
         self.completion: completion_list.CompletionList | None = None
@@ -52,11 +53,10 @@ class ComposerTextEdit(QPlainTextEdit):
         theme.changed.connect(self.updateGeometry)
 
     def sizeHint(self) -> QSize:
-        line = self.fontMetrics().lineSpacing()
-        return QSize(
-            200,
-            min(max(self._count_wrapped_lines(), 1), LINES) * line + self._theme.zoomed_pixels(3),
-        )
+        line_height = self.fontMetrics().lineSpacing()
+        shown_lines = min(max(self._count_wrapped_lines(), 1), LINES)
+        height = shown_lines * line_height + self._theme.zoomed_pixels(3)
+        return QSize(200, height)
 
     def minimumSizeHint(self) -> QSize:
         return QSize(60, self.fontMetrics().lineSpacing() + 3)
@@ -75,17 +75,18 @@ class ComposerTextEdit(QPlainTextEdit):
     def set_sent_messages(self, sent: list[str]) -> None:
         """Sets the messages that were sent before, oldest first."""
         self._history = sent[-KEPT:]
-        self._at = len(self._history)
+        self._history_index = len(self._history)
 
     def _walk_sent_messages(self, steps: int) -> None:
-        if self._at == len(self._history):
+        if self._history_index == len(self._history):
             self._unsent = self.toPlainText()
-        index = min(max(self._at + steps, 0), len(self._history))
+        new_index = min(max(self._history_index + steps, 0), len(self._history))
         text = self._unsent
-        if index < len(self._history):
-            text = self._history[index]
+        if new_index < len(self._history):
+            text = self._history[new_index]
         self.setPlainText(text)
-        self._at = index  # After the text, because a change of it sets this to the end.
+        # After the text, because a change of it sets this to the end.
+        self._history_index = new_index
         self.moveCursor(QTextCursor.MoveOperation.End)
 
     def _is_cursor_at_edge(self, *, top: bool) -> bool:
@@ -101,16 +102,22 @@ class ComposerTextEdit(QPlainTextEdit):
         super().inputMethodEvent(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if not self._composing and (
-            self._use_key_for_completion(event)
-            or self._send_or_break_line(event)
-            or self._walk_history_by_key(event)
-        ):
+        # While an input method composes a character, the keys are for that.
+        if not self._composing and self._handle_own_key(event):
             return
-        if event.modifiers() == Qt.KeyboardModifier.AltModifier and event.text() and not ALT_WRITES:
+        is_alt_alone = event.modifiers() == Qt.KeyboardModifier.AltModifier
+        if is_alt_alone and event.text() and not ALT_WRITES:
             event.ignore()  # The shortcut of a disabled action must not become text.
-        else:
-            super().keyPressEvent(event)
+            return
+        super().keyPressEvent(event)
+
+    def _handle_own_key(self, event: QKeyEvent) -> bool:
+        """Does what a key does here but not in other text fields. Returns whether it did anything."""
+        if self._use_key_for_completion(event):
+            return True
+        if self._send_or_break_line(event):
+            return True
+        return self._walk_history_by_key(event)
 
     def focusNextPrevChild(self, forward: bool) -> bool:  # noqa: FBT001 - Qt's
         """Lets Tab accept a suggestion while some are shown."""
@@ -138,31 +145,32 @@ class ComposerTextEdit(QPlainTextEdit):
     def _send_or_break_line(self, event: QKeyEvent) -> bool:
         if event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             return False
-        pressed = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
-        control = bool(pressed & Qt.KeyboardModifier.ControlModifier)
-        if pressed & Qt.KeyboardModifier.ShiftModifier or (not self.enter_sends and not control):
+        modifiers = event.modifiers()
+        has_control = bool(modifiers & Qt.KeyboardModifier.ControlModifier)
+        has_shift = bool(modifiers & Qt.KeyboardModifier.ShiftModifier)
+        breaks_line = has_shift or (not self.enter_sends and not has_control)
+        if breaks_line:
             self.insertPlainText("\n")
             self.ensureCursorVisible()
-            return True
-        self.sending.emit(control and self.enter_sends)
+        else:
+            is_steering = has_control and self.enter_sends
+            self.sending.emit(is_steering)
         return True
 
     def _walk_history_by_key(self, event: QKeyEvent) -> bool:
         # Some systems report the arrow keys as keys of the number pad.
-        is_plain = event.modifiers() in (
-            Qt.KeyboardModifier.NoModifier,
-            Qt.KeyboardModifier.KeypadModifier,
-        )
-        if not is_plain or event.key() not in (Qt.Key.Key_Up, Qt.Key.Key_Down):
+        modifiers = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
+        if modifiers or event.key() not in (Qt.Key.Key_Up, Qt.Key.Key_Down):
             return False
         goes_up = event.key() == Qt.Key.Key_Up
-        is_at_own_text = self._at == len(self._history)
+        is_at_own_text = self._history_index >= len(self._history)
         # In a text that the user is writing, the arrow keys only move the cursor.
-        is_written_by_user = bool(self.toPlainText()) and self._at >= len(self._history)
+        is_written_by_user = bool(self.toPlainText()) and is_at_own_text
         if is_written_by_user or not self._is_cursor_at_edge(top=goes_up):
             return False
         if not goes_up and is_at_own_text:
             return False
+
         if not goes_up:
             self._walk_sent_messages(1)
         elif self.has_queued_messages and is_at_own_text:
@@ -185,26 +193,26 @@ class ComposerTextEdit(QPlainTextEdit):
 
     def show_completion_offers(
         self,
-        asked: completion_list.CompletionRequest,
+        request: completion_list.CompletionRequest,
         offers: Sequence[completion_list.CompletionOffer],
     ) -> None:
         """Shows the offers for a request above the box, unless the text has changed since."""
-        if asked != self._asked:
+        if request != self._asked:
             return
         if self.completion is None:
             self.completion = completion_list.CompletionList(self._theme, self.window())
             self.completion.offer_chosen.connect(self._insert_chosen_offer)
         box = self.parentWidget() or self
-        corner = box.mapTo(self.window(), QPoint(0, -4))
-        self.completion.show_offers(
-            offers, corner, min(box.width(), self._theme.zoomed_pixels(480))
-        )
+        bottom_left = box.mapTo(self.window(), QPoint(0, -4))
+        width = min(box.width(), self._theme.zoomed_pixels(480))
+        self.completion.show_offers(offers, bottom_left, width)
 
     def _insert_chosen_offer(self, offer: completion_list.CompletionOffer) -> None:
         request = self._asked
         self._asked = None
         if request is not None:
-            end = request.start + 1 + len(request.typed_letters)
+            length_of_trigger = 1
+            end = request.start + length_of_trigger + len(request.typed_letters)
             cursor = self.textCursor()
             cursor.setPosition(request.start)
             cursor.setPosition(end, QTextCursor.MoveMode.KeepAnchor)
@@ -216,28 +224,38 @@ class ComposerTextEdit(QPlainTextEdit):
 
     def _leave_history_and_update_height(self) -> None:
         if self.hasFocus() or not self.toPlainText():
-            self._at = len(self._history)
-        if self.sizeHint().height() != self.height():  # The widgets around the text must then move.
+            self._history_index = len(self._history)
+        # The widgets around the text must then move.
+        if self.sizeHint().height() != self.height():
             self.updateGeometry()
 
     def _request_or_close_completion(self) -> None:
         block = self.textCursor().block()
         if block.length() > PASTED:
             return
-        asked = completion_list.find_completion_request(
+        request = self._find_request_at_cursor()
+        self._asked = request
+        if request is not None:
+            self.offers_wanted.emit(request)
+        elif self.completion is not None:
+            self.completion.hide()
+
+    def _find_request_at_cursor(self) -> completion_list.CompletionRequest | None:
+        """Returns what is asked for at the cursor. Its start is that in the whole text."""
+        block = self.textCursor().block()
+        request = completion_list.find_completion_request(
             block.text(), self.textCursor().positionInBlock()
         )
-        if asked is not None and asked.trigger == "/" and block.position() > 0:
-            asked = None
-        if asked is not None:
-            self._asked = completion_list.CompletionRequest(
-                asked.trigger, asked.typed_letters, asked.start + block.position()
-            )
-            self.offers_wanted.emit(self._asked)
-            return
-        self._asked = None
-        if self.completion is not None:
-            self.completion.hide()
+        if request is None:
+            return None
+        # Only the first line can be a slash command.
+        is_first_line = block.position() == 0
+        if request.trigger == "/" and not is_first_line:
+            return None
+        start_in_text = request.start + block.position()
+        return completion_list.CompletionRequest(
+            request.trigger, request.typed_letters, start_in_text
+        )
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)

@@ -11,7 +11,8 @@ from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.difference_view import DifferenceView
 
-LEAST, END = 2, 6  # The minimum number of visible lines, and the pixels below the last line.
+LEAST = 2  # The minimum number of visible lines.
+END = 6  # The pixels below the last line.
 LARGEST = 1 << 20  # A change of more characters is shown as text and loaded in pieces.
 
 
@@ -45,12 +46,12 @@ class ExactDifferenceView(DifferenceView):
         self.verticalScrollBar().triggerAction(QAbstractSlider.SliderAction.SliderPageStepAdd)
 
     def sizeHint(self) -> QSize:
-        return QSize(200, self.content_height + self.height() - self.viewport().height())
+        height_of_frame = self.height() - self.viewport().height()
+        return QSize(200, self.content_height + height_of_frame)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(
-            100, round(LEAST * self._ink.code_line_height) + self._ink.scaled_pixels(self.tail)
-        )
+        height_of_lines = round(LEAST * self._ink.code_line_height)
+        return QSize(100, height_of_lines + self._ink.scaled_pixels(self.tail))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)

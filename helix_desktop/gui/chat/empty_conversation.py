@@ -9,7 +9,7 @@ from helix_desktop.gui.common.widgets import build_plain_label, build_push_butto
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr, translate_name
 
-WIDTH = 460
+WIDTH = 460  # The width of the explanation, in pixels.
 
 
 class EmptyConversationPanel(QWidget):
@@ -21,34 +21,39 @@ class EmptyConversationPanel(QWidget):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         set_surface_look(self, "page")
-        column = QVBoxLayout(self)
-        column.addStretch(2)
+        self._has_folder = True
+        self._has_files = True
+        self._is_scripted = False
+
         self._title = build_plain_label("", "large", self, wraps=False)
         self._words = build_plain_label(" ", "muted", self)
-        theme.keep_lengths_scaled(self, self._fit_words_to_width, WIDTH)
         self._words.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        for widget in (self._title, self._words):
-            column.addWidget(widget, 0, Qt.AlignmentFlag.AlignHCenter)
-        column.addSpacing(12)
         # The demo model begins its tour at a word such as "demo". Every translation contains one.
-        scripted = tr("Show me what you can do")
+        demo_prompt = tr("Show me what you can do")
         self.first = build_push_button(
-            scripted, self, lambda: self.demo_prompt_chosen.emit(scripted), "primary"
+            demo_prompt, self, lambda: self.demo_prompt_chosen.emit(demo_prompt), "primary"
         )
-        column.addWidget(self.first, 0, Qt.AlignmentFlag.AlignHCenter)
-        self._others: list[QPushButton] = []
-        for suggestion in (
-            tr("Explain this project"),
-            tr("Find unfinished work"),
-            tr("Run the tests"),
-        ):
-            button = build_push_button(suggestion, self, partial(self.suggested.emit, suggestion))
-            column.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
-            self._others.append(button)
+        self._others = [
+            self._build_suggestion(tr("Explain this project")),
+            self._build_suggestion(tr("Find unfinished work")),
+            self._build_suggestion(tr("Run the tests")),
+        ]
+
+        column = QVBoxLayout(self)
+        column.addStretch(2)
+        centred = Qt.AlignmentFlag.AlignHCenter
+        column.addWidget(self._title, 0, centred)
+        column.addWidget(self._words, 0, centred)
+        column.addSpacing(12)
+        column.addWidget(self.first, 0, centred)
+        for button in self._others:
+            column.addWidget(button, 0, centred)
         column.addStretch(3)
-        self._has_folder = self._is_scripted = False
-        self._has_files = True
+        theme.keep_lengths_scaled(self, self._fit_words_to_width, WIDTH)
         self.show_what_agent_may_do(has_folder=True)
+
+    def _build_suggestion(self, suggestion: str) -> QPushButton:
+        return build_push_button(suggestion, self, partial(self.suggested.emit, suggestion))
 
     def _fit_words_to_width(self, width: int) -> None:
         self._words.setFixedWidth(width)
@@ -73,17 +78,16 @@ class EmptyConversationPanel(QWidget):
         about a project are hidden.
         """
         self._has_folder = has_folder
-        asks = tr(
-            "The agent reads and edits files here and runs commands. You are asked before anything is changed."
-        )
-        here = translate_name("what an agent may do", mode, otherwise=asks)
-        nowhere = tr(
-            "This workspace has no folder. Ask anything, attach files, or choose a folder in the settings."
-        )
         if has_folder:
-            self._words.setText(here)
+            asks_first = tr(
+                "The agent reads and edits files here and runs commands. You are asked before anything is changed."
+            )
+            words = translate_name("what an agent may do", mode, otherwise=asks_first)
         else:
-            self._words.setText(nowhere)
+            words = tr(
+                "This workspace has no folder. Ask anything, attach files, or choose a folder in the settings."
+            )
+        self._words.setText(words)
         self._fit_words_to_width(self._words.width())
         self.show_demo_or_usual_suggestions(scripted=self._is_scripted)
 

@@ -46,9 +46,15 @@ class ForeignWriterLine(QWidget):
                 "{machine} is working in this conversation. You can follow its work live.",
                 machine=make_safe_text(machine),
             )
-            hint = tr("The conversation continues on this computer. If {machine} also continues it, both versions are kept.", machine=machine)  # fmt: skip
+            hint = tr(
+                "The conversation continues on this computer. If {machine} also continues it, both versions are kept.",
+                machine=machine,
+            )
         else:
-            words = tr("This is a conversation of {agent}. What it does there appears here.", agent=make_safe_text(agent))  # fmt: skip
+            words = tr(
+                "This is a conversation of {agent}. What it does there appears here.",
+                agent=make_safe_text(agent),
+            )
             hint = tr("Opens a copy of this conversation that you can continue with your own model")
         self._words.setText(words)
         self.button.setToolTip(safe_tooltip(hint))

@@ -50,11 +50,11 @@ def find_unrecorded_messages(queued: Sequence[object], recorded: Sequence[Record
         if isinstance(message, dict):
             queued_at = message.get("queued_at", 0.0)
             after_seq = message.get("after_seq", 0)
-        match = _find_recorded_message(unmatched, parts, queued_at, after_seq)
-        if match is None:
+        recorded_message = _find_recorded_message(unmatched, parts, queued_at, after_seq)
+        if recorded_message is None:
             unrecorded.append(parts)
         else:
-            unmatched.remove(match)
+            unmatched.remove(recorded_message)
     return unrecorded
 
 
@@ -74,7 +74,9 @@ def _find_recorded_message(
 def _says_the_same(recorded: Recorded, parts: Parts) -> bool:
     if not isinstance(recorded.fact, UserSaid):
         return False
-    return list(map(_digest_of_part, recorded.fact.parts)) == list(map(_digest_of_part, parts))
+    recorded_digests = [_digest_of_part(part) for part in recorded.fact.parts]
+    digests = [_digest_of_part(part) for part in parts]
+    return recorded_digests == digests
 
 
 def _digest_of_part(part: UserPart) -> Digest:
@@ -137,9 +139,9 @@ class UnsentMessages:
         self, place: DraftPlace, messages: Sequence[object]
     ) -> None:
         """Adds messages of the window's state file, as `encode_message_parts` wrote them."""
-        self._held.setdefault(place, []).extend(
-            UnsentMessage(decode_message_parts(each)) for each in messages
-        )
+        held_messages = self._held.setdefault(place, [])
+        for message in messages:
+            held_messages.append(UnsentMessage(decode_message_parts(message)))
 
     def unsent_messages_of(self, place: DraftPlace) -> Sequence[Parts]:
         return [message.parts for message in self._held.get(place, ())]

@@ -52,7 +52,10 @@ class NextMessageCostLabel(QLabel):
         self._show_cost_and_cache_time(now)
         self._offer_folding_if_it_saves_money(now)
         # Only a countdown changes by itself; everything else is shown when it happens.
-        if self._next and self._next.is_cache_warm(now) and self._next.warm_until:
+        has_countdown = False
+        if self._next is not None:
+            has_countdown = self._next.is_cache_warm(now) and bool(self._next.warm_until)
+        if has_countdown:
             self._aging.start()
         else:
             self._aging.stop()
@@ -81,14 +84,15 @@ class NextMessageCostLabel(QLabel):
         self.setAccessibleDescription(self.toolTip())
 
     def _offer_folding_if_it_saves_money(self, now: float) -> None:
-        saved = 0.0
+        saved_dollars = 0.0
         # While the cache is warm, a fold would replace the cached beginning, which costs more.
-        if self._next and not self._next.is_cache_warm(now) and self._idle:
-            saved = self._estimate_fold_saving()
-        self._fold.setVisible(saved >= LEAST_SAVED)
+        is_cache_cold = self._next is not None and not self._next.is_cache_warm(now)
+        if is_cache_cold and self._idle:
+            saved_dollars = self._estimate_fold_saving()
+        self._fold.setVisible(saved_dollars >= LEAST_SAVED)
         hint = tr(
             "Before the message is sent, each old output is reduced to one line. This saves about {saved}. You can recall the outputs later.",
-            saved=format_dollars(saved),
+            saved=format_dollars(saved_dollars),
         )
         self._fold.setToolTip(hint)
 
@@ -100,21 +104,20 @@ def _format_rough_dollars(dollars: float) -> str:
 def _describe_next_message_cost(price: NextMessageCost) -> str:
     warm_cost = _format_rough_dollars(price.warm)
     cold_cost = _format_rough_dollars(price.cold)
+    reply = tr(
+        "The reply is not included: this conversation has no replies yet to base an estimate on."
+    )
     if price.reply:
         reply = tr(
             "Assumes a reply of typical length for this conversation: {tokens} tokens.",
             tokens=format_token_count(price.reply),
         )
-    else:
-        reply = tr(
-            "The reply is not included: this conversation has no replies yet to base an estimate on."
-        )
-    lines = (
+    lines = [
         tr("While the provider's cache is warm: {price}", price=warm_cost),
         tr("After the provider's cache has expired: {price}", price=cold_cost),
         reply,
         tr(
             "Not included: the text and files you are about to send, and further steps if the agent uses tools."
         ),
-    )
+    ]
     return "\n".join(lines)

@@ -10,7 +10,6 @@ allowed before its end has been shown.
 import math
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from PySide6 import QtWidgets
@@ -77,11 +76,13 @@ def question_title(question: PermissionQuestion) -> str:
 
 def describe_uncovered_files(bench: Workbench | None) -> str:
     """Describes which files in a workspace an undo of a command would not restore."""
-    with suppress(HelixError):  # This workspace may have no folder.
-        if bench is not None:
-            names = [left.path for left in bench.file_changes.list_uncovered_paths()]
-            return format_uncovered_files(bench.file_changes.checkpoint_progress.state, names)
-    return ""
+    if bench is None:
+        return ""
+    try:
+        names = [uncovered.path for uncovered in bench.file_changes.list_uncovered_paths()]
+        return format_uncovered_files(bench.file_changes.checkpoint_progress.state, names)
+    except HelixError:  # This workspace has no folder, so there is nothing to undo.
+        return ""
 
 
 def format_uncovered_files(state: str, names: Sequence[str]) -> str:
@@ -90,53 +91,55 @@ def format_uncovered_files(state: str, names: Sequence[str]) -> str:
         return tr("Checkpoints are turned off, so this command's changes cannot be undone.")
     if not names:
         return ""
-    shown = [mark_on_one_line(name) for name in names[:NAMED]]
-    if len(names) > NAMED:
-        shown.append(tr("and {n} more", n=format_number(len(names) - NAMED)))
-    return tr("Undo cannot restore: {names}", names=", ".join(shown))
+    listed_names = [mark_on_one_line(name) for name in names[:NAMED]]
+    unlisted_count = len(names) - NAMED
+    if unlisted_count > 0:
+        listed_names.append(tr("and {n} more", n=format_number(unlisted_count)))
+    return tr("Undo cannot restore: {names}", names=", ".join(listed_names))
 
 
 def describe_asking_agent(question: PermissionQuestion) -> str:
     """Names the sub-agent, hook or command that asks; empty for the conversation's own agent."""
     if question.command:
-        return tr(
-            "Your slash command /{name} runs this command.", name=mark_on_one_line(question.command)
-        )
+        command = mark_on_one_line(question.command)
+        return tr("Your slash command /{name} runs this command.", name=command)
     if not question.by:
         return ""
     task = mark_text(question.by[:LONGEST])
     words = tr("Asked by a sub-agent working on: {task}", task=task)
-    left_out = len(question.by) - LONGEST
-    if left_out > 0:
-        words += tr(" … {n} more characters", n=format_number(left_out))
+    unshown_characters = len(question.by) - LONGEST
+    if unshown_characters > 0:
+        words += tr(" … {n} more characters", n=format_number(unshown_characters))
     return words
 
 
 def describe_allowed_programs(rule: str, programs: Sequence[str]) -> str:
     """The words of the button that adds this rule, which is for these programs."""
-    covers_whole_programs = rule == ", ".join(f"{name} *" for name in programs)
-    if not covers_whole_programs:
+    rule_for_whole_programs = ", ".join(f"{name} *" for name in programs)
+    if rule != rule_for_whole_programs:
         # The rule allows fewer commands than the programs' names would say.
         if len(rule) > LONGEST_NAMED_RULE:
             return tr("Always allow by this rule")
         return tr("Always allow {programs} here", programs=mark_on_one_line(rule))
     if len(programs) > MOST_NAMED_PROGRAMS:
         return tr("Always allow these {n} programs here", n=format_number(len(programs)))
+
     names = [mark_on_one_line(name) for name in programs]
-    listed = names[0]
+    listed_names = names[0]
     if len(names) > 1:
-        listed = tr("{names} and {last}", names=", ".join(names[:-1]), last=names[-1])
-    return tr("Always allow {programs} here", programs=listed)
+        listed_names = tr("{names} and {last}", names=", ".join(names[:-1]), last=names[-1])
+    return tr("Always allow {programs} here", programs=listed_names)
 
 
 def describe_allowed_folder(folder: str) -> str:
     """The words on the button that allows edits in a folder from now on. ".": the workspace."""
     if folder == ".":
         return tr("Always allow in this workspace")
-    shown = mark_on_one_line(folder)
-    if len(shown) > LONGEST_FOLDER:
-        shown = f"…{shown[1 - LONGEST_FOLDER :]}"
-    return tr("Always allow in {folder}", folder=shown)
+    path = mark_on_one_line(folder)
+    if len(path) > LONGEST_FOLDER:
+        end_of_path = path[1 - LONGEST_FOLDER :]
+        path = f"…{end_of_path}"
+    return tr("Always allow in {folder}", folder=path)
 
 
 class PermissionQuestionCard(QtWidgets.QWidget):
@@ -155,36 +158,58 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         super().__init__(parent, accessibleName=build_question_announcement(question))
         self._theme = theme
         self.question = question
-        # The time at which the card got the focus.
-        self._taken = -math.inf
-        # The time at which the text was painted, or infinity before that.
+
+        # When the card got the focus, and since when its text is painted (infinity before that).
+        self._focused_at = -math.inf
         self._read_since = math.inf
         # Whether all of the question has been in sight since it was asked.
         self._is_whole_text_seen = False
-        self._form: SchemaForm | None = None
-        # By button: the window action that does the same.
+
+        # The buttons, each with the window action that does the same, and the actions' shortcuts.
         self._actions: dict[QtWidgets.QPushButton, str] = {}
         self._keys: Mapping[str, str] = {}
+        self._allowing: list[QtWidgets.QPushButton] = []
+        self._first: QtWidgets.QWidget = self
         self._answers: QtWidgets.QVBoxLayout | None = None
+
+        # What a question has only if it is about that.
+        self._form: SchemaForm | None = None
+        self._plan: QtWidgets.QPlainTextEdit | None = None
+        self._preview: ExactTextView | ExactDifferenceView | None = None
+        self._change: ExactDifferenceView | None = None
         self._columns: QtWidgets.QPushButton | None = None
         self._below_change: QtWidgets.QHBoxLayout | None = None
-        self._change: ExactDifferenceView | None = None
+        self._rule: QtWidgets.QComboBox | None = None
+
         # The missing pixels and the width for which two columns were last tried.
         self._tried = (0, 0)
         self._has_user_chosen_columns = False
+
         widgets.set_surface_look(self, "ask")
         self._inside = build_column(owner=self, margins=(14, 11, 14, 11), spacing=8)
         self._head = build_row(spacing=10, wraps=True)
         self._inside.addLayout(self._head)
         self._why = self._build_title_and_reason()
+        self._build_details(uncovered)
+        self._wrong = self._build_question_label("", "danger")
+        self._wrong.hide()
+        self._words = QtWidgets.QLineEdit(self)
+        if is_asked_by_server(question):
+            self._inside.addLayout(self._build_server_buttons())
+        else:
+            if question.rules:
+                self._rule = self._build_rule_chooser()
+            self._inside.addLayout(self._build_answer_buttons())
+        self._enable_buttons_if_preview_is_read()
+
+    def _build_details(self, uncovered: str) -> None:
+        """Builds what is said below the title: who asks, what would be done, what it needs."""
+        question = self.question
         asking_agent = describe_asking_agent(question)
         if asking_agent:
             self._build_question_label(asking_agent, "small")
         if uncovered:
             self._build_question_label(uncovered, "small")
-        self._allowing: list[QtWidgets.QPushButton] = []
-        self._plan: QtWidgets.QPlainTextEdit | None = None
-        self._preview: ExactTextView | ExactDifferenceView | None = None
         if question.plan:
             self._plan = self._build_plan_editor()
         elif question.preview:
@@ -193,18 +218,6 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             self._inside.addLayout(build_programs_row(question.programs, self))
         if question.form:
             self._form = self._build_form()
-        self._wrong = self._build_question_label("", "danger")
-        self._wrong.hide()
-        self._first: QtWidgets.QWidget = self
-        self._words = QtWidgets.QLineEdit(self)
-        self._rule: QtWidgets.QComboBox | None = None
-        if is_asked_by_server(question):
-            self._inside.addLayout(self._build_server_buttons())
-        else:
-            if question.rules:
-                self._rule = self._build_rule_chooser()
-            self._inside.addLayout(self._build_answer_buttons())
-        self._enable_buttons_if_preview_is_read()
 
     def allow_or_show_next_part(self, scope: str) -> None:
         """Allows it for an offered scope, or shows the preview's next part if its end
@@ -215,18 +228,22 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         if self._preview is not None and not self._preview.is_end_seen:
             self._preview.show_next_part()
             return
-        values = ""
+        try:
+            values = self._read_entered_values()
+        except InvalidInput as error:
+            self._wrong.setText(translate_sentences(error.what))
+            self._wrong.show()
+            return
+        answer = PermissionAnswer(allowed=True, scope=scope, values=values, rule=self._chosen_rule)
+        self.answered.emit(answer)
+
+    def _read_entered_values(self) -> str:
+        """Returns the plan as the user left it, or the values of the form."""
         if self._plan is not None:
-            values = self._plan.toPlainText()
-        elif self._form is not None:
-            try:
-                values = self._form.values_as_json()
-            except InvalidInput as error:
-                self._wrong.setText(translate_sentences(error.what))
-                self._wrong.show()
-                return
-        rule = self._chosen_rule
-        self.answered.emit(PermissionAnswer(allowed=True, scope=scope, values=values, rule=rule))
+            return self._plan.toPlainText()
+        if self._form is not None:
+            return self._form.values_as_json()
+        return ""
 
     @property
     def _chosen_rule(self) -> int:
@@ -293,11 +310,12 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         self.answered.emit(PermissionAnswer(allowed=False, words=self._words.text().strip()))
 
     def focus_first_control(self) -> None:
-        self._taken = time.monotonic()
-        first = self._first
-        if not first.isEnabled() and self._preview is not None:
-            first = self._preview
-        first.setFocus(SHOWN)
+        self._focused_at = time.monotonic()
+        control = self._first
+        # A button that is still disabled takes no focus.
+        if not control.isEnabled() and self._preview is not None:
+            control = self._preview
+        control.setFocus(SHOWN)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Ignores a press too early to be meant for this question, and the second click
@@ -305,7 +323,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         """
         now = time.monotonic()
         if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
-            is_too_early = event.isAutoRepeat() or now - self._taken < READING
+            is_too_early = event.isAutoRepeat() or now - self._focused_at < READING
             return is_too_early and event.key() in _PRESSING
         is_double_click = event.type() == QEvent.Type.MouseButtonDblClick
         return is_double_click and now - self._read_since < READING
@@ -321,24 +339,25 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         title = question_title(question)
         if not question.plan and not is_asked_by_server(question):
             title = tr("{what}?", what=title)
-        title_label = widgets.build_plain_label(
-            title, "title", self, wraps=len(title) > SHORT_TITLE
-        )
+        is_long_title = len(title) > SHORT_TITLE
+        title_label = widgets.build_plain_label(title, "title", self, wraps=is_long_title)
         self._head.addWidget(title_label)
-        why = question.why
+
+        reason = question.why
         # What a server says without a form is its own text, which no translation may change.
         if question.form or not is_asked_by_server(question):
-            why = translate_sentences(why)
-        sentence = mark_text(why[:1].upper() + why[1:])
-        label = widgets.build_plain_label(sentence, "small", self)
-        label.setVisible(bool(why))
-        if self.fontMetrics().horizontalAdvance(f"{title} {sentence}") <= ONE_LINE:
-            label.setWordWrap(False)
-            self._head.addWidget(label)
+            reason = translate_sentences(reason)
+        sentence = mark_text(reason[:1].upper() + reason[1:])
+        reason_label = widgets.build_plain_label(sentence, "small", self)
+        reason_label.setVisible(bool(reason))
+        width_on_one_line = self.fontMetrics().horizontalAdvance(f"{title} {sentence}")
+        if width_on_one_line <= ONE_LINE:
+            reason_label.setWordWrap(False)
+            self._head.addWidget(reason_label)
         else:
-            self._inside.addWidget(label)
+            self._inside.addWidget(reason_label)
         self._head.addStretch(1)
-        return label
+        return reason_label
 
     def _build_form(self) -> "SchemaForm":
         # Few conversations ask for a form, so the start does not wait for this module.
@@ -365,26 +384,29 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         )
 
         question = self.question
-        is_command = question.call.name in COMMANDS
-        shown = build_exact_preview(
-            self._theme, question.preview, question.title, self, is_command=is_command
+        preview = build_exact_preview(
+            self._theme,
+            question.preview,
+            question.title,
+            self,
+            is_command=question.call.name in COMMANDS,
         )
-        if isinstance(shown, ExactDifferenceView):
-            self._change = shown
-        shown.setAccessibleName(tr("Exactly what will run"))
-        shown.reading_state_changed.connect(self._enable_buttons_if_preview_is_read)
-        self._inside.addWidget(shown)
+        preview.setAccessibleName(tr("Exactly what will run"))
+        preview.reading_state_changed.connect(self._enable_buttons_if_preview_is_read)
+        self._inside.addWidget(preview)
         self._length = widgets.build_plain_label("", "faint", self)
-        self._full_size = self._build_full_size_button(shown)
-        below = build_row((self._length, 1), self._full_size)
-        self._inside.addLayout(below)
-        if self._change is not None:
-            self._below_change = below
-            self._add_line_counts(self._change)
-            if _has_both_sides(self._change):
-                self._columns = self._build_columns_button(self._change)
+        self._full_size = self._build_full_size_button(preview)
+        row_below = build_row((self._length, 1), self._full_size)
+        self._inside.addLayout(row_below)
+
+        if isinstance(preview, ExactDifferenceView):
+            self._change = preview
+            self._below_change = row_below
+            self._add_line_counts(preview)
+            if _has_both_sides(preview):
+                self._columns = self._build_columns_button(preview)
                 self._head.addWidget(self._columns)
-        return shown
+        return preview
 
     def _add_line_counts(self, change: "ExactDifferenceView") -> None:
         """Says beside the title how many lines are added and removed."""
@@ -392,72 +414,72 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         added = marks.count("+")
         removed = marks.count("-")
         place = self._head.count() - 1  # Before the stretch.
+        # What is inserted last stands first: the added lines.
         if removed:
-            words = f"−{format_number(removed)}"
-            self._head.insertWidget(place, widgets.build_plain_label(words, "danger", self))
+            removed_label = widgets.build_plain_label(f"−{format_number(removed)}", "danger", self)
+            self._head.insertWidget(place, removed_label)
         if added:
-            words = f"+{format_number(added)}"
-            self._head.insertWidget(place, widgets.build_plain_label(words, "added", self))
+            added_label = widgets.build_plain_label(f"+{format_number(added)}", "added", self)
+            self._head.insertWidget(place, added_label)
 
     def _build_full_size_button(
-        self, shown: "ExactTextView | ExactDifferenceView"
+        self, preview: "ExactTextView | ExactDifferenceView"
     ) -> QtWidgets.QPushButton:
-        """Opens what does not fit the card in a dialog as large as the screen. What is seen
-        there counts as seen.
-        """
-
-        def note_end_seen_elsewhere() -> None:
-            if not shown.is_end_seen:
-                shown.is_end_seen = True
-                shown.reading_state_changed.emit()
-
-        def open_dialog() -> None:
-            from helix_desktop.gui.chat.full_size_dialog import FullSizeDialog
-
-            question = self.question
-            is_command = question.call.name in COMMANDS
-            dialog = FullSizeDialog(
-                self._theme, question, self, note_end_seen_elsewhere, is_command=is_command
-            )
-            # Until it is closed, the dialog covers this card.
-            dialog.finished.connect(self.update)
-            dialog.open()
-
+        """Opens what does not fit the card in a dialog as large as the screen."""
         button = self._build_answer_button(tr("Show in full size"), "", "link")
-        button.clicked.connect(open_dialog)
+        button.clicked.connect(lambda: self._open_full_size_dialog(preview))
         button.hide()
         return button
 
+    def _open_full_size_dialog(self, preview: "ExactTextView | ExactDifferenceView") -> None:
+        from helix_desktop.gui.chat.full_size_dialog import FullSizeDialog
+
+        def note_end_seen_in_dialog() -> None:
+            if not preview.is_end_seen:
+                preview.is_end_seen = True
+                preview.reading_state_changed.emit()
+
+        is_command = self.question.call.name in COMMANDS
+        dialog = FullSizeDialog(
+            self._theme, self.question, self, note_end_seen_in_dialog, is_command=is_command
+        )
+        # Until it is closed, the dialog covers this card.
+        dialog.finished.connect(self.update)
+        dialog.open()
+
     def _describe_lasting_answer(self, scope: str) -> str:
         """The words on a button: "Always" names what the chosen rule would allow."""
-        plain = translate_name("permission scope", scope, otherwise=scope)
-        if scope == "always" and self._chosen_rule < len(self.question.rule_folders):
-            return describe_allowed_folder(self.question.rule_folders[self._chosen_rule])
-        missing = [program.name for program in self.question.programs if not program.is_allowed]
-        if scope != "always" or not missing or not self.question.rules:
-            return plain
-        return describe_allowed_programs(self.question.rules[self._chosen_rule], missing)
+        plain_words = translate_name("permission scope", scope, otherwise=scope)
+        if scope != "always":
+            return plain_words
+        question = self.question
+        if self._chosen_rule < len(question.rule_folders):
+            return describe_allowed_folder(question.rule_folders[self._chosen_rule])
+        new_programs = [program.name for program in question.programs if not program.is_allowed]
+        if not new_programs or not question.rules:
+            return plain_words
+        return describe_allowed_programs(question.rules[self._chosen_rule], new_programs)
 
     def _build_columns_button(self, difference: "ExactDifferenceView") -> QtWidgets.QPushButton:
         button = self._build_answer_button(tr("Side by side"), "", "link")
         button.setCheckable(True)
 
-        def choose_columns(two: bool) -> None:  # noqa: FBT001 -- as the button says it
-            difference.show_columns(two=two)
-            if two:
+        def show_columns_as_checked(is_checked: bool) -> None:  # noqa: FBT001 -- as the button says it
+            difference.show_columns(two=is_checked)
+            if is_checked:
                 button.setText(tr("Unified"))
             else:
                 button.setText(tr("Side by side"))
 
-        button.toggled.connect(choose_columns)
+        button.toggled.connect(show_columns_as_checked)
         button.clicked.connect(self._keep_columns_as_chosen)
         return button
 
     def _keep_columns_as_chosen(self) -> None:
         self._has_user_chosen_columns = True
 
-    def show_columns_if_only_they_fit(self, missing: int) -> None:
-        """Shows a change in two columns if one column is `missing` pixels too high for
+    def show_columns_if_only_they_fit(self, missing_height: int) -> None:
+        """Shows a change in two columns if one column is so many pixels too high for
         the window, and two are not.
         """
         change = self._change
@@ -466,45 +488,50 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             return
         if self._has_user_chosen_columns:
             return
-        attempt = (missing, change.width())
+        attempt = (missing_height, change.width())
         if attempt == self._tried:
             return
         self._tried = attempt
+
         height_of_one_column = change.content_height
         # Two columns are at best half as high.
-        if missing * 2 < height_of_one_column and not button.isChecked():
-            change.show_columns(two=True)
-            saved_height = height_of_one_column - change.content_height
-            button.setChecked(saved_height > missing)
-            change.show_columns(two=button.isChecked())
+        can_columns_help = missing_height * 2 < height_of_one_column
+        if not can_columns_help or button.isChecked():
+            return
+        # How high they are is known once they are laid out.
+        change.show_columns(two=True)
+        saved_height = height_of_one_column - change.content_height
+        button.setChecked(saved_height > missing_height)
+        change.show_columns(two=button.isChecked())
 
     def _build_rule_chooser(self) -> QtWidgets.QComboBox:
         """Builds a choice of rules: the one for exactly this action, and narrower ones."""
         label = widgets.build_plain_label(tr("Rule to add:"), "small", self, wraps=False)
-        choice = widgets.build_combo_box(tr("Rule for “Always allow”"), self)
-        choice.addItems([mark_text(rule) for rule in self.question.rules])
-        choice.setProperty("look", "mono")
-        choice.setToolTip(
+        chooser = widgets.build_combo_box(tr("Rule for “Always allow”"), self)
+        chooser.addItems([mark_text(rule) for rule in self.question.rules])
+        chooser.setProperty("look", "mono")
+        chooser.setToolTip(
             tr("* means any arguments. To allow fewer commands, choose a more specific rule.")
         )
-        choice.setSizeAdjustPolicy(
+        chooser.setSizeAdjustPolicy(
             QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         )
-        only = widgets.build_plain_label(choice.currentText(), "mono", self)
-        choice.currentIndexChanged.connect(self._name_folder_of_chosen_rule)
-        # In a list of one choice, Escape would stop the agent.
-        is_choice = len(self.question.rules) > 1
-        choice.setVisible(is_choice)
-        only.setVisible(not is_choice)
-        if is_choice:
-            self._inside.addLayout(build_row(label, (choice, 1)))
+        chooser.currentIndexChanged.connect(self._name_folder_of_chosen_rule)
+
+        # A single rule is a label: in a list of one choice, Escape would stop the agent.
+        only_rule = widgets.build_plain_label(chooser.currentText(), "mono", self)
+        has_choice = len(self.question.rules) > 1
+        chooser.setVisible(has_choice)
+        only_rule.setVisible(not has_choice)
+        if has_choice:
+            self._inside.addLayout(build_row(label, (chooser, 1)))
         elif self._below_change is None:
-            self._inside.addLayout(build_row(label, (only, 1)))
+            self._inside.addLayout(build_row(label, (only_rule, 1)))
         else:
             # Each line that the card does not need may be one of the change.
             self._below_change.insertWidget(1, label)
-            self._below_change.insertWidget(2, only)
-        return choice
+            self._below_change.insertWidget(2, only_rule)
+        return chooser
 
     def _name_folder_of_chosen_rule(self) -> None:
         for button, action in self._actions.items():
@@ -516,20 +543,24 @@ class PermissionQuestionCard(QtWidgets.QWidget):
 
     def _enable_buttons_if_preview_is_read(self) -> None:
         """Enables the buttons once the end of the preview has been shown."""
-        if self._preview is None:
+        preview = self._preview
+        if preview is None:
             return
-        is_read = self._preview.is_end_seen
+        is_read = preview.is_end_seen
         self._note_whole_text_seen()
-        self._length.setText(self._preview.describe_length_and_warnings())
+        self._length.setText(preview.describe_length_and_warnings())
         self._length.setVisible(bool(self._length.text()))
         # What was in sight at once needs no larger place.
-        needs_scrolling = self._preview.verticalScrollBar().maximum() > 0
+        needs_scrolling = preview.verticalScrollBar().maximum() > 0
         self._full_size.setVisible(not is_read or needs_scrolling)
-        if not is_read and any(button.hasFocus() for button in self._allowing):
-            self._preview.setFocus(SHOWN)  # Otherwise Qt would move the focus out of the card.
+
+        for button in self._allowing:
+            # Otherwise Qt would move the focus out of the card.
+            if button.hasFocus() and not is_read:
+                preview.setFocus(SHOWN)
         for button in self._allowing:
             button.setEnabled(is_read)
-        if is_read and self._preview.hasFocus():
+        if is_read and preview.hasFocus():
             # The buttons were disabled until the preview's end had been shown.
             self.focus_first_control()
 
@@ -568,15 +599,15 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         self.allow_or_show_next_part("once")
 
     def _build_answer_buttons(self) -> QtWidgets.QBoxLayout:
+        hint = tr("Say what to do instead…")
+        refusal = tr("Deny")
         if self.question.plan:
             hint = tr("What is missing?")
             refusal = tr("Keep planning")
-        else:
-            hint = tr("Say what to do instead…")
-            refusal = tr("Deny")
         self._words.setPlaceholderText(hint)
         self._words.setAccessibleName(hint)
         self._words.returnPressed.connect(self.refuse_permission)
+
         # Refusing stands first, allowing once second, and both on the lowest line: what a button
         # does can be known by its place, whatever else this card offers. The names of the lasting
         # answers are of any length, so they come after these two, or on a line of their own.
@@ -635,9 +666,11 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             if is_on_lowest_line:
                 width_of_other_buttons += button.sizeHint().width() + 8
         needed_width = width_of_other_buttons + width_of_lasting_answers + px(WORDS)
-        is_wide = self.width() - 28 >= needed_width
+        inner_width = self.width() - 28  # Without the margins at both sides.
+        is_wide = inner_width >= needed_width
         self._words.setMinimumWidth(px(WORDS))
         self._place_lasting_answers(width_of_lasting_answers, is_wide=is_wide)
+
         if self._columns is not None:  # There is only room for two columns in a wide window.
             self._columns.setVisible(is_wide or self._columns.isChecked())
         is_low = not is_wide and self.window().height() < px(LOW)
@@ -703,17 +736,20 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
         super().__init__(parent)
         self._theme = theme
         self._keys: Mapping[str, str] = {}
+        self._uncovered = ""  # What an undo would not restore.
+
+        # The waiting questions, and the cards of those that were shown, by number.
         self._questions: dict[int, PermissionQuestion] = {}
-        self._uncovered = ""
-        # The cards of the questions that were shown and are not answered yet, by number.
         self._cards: dict[int, PermissionQuestionCard] = {}
         self._shown_number = 0
         self.visible_card: PermissionQuestionCard | None = None
+
         # The questions that "Allow all" covers, since when it covers them all, and those that
         # it covered when the mouse button or key went down.
         self._covered: tuple[int, ...] = ()
         self._covered_since = math.inf
         self._covered_at_press: tuple[int, ...] = ()
+
         self._count = widgets.build_plain_label("", "faint", self, wraps=False)
         self._waiting = self._build_waiting_row()
         self._column = build_column(self._waiting, margins=(0, 6, 0, 6), spacing=6)
@@ -754,7 +790,7 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
         oldest. `uncovered`: what an undo would not restore.
         """
         had_focus = self._has_focus()
-        was_shown = self.visible_card
+        card_before = self.visible_card
         self._questions = dict(questions)
         self._uncovered = uncovered
         for number, card in list(self._cards.items()):
@@ -763,9 +799,12 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
                 self._remove_card(number)
         self.setVisible(bool(questions))
         if self._shown_number not in self._cards:
-            self._show_card_of(min(questions, default=0))
+            oldest_number = min(questions, default=0)
+            self._show_card_of(oldest_number)
         self._describe_waiting_questions()
-        if not had_focus or self.visible_card is was_shown:
+
+        is_same_card = self.visible_card is card_before
+        if not had_focus or is_same_card:
             return
         if self.visible_card is None:
             self.left.emit()
@@ -774,8 +813,9 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
 
     def _show_neighbour(self, step: int) -> None:
         numbers = sorted(self._questions)
-        place = numbers.index(self._shown_number) + step
-        self._show_card_of(numbers[place % len(numbers)])
+        index = numbers.index(self._shown_number) + step
+        # Behind the last comes the first.
+        self._show_card_of(numbers[index % len(numbers)])
         self._describe_waiting_questions()
 
     def _show_card_of(self, number: int) -> None:
@@ -825,23 +865,29 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
         if len(numbers) < 2:
             self._covered = ()
             return
-        which = format_number(numbers.index(self._shown_number) + 1)
+        shown = format_number(numbers.index(self._shown_number) + 1)
         total = format_number(len(numbers))
-        self._count.setText(tr("Permission request {n} of {total}", n=which, total=total))
+        self._count.setText(tr("Permission request {n} of {total}", n=shown, total=total))
+
         covered = tuple(number for number in numbers if self._is_covered_by_allow_all(number))
-        if not set(covered) <= set(self._covered):
+        has_new = not set(covered) <= set(self._covered)
+        if has_new:
             self._covered_since = time.monotonic()
         self._covered = covered
-        self._allow_all.setVisible(len(covered) > 1)
-        number_covered = format_number(len(covered))
-        words = tr("Allow all {n}", n=number_covered)
-        if len(covered) < len(numbers):
-            words = tr("Allow all {n} seen so far", n=number_covered)
-        self._allow_all.setText(words)
-        self._allow_all.setAccessibleName(words)
-        titles = [question_title(self._questions[number]) for number in covered]
-        explanation = tr("Allows each of these once:")
-        self._allow_all.setToolTip(safe_tooltip("\n".join([explanation, *titles])))
+        self._describe_allow_all_button()
+
+    def _describe_allow_all_button(self) -> None:
+        covered_count = format_number(len(self._covered))
+        label = tr("Allow all {n}", n=covered_count)
+        if len(self._covered) < len(self._questions):
+            label = tr("Allow all {n} seen so far", n=covered_count)
+        self._allow_all.setText(label)
+        self._allow_all.setAccessibleName(label)
+        tooltip_lines = [tr("Allows each of these once:")]
+        for number in self._covered:
+            tooltip_lines.append(question_title(self._questions[number]))
+        self._allow_all.setToolTip(safe_tooltip("\n".join(tooltip_lines)))
+        self._allow_all.setVisible(len(self._covered) > 1)
 
     def _is_covered_by_allow_all(self, number: int) -> bool:
         card = self._cards.get(number)
@@ -871,10 +917,11 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
 def _choose_card_width(preview: str) -> int:
     """A preview of many long lines gets a wide card; anything else is as wide as the text."""
     lines = preview.split("\n")
+    longest_line = max(len(line) for line in lines)
     longest_fitting = LONG_LINE
     # So many lines may be shown in two columns, each of which has half the width.
     if len(lines) > MANY_IN_COLUMNS:
         longest_fitting = LONG_IN_COLUMN
-    if len(lines) > MANY and max(map(len, lines)) > longest_fitting:
+    if len(lines) > MANY and longest_line > longest_fitting:
         return WIDE
     return widgets.COLUMN

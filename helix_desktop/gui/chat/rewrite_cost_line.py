@@ -19,10 +19,9 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.gui.workbench_types import CauseCost, RequestCost, Session
 
-TOLD_DOLLARS, TOLD_SHARE = (
-    0.10,
-    0.1,
-)  # A cost is shown above this many dollars, or above this share of the turn's cost.
+# A cost is shown above this many dollars, or above this share of the turn's cost.
+TOLD_DOLLARS = 0.10
+TOLD_SHARE = 0.1
 LEAST_DOLLARS = 0.01  # Costs of fewer dollars are never shown, however cheap the turn is.
 
 
@@ -54,14 +53,20 @@ class RewriteCostLine(QWidget):
         """Warns once what the user's choice would cost with the next message, or that
         no spending limit can work.
         """
-        words = describe_pending_rewrite(session.context.pending_rewrite())
-        unpriced = describe_missing_price(session.context.model_whose_cost_cannot_be_limited())
-        self._set_price.setVisible(not words and bool(unpriced))
-        words = words or unpriced
-        if (words and words != self._words.text()) or (self._is_warning and not words):
-            self._words.setText(words)
-            self.setVisible(bool(words))
-        self._is_warning = bool(words)
+        warning = describe_pending_rewrite(session.context.pending_rewrite())
+        is_price_missing = False
+        if not warning:
+            model = session.context.model_whose_cost_cannot_be_limited()
+            warning = describe_missing_price(model)
+            is_price_missing = bool(warning)
+        self._set_price.setVisible(is_price_missing)
+
+        is_new_warning = bool(warning) and warning != self._words.text()
+        is_warning_over = self._is_warning and not warning
+        if is_new_warning or is_warning_over:
+            self._words.setText(warning)
+            self.setVisible(bool(warning))
+        self._is_warning = bool(warning)
 
     def explain_costs_of_last_turn(self, session: Session | None) -> None:
         """Examines the requests of the last turn in a thread, and shows the line if
@@ -113,16 +118,19 @@ def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:
 
 def describe_avoidable_costs(requests: Sequence[RequestCost]) -> str:
     whole_cost = 0.0
-    causes: list[CauseCost] = []
+    avoidable_cost = 0.0
+    tokens = 0
+    dearest: CauseCost | None = None
     for request in requests:
         whole_cost += request.cost
-        causes += request.avoidable_causes()
-    avoidable_cost = sum(cause.cost for cause in causes)
+        for cause in request.avoidable_causes():
+            avoidable_cost += cause.cost
+            tokens += cause.tokens
+            if dearest is None or cause.cost > dearest.cost:
+                dearest = cause
     is_small_part = avoidable_cost <= min(TOLD_DOLLARS, TOLD_SHARE * whole_cost)
-    if avoidable_cost < LEAST_DOLLARS or is_small_part:
+    if dearest is None or avoidable_cost < LEAST_DOLLARS or is_small_part:
         return ""
-    dearest = max(causes, key=lambda cause: cause.cost)
-    tokens = sum(cause.tokens for cause in causes)
     return tr(
         "{tokens} tokens had to be written to the provider's cache again, for {price}. Reason: {reason}.",
         tokens=format_token_count(tokens),
@@ -131,9 +139,14 @@ def describe_avoidable_costs(requests: Sequence[RequestCost]) -> str:
     )
 
 
-def _describe_reason(one: CauseCost) -> str:
-    detail = one.cause.detail
+def _describe_reason(cause_cost: CauseCost) -> str:
+    cause = cause_cost.cause
     otherwise = tr("the provider dropped the text from its cache, although nothing had changed")
+    # A sentence names either the length of a pause or what has changed.
     return translate_name(
-        "cause of a cost", one.cause.kind, otherwise=otherwise, pause=detail, names=detail
+        "cause of a cost",
+        cause.kind,
+        otherwise=otherwise,
+        pause=cause.detail,
+        names=cause.detail,
     )

@@ -50,12 +50,12 @@ class SchemaForm(QWidget):
         self._layout = QFormLayout(self)
         self._layout.setContentsMargins(0, 0, 0, 0)
         try:
-            declared = json.loads(schema)
-        except ValueError:
-            declared = {}
-        self._required = set(map(str, list_at(declared, "required")))
-        for name, about in object_at(declared, "properties").items():
-            self._add_schema_field(str(name), object_at(about))
+            form_schema = json.loads(schema)
+        except ValueError:  # A form without fields still lets the user decline.
+            form_schema = {}
+        self._required = {str(name) for name in list_at(form_schema, "required")}
+        for name, field_schema in object_at(form_schema, "properties").items():
+            self._add_schema_field(str(name), object_at(field_schema))
 
     @property
     def first_field(self) -> QWidget | None:
@@ -75,16 +75,16 @@ class SchemaForm(QWidget):
                 raise InvalidInput(tr("{name} is required.", name=name))
         return json.dumps(values, ensure_ascii=False)
 
-    def _add_schema_field(self, name: str, about: Mapping[str, Any]) -> None:
-        title = str(about.get("title") or name)
-        field = self._build_schema_field(name, about)
+    def _add_schema_field(self, name: str, field_schema: Mapping[str, Any]) -> None:
+        title = str(field_schema.get("title") or name)
+        field = self._build_schema_field(name, field_schema)
         self._readers[name] = field.read_value
         field.widget.setAccessibleName(title)
         label = title
         if name in self._required:
             label = f"{title} *"
         self._layout.addRow(self._build_field_label(label), field.widget)
-        description = str(about.get("description") or "")
+        description = str(field_schema.get("description") or "")
         if description:
             note = self._build_field_label(description)
             note.setProperty("look", "small")
@@ -94,55 +94,59 @@ class SchemaForm(QWidget):
     def _build_field_label(self, text: str) -> QLabel:
         return build_plain_label(make_safe_text(text[:500]), parent=self, wraps=False)
 
-    def _build_schema_field(self, name: str, about: Mapping[str, Any]) -> SchemaField:
-        kind = about.get("type")
-        choices = _list_schema_choices(about)
+    def _build_schema_field(self, name: str, field_schema: Mapping[str, Any]) -> SchemaField:
+        kind = field_schema.get("type")
+        choices = _list_schema_choices(field_schema)
         if choices:
-            return self._build_single_choice(name, about, choices)
+            return self._build_single_choice(name, field_schema, choices)
         if kind == "array":
-            item_choices = _list_schema_choices(object_at(about, "items"))
+            item_choices = _list_schema_choices(object_at(field_schema, "items"))
             if item_choices:
-                return self._build_multiple_choice(item_choices, list_at(about, "default"))
+                chosen_values = list_at(field_schema, "default")
+                return self._build_multiple_choice(item_choices, chosen_values)
         if kind == "boolean":
-            check = QCheckBox(self)
-            check.setChecked(bool(about.get("default")))
-            return SchemaField(check, check.isChecked)
+            check_box = QCheckBox(self)
+            check_box.setChecked(bool(field_schema.get("default")))
+            return SchemaField(check_box, check_box.isChecked)
         if kind in ("string", "number", "integer"):
-            return self._build_line_field(name, about, str(kind))
+            return self._build_line_field(name, field_schema, str(kind))
         text = QPlainTextEdit(self)
         text.setProperty("look", "mono")
         return SchemaField(text, lambda: _parse_field_json(name, text.toPlainText()))
 
     def _build_single_choice(
-        self, name: str, about: Mapping[str, Any], choices: list[SchemaChoice]
+        self, name: str, field_schema: Mapping[str, Any], choices: list[SchemaChoice]
     ) -> SchemaField:
-        title = str(about.get("title") or name)
-        box = build_combo_box(make_safe_text(title[:500]), self)
+        title = str(field_schema.get("title") or name)
+        combo_box = build_combo_box(make_safe_text(title[:500]), self)
         if name not in self._required:
-            box.addItem(tr("(none)"), "")
+            combo_box.addItem(tr("(none)"), "")
         for choice in choices:
-            box.addItem(choice.label, choice.value)
-        box.setCurrentIndex(max(box.findData(about.get("default")), 0))
-        return SchemaField(box, box.currentData)
+            combo_box.addItem(choice.label, choice.value)
+        default_index = combo_box.findData(field_schema.get("default"))
+        combo_box.setCurrentIndex(max(default_index, 0))
+        return SchemaField(combo_box, combo_box.currentData)
 
-    def _build_line_field(self, name: str, about: Mapping[str, Any], kind: str) -> SchemaField:
-        line = QLineEdit(self)
-        default = about.get("default")
+    def _build_line_field(
+        self, name: str, field_schema: Mapping[str, Any], kind: str
+    ) -> SchemaField:
+        line_edit = QLineEdit(self)
+        default = field_schema.get("default")
         if default is not None:
-            line.setText(str(default))
+            line_edit.setText(str(default))
 
         def send_if_edited() -> None:
             # Enter in an untouched field could send values that nobody has looked at.
-            if line.isModified():
+            if line_edit.isModified():
                 self.entered.emit()
 
         def read_value() -> Any:
             if kind == "string":
-                return line.text()
-            return _parse_field_number(name, line.text(), kind)
+                return line_edit.text()
+            return _parse_field_number(name, line_edit.text(), kind)
 
-        line.returnPressed.connect(send_if_edited)
-        return SchemaField(line, read_value)
+        line_edit.returnPressed.connect(send_if_edited)
+        return SchemaField(line_edit, read_value)
 
     def _build_multiple_choice(
         self, choices: list[SchemaChoice], chosen_values: list[Any]
@@ -163,25 +167,30 @@ class SchemaForm(QWidget):
         return SchemaField(group, read_checked_values)
 
 
-def _list_schema_choices(about: Mapping[str, Any]) -> list[SchemaChoice]:
+def _list_schema_choices(field_schema: Mapping[str, Any]) -> list[SchemaChoice]:
     """Returns choices and labels, in any of the forms that versions of the protocol define."""
-    alternatives = about.get("oneOf") or about.get("anyOf")
-    choices: list[SchemaChoice] = []
+    alternatives = field_schema.get("oneOf") or field_schema.get("anyOf")
     if isinstance(alternatives, list):
-        for alternative in map(object_at, alternatives):
-            if "const" in alternative:
-                value = alternative["const"]
-                label = str(alternative.get("title", value))
-                choices.append(SchemaChoice(value, label))
-        return choices
-    values = about.get("enum")
+        return _choices_of_alternatives(alternatives)
+    values = field_schema.get("enum")
     if not isinstance(values, list):
         return []
-    labels = about.get("enumNames")
+    labels = field_schema.get("enumNames")
     if not isinstance(labels, list) or len(labels) != len(values):
         labels = values
+    choices: list[SchemaChoice] = []
     for value, label in zip(values, labels, strict=True):
         choices.append(SchemaChoice(value, str(label)))
+    return choices
+
+
+def _choices_of_alternatives(alternatives: list[Any]) -> list[SchemaChoice]:
+    choices: list[SchemaChoice] = []
+    for alternative in map(object_at, alternatives):
+        if "const" in alternative:
+            value = alternative["const"]
+            label = str(alternative.get("title", value))
+            choices.append(SchemaChoice(value, label))
     return choices
 
 

@@ -6,6 +6,7 @@ from PySide6.QtWidgets import (
     QDialogButtonBox,
     QLabel,
     QListWidget,
+    QListWidgetItem,
     QPushButton,
     QSizePolicy,
     QWidget,
@@ -39,50 +40,61 @@ class TrustDialog(TransientDialog):
         super().__init__(title, parent, width, 520)
         self._theme = theme
         self._items = items
-        self._seen: set[int] = set()
+        self._seen: set[int] = set()  # The items whose end was in sight.
+
         self._path = self._build_trust_label("", "mono")
         self._means = self._build_trust_label("", "muted")
         self._text: ExactTextView | None = None
         self._length = self._build_trust_label("", "faint")
         self._agree = QPushButton(tr("Trust"), self)
-        self._list = QListWidget(self)
-        self._list.setFixedWidth(240)
-        self._list.setAccessibleName(tr("New or changed items"))
-        self.filter = build_line_edit(tr("Filter"), tr("Filter"), self, clearButtonEnabled=True)
-        self.filter.textChanged.connect(self._filter_items)
+        self._build_list_and_filter()
         self._right = build_column(self._path, self._means, self._length)
-        self.filter.setVisible(len(items) > 1)
-        self._list.setVisible(len(items) > 1)
         across = build_row(build_column(self.filter, self._list), (self._right, 1), spacing=16)
         build_column((across, 1), self._build_trust_buttons(trust), owner=self, margins=20)
-        for item in items:
-            kind = translate_name("kind of item", item.kind, otherwise=item.kind)
-            self._list.addItem(f"{kind}: {mark_on_one_line(item.name)}")
         self._list.currentRowChanged.connect(self._show_trust_item)
         self._list.setCurrentRow(0)
 
+    def _build_list_and_filter(self) -> None:
+        self._list = QListWidget(self)
+        self._list.setFixedWidth(240)
+        self._list.setAccessibleName(tr("New or changed items"))
+        for item in self._items:
+            kind = translate_name("kind of item", item.kind, otherwise=item.kind)
+            self._list.addItem(f"{kind}: {mark_on_one_line(item.name)}")
+        self.filter = build_line_edit(tr("Filter"), tr("Filter"), self, clearButtonEnabled=True)
+        self.filter.textChanged.connect(self._filter_items)
+        has_many = len(self._items) > 1
+        self.filter.setVisible(has_many)
+        self._list.setVisible(has_many)
+
     def _filter_items(self, words: str) -> None:
         """Shows only items whose kind or name contains these words."""
-        rows = [self._list.item(row) for row in range(self._list.count())]
-        for item in rows:
-            item.setHidden(words.casefold() not in item.text().casefold())
-        fits = [item for item in rows if not item.isHidden()]
-        if fits and self._list.currentItem() not in fits:
-            self._list.setCurrentItem(fits[0])
+        matching_items: list[QListWidgetItem] = []
+        for row in range(self._list.count()):
+            item = self._list.item(row)
+            is_match = words.casefold() in item.text().casefold()
+            item.setHidden(not is_match)
+            if is_match:
+                matching_items.append(item)
+        if matching_items and self._list.currentItem() not in matching_items:
+            self._list.setCurrentItem(matching_items[0])
 
     def _show_trust_item(self, row: int) -> None:
         item = self._items[row]
         self._path.setText(mark_on_one_line(str(item.path)))
-        lines = [translate_name("effect of trust", item.kind)]
-        lines += map(translate_sentences, item.notes)
-        self._means.setText("\n".join(lines))
+        explanations = [translate_name("effect of trust", item.kind)]
+        for note in item.notes:
+            explanations.append(translate_sentences(note))
+        self._means.setText("\n".join(explanations))
+
         if self._text is not None:
             self._right.removeWidget(self._text)
             self._text.hide()
             self._text.deleteLater()
-        text = self._text = ExactTextView(self._theme, item.text, self)
+        text = ExactTextView(self._theme, item.text, self)
         text.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         text.setAccessibleName(tr("Contents of the file"))
+        self._text = text
         self._right.insertWidget(2, text, 1)
         text.reading_state_changed.connect(
             lambda: self._update_agree_button_as_item_is_read(row, text)
@@ -92,19 +104,21 @@ class TrustDialog(TransientDialog):
     def _update_agree_button_as_item_is_read(self, row: int, text: ExactTextView) -> None:
         if text is not self._text:
             return
+        has_many = len(self._items) > 1
         self._length.setText(text.describe_length_and_warnings())
         if text.is_end_seen and row not in self._seen:
             self._seen.add(row)
-            if len(self._items) > 1:
-                self._list.item(row).setText(f"✓ {self._list.item(row).text()}")
+            if has_many:
+                list_item = self._list.item(row)
+                list_item.setText(f"✓ {list_item.text()}")
         self._agree.setEnabled(bool(self._seen))
-        if len(self._items) > 1:
-            words = tr(
+        if has_many:
+            label = tr(
                 "Trust the {n} items you have read (of {all})",
                 n=format_number(len(self._seen)),
                 all=format_number(len(self._items)),
             )
-            self._agree.setText(words)
+            self._agree.setText(label)
 
     def _build_trust_label(self, words: str, look: str) -> QLabel:
         return build_plain_label(words, look, self, wraps=look != "mono")

@@ -61,17 +61,16 @@ class TurnEndHelpLine(QWidget):
 
     def show_last_turn_end(self, session: Session | None) -> None:
         """Explains how the last turn ended if something can be done about it."""
-        if self.elsewhere:
-            self.hide()
-            return
-        help_kind = find_turn_end_help(session)
+        help_kind: TurnEndHelp | None = None
+        if not self.elsewhere:
+            help_kind = find_turn_end_help(session)
         if help_kind is None:
             self.hide()
             return
-        unrecorded_failure = _describe_unrecorded_failure(session)
         words = translate_name("help after a turn", help_kind)
         if help_kind is TurnEndHelp.BROKEN and _was_reply_cut(session):
             words = ""  # The transcript already says that the reply was cut off.
+        unrecorded_failure = _describe_unrecorded_failure(session)
         self._words.setText(without_backticks(join_sentences(unrecorded_failure, words)))
         self._show_settings_button(help_kind)
         self._go.setText(_name_of_go_button(help_kind))
@@ -94,24 +93,37 @@ def find_turn_end_help(session: Session | None) -> TurnEndHelp | None:
         return None
     end = _find_turn_end(session)
     if end is not None and end.reason in _LIMITS:
-        if end.cause == TEXT_CAUSE:
-            return TurnEndHelp.REPEATING
-        return TurnEndHelp.LIMITED
-    was_stopped = end is not None and end.reason is TurnEnd.STOPPED
-    was_closed = end is not None and was_stopped and end.why == CLOSED
+        return _find_help_at_limit(end)
+    if _was_turn_broken(session, end):
+        return TurnEndHelp.BROKEN
+    # After a failure, the card of the failure offers what helps the waiting messages, too.
     has_failed = end is not None and end.reason is TurnEnd.FAILED
-    messages_wait = bool(session.queue) and not has_failed
-    help_kind: TurnEndHelp | None = None
-    # The program ended in the middle of the turn, or it was closed.
-    if session.conversation.state.branch.turn.running or was_closed:
-        help_kind = TurnEndHelp.BROKEN
-    elif messages_wait and was_stopped:
-        help_kind = TurnEndHelp.STOPPED
-    elif messages_wait:
-        help_kind = TurnEndHelp.WAITING
-    elif _describe_unrecorded_failure(session):
-        help_kind = TurnEndHelp.FAILED
-    return help_kind
+    if session.queue and not has_failed:
+        return _find_help_for_waiting_messages(end)
+    if _describe_unrecorded_failure(session):
+        return TurnEndHelp.FAILED
+    return None
+
+
+def _find_help_at_limit(end: TurnEnded) -> TurnEndHelp:
+    if end.cause == TEXT_CAUSE:
+        return TurnEndHelp.REPEATING
+    return TurnEndHelp.LIMITED
+
+
+def _was_turn_broken(session: Session, end: TurnEnded | None) -> bool:
+    """Whether the program ended in the middle of the turn, or was closed."""
+    if session.conversation.state.branch.turn.running:
+        return True
+    if end is None:
+        return False
+    return end.reason is TurnEnd.STOPPED and end.why == CLOSED
+
+
+def _find_help_for_waiting_messages(end: TurnEnded | None) -> TurnEndHelp:
+    if end is not None and end.reason is TurnEnd.STOPPED:
+        return TurnEndHelp.STOPPED
+    return TurnEndHelp.WAITING
 
 
 def _find_turn_end(session: Session) -> TurnEnded | None:

@@ -35,9 +35,9 @@ class OneLineLabel(QLabel):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self.setText(
-            self.fontMetrics().elidedText(self._words, Qt.TextElideMode.ElideRight, self.width())
-        )
+        metrics = self.fontMetrics()
+        shown_words = metrics.elidedText(self._words, Qt.TextElideMode.ElideRight, self.width())
+        self.setText(shown_words)
 
 
 class WaitingMessageRow(QWidget):
@@ -49,6 +49,11 @@ class WaitingMessageRow(QWidget):
         self.more = build_tool_button(tr("More actions"), self, "⋯")
         self.more.clicked.connect(self._open_message_menu)
         self.more.hide()
+
+    def add_control(self, control: QWidget) -> None:
+        layout = self.layout()
+        if layout is not None:
+            layout.addWidget(control)
 
     def _message_buttons(self) -> list[QPushButton]:
         return self.findChildren(QPushButton)
@@ -101,68 +106,69 @@ class WaitingMessageList(QWidget):
         clear_layout(self._rows)
         self._message_rows = []
         for index in range(len(messages)):
-            # A message can be moved among those that are sent at the same time.
             is_steering = index < steering_count
-            first = steering_count
-            last = len(messages) - 1
+            # A message can be moved among those that are sent at the same time.
             if is_steering:
-                first = 0
-                last = steering_count - 1
+                first_place = 0
+                last_place = steering_count - 1
+            else:
+                first_place = steering_count
+                last_place = len(messages) - 1
             row = self._build_message_row(index, is_steering=is_steering)
-            self._add_move_buttons(row, index, first, last)
-            layout = row.layout()
-            if layout is not None:
-                layout.addWidget(row.more)
+            self._add_move_buttons(row, index, first_place, last_place)
+            row.add_control(row.more)
             self._rows.addWidget(row)
             self._message_rows.append(row)
         self._fit_messages_to_window()
         self.setVisible(bool(messages))
 
     def _build_message_row(self, index: int, *, is_steering: bool) -> WaitingMessageRow:
-        row = WaitingMessageRow(self)
-        text = message_as_one_line(self.shown_messages[index])
-        short = " ".join(text[:400].split())
         state = tr("When done")
-        other_way = tr("Send now")
+        other_time = tr("Send now")
         if is_steering:
             state = tr("After this step")
-            other_way = tr("Send when done")
-        words = OneLineLabel(short, row)
+            other_time = tr("Send when done")
+
+        row = WaitingMessageRow(self)
+        text = message_as_one_line(self.shown_messages[index])
+        words = OneLineLabel(" ".join(text[:400].split()), row)
         words.setToolTip(safe_tooltip(text[:2_000]))
         state_label = build_plain_label(state, "faint", row, wraps=False)
         # The messages begin below each other, whichever state stands before them.
         metrics = state_label.fontMetrics()
-        for words_of_state in (tr("After this step"), tr("When done")):
-            width = metrics.horizontalAdvance(words_of_state)
-            state_label.setMinimumWidth(max(state_label.minimumWidth(), width))
+        width_of_when_done = metrics.horizontalAdvance(tr("When done"))
+        width_of_after_step = metrics.horizontalAdvance(tr("After this step"))
+        state_label.setMinimumWidth(max(width_of_when_done, width_of_after_step))
         build_row(state_label, (words, 1), owner=row, margins=(12, 4, 6, 4), spacing=4)
-        self._add_row_button(row, other_way, partial(self.steering.emit, index, not is_steering))
+
+        send_at_other_time = partial(self.steering.emit, index, not is_steering)
+        self._add_row_button(row, other_time, send_at_other_time)
         self._add_row_button(row, tr("Edit"), partial(self.editing.emit, index))
         self._add_row_button(row, tr("Remove"), partial(self.discarding.emit, index))
         row.show()
         return row
 
-    def _add_move_buttons(self, row: QWidget, index: int, first: int, last: int) -> None:
-        if first == last:
+    def _add_move_buttons(
+        self, row: WaitingMessageRow, index: int, first_place: int, last_place: int
+    ) -> None:
+        if first_place == last_place:
             return
-        earlier = self._add_row_button(
-            row, "↑", partial(self.moving.emit, index, -1), tr("Send this message earlier")
-        )
-        earlier.setEnabled(index > first)
-        later = self._add_row_button(
-            row, "↓", partial(self.moving.emit, index, 1), tr("Send this message later")
-        )
-        later.setEnabled(index < last)
+        move_up = partial(self.moving.emit, index, -1)
+        earlier = self._add_row_button(row, "↑", move_up, tr("Send this message earlier"))
+        earlier.setEnabled(index > first_place)
+        move_down = partial(self.moving.emit, index, 1)
+        later = self._add_row_button(row, "↓", move_down, tr("Send this message later"))
+        later.setEnabled(index < last_place)
 
     def _add_row_button(
-        self, row: QWidget, words: str, act: Callable[[], object], hint: str = ""
+        self, row: WaitingMessageRow, label: str, act: Callable[[], object], hint: str = ""
     ) -> QPushButton:
-        short = message_as_one_line(self.shown_messages[self._rows.count()])[:80]
-        button = build_push_button(words, row, act, "link", name=f"{hint or words}: {short}")
+        # A screen reader must say which of the messages the button is for.
+        message = message_as_one_line(self.shown_messages[self._rows.count()])[:80]
+        name = f"{hint or label}: {message}"
+        button = build_push_button(label, row, act, "link", name=name)
         button.setToolTip(safe_tooltip(hint))
-        layout = row.layout()
-        if layout is not None:
-            layout.addWidget(button)
+        row.add_control(button)
         return button
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -109,7 +109,7 @@ def test_it_is_answered_with_the_keyboard_alone(approvals: PermissionQuestionPan
     assert spy.count() == 0, (
         "nobody has read it yet: these keys were meant for what had the focus before"
     )
-    approvals.visible_card._taken -= 1
+    approvals.visible_card._focused_at -= 1
     QTest.keyClick(focused, Qt.Key.Key_Space)
     assert spy.at(0)[1].allowed
 
