@@ -118,6 +118,7 @@ def _run_command_line(given: Sequence[str], place: str) -> int:
 
     arguments = commands.build_command_line_parser(given).parse_args(given)
     if not hasattr(arguments, "run"):
+        _refuse_window_for_other_computer(arguments.host)
         return _open_window(arguments.home, place)
     where = program_folders.find_program_folders(arguments.home)
     arguments.argv = given
@@ -131,6 +132,10 @@ def _run_command_line(given: Sequence[str], place: str) -> int:
                 defect = "is not a folder"
             remedy = "Choose another folder with --home DIR, or set HELIX_HOME."
             raise InvalidInput(f"{where.data} {defect}.", remedy=remedy)
+        if arguments.host:
+            from helix_desktop.commands import running_elsewhere
+
+            return running_elsewhere.run_on_other_computer(arguments)
         code = arguments.run(arguments)
         if not isinstance(code, int):  # The command is a coroutine.
             import asyncio
@@ -141,6 +146,14 @@ def _run_command_line(given: Sequence[str], place: str) -> int:
         return int(code)
     finally:
         stop()
+
+
+def _refuse_window_for_other_computer(host: str) -> None:
+    if host:
+        raise InvalidInput(
+            "The window cannot show a folder of another computer yet.",
+            remedy=f"You can work there from the command line: helix-desktop --host {host} ask TEXT",
+        )
 
 
 def _set_output_to_utf8() -> None:

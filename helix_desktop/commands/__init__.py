@@ -36,6 +36,12 @@ def build_command_line_parser(given: Sequence[str] = ("--help",)) -> argparse.Ar
         "--home", type=Path, metavar="DIR", help="store all data in DIR (or set HELIX_HOME)"
     )
     whole.add_argument(
+        "--host",
+        metavar="ssh://MACHINE/DIR",
+        default="",
+        help="work in a folder of another computer, over your own ssh; for ask, conversation list and conversation show",
+    )
+    whole.add_argument(
         "--version",
         action="version",
         help="show the version and exit",

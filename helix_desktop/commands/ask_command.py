@@ -24,9 +24,9 @@ from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from helix_desktop.commands.turn_output import TurnPrinter
     from helix_desktop.engine.facts import Attachment, UserPart
     from helix_desktop.engine.session import Session
+    from helix_desktop.engine.view import ConversationState
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench import Workbench
 
@@ -52,7 +52,7 @@ async def ask_in_workspace(
 
     text = ""
     if not arguments.resume:
-        text = await _read_message(arguments, console)
+        text = await read_message_text(arguments, console)
     opens_it = workbench.workbench_of(workspace) is None
     async with workbench.use_workbench(workspace, arguments.places) as bench:
         if not (arguments.acp or arguments.conversation):  # Other agents' tools have other names.
@@ -118,7 +118,7 @@ async def _end_turns_left_open(bench: Workbench, resumed: str, console: Console)
         )
 
 
-async def _read_message(arguments: Namespace, console: Console) -> str:
+async def read_message_text(arguments: Namespace, console: Console) -> str:
     text = " ".join(arguments.text)
     if text == "-":
         text = await workspace_access.read_whole_input(console)
@@ -137,11 +137,11 @@ async def _run_asked_turn(
     closes_after: bool,
 ) -> int:
     """Runs the turn. `closes_after`: the workspace is closed with the end of this command."""
-    from helix_desktop.commands.turn_output import TurnPrinter
+    from helix_desktop.commands.turn_output import TurnPrinter, report_end_of_turn
 
     _check_model_before_anything_is_created(bench, arguments)
     session = await _open_asked_session(bench, arguments, console)
-    if arguments.resume and _is_last_turn_complete(session):
+    if arguments.resume and is_last_turn_complete(session.conversation.state):
         raise errors.NotFound("There is nothing to continue.", remedy="Nothing was sent.")
     if reached:
         session = await _acquire_or_fork_session(bench, session, arguments.if_busy, console)
@@ -166,7 +166,7 @@ async def _run_asked_turn(
     finally:
         unsubscribe()
         telling.stop_or_take_back()
-    is_done = await _report_end_of_turn(telling, console)
+    is_done = await report_end_of_turn(telling.ended, telling.refused, console)
     is_delivered = True
     if reached:
         is_delivered = await _deliver_to_other_machines(bench, console)
@@ -192,48 +192,38 @@ async def _read_message_parts(
     return await bench.slash_commands.expand_command_message(session, said)
 
 
-async def _report_end_of_turn(telling: TurnPrinter, console: Console) -> bool:
-    """Says what was refused and why the turn failed. Returns whether it is done."""
-    if telling.refused:
-        names = list(dict.fromkeys(telling.refused))
-        await console.print_error(
-            f"Refused, because nobody was there to give permission: {', '.join(names)}. "
-            f"To allow this, add `--allow {' --allow '.join(names)}`."
-        )
-    is_done = telling.ended is not None and telling.ended.reason is TurnEnd.DONE
-    if not is_done:
-        await console.print_error(telling.failure_reason)
-    elif telling.ended is not None and telling.ended.why:
-        await console.print_error(telling.ended.why)
-    return is_done
-
-
 async def _attach_files(
     bench: Workbench, session: Session, files: Sequence[str]
 ) -> Sequence[Attachment]:
     """Reads the files before anything is sent. One that cannot be read ends the command."""
     attached: list[Attachment] = []
     for file in files:
-        path = Path(file)
-        try:
-            status = await asyncio.to_thread(path.stat)
-            if status.st_size > LARGEST_ATTACHED:
-                raise errors.InvalidInput(
-                    f"{path.name} is larger than 200 MB. Nothing was sent.",
-                    remedy="Name the file in the message instead.",
-                )
-            content = await asyncio.to_thread(path.read_bytes)
-        except OSError as error:
-            raise errors.InvalidInput(
-                f"{file} could not be read: {error.strerror or error}. Nothing was sent."
-            ) from error
-        attached += await bench.attach_file(path.name, content, session.id)
+        name, content = await read_attached_file(file)
+        attached += await bench.attach_file(name, content, session.id)
     return attached
 
 
-def _is_last_turn_complete(session: Session) -> bool:
+async def read_attached_file(file: str) -> tuple[str, bytes]:
+    """Returns the file's name and content. InvalidInput if it cannot be read."""
+    path = Path(file)
+    try:
+        status = await asyncio.to_thread(path.stat)
+        if status.st_size > LARGEST_ATTACHED:
+            raise errors.InvalidInput(
+                f"{path.name} is larger than 200 MB. Nothing was sent.",
+                remedy="Name the file in the message instead.",
+            )
+        content = await asyncio.to_thread(path.read_bytes)
+    except OSError as error:
+        raise errors.InvalidInput(
+            f"{file} could not be read: {error.strerror or error}. Nothing was sent."
+        ) from error
+    return path.name, content
+
+
+def is_last_turn_complete(state: ConversationState) -> bool:
     """Whether the last turn is finished, or none was started."""
-    for recorded in reversed(session.conversation.state.facts_on_path()):
+    for recorded in reversed(state.facts_on_path()):
         fact = recorded.fact
         if isinstance(fact, UserSaid):
             return False
@@ -421,4 +411,9 @@ def add_ask_commands(nouns: Subparsers) -> None:
         nargs="*",
         help="the message; - reads standard input, /NAME uses a slash command or skill from the folder",
     )
-    noun.set_defaults(run=run_ask_command, work=ask_in_workspace, lasting=True)
+    noun.set_defaults(
+        run=run_ask_command,
+        work=ask_in_workspace,
+        lasting=True,
+        elsewhere="ask",
+    )

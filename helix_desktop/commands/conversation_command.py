@@ -48,10 +48,10 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import openai_chat_export
 from helix_desktop.histories.leaked_keys import find_keys_in_facts, mask_key
 from helix_desktop.histories.program_names import history_kinds_of_agents
-from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 
@@ -63,42 +63,71 @@ async def print_conversation_list(
     rows = [row for row in await workspace.journal.list_conversations() if not row.trashed]
     copies = await asyncio.to_thread(list_folder_copies, workspace)
     label_of_copy = {copy.id: copy.label for copy in copies if copy.is_whole}
-    listed: list[dict[str, Any]] = []
-    lines: list[str] = []
+    listed: list[ListedConversation] = []
     for row in rows:
         agent = await workspace_access.read_agent_of_conversation(workspace, row)
-        title = row.title or row.begins
-        copy = label_of_copy.get(row.id, "")
         listed.append(
+            ListedConversation(
+                id=row.id,
+                title=row.title or row.begins,
+                updated=row.updated,
+                parent=row.parent,
+                copy=label_of_copy.get(row.id, ""),
+                agent=agent,
+                is_archived=row.archived,
+            )
+        )
+    return await print_listed_conversations(arguments, listed, console)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedConversation:
+    """What the list says of a conversation. `copy`: of which branch or commit it has a copy."""
+
+    id: str
+    title: str
+    updated: float
+    parent: str
+    copy: str
+    agent: str
+    is_archived: bool
+
+    @property
+    def notes(self) -> list[str]:
+        """What the list says in brackets."""
+        notes: list[str] = []
+        if self.agent:
+            notes.append(self.agent)
+        if self.parent:
+            notes.append("sub-agent")
+        if self.copy:
+            notes.append(f"copy of {self.copy}")
+        if self.is_archived:
+            notes.append("archived")
+        return notes
+
+
+async def print_listed_conversations(
+    arguments: Namespace, listed: Sequence[ListedConversation], console: Console
+) -> int:
+    told: list[dict[str, Any]] = []
+    lines: list[str] = []
+    for row in listed:
+        told.append(
             {
                 "id": row.id,
-                "title": title,
+                "title": row.title,
                 "updated": row.updated,
                 "parent": row.parent,
-                "copy": copy,
-                "agent": agent,
+                "copy": row.copy,
+                "agent": row.agent,
             }
         )
-        line = f"{row.id}  {format_local_time(row.updated)}  {title}"
-        notes = _notes_beside_title(row, agent, copy)
-        if notes:
-            line += f"  ({', '.join(notes)})"
+        line = f"{row.id}  {format_local_time(row.updated)}  {row.title}"
+        if row.notes:
+            line += f"  ({', '.join(row.notes)})"
         lines.append(line.rstrip())
-    return await workspace_access.print_result(arguments, console, listed, *lines)
-
-
-def _notes_beside_title(row: StoredConversation, agent: str, copy: str) -> list[str]:
-    """Returns what the list says of a conversation in brackets."""
-    notes: list[str] = []
-    if agent:
-        notes.append(agent)
-    if row.parent:
-        notes.append("sub-agent")
-    if copy:
-        notes.append(f"copy of {copy}")
-    if row.archived:
-        notes.append("archived")
-    return notes
+    return await workspace_access.print_result(arguments, console, told, *lines)
 
 
 async def print_conversation(
@@ -106,8 +135,7 @@ async def print_conversation(
 ) -> int:
     conversation = await find_conversation_by_prefix(workspace, arguments.conversation)
     facts = await workspace.journal.read_facts(conversation)
-    in_order = openai_chat_export.list_messages_in_order(facts)
-    messages = [message for message in in_order if message.seq >= arguments.start]
+    messages = choose_messages(arguments, facts)
     shown = messages[: arguments.limit or None]
     stored = _stored_contents(shown)
     # The contents of a shared workspace may be elsewhere, and are not fetched for this.
@@ -115,6 +143,33 @@ async def print_conversation(
     gone: Collection[Digest] = ()
     if not is_shared:
         gone = await workspace.cache.find_missing_content(stored)
+    await print_messages(arguments, messages, gone, console)
+    contents: Sequence[bytes] = ()
+    if not is_shared:
+        content_of_digest = await workspace.cache.read_contents(stored)
+        contents = list(content_of_digest.values())
+    masked_keys = [mask_key(key) for key in find_keys_in_facts(shown, contents)]
+    if masked_keys:
+        keys = ", ".join(masked_keys)
+        way = workspace_access.WAY_TO_FORGET.format(workspace.id)
+        await console.print_error(f"This looks like a key: {keys}. {way}")
+    return 0
+
+
+def choose_messages(arguments: Namespace, facts: Sequence[Recorded]) -> list[Recorded]:
+    """Returns the messages of a conversation from the one on that the command line names."""
+    in_order = openai_chat_export.list_messages_in_order(facts)
+    return [message for message in in_order if message.seq >= arguments.start]
+
+
+async def print_messages(
+    arguments: Namespace,
+    messages: Sequence[Recorded],
+    gone: Collection[Digest],
+    console: Console,
+) -> None:
+    """Prints as many as the command line says. `gone`: contents that are no longer stored."""
+    shown = messages[: arguments.limit or None]
     told: list[dict[str, Any]] = []
     lines: list[str] = []
     for message in shown:
@@ -128,16 +183,6 @@ async def print_conversation(
         await console.print_error(
             f"{len(left):,} more messages. To see them, add --from {left[0].seq}."
         )
-    contents: Sequence[bytes] = ()
-    if not is_shared:
-        content_of_digest = await workspace.cache.read_contents(stored)
-        contents = list(content_of_digest.values())
-    masked_keys = [mask_key(key) for key in find_keys_in_facts(shown, contents)]
-    if masked_keys:
-        keys = ", ".join(masked_keys)
-        way = workspace_access.WAY_TO_FORGET.format(workspace.id)
-        await console.print_error(f"This looks like a key: {keys}. {way}")
-    return 0
 
 
 def _stored_contents(messages: Sequence[Recorded]) -> list[Digest]:
@@ -261,7 +306,11 @@ def _add_conversation_list(verbs: Subparsers) -> None:
     add_workspace_option(command)
     add_json_option(command)
     command.set_defaults(
-        run=run_on_workspace, work=print_conversation_list, counts=False, reads=True
+        run=run_on_workspace,
+        work=print_conversation_list,
+        counts=False,
+        reads=True,
+        elsewhere="conversation list",
     )
 
 
@@ -299,7 +348,13 @@ def _add_conversation_show(verbs: Subparsers) -> None:
         help="show at most N messages (default: 50; 0 means all)",
     )
     add_json_option(command)
-    command.set_defaults(run=run_on_workspace, work=print_conversation, counts=False, reads=True)
+    command.set_defaults(
+        run=run_on_workspace,
+        work=print_conversation,
+        counts=False,
+        reads=True,
+        elsewhere="conversation show",
+    )
 
 
 def _add_conversation_delete(verbs: Subparsers) -> None:

@@ -1,22 +1,62 @@
 """`host`: serves a workspace to another program of ours over standard input and output.
 
 A client of a workspace's host runs this at the process that has the workspace open. Run by itself,
-as over SSH, it opens the workspace if nobody has.
+it opens the workspace if nobody has. Over SSH (`--over-line`), it leads to a process of its own, which
+goes on when the line breaks (`--keep`).
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import importlib
 from argparse import Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop.commands import workspace_access
 from helix_desktop.commands.option_parsing import Subparsers, add_command, add_workspace_option
-from helix_desktop.console import Console
+from helix_desktop.console import Console, Terminal
+from helix_desktop.errors import InvalidInput
+from helix_desktop.gateway import project_workspace, wrapped_agent
 
 if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
+
+
+def run_host_command(arguments: Namespace) -> int:
+    if not arguments.over_line:
+        return workspace_access.run_on_workspace(arguments)
+    with Terminal() as console:
+        return asyncio.run(_carry_line_of_other_computer(arguments, console))
+
+
+async def _carry_line_of_other_computer(arguments: Namespace, console: Console) -> int:
+    from helix_desktop.workspace_host.kept_host import LineEnd
+
+    workspace = await asyncio.to_thread(_find_or_create_workspace, arguments)
+    program = wrapped_agent.command_of_this_program(arguments.places)
+    line_end = LineEnd(arguments.places.run, workspace, program, console)
+    return await line_end.carry_until_either_ends()
+
+
+def _find_or_create_workspace(arguments: Namespace) -> str:
+    """Returns the id of the named workspace, or of that of the folder, which is created if necessary."""
+    if arguments.folder is None:
+        return workspace_access.find_chosen_workspace(arguments).id
+    folder = arguments.folder.expanduser().resolve()
+    if not folder.is_dir():
+        raise InvalidInput(f"{folder} is not a folder there. Nothing was created.")
+    workspaces = workspace_access.open_all_workspaces(arguments.places)
+    known = project_workspace.find_project_workspace(workspaces.list_workspaces(), folder)
+    if known is not None:
+        return known.id
+    if not project_workspace.can_be_project_folder(folder, Path.home().resolve()):
+        raise InvalidInput(
+            f"{folder} is the home folder there, or one above it, and no folder of a project.",
+            remedy="Name a folder within it.",
+        )
+    return project_workspace.create_project_workspace(workspaces, folder).id
 
 
 async def serve_host_client_of_console(
@@ -24,6 +64,8 @@ async def serve_host_client_of_console(
 ) -> int:
     from helix_desktop import workbench
 
+    if arguments.keep:
+        return await _keep_workspace_open(arguments, workspace)
     # Imported in a thread, because an open window would freeze meanwhile.
     host_connection = await asyncio.to_thread(
         importlib.import_module, "helix_desktop.workspace_host.host_connection"
@@ -37,6 +79,18 @@ async def serve_host_client_of_console(
     return 0
 
 
+async def _keep_workspace_open(arguments: Namespace, workspace: StoredWorkspace) -> int:
+    """Serves those who come, until nobody has used the workspace for a while."""
+    from helix_desktop import workbench
+    from helix_desktop.workbench import interrupted_turns
+    from helix_desktop.workspace_host import kept_host
+
+    async with workbench.use_workbench(workspace, arguments.places) as bench:
+        await interrupted_turns.end_interrupted_turns(bench)
+        serving = kept_host.wait_until_unused(bench)
+        return await workspace_access.serve_until_released(bench, serving)
+
+
 def add_host_commands(nouns: Subparsers) -> None:
     noun = add_command(
         nouns,
@@ -44,8 +98,21 @@ def add_host_commands(nouns: Subparsers) -> None:
         "serve a workspace to another program of Helix Desktop over standard input and output",
     )
     add_workspace_option(noun)
+    noun.add_argument(
+        "--folder",
+        metavar="DIR",
+        type=Path,
+        default=None,
+        help="the folder whose workspace is served; one is created if it has none (only with --over-line)",
+    )
+    noun.add_argument(
+        "--over-line",
+        action="store_true",
+        help="serve a window or a command on another computer, which started this over ssh",
+    )
+    noun.add_argument("--keep", action="store_true", help=argparse.SUPPRESS)
     noun.set_defaults(
-        run=workspace_access.run_on_workspace,
+        run=run_host_command,
         work=serve_host_client_of_console,
         lasting=True,
         looks_on=True,

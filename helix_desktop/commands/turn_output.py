@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import field
 
 from helix_desktop.console import Console, dump_printed_json, escape_control_characters
@@ -99,7 +100,7 @@ class TurnPrinter:
         if self.as_lines:
             text = fact_as_json_line(recorded) + "\n"
         else:
-            text = escape_control_characters(_plain_text_of_fact(fact))
+            text = escape_control_characters(plain_text_of_fact(fact))
         if text:  # An empty text would end the printing.
             self._waiting.put_nowait(text)
         if isinstance(fact, facts.UserSaid) and not fact.by and not fact.steering:
@@ -128,27 +129,51 @@ class TurnPrinter:
             else:
                 await console.write_output(text.encode("utf-8", "replace"))
 
-    @property
-    def failure_reason(self) -> str:
-        if self.ended is None:
-            return "The turn did not finish, so its result is not known."
-        why = self.ended.why or self.ended.reason.value
-        if not why.endswith((".", "?", "!", "…")):
-            why += "."
-        return f"The turn ended early: {why}"
-
     def answer_by_allowed_names(self, question: PermissionQuestion) -> PermissionAnswer:
-        """Answers by what was allowed. An action with a permission of its own needs
-        exactly that permission.
-        """
-        if is_allowed_unattended(question, self.allowed):
-            return PermissionAnswer(allowed=True)
-        wanted = name_to_allow(question)
-        self.refused.append(wanted)
-        return PermissionAnswer(
-            allowed=False,
-            words=f"No one was available to give permission, and the command was not started with --allow {wanted}.",
+        return answer_by_allowed_names(question, self.allowed, self.refused)
+
+
+def answer_by_allowed_names(
+    question: PermissionQuestion, allowed: frozenset[str], refused: list[str]
+) -> PermissionAnswer:
+    """Answers by what was allowed on the command line. An action with a permission of its own needs
+    exactly that permission. What is refused is added to `refused`.
+    """
+    if is_allowed_unattended(question, allowed):
+        return PermissionAnswer(allowed=True)
+    wanted = name_to_allow(question)
+    refused.append(wanted)
+    return PermissionAnswer(
+        allowed=False,
+        words=f"No one was available to give permission, and the command was not started with --allow {wanted}.",
+    )
+
+
+async def report_end_of_turn(
+    ended: facts.TurnEnded | None, refused: Sequence[str], console: Console
+) -> bool:
+    """Says what was refused and why the turn failed. Returns whether it is done."""
+    if refused:
+        names = list(dict.fromkeys(refused))
+        await console.print_error(
+            f"Refused, because nobody was there to give permission: {', '.join(names)}. "
+            f"To allow this, add `--allow {' --allow '.join(names)}`."
         )
+    if ended is None or ended.reason is not facts.TurnEnd.DONE:
+        await console.print_error(describe_early_end(ended))
+        return False
+    if ended.why:
+        await console.print_error(ended.why)
+    return True
+
+
+def describe_early_end(ended: facts.TurnEnded | None) -> str:
+    if ended is None:
+        return "The turn did not finish, so its result is not known."
+    why = ended.why or ended.reason.value
+    if not why.endswith((".", "?", "!", "…")):
+        why += "."
+    return f"The turn ended early: {why}"
 
 
 def fact_as_json_line(recorded: facts.Recorded) -> str:
@@ -156,7 +181,7 @@ def fact_as_json_line(recorded: facts.Recorded) -> str:
     return dump_printed_json({**body, **json.loads(encode_fact(recorded.fact))})
 
 
-def _plain_text_of_fact(fact: facts.Fact) -> str:
+def plain_text_of_fact(fact: facts.Fact) -> str:
     """The text of a fact in plain output. Empty for most facts."""
     match fact:
         case facts.ModelReplied(parts=parts):

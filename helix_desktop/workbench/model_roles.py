@@ -5,7 +5,7 @@ connected on first use.
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any
 
 from helix_desktop.engine.context_usage import WindowSizeSource
@@ -13,13 +13,20 @@ from helix_desktop.engine.facts import ModelReplied, ModelRole, ModelSet, Reason
 from helix_desktop.engine.messages import Delta, Reply, Request, ToolResult
 from helix_desktop.engine.ports import Clock, ModelClient, TokenCounter
 from helix_desktop.engine.session import Session
-from helix_desktop.errors import ContextTooLong, HelixError, UnknownModel
+from helix_desktop.errors import (
+    ContextTooLong,
+    HelixError,
+    NotFound,
+    ProviderKeyRefused,
+    UnknownModel,
+)
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import number_at
 from helix_desktop.providers import http_transport, provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.demo_model import DEMO, DemoModel
 from helix_desktop.providers.http_transport import ProviderConnections
+from helix_desktop.providers.lent_providers import LentProviders
 from helix_desktop.providers.local_model_state import LocalModelState
 from helix_desktop.providers.local_server_details import LocalServerKind, server_root
 from helix_desktop.providers.model_prices import ModelInfo, window_shown_by_reply
@@ -41,11 +48,23 @@ class ModelAccess:
     connections: ProviderConnections
     tokens: TokenCounter
     clock: Clock
+    lent: LentProviders = field(default_factory=LentProviders)
 
     def prepare_model_access(self) -> None:
         """Load what the first message would have to wait for. To be run in a thread."""
         http_transport.load_http_and_certificates()
         self.tokens.count_tokens("the vocabulary is read")
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderWay:
+    """How a provider is reached for one request: with a key of this computer, or through another
+    computer that lends it.
+    """
+
+    config: ProviderConfig
+    key: str | None
+    connections: ProviderConnections
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +80,9 @@ class ChosenModel:
         return self.info.name
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
-        key = await provider_catalog.find_provider_key(self.config, self.access.secrets)
+        way = await self._choose_way_to_provider()
         client = provider_catalog.connect_model_client(
-            self.config,
-            self.info,
-            key,
-            connections=self.access.connections,
-            clock=self.access.clock,
+            way.config, self.info, way.key, connections=way.connections, clock=self.access.clock
         )
         if isinstance(client, DemoModel):  # The demo reports no usage, so its tokens are counted.
             client = replace(client, count=self.access.tokens.count_tokens)
@@ -82,6 +97,25 @@ class ChosenModel:
                 learn = self.access.configured.save_learned_window
                 await asyncio.to_thread(learn, self.config.name, self.info.id, error.window)
             raise
+
+    async def _choose_way_to_provider(self) -> ProviderWay:
+        """A key of this computer is used first. Without one, the provider is asked through the
+        computer from which the user works here, if it lends this provider.
+        """
+        lent = self.access.lent.find_lent_provider(self.config.name)
+        key: str | None = None
+        try:
+            key = await provider_catalog.find_provider_key(self.config, self.access.secrets)
+        except ProviderKeyRefused:
+            if lent is None:
+                raise
+        is_known_only_as_lent = self.config == lent
+        if lent is not None and not key and (is_known_only_as_lent or self.config.needs_key):
+            from helix_desktop.providers.lent_http_transport import LentConnections
+
+            connections = LentConnections(self.access.lent, lent.name)
+            return ProviderWay(lent, None, connections)
+        return ProviderWay(self.config, key, self.access.connections)
 
     async def count_request_tokens(self, request: Request) -> int:
         """Return what the model's own tokenizer counts, or 0 if its server does not count."""
@@ -152,6 +186,11 @@ class WorkspaceModels:
         self._local_models = LocalModelState(access.configured, access.connections)
         self._known: dict[str, ChosenModel] = {}
         self._read = access.configured.change_stamp()
+
+    @property
+    def lent_providers(self) -> LentProviders:
+        """What other computers lend to this workspace."""
+        return self._access.lent
 
     def _names(self) -> Mapping[str, str]:
         """Return the model of each role, as `provider/model`, by the present settings."""
@@ -253,5 +292,14 @@ class WorkspaceModels:
         if not model:
             remedy = "Specify a model as provider/model. To list all models, run helix-desktop model list. The built-in model is named demo."
             raise UnknownModel(f"{name!r} is not a valid model name.", remedy=remedy)
-        config = self._access.configured.find_provider(provider)
+        config = self._find_provider_here_or_lent(provider)
         return ChosenModel(provider_catalog.describe_model(config, model), config, self._access)
+
+    def _find_provider_here_or_lent(self, name: str) -> ProviderConfig:
+        try:
+            return self._access.configured.find_provider(name)
+        except NotFound:
+            lent = self._access.lent.find_lent_provider(name)
+            if lent is None:
+                raise
+            return lent

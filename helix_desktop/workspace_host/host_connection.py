@@ -1,5 +1,6 @@
 """How a client reaches the process that has a workspace open, and how that process serves it."""
 
+from collections import Counter
 from pathlib import Path
 
 from helix_desktop import running_instance
@@ -13,6 +14,7 @@ from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHo
 
 # The command line that a client of a host runs at the owner of the workspace.
 HOST_ARGUMENTS = ("host", "--workspace")
+_client_counts: Counter[str] = Counter()  # By workspace.
 
 
 async def connect_to_host(run: Path, workspace: str) -> RemoteWorkspaceHost | None:
@@ -34,7 +36,14 @@ async def connect_to_host(run: Path, workspace: str) -> RemoteWorkspaceHost | No
 async def serve_host_over_console(bench: Workbench, console: Console) -> None:
     """Serves the client at the other end of a console until it leaves."""
     host = LocalWorkspaceHost(bench)
+    _client_counts[bench.id] += 1
     try:
         await serve_host_client(host, ConsoleStream(console))
     finally:
+        _client_counts[bench.id] -= 1
         await host.close_host()
+
+
+def count_clients(workspace: str) -> int:
+    """Returns how many clients this process serves in a workspace now."""
+    return _client_counts[workspace]

@@ -27,15 +27,15 @@ LONGEST_RANGE = 1 << 20
 # --- Commands
 
 
-class HostCommand(msgspec.Struct, frozen=True, tag_field="command", tag=True):
+class _TaggedCommand(msgspec.Struct, frozen=True, tag_field="command", tag=True):
     """What a host can be asked to do. The names are part of the protocol between processes."""
 
 
-class StartConversation(HostCommand, frozen=True):
+class StartConversation(_TaggedCommand, frozen=True):
     title: str = ""
 
 
-class SendMessage(HostCommand, frozen=True):
+class SendMessage(_TaggedCommand, frozen=True):
     """Sends a message of the user. `steer`: after the turn's present step, not after the turn."""
 
     conversation: str
@@ -44,15 +44,15 @@ class SendMessage(HostCommand, frozen=True):
     steer: bool = False
 
 
-class StopTurn(HostCommand, frozen=True):
+class StopTurn(_TaggedCommand, frozen=True):
     conversation: str
 
 
-class ResumeTurn(HostCommand, frozen=True):
+class ResumeTurn(_TaggedCommand, frozen=True):
     conversation: str
 
 
-class AnswerQuestion(HostCommand, frozen=True):
+class AnswerQuestion(_TaggedCommand, frozen=True):
     """Answers a permission question. `fingerprint`: of the question that the user has read, as
     another one may have its number by now.
     """
@@ -63,48 +63,48 @@ class AnswerQuestion(HostCommand, frozen=True):
     answer: PermissionAnswer
 
 
-class FoldConversation(HostCommand, frozen=True):
+class FoldConversation(_TaggedCommand, frozen=True):
     conversation: str
     kind: facts.FoldKind
     wish: str = ""
 
 
-class UndoFold(HostCommand, frozen=True):
+class UndoFold(_TaggedCommand, frozen=True):
     conversation: str
     fold: str
 
 
-class RepeatFold(HostCommand, frozen=True):
+class RepeatFold(_TaggedCommand, frozen=True):
     conversation: str
     fold: str
 
 
-class RewindConversation(HostCommand, frozen=True):
+class RewindConversation(_TaggedCommand, frozen=True):
     conversation: str
     seq: int
 
 
-class AnswerAgain(HostCommand, frozen=True):
+class AnswerAgain(_TaggedCommand, frozen=True):
     """Asks the model again for the answer at `seq`, or for the last one."""
 
     conversation: str
     seq: int = 0
 
 
-class ForkConversation(HostCommand, frozen=True):
+class ForkConversation(_TaggedCommand, frozen=True):
     conversation: str
     last_seq: int = 0
     title: str = ""
 
 
-class UndoFileChanges(HostCommand, frozen=True):
+class UndoFileChanges(_TaggedCommand, frozen=True):
     """Undoes what was done to files after the fact `seq`. What others have changed since stays."""
 
     conversation: str
     seq: int
 
 
-class ChangeConversation(HostCommand, frozen=True):
+class ChangeConversation(_TaggedCommand, frozen=True):
     """Changes what is not None."""
 
     conversation: str
@@ -114,12 +114,41 @@ class ChangeConversation(HostCommand, frozen=True):
     is_pinned: bool | None = None
 
 
-class StoreContent(HostCommand, frozen=True):
+class StoreContent(_TaggedCommand, frozen=True):
     """Stores what the user attaches to a message."""
 
     name: str
     content: bytes
     conversation: str = ""
+
+
+class ChooseModel(_TaggedCommand, frozen=True):
+    """Answers a conversation with this model (`provider/model`) until the workspace is closed. The
+    first model that is chosen in a workspace becomes the workspace's.
+    """
+
+    conversation: str
+    model: str
+
+
+# All commands. Whatever else a client sends is not understood.
+HostCommand = (
+    StartConversation
+    | SendMessage
+    | StopTurn
+    | ResumeTurn
+    | AnswerQuestion
+    | FoldConversation
+    | UndoFold
+    | RepeatFold
+    | RewindConversation
+    | AnswerAgain
+    | ForkConversation
+    | UndoFileChanges
+    | ChangeConversation
+    | StoreContent
+    | ChooseModel
+)
 
 
 class CommandResult(msgspec.Struct, frozen=True):

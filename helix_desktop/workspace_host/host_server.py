@@ -1,15 +1,17 @@
 """Serves one client of a workspace's host over a stream of frames, until either side closes it."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from helix_desktop import __version__
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, InvalidInput
-from helix_desktop.workspace_host import host_wire
+from helix_desktop.workspace_host import forwarded_lending, host_wire
 from helix_desktop.workspace_host.byte_streams import ByteStream
-from helix_desktop.workspace_host.host_interface import CommandResult, WorkspaceHost
+from helix_desktop.workspace_host.host_interface import CommandResult
+from helix_desktop.workspace_host.local_workspace_host import LocalWorkspaceHost
 
 log = logging.getLogger(__name__)
 MOST_FOLLOWERS = 64
@@ -17,7 +19,7 @@ MOST_RUNNING_REQUESTS = 256
 BUG = "The program that has the workspace open failed because of a bug. Details are in its log."
 
 
-async def serve_host_client(host: WorkspaceHost, stream: ByteStream) -> None:
+async def serve_host_client(host: LocalWorkspaceHost, stream: ByteStream) -> None:
     """Answers the client until it leaves. A client that is not understood is told so and closed."""
     server = _HostServer(host, stream)
     try:
@@ -32,7 +34,7 @@ async def serve_host_client(host: WorkspaceHost, stream: ByteStream) -> None:
 
 
 class _HostServer:
-    def __init__(self, host: WorkspaceHost, stream: ByteStream) -> None:
+    def __init__(self, host: LocalWorkspaceHost, stream: ByteStream) -> None:
         self._host = host
         self._stream = stream
         self._reader = host_wire.FrameReader()
@@ -40,6 +42,8 @@ class _HostServer:
         self._running_requests = 0
         self._following = OwnedTasks("what a client follows")
         self._follow_tasks: dict[int, Any] = {}
+        self._lender = forwarded_lending.RemoteLender(self._send_to_client)
+        self._stop_lending: Callable[[], None] | None = None
         self._has_greeted = False
 
     async def answer_client_messages(self) -> None:
@@ -70,8 +74,19 @@ class _HostServer:
                 self._start_following(message)
             case host_wire.RunCommand() | host_wire.ReadRange():
                 self._start_request(message)
+            case host_wire.LendProviders():
+                self._begin_lending(message)
+            case host_wire.StreamOpened() | host_wire.StreamPiece() | host_wire.StreamEnded():
+                self._lender.handle_client_message(message)
             case _:
                 raise host_wire.BrokenStream("The other side greeted twice.")
+
+    def _begin_lending(self, message: host_wire.LendProviders) -> None:
+        if self._stop_lending is not None:
+            raise host_wire.BrokenStream("The client lent its providers twice.")
+        self._lender.computer = message.computer
+        self._lender.providers = message.providers
+        self._stop_lending = self._host.accept_lender(self._lender)
 
     # --- Requests with one answer
 
@@ -172,6 +187,9 @@ class _HostServer:
 
     async def aclose(self) -> None:
         # This may be cancelled, too, and the stream must be closed all the same.
+        if self._stop_lending is not None:
+            self._stop_lending()
+        self._lender.end_lending()
         try:
             await self._following.aclose(limit=1)
             await self._requests.aclose(limit=1)

@@ -15,18 +15,19 @@ import msgspec
 from helix_desktop.engine import fact_encoding, facts, session_events
 from helix_desktop.engine.messages import CallDelta, ReasoningDelta, TextDelta
 from helix_desktop.errors import HelixError, JournalCorrupt, WrittenByNewerVersion
-from helix_desktop.workspace_host import host_interface
+from helix_desktop.providers.lent_providers import LentProvider, LentRequest
 from helix_desktop.workspace_host.host_interface import (
     CommandResult,
     ConversationEvent,
     FactsAdded,
     HistoryReplaced,
+    HostCommand,
     HostListRow,
     LiveState,
     ReplyDelayed,
 )
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 LENGTH = struct.Struct(">I")
 # A message and a model's reply may be long, and are one fact. Other content comes in ranges.
 LONGEST_FRAME = 64 << 20
@@ -50,22 +51,7 @@ class Greeting(WireMessage, frozen=True):
 class RunCommand(WireMessage, frozen=True):
     number: int
     command_id: str
-    command: (
-        host_interface.StartConversation
-        | host_interface.SendMessage
-        | host_interface.StopTurn
-        | host_interface.ResumeTurn
-        | host_interface.AnswerQuestion
-        | host_interface.FoldConversation
-        | host_interface.UndoFold
-        | host_interface.RepeatFold
-        | host_interface.RewindConversation
-        | host_interface.AnswerAgain
-        | host_interface.ForkConversation
-        | host_interface.UndoFileChanges
-        | host_interface.ChangeConversation
-        | host_interface.StoreContent
-    )
+    command: HostCommand
 
 
 class FollowConversation(WireMessage, frozen=True):
@@ -133,9 +119,69 @@ class EventSent(WireMessage, frozen=True):
     body: bytes
 
 
-ClientMessage = Greeting | RunCommand | FollowConversation | FollowList | ReadRange | StopFollowing
+# --- Requests to a provider, which the client sends with its keys
+
+
+class LendProviders(WireMessage, frozen=True):
+    computer: str
+    providers: tuple[LentProvider, ...]
+
+
+class OpenStream(WireMessage, frozen=True):
+    """The host's. Its numbers are others than the client's."""
+
+    number: int
+    request: LentRequest
+
+
+class CloseStream(WireMessage, frozen=True):
+    """The host needs no more of this answer."""
+
+    number: int
+
+
+class StreamOpened(WireMessage, frozen=True):
+    number: int
+    status: int
+    headers: tuple[tuple[str, str], ...]
+
+
+class StreamPiece(WireMessage, frozen=True):
+    number: int
+    content: bytes
+
+
+class StreamEnded(WireMessage, frozen=True):
+    """The answer is complete, or failed with this error."""
+
+    number: int
+    kind: str = ""
+    what: str = ""
+    remedy: str = ""
+
+
+ClientMessage = (
+    Greeting
+    | RunCommand
+    | FollowConversation
+    | FollowList
+    | ReadRange
+    | StopFollowing
+    | LendProviders
+    | StreamOpened
+    | StreamPiece
+    | StreamEnded
+)
 HostMessage = (
-    Greeting | CommandDone | RequestFailed | RangeRead | RowsChanged | FactsSent | EventSent
+    Greeting
+    | CommandDone
+    | RequestFailed
+    | RangeRead
+    | RowsChanged
+    | FactsSent
+    | EventSent
+    | OpenStream
+    | CloseStream
 )
 _encoder = msgspec.msgpack.Encoder()
 _client_decoder = msgspec.msgpack.Decoder(ClientMessage)

@@ -12,6 +12,7 @@ from helix_desktop.engine.messages import Reply, RetryDelay
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, InvalidInput
+from helix_desktop.providers.lent_providers import ProviderLender
 from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workspace_host import host_interface
 from helix_desktop.workspace_host.host_interface import (
@@ -72,6 +73,7 @@ class LocalWorkspaceHost:
             host_interface.UndoFileChanges: self._carry_out_undo_of_files,
             host_interface.ChangeConversation: self._carry_out_change,
             host_interface.StoreContent: self._carry_out_store,
+            host_interface.ChooseModel: self._carry_out_choice_of_model,
         }
 
     @property
@@ -108,6 +110,12 @@ class LocalWorkspaceHost:
         if start < 0 or not 0 <= length <= LONGEST_RANGE:
             raise InvalidInput(f"A range of content has 0 to {LONGEST_RANGE:,} bytes.")
         return await self._bench.workspace.cache.read_range(digest, start, length)
+
+    def accept_lender(self, lender: ProviderLender) -> Callable[[], None]:
+        """Has models be asked through the computer of a client, where this one has no key. Returns
+        what to call when the client leaves.
+        """
+        return self._bench.models.lent_providers.add_lender(lender)
 
     async def close_host(self) -> None:
         """The workbench is not closed: others use it, too."""
@@ -214,6 +222,14 @@ class LocalWorkspaceHost:
             command.name, command.content, command.conversation
         )
         return CommandResult(attachments=attached)
+
+    async def _carry_out_choice_of_model(
+        self, command: host_interface.ChooseModel
+    ) -> CommandResult:
+        if not self._bench.main_model_name:
+            await self._bench.choose_model_for_role(command.model)
+        self._bench.set_model_until_closed(command.conversation, command.model)
+        return CommandResult()
 
 
 async def _run_to_result(run: RunCommand, command: HostCommand) -> CommandResult:

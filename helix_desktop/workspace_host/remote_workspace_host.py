@@ -2,13 +2,13 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from helix_desktop import __version__, errors
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.workspace_host import host_wire
+from helix_desktop.providers.lent_providers import ProviderLender
+from helix_desktop.workspace_host import forwarded_lending, host_wire
 from helix_desktop.workspace_host.byte_streams import ByteStream
 from helix_desktop.workspace_host.host_interface import (
     CommandResult,
@@ -19,28 +19,11 @@ from helix_desktop.workspace_host.host_interface import (
     HostListRow,
     new_command_id,
 )
+from helix_desktop.workspace_host.wire_errors import rebuild_error
 
 GREETING_SECONDS = 30.0  # The other side may have to open its workspace first.
 MOST_UNREAD_EVENTS = 10_000
-LONGEST_SENTENCE = 2_000
 HOST_GONE = "The program that has the workspace open has closed the connection."
-# Errors that callers tell apart. Any other is a HelixError with its sentence.
-_ERRORS: Mapping[str, Callable[..., errors.HelixError]] = {
-    kind.__name__: kind
-    for kind in (
-        errors.NotFound,
-        errors.AmbiguousName,
-        errors.InvalidInput,
-        errors.ActionRefused,
-        errors.StoreFailed,
-        errors.StoreFull,
-        errors.CacheCorrupt,
-        errors.JournalCorrupt,
-        errors.ModelFailed,
-        errors.StoppedByUser,
-        host_wire.BrokenStream,
-    )
-}
 
 
 class RemoteWorkspaceHost:
@@ -56,6 +39,7 @@ class RemoteWorkspaceHost:
         self._greeting: asyncio.Future[host_wire.Greeting] = (
             asyncio.get_running_loop().create_future()
         )
+        self._lending: forwarded_lending.AnswersToHost | None = None
         self._ended: errors.HelixError | None = None
         self.has_ended = asyncio.Event()
 
@@ -90,7 +74,7 @@ class RemoteWorkspaceHost:
 
     async def run_host_command(self, command: HostCommand, command_id: str = "") -> CommandResult:
         number = next(self._numbers)
-        message = host_wire.RunCommand(number, command_id or new_command_id(), command)  # type: ignore[arg-type]
+        message = host_wire.RunCommand(number, command_id or new_command_id(), command)
         result: CommandResult = await self._ask_host(number, message)
         return result
 
@@ -115,6 +99,11 @@ class RemoteWorkspaceHost:
         follower.number = number
         await self._ask_host(number, host_wire.FollowList(number))
         return follower
+
+    async def lend_providers(self, lender: ProviderLender) -> None:
+        """Answers the host's requests to these providers from here, as long as it is connected."""
+        self._lending = forwarded_lending.AnswersToHost(lender, self._send_to_host, self._tasks)
+        await self._send_to_host(host_wire.LendProviders(lender.computer, tuple(lender.providers)))
 
     async def close_host(self) -> None:
         self._end(errors.OwnerEnded("The connection to the workspace was closed."))
@@ -166,7 +155,7 @@ class RemoteWorkspaceHost:
             while piece := await self._stream.read_bytes():
                 for frame in self._reader.take_whole_frames(piece):
                     self._handle_host_message(host_wire.decode_host_message(frame))
-            self._reader.check_ends_whole()
+            # In the middle of a message or not: either way, the line is broken.
             self._end(errors.OwnerEnded(HOST_GONE, remedy="Try again."))
         except errors.HelixError as error:
             self._end(error)
@@ -175,7 +164,7 @@ class RemoteWorkspaceHost:
     def _handle_host_message(self, message: host_wire.HostMessage) -> None:
         if not self._greeting.done():
             if isinstance(message, host_wire.RequestFailed):
-                raise _rebuild_error(message)
+                raise rebuild_error(message.kind, message.what, message.remedy)
             self._greeting.set_result(host_wire.check_greeting(message))
             return
         match message:
@@ -189,6 +178,8 @@ class RemoteWorkspaceHost:
                 self._handle_rows(message)
             case host_wire.FactsSent() | host_wire.EventSent():
                 self._handle_event(message)
+            case host_wire.OpenStream() | host_wire.CloseStream():
+                self._handle_lending(message)
             case _:
                 raise host_wire.BrokenStream("The other side greeted twice.")
 
@@ -198,7 +189,7 @@ class RemoteWorkspaceHost:
             answer.set_result(value)
 
     def _handle_failure(self, message: host_wire.RequestFailed) -> None:
-        error = _rebuild_error(message)
+        error = rebuild_error(message.kind, message.what, message.remedy)
         if message.number == 0:  # It is about the connection, which the host closes now.
             raise error
         answer = self._answers.get(message.number)
@@ -220,6 +211,13 @@ class RemoteWorkspaceHost:
         follower = self._followers.get(message.number)
         if isinstance(follower, RemoteConversationFollower):
             follower.receive_event(event)
+
+    def _handle_lending(self, message: host_wire.OpenStream | host_wire.CloseStream) -> None:
+        if self._lending is None:
+            raise host_wire.BrokenStream(
+                "The other side asked for a provider that nobody lent to it."
+            )
+        self._lending.handle_host_message(message)
 
     def _end(self, error: errors.HelixError) -> None:
         if self._ended is not None:
@@ -344,8 +342,3 @@ class RemoteListFollower:
     def fail(self, error: errors.HelixError) -> None:
         self._error = error
         self._has_news.set()
-
-
-def _rebuild_error(message: host_wire.RequestFailed) -> errors.HelixError:
-    kind = _ERRORS.get(message.kind, errors.HelixError)
-    return kind(message.what[:LONGEST_SENTENCE], remedy=message.remedy[:LONGEST_SENTENCE])

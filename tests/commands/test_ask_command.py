@@ -15,7 +15,7 @@ import pytest
 
 from helix_desktop import cli, program_folders
 from helix_desktop.commands import workspace_access
-from helix_desktop.commands.turn_output import TurnPrinter
+from helix_desktop.commands.turn_output import TurnPrinter, describe_early_end
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import Fact, Text, ToolCall, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
@@ -322,7 +322,7 @@ async def test_a_turn_whose_end_found_no_room_ends_all_the_same() -> None:
     telling.print_event(ActivityChanged("c", ConversationActivity.FAILED, "The disk is full."))
     async with asyncio.timeout(60):
         await telling.print_until_turn_ends(cast(Console, None))
-    assert telling.failure_reason == "The turn ended early: The disk is full."
+    assert describe_early_end(telling.ended) == "The turn ended early: The disk is full."
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from helix_desktop.engine.session_events import (
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, OwnerEnded
 from helix_desktop.workbench import Workbench
-from helix_desktop.workspace_host import host_wire, remote_workspace_host
+from helix_desktop.workspace_host import host_wire, wire_errors
 from helix_desktop.workspace_host.byte_streams import SocketStream
 from helix_desktop.workspace_host.host_interface import (
     CommandResult,
@@ -290,7 +290,7 @@ async def test_1000_hostile_hosts_end_with_one_error_at_the_client() -> None:
         error = await hear(hostile_bytes(chance, host_frames()))
         ends.add(type(error).__name__)
         assert error.what
-        assert len(error.what) <= remote_workspace_host.LONGEST_SENTENCE
+        assert len(error.what) <= wire_errors.LONGEST_SENTENCE
     assert {"BrokenStream", "OwnerEnded"} <= ends
 
 
@@ -361,8 +361,8 @@ async def test_a_host_that_ends_is_said_to_all_who_wait() -> None:
 
 async def test_a_host_of_another_version_is_said_with_what_to_do() -> None:
     here, there = await socket_streams()
-    await there.write_bytes(greeting(2))
-    with pytest.raises(BrokenStream, match="version 2") as refused:
+    await there.write_bytes(greeting(3))
+    with pytest.raises(BrokenStream, match="version 3") as refused:
         await RemoteWorkspaceHost.connect_over_stream(here)
     assert "Update Helix Desktop" in refused.value.remedy
     await there.close_stream()

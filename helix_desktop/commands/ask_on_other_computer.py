@@ -1,0 +1,328 @@
+"""`ask` on another computer: runs one turn over there, and prints it here.
+
+The line may break. The agent goes on over there, and this command connects again and prints what it
+has missed. The message is sent once, however often the line breaks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from helix_desktop.commands import workspace_access
+from helix_desktop.commands.ask_command import (
+    is_last_turn_complete,
+    read_attached_file,
+    read_message_text,
+)
+from helix_desktop.commands.other_computer import find_row_by_prefix, read_list
+from helix_desktop.commands.turn_output import (
+    answer_by_allowed_names,
+    fact_as_json_line,
+    plain_text_of_fact,
+    report_end_of_turn,
+)
+from helix_desktop.console import escape_control_characters
+from helix_desktop.engine import facts, session_events
+from helix_desktop.engine.messages import TextDelta
+from helix_desktop.engine.session_events import CLOSED, ConversationActivity
+from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, OwnerEnded
+from helix_desktop.workspace_host import host_interface
+from helix_desktop.workspace_host.followed_conversation import FollowedConversation
+from helix_desktop.workspace_host.host_interface import (
+    ConversationEvent,
+    FactsAdded,
+    HistoryReplaced,
+    LiveState,
+    ReplyDelayed,
+    WorkspaceHost,
+    new_command_id,
+    question_fingerprint,
+)
+
+if TYPE_CHECKING:
+    from helix_desktop.commands.other_computer import OtherComputer
+    from helix_desktop.console import Console
+
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 30.0
+STOP_SECONDS = 5.0
+ONLY_HERE = ("acp", "copy", "copy_with_changes", "choose")
+
+
+async def ask_on_other_computer(
+    arguments: Namespace, computer: OtherComputer, console: Console
+) -> int:
+    for option in ONLY_HERE:
+        if getattr(arguments, option):
+            raise InvalidInput(
+                f"--{option.replace('_', '-')} cannot be used on another computer yet. Nothing was sent."
+            )
+    text = ""
+    if not arguments.resume:
+        text = await read_message_text(arguments, console)
+    workspace_access.check_permission_names(arguments.allow)
+    files = [await read_attached_file(file) for file in arguments.attach]
+    turn = RemoteTurn(arguments, text, files, console)
+    await run_over_broken_lines(turn, computer, console)
+    is_done = await report_end_of_turn(turn.ended, turn.refused, console)
+    if is_done:
+        return 0
+    return 1
+
+
+async def run_over_broken_lines(
+    turn: RemoteTurn, computer: OtherComputer, console: Console
+) -> None:
+    """Connects again until the turn has ended. What is wrong at first is raised."""
+    pause = FIRST_PAUSE_SECONDS
+    has_said_so = False
+    while True:
+        try:
+            async with computer.connect() as host:
+                pause = FIRST_PAUSE_SECONDS
+                has_said_so = False
+                await turn.follow_until_end(host)
+                return
+        except OwnerEnded:
+            pass
+        except HelixError:
+            if not turn.conversation or turn.is_refused:
+                raise
+        if not has_said_so:
+            has_said_so = True
+            await console.print_error(
+                f"The connection to {computer.name} broke off. What the agent does there goes on. Connecting again…"
+            )
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+class RemoteTurn:
+    """One message to an agent on another computer, and what is printed of its turn."""
+
+    def __init__(
+        self,
+        arguments: Namespace,
+        text: str,
+        files: list[tuple[str, bytes]],
+        console: Console,
+    ) -> None:
+        self.conversation = ""
+        self.ended: facts.TurnEnded | None = None
+        self.refused: list[str] = []
+        self.is_refused = False  # The host does not do what this command wants.
+        self._arguments = arguments
+        self._text = text
+        self._files = files
+        self._console = console
+        self._allowed = frozenset(arguments.allow)
+        # Each command has one id, so that it is done once, however often it is sent.
+        self._start_id = new_command_id()
+        self._send_id = new_command_id()
+        self._attachments: tuple[facts.Attachment, ...] = ()
+        self._followed = FollowedConversation()
+        self._is_prepared = False
+        # The facts up to this number were there before the message.
+        self._last_seq_before: int | None = None
+        self._has_begun = bool(arguments.resume)
+        self._printed_reply = ""
+        self._answered: set[tuple[int, str]] = set()
+
+    async def follow_until_end(self, host: WorkspaceHost) -> None:
+        try:
+            await self._prepare_conversation(host)
+        except HelixError as error:
+            self.is_refused = not isinstance(error, OwnerEnded)
+            raise
+        follower = await host.follow_conversation(self.conversation, self._followed.state.seq)
+        try:
+            while self.ended is None:
+                for event in await follower.next_events():
+                    self._followed.apply_event(event)
+                    await self._handle_event(host, event)
+        except asyncio.CancelledError:
+            await self._stop_at_host(host)
+            raise
+
+    # --- Before the turn
+
+    async def _prepare_conversation(self, host: WorkspaceHost) -> None:
+        if self._is_prepared:
+            return
+        name = self._arguments.conversation
+        if name and not self.conversation:
+            self.conversation = find_row_by_prefix(await read_list(host), name)
+        elif not self.conversation:
+            started = await host.run_host_command(
+                host_interface.StartConversation(), self._start_id
+            )
+            self.conversation = started.conversation
+        if self._arguments.model:
+            await host.run_host_command(
+                host_interface.ChooseModel(self.conversation, self._arguments.model)
+            )
+        attachments: list[facts.Attachment] = []
+        for file_name, content in self._files:
+            stored = await host.run_host_command(
+                host_interface.StoreContent(file_name, content, self.conversation)
+            )
+            attachments += stored.attachments
+        self._attachments = tuple(attachments)
+        self._is_prepared = True
+
+    async def _send_or_continue(self, host: WorkspaceHost) -> None:
+        """Called when all facts have been told: at first, and after each broken line."""
+        is_first = self._last_seq_before is None
+        if is_first:
+            self._last_seq_before = self._followed.state.seq
+            if self._arguments.resume:
+                self._check_can_be_resumed()
+                await host.run_host_command(host_interface.ResumeTurn(self.conversation))
+                return
+        if self._has_begun:
+            # The host was ended meanwhile, and with it the turn. It is still ours.
+            if self.ended is None and self._followed.running is ConversationActivity.IDLE:
+                await host.run_host_command(host_interface.ResumeTurn(self.conversation))
+        elif not self._is_waiting():
+            message = host_interface.SendMessage(self.conversation, self._text, self._attachments)
+            await host.run_host_command(message, self._send_id)
+
+    def _check_can_be_resumed(self) -> None:
+        if is_last_turn_complete(self._followed.state):
+            self.is_refused = True
+            raise NotFound("There is nothing to continue.", remedy="Nothing was sent.")
+
+    def _is_waiting(self) -> bool:
+        """Whether the message is in the conversation's queue over there."""
+        queued = self._followed.queued
+        if queued is None:
+            return False
+        return any(self._is_own_message(parts) for parts in queued.messages)
+
+    def _is_own_message(self, parts: tuple[facts.UserPart, ...]) -> bool:
+        first = parts[0]
+        # A slash command becomes another text.
+        return self._text.startswith("/") or (
+            isinstance(first, facts.Text) and first.text == self._text
+        )
+
+    # --- What is told of the turn
+
+    async def _handle_event(self, host: WorkspaceHost, event: ConversationEvent) -> None:
+        match event:
+            case LiveState():
+                await self._print_reply_so_far(event.reply_text)
+                await self._send_or_continue(host)
+                for asked in event.questions:
+                    await self._answer_question(host, asked)
+            case HistoryReplaced():
+                self._last_seq_before = 0
+            case FactsAdded():
+                for recorded in event.facts:
+                    await self._handle_fact(recorded)
+            case session_events.QuestionAsked():
+                await self._answer_question(host, event)
+            case session_events.MessagesQueued() | session_events.ActivityChanged():
+                self._notice_end_without_fact(event)
+            case session_events.ReplyStreamed(delta=TextDelta()):
+                await self._print_reply_so_far(self._followed.reply_text)
+            case ReplyDelayed():
+                why = escape_control_characters(event.why)
+                await self._console.print_error(f"Retrying in {round(event.seconds)} s: {why}")
+            case _:
+                pass
+
+    async def _handle_fact(self, recorded: facts.Recorded) -> None:
+        if self._last_seq_before is None or recorded.seq <= self._last_seq_before:
+            return
+        fact = recorded.fact
+        if isinstance(fact, facts.UserSaid) and not fact.by and self._is_own_message(fact.parts):
+            self._has_begun = True
+        if not self._has_begun:
+            return
+        await self._print_fact(recorded)
+        if not isinstance(fact, facts.TurnEnded):
+            return
+        was_ended_with_host = fact.reason is facts.TurnEnd.FAILED and fact.why == CLOSED
+        # After such an end, the turn is continued: see `_send_or_continue`.
+        if not was_ended_with_host:
+            self.ended = fact
+
+    def _notice_end_without_fact(
+        self, event: session_events.MessagesQueued | session_events.ActivityChanged
+    ) -> None:
+        """Another client has taken the message back, or the end of the turn could not be stored."""
+        if self.ended is not None:
+            return
+        if isinstance(event, session_events.ActivityChanged):
+            if event.running is ConversationActivity.FAILED:
+                self.ended = facts.TurnEnded(facts.TurnEnd.FAILED, event.why)
+            return
+        is_taken_back = any(self._is_own_message(parts) for parts in event.taken_back)
+        if is_taken_back and not self._has_begun:
+            self.ended = facts.TurnEnded(facts.TurnEnd.STOPPED, "your message was taken back")
+
+    async def _answer_question(
+        self, host: WorkspaceHost, asked: session_events.QuestionAsked
+    ) -> None:
+        is_of_own_turn = self._has_begun or self._text.startswith("/")
+        fingerprint = question_fingerprint(asked.question)
+        key = (asked.number, fingerprint)
+        if not is_of_own_turn or key in self._answered:
+            return
+        self._answered.add(key)
+        answer = answer_by_allowed_names(asked.question, self._allowed, self.refused)
+        command = host_interface.AnswerQuestion(
+            self.conversation, asked.number, fingerprint, answer
+        )
+        try:
+            await host.run_host_command(command)
+        except ActionRefused:
+            pass  # Somebody else has answered it.
+        except OwnerEnded:
+            self._answered.discard(key)
+            raise
+
+    # --- Printing
+
+    async def _print_reply_so_far(self, reply_text: str) -> None:
+        """Prints what is new of the reply that the model is writing."""
+        if self._arguments.json or not self._has_begun:
+            return
+        if not reply_text.startswith(self._printed_reply):
+            self._printed_reply = ""  # The model began its reply again.
+        new_text = reply_text[len(self._printed_reply) :]
+        self._printed_reply = reply_text
+        await self._print_text(escape_control_characters(new_text))
+
+    async def _print_fact(self, recorded: facts.Recorded) -> None:
+        if self._arguments.json:
+            await self._print_text(fact_as_json_line(recorded) + "\n")
+            return
+        fact = recorded.fact
+        if isinstance(fact, facts.ModelReplied):
+            texts = [part.text for part in fact.parts if isinstance(part, facts.Text)]
+            # While the line was broken, nothing of it was streamed to here.
+            await self._print_reply_so_far("".join(texts))
+            self._printed_reply = ""
+        await self._print_text(escape_control_characters(plain_text_of_fact(fact)))
+
+    async def _print_text(self, text: str) -> None:
+        if text:
+            await self._console.write_output(text.encode("utf-8", "replace"))
+
+    # --- Ctrl+C
+
+    async def _stop_at_host(self, host: WorkspaceHost) -> None:
+        if not self._has_begun:
+            await self._console.print_error(
+                "Your message was not taken back: it is sent when the turn before it has ended."
+            )
+            return
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await host.run_host_command(host_interface.StopTurn(self.conversation))
+        except (HelixError, TimeoutError):
+            await self._console.print_error("The agent there could not be told to stop.")

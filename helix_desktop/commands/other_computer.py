@@ -1,0 +1,78 @@
+"""The computer that `--host ssh://…` names, and what commands ask of a workspace there."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from helix_desktop.commands import workspace_access
+from helix_desktop.commands.workspace_access import find_id_by_prefix
+from helix_desktop.errors import AmbiguousName
+from helix_desktop.providers.configured_providers import ConfiguredProviders
+from helix_desktop.providers.http_transport import ProviderConnections
+from helix_desktop.providers.key_lender import KeyLender
+from helix_desktop.workspace_host.ssh_host import SshAddress, connect_over_ssh
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from helix_desktop.workspace_host.host_interface import HostListRow, WorkspaceHost
+    from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHost
+
+
+class OtherComputer:
+    """The computer that `--host` names. Connect to it as often as the line breaks."""
+
+    def __init__(self, arguments: Namespace) -> None:
+        self.address = SshAddress.from_text(arguments.host)
+        self._workspace = arguments.workspace or ""
+        configured = ConfiguredProviders(arguments.places.providers_file)
+        self._connections = ProviderConnections()
+        # One for all connections: by it, the host knows that the same computer has come again.
+        self._lender = KeyLender(
+            configured, workspace_access.open_secrets(arguments.places), self._connections
+        )
+
+    @property
+    def name(self) -> str:
+        return self.address.target
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[RemoteWorkspaceHost]:
+        host = await connect_over_ssh(self.address, self._workspace)
+        try:
+            await host.lend_providers(self._lender)
+            yield host
+        finally:
+            await host.close_host()
+
+    async def aclose(self) -> None:
+        await self._connections.aclose()
+
+
+async def read_list(host: WorkspaceHost) -> Sequence[HostListRow]:
+    follower = await host.follow_list()
+    rows = await follower.next_rows()
+    await follower.close_follower()
+    return rows
+
+
+def find_row_by_prefix(rows: Sequence[HostListRow], prefix: str) -> str:
+    """Returns the id of the conversation with this title, or with this beginning of its id."""
+    named = [entry.row for entry in rows if prefix in (entry.row.id, entry.row.title)]
+    in_use = [row for row in named if not row.archived and not row.trashed]
+    # Others only if none that is in use has this name.
+    chosen = in_use or named
+    if len(chosen) > 1:
+        ids = ", ".join(row.id for row in chosen[:10])
+        raise AmbiguousName(
+            f"{len(chosen)} conversations are called {prefix}: {ids}.",
+            remedy="Use the ID instead of the name.",
+        )
+    if chosen:
+        return chosen[0].id
+    all_ids = [entry.row.id for entry in rows]
+    remedy = "To see all conversations, run `conversation list`."
+    return find_id_by_prefix(all_ids, prefix, ("conversation", "conversations"), remedy)

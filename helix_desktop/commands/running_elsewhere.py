@@ -1,0 +1,91 @@
+"""Runs a command on a workspace of another computer (`--host ssh://…`), over the user's own ssh."""
+
+from __future__ import annotations
+
+import asyncio
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from helix_desktop.commands.other_computer import OtherComputer, find_row_by_prefix, read_list
+from helix_desktop.console import Console, Terminal
+from helix_desktop.errors import InvalidInput
+from helix_desktop.workspace_host.followed_conversation import FollowedConversation
+
+if TYPE_CHECKING:
+    from helix_desktop.workspace_host.host_interface import HostListRow
+
+
+def run_on_other_computer(arguments: Namespace) -> int:
+    """Runs the command over there, as far as it can be run from here."""
+    command = getattr(arguments, "elsewhere", "")
+    if not command:
+        raise InvalidInput(
+            "This cannot be run on another computer from here yet.",
+            remedy="With --host, you can use `ask`, `conversation list` and `conversation show`. For everything else, log in there with ssh and run helix-desktop.",
+        )
+    with Terminal() as console:
+        return asyncio.run(_run_command(command, arguments, console))
+
+
+async def _run_command(command: str, arguments: Namespace, console: Console) -> int:
+    computer = OtherComputer(arguments)
+    try:
+        if command == "ask":
+            from helix_desktop.commands.ask_on_other_computer import ask_on_other_computer
+
+            return await ask_on_other_computer(arguments, computer, console)
+        if command == "conversation list":
+            return await _print_conversation_list(arguments, computer, console)
+        return await _print_conversation(arguments, computer, console)
+    finally:
+        await computer.aclose()
+
+
+async def _print_conversation_list(
+    arguments: Namespace, computer: OtherComputer, console: Console
+) -> int:
+    from helix_desktop.commands.conversation_command import (
+        ListedConversation,
+        print_listed_conversations,
+    )
+
+    async with computer.connect() as host:
+        rows = await read_list(host)
+    listed: list[ListedConversation] = []
+    for entry in sorted(rows, key=_time_of_last_change, reverse=True):
+        row = entry.row
+        if row.trashed:
+            continue
+        listed.append(
+            ListedConversation(
+                id=row.id,
+                title=row.title,
+                updated=row.updated,
+                parent=row.parent,
+                copy=row.copy,
+                agent=row.agent,
+                is_archived=row.archived,
+            )
+        )
+    return await print_listed_conversations(arguments, listed, console)
+
+
+def _time_of_last_change(entry: HostListRow) -> float:
+    return entry.row.updated
+
+
+async def _print_conversation(
+    arguments: Namespace, computer: OtherComputer, console: Console
+) -> int:
+    from helix_desktop.commands.conversation_command import choose_messages, print_messages
+
+    followed = FollowedConversation()
+    async with computer.connect() as host:
+        conversation = find_row_by_prefix(await read_list(host), arguments.conversation)
+        follower = await host.follow_conversation(conversation)
+        while not followed.has_caught_up:
+            for event in await follower.next_events():
+                followed.apply_event(event)
+    messages = choose_messages(arguments, followed.state.facts)
+    await print_messages(arguments, messages, (), console)
+    return 0

@@ -1,0 +1,183 @@
+"""Reaches a workspace on another computer, by the user's own `ssh`.
+
+`ssh` runs with the user's configuration, agent, jump hosts and known hosts, and asks in the terminal
+what it has to ask. Over there it starts `helix-desktop host`, which leads to the process that has the
+workspace open; that process goes on when the line breaks.
+"""
+
+import re
+import shlex
+from collections.abc import Sequence
+from urllib.parse import unquote, urlsplit
+
+from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.processes import starter
+from helix_desktop.processes.starter import CommandAuthor, Process, ProcessLaunch
+from helix_desktop.workspace_host.byte_streams import PIECE, SocketStream
+from helix_desktop.workspace_host.kept_host import START_OF_LINE
+from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHost
+
+# A line that is silent for three times this long is taken for broken.
+ALIVE_SECONDS = 15
+MOST_GREETING_BYTES = 1 << 16  # What a login there prints before our program starts.
+MOST_COMPLAINT_BYTES = 4_000
+NOT_FOUND = 127  # A shell's exit code for a program that is missing.
+SSH_FAILED = 255
+_TARGET = re.compile(r"[A-Za-z0-9_][\w.@:%+-]*")
+# Programs that a user has installed for themselves are often missing in the path of a command over SSH.
+_START_PROGRAM = 'PATH="$HOME/.local/bin:$PATH"; export PATH; exec helix-desktop "$@"'
+INSTALL = "Install it there, for example with `pipx install helix-desktop`, and try again."
+
+
+@dataclass(frozen=True, slots=True)
+class SshAddress:
+    """`target`: what `ssh` is told, such as user@machine or a name from the user's configuration.
+    `folder`: there; empty if a workspace is named instead.
+    """
+
+    target: str
+    port: int | None = None
+    folder: str = ""
+
+    @classmethod
+    def from_text(cls, text: str) -> "SshAddress":
+        try:
+            parts = urlsplit(text)
+            port = parts.port
+        except ValueError:
+            raise _invalid_address(text) from None
+        target = unquote(parts.netloc)
+        if port is not None:
+            target = target.removesuffix(f":{port}")
+        if parts.scheme != "ssh" or not _TARGET.fullmatch(target) or parts.password is not None:
+            raise _invalid_address(text)
+        folder = unquote(parts.path)
+        if folder == "/":
+            folder = ""
+        # The path of an address begins with a slash. Behind it may be the home folder there.
+        if folder.startswith("/~"):
+            folder = folder[1:]
+        return cls(target, port, folder)
+
+
+def _invalid_address(text: str) -> InvalidInput:
+    return InvalidInput(
+        f"{text!r} is not the address of a folder on another computer.",
+        remedy="For example: ssh://user@machine/home/user/project, or ssh://machine/~/project.",
+    )
+
+
+def ssh_command(address: SshAddress, arguments: Sequence[str]) -> list[str]:
+    """Returns the command that runs `helix-desktop` with these arguments over there."""
+    command = ["ssh", "-T", "-o", f"ServerAliveInterval={ALIVE_SECONDS}"]
+    if address.port is not None:
+        command += ["-p", str(address.port)]
+    # ssh joins the words, and the user's shell there takes them apart again.
+    words = ["exec", "sh", "-c", _START_PROGRAM, "helix-desktop", *arguments]
+    command += ["--", address.target, shlex.join(words)]
+    return command
+
+
+async def connect_over_ssh(address: SshAddress, workspace: str = "") -> RemoteWorkspaceHost:
+    """Connects to the host of the folder's workspace over there, or of the named one. HelixError
+    says what is wrong, if it is not reached.
+    """
+    arguments = ["host", "--over-line"]
+    if address.folder:
+        arguments += ["--folder", address.folder]
+    if workspace:
+        arguments += ["--workspace", workspace]
+    if not (address.folder or workspace):
+        raise _invalid_address(f"ssh://{address.target}")
+    launch = ProcessLaunch(CommandAuthor.USER, ssh_command(address, arguments))
+    try:
+        process = await starter.start_process(launch, stdin=starter.PIPE, line_limit=PIECE)
+    except FileNotFoundError:
+        raise HelixError(
+            "The program ssh is not on this computer.", remedy="Install it, and try again."
+        ) from None
+    stream = SshStream(process, address)
+    try:
+        await stream.read_to_start_of_line()
+        return await RemoteWorkspaceHost.connect_over_stream(stream)
+    except BaseException:
+        await stream.close_stream()
+        raise
+
+
+class SshStream:
+    """The pipes of a running `ssh`, from the moment on when our program over there speaks."""
+
+    def __init__(self, process: Process, address: SshAddress) -> None:
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise ValueError("ssh was started without its three pipes")
+        self._process = process
+        self._address = address
+        self._pipes = SocketStream(process.stdout, process.stdin)
+        self._errors = process.stderr
+        self._complaint = bytearray()
+        self._unread = b""
+        self._tasks = OwnedTasks("ssh")
+        self._reading_errors = self._tasks.spawn_task(
+            self._collect_complaint(), name="read what ssh complains of"
+        )
+
+    async def _collect_complaint(self) -> None:
+        while piece := await self._errors.read(PIECE):
+            self._complaint += piece
+            del self._complaint[:-MOST_COMPLAINT_BYTES]
+
+    async def read_to_start_of_line(self) -> None:
+        """Skips what a login prints. Raises what went wrong if our program does not start."""
+        heard = b""
+        while START_OF_LINE not in heard:
+            piece = await self._pipes.read_bytes()
+            if not piece:
+                raise await self._explain_end()
+            heard += piece
+            if len(heard) > MOST_GREETING_BYTES:
+                raise HelixError(
+                    f"{self._address.target} sends much text before Helix Desktop starts there.",
+                    remedy="Make its login quiet for commands over ssh.",
+                )
+        _, _, self._unread = heard.partition(START_OF_LINE)
+
+    async def _explain_end(self) -> HelixError:
+        # It has closed its output. What it says of the reason comes before its end.
+        await self._process.wait()
+        await self._reading_errors
+        machine = self._address.target
+        code = self._process.returncode
+        complaint = self._complaint.decode("utf-8", "replace").strip()
+        if code == NOT_FOUND:
+            return HelixError(
+                f"Helix Desktop is not installed on {machine}, or not found there. Nothing was changed there.",
+                remedy=INSTALL,
+            )
+        if code == SSH_FAILED:
+            return HelixError(f"There is no connection to {machine}. {complaint}".strip())
+        if "--over-line" in complaint or "invalid choice: 'host'" in complaint:
+            return HelixError(
+                f"Helix Desktop on {machine} is of an older version, which cannot be used from here. Nothing was changed there.",
+                remedy=f"Update it on {machine}.",
+            )
+        if not complaint:
+            complaint = f"It ended with code {code}, and said nothing."
+        return HelixError(f"Helix Desktop on {machine} did not start. {complaint}")
+
+    async def read_bytes(self) -> bytes:
+        if self._unread:
+            piece = self._unread
+            self._unread = b""
+            return piece
+        return await self._pipes.read_bytes()
+
+    async def write_bytes(self, content: bytes) -> None:
+        await self._pipes.write_bytes(content)
+
+    async def close_stream(self) -> None:
+        await self._pipes.close_stream()
+        await starter.end_process(self._process)
+        await self._tasks.aclose(limit=1)
