@@ -104,16 +104,16 @@ async def check_installation(
     findings: list[DoctorFinding] = []
     for check in checks:
         try:
-            found = check()
-            if isinstance(found, AsyncIterator):
-                findings += [finding async for finding in found]
+            found_by_check = check()
+            if isinstance(found_by_check, AsyncIterator):
+                findings += [finding async for finding in found_by_check]
             else:
-                findings += found
+                findings += found_by_check
         except Exception as error:  # A broken installation can raise any kind of error.
             log.info("a check failed", exc_info=error)
             name = getattr(check, "__name__", "check").strip("_<>")
-            said = f"This check failed with the error {type(error).__name__}: {error}."
-            findings.append(DoctorFinding(name, _BAD, said))
+            sentence = f"This check failed with the error {type(error).__name__}: {error}."
+            findings.append(DoctorFinding(name, _BAD, sentence))
     return tuple(findings)
 
 
@@ -153,13 +153,13 @@ def _check_libraries() -> Iterator[DoctorFinding]:
 
 
 def installed_library_versions() -> dict[str, str]:
-    found = {}
+    versions: dict[str, str] = {}
     for name in LIBRARIES:
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _check_qt_plugin() -> Iterator[DoctorFinding]:
@@ -239,10 +239,10 @@ async def _check_keyring(secrets: SecretStorage) -> AsyncIterator[DoctorFinding]
 
 
 def _check_disk_space(where: ProgramFolders) -> Iterator[DoctorFinding]:
-    place = where.data
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free
+    folder = where.data
+    while not folder.exists():  # It is made with the first workspace.
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
     sentence = f"{free // MEGABYTE:,} MB free on the disk that contains {where.data}."
     if free >= LITTLE_ROOM:
         yield DoctorFinding("Disk", _GOOD, sentence)
@@ -383,10 +383,9 @@ def _read_log_lines(file: Path) -> list[Any]:
         return []
     parsed: list[Any] = []
     for line in lines:
-        is_whole = line.startswith("{") and line.endswith("}")
-        if is_whole:
+        try:
             parsed.append(json.loads(line))
-        else:
+        except (ValueError, RecursionError):  # The program may have been killed in this line.
             parsed.append(line)
     return parsed
 

@@ -162,7 +162,7 @@ def test_the_file_holds_no_key_and_no_name_of_the_home_folder(where: ProgramFold
     where.logs.mkdir()
     program_settings.ProgramSettings(where.settings_file).change_setting(program_settings.FONT, key)
     (where.logs / "helix.log").write_text(
-        json.dumps({"says": f"used {key} in {Path.home()}/x"}) + "\ntorn li"
+        json.dumps({"says": f"used {key} in {Path.home()}/x"}) + "\n{torn} line}\ntorn li"
     )
     redaction = logs.LogRedaction()
     redaction.add_secret_to_redact(key)
@@ -171,7 +171,11 @@ def test_the_file_holds_no_key_and_no_name_of_the_home_folder(where: ProgramFold
     )
     assert key not in text
     assert str(Path.home()) + "/x" not in text
-    assert json.loads(text)["end of the log"] == [{"says": f"used {logs.BLOT} in ~/x"}, "torn li"]
+    assert json.loads(text)["end of the log"] == [
+        {"says": f"used {logs.BLOT} in ~/x"},
+        "{torn} line}",
+        "torn li",
+    ]
 
 
 def test_what_an_agent_writes_and_is_not_read_yet_is_said(
