@@ -91,20 +91,33 @@ class ConversationFolding:
         self._services = services
         self._clock = services.clock
         self._spawn = services.spawn
-        shared = conversation, services.cache, services.tokens
         self._contents = ViewContents(services.cache)
         self.spending = ConversationSpending(conversation, services)
-        asking = services.models, self._contents, self.spending
-        self._writer = fold_document_writer.FoldDocumentWriter(*shared, self._clock, *asking)
-        self._shortener = PartShortener(*shared)
-        self._large_outputs = LargeOutputShortener(*shared, *asking)
+        self._writer = fold_document_writer.FoldDocumentWriter(
+            conversation,
+            services.cache,
+            services.tokens,
+            self._clock,
+            services.models,
+            self._contents,
+            self.spending,
+        )
+        self._shortener = PartShortener(conversation, services.cache, services.tokens)
+        self._large_outputs = LargeOutputShortener(
+            conversation,
+            services.cache,
+            services.tokens,
+            services.models,
+            self._contents,
+            self.spending,
+        )
         # The task that writes a fold's document in the background, and what it is to write.
-        self._flying: asyncio.Task[object] | None = None
-        self._flying_plan: FoldPlan | None = None
+        self._writing_task: asyncio.Task[object] | None = None
+        self._plan_in_work: FoldPlan | None = None
         # A document that is written, and waits until a step adopts it.
-        self._ready: fold_document_writer.WrittenDocument | None = None
+        self._written_document: fold_document_writer.WrittenDocument | None = None
         # Rings before the provider's cache expires.
-        self._pause: asyncio.TimerHandle | None = None
+        self._pause_timer: asyncio.TimerHandle | None = None
         self._planner = FoldPlanner(conversation)
         # False for a command that ends with the turn, because nobody would wait for a
         # summary that is begun afterwards.
@@ -152,9 +165,9 @@ class ConversationFolding:
         """
         await self._run_and_record_failure(facts.FoldKind.HANDOVER, self.adopt_ready_fold)
         if overflowed or not self.conversation.current_meter().request_fits:
-            reduce = partial(self._shorten_until_request_fits, overflowed=overflowed)
-            await self._run_and_record_failure(facts.FoldKind.TRUNCATION, reduce)
-        elif self._flying is None:
+            shorten = partial(self._shorten_until_request_fits, overflowed=overflowed)
+            await self._run_and_record_failure(facts.FoldKind.TRUNCATION, shorten)
+        elif self._writing_task is None:
             await self._run_and_record_failure(facts.FoldKind.MARKER, self._clear_due_parts)
             if self._planner.is_handover_stopped_and_due(self.current_situation()):
                 await self._run_and_record_failure(
@@ -175,11 +188,11 @@ class ConversationFolding:
         user leaves, or a question waits), while the cache can still be read. Otherwise,
         the cache may be kept alive.
         """
-        if self._pause is not None:
-            self._pause.cancel()
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
         wait_seconds = cache_lifetime_seconds(self.conversation.state) - WRITING_SECONDS
         loop = asyncio.get_running_loop()
-        self._pause = loop.call_later(wait_seconds, self._fold_or_keep_cache_alive)
+        self._pause_timer = loop.call_later(wait_seconds, self._fold_or_keep_cache_alive)
 
     def _fold_or_keep_cache_alive(self) -> None:
         situation = replace(self.current_situation(), is_pausing=True)
@@ -213,19 +226,21 @@ class ConversationFolding:
         plan = self._plan_on_demand(kind, wish)
         if plan is None:
             raise ActionRefused(context_usage.NOTHING_TO_FOLD)
-        if self._flying is not None:
-            remedy = "Wait until that is done, or stop it."
-            raise ActionRefused("The conversation is already being shortened.", remedy=remedy)
-        reading = fold_document_writer.gather_material(plan, self.current_situation())
+        if self._writing_task is not None:
+            raise ActionRefused(
+                "The conversation is already being shortened.",
+                remedy="Wait until that is done, or stop it.",
+            )
+        material = fold_document_writer.gather_material(plan, self.current_situation())
         if kind is facts.FoldKind.TRUNCATION:
             name = self.conversation.new_fold_name(kind)
-            written = await self._writer.write_truncation(reading, name)
-            return await self.append_fold_if_still_current(written)
-        too_little = self._writer.reason_not_to_fold(reading)
-        if too_little:
-            raise ActionRefused(too_little)
+            truncation = await self._writer.write_truncation(material, name)
+            return await self.append_fold_if_still_current(truncation)
+        reason_not_to_fold = self._writer.reason_not_to_fold(material)
+        if reason_not_to_fold:
+            raise ActionRefused(reason_not_to_fold)
         self.spending.refuse_past_limit()
-        self._ready = None
+        self._written_document = None
         self._start_fold(plan)
         return await self._wait_for_fold_and_adopt_or_raise()
 
@@ -276,14 +291,14 @@ class ConversationFolding:
         return await self.conversation.append_facts(facts.Refolded(fold))
 
     def cancel_fold_in_work(self) -> None:
-        if self._flying is not None:
-            self._flying.cancel()
+        if self._writing_task is not None:
+            self._writing_task.cancel()
 
     def can_skip_folding(self, tokens: int) -> bool:
         """Whether so many new tokens fit whole, no fold waits, and the provider's cache is warm."""
         situation = self.current_situation()
         meter = situation.meter
-        if self._ready is not None or markers.is_cache_cold(situation):
+        if self._written_document is not None or markers.is_cache_cold(situation):
             return False
         most_shown_whole = large_output_choice.most_tokens_always_shown_whole(
             situation.policy, meter.window
@@ -293,38 +308,38 @@ class ConversationFolding:
     @property
     def kind_in_progress(self) -> facts.FoldKind | None:
         """Return the kind of the fold being written, which `cancel_fold_in_work` stops."""
-        if self._flying_plan is None:
+        if self._plan_in_work is None:
             return None
-        return self._flying_plan.kind
+        return self._plan_in_work.kind
 
     @property
     def has_no_fold_in_work(self) -> bool:
         """Whether no fold is being made or waits to be adopted."""
-        return self._flying is None and self._ready is None
+        return self._writing_task is None and self._written_document is None
 
     async def wait_for_fold_in_work(self) -> None:
         """Wait until the fold that is being made is finished, and adopt it."""
-        if self._flying is not None:
-            await asyncio.wait([self._flying])
+        if self._writing_task is not None:
+            await asyncio.wait([self._writing_task])
             await self.adopt_ready_fold()
 
     async def aclose(self) -> None:
         """Stop, and release what was read. Only the fold being made is lost."""
-        if self._pause is not None:
-            self._pause.cancel()
-        flying = self._flying
-        if flying is not None:
-            flying.cancel()
-            await asyncio.wait([flying])
-        with suppress(HelixError):
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+        writing_task = self._writing_task
+        if writing_task is not None:
+            writing_task.cancel()
+            await asyncio.wait([writing_task])
+        with suppress(HelixError):  # The workspace is closing, so nobody could be told.
             await self.adopt_ready_fold()
-        self._ready = None
+        self._written_document = None
         self._writer.contents.clear_read_contents()
 
     def describe_next_fold(self) -> str:
-        if self._flying_plan is not None:
-            kind = PLAIN_KINDS[self._flying_plan.kind]
-            return f"Being shortened: {kind} ({self._flying_plan.why})."
+        if self._plan_in_work is not None:
+            kind = PLAIN_KINDS[self._plan_in_work.kind]
+            return f"Being shortened: {kind} ({self._plan_in_work.why})."
         situation = self.current_situation(self.conversation.expected_state)
         plan = self._planner.find_due_fold(situation)
         if plan is not None:
@@ -343,13 +358,15 @@ class ConversationFolding:
         clearing = markers.plan_clearing_of_all_before(situation, first_seq_of_tail(situation))
         if clearing is None or markers.find_due_clearing(situation) is not None:
             return 0
-        return round(markers.count_freed_tokens(situation, clearing) * situation.meter.factor)
+        freed_tokens = markers.count_freed_tokens(situation, clearing)
+        return round(freed_tokens * situation.meter.factor)
 
     def current_situation(self, state: ConversationState | None = None) -> FoldSituation:
-        current = state or self.conversation.state
-        policy = self.conversation.policy_at(current)
-        meter = context_usage.measure_window(current, policy)
-        return FoldSituation(current, policy, meter, self._clock.current_time())
+        """Return all that decides about folds now, in the conversation's state or a given one."""
+        current_state = state or self.conversation.state
+        policy = self.conversation.policy_at(current_state)
+        meter = context_usage.measure_window(current_state, policy)
+        return FoldSituation(current_state, policy, meter, self._clock.current_time())
 
     def estimate_fold_cost(self, kind: facts.FoldKind) -> float | None:
         """Return approximate dollars for a fold on demand: 0.0 without a model, None
@@ -364,54 +381,63 @@ class ConversationFolding:
         if chosen is None or chosen.price_input <= 0:
             return None
         situation = self.current_situation()
-        cached = context_usage.count_cached_tokens(self.conversation.expected_state, chosen.model)
-        tokens = handover.expected_fold_cost(
+        cached_tokens = context_usage.count_cached_tokens(
+            self.conversation.expected_state, chosen.model
+        )
+        cost_in_input_tokens = handover.expected_fold_cost(
             situation,
             plan.span,
             of_transcript=kind is not facts.FoldKind.HANDOVER,
-            is_cold=not cached or markers.is_cache_cold(situation),
+            is_cold=not cached_tokens or markers.is_cache_cold(situation),
         )
-        return tokens * chosen.price_input / context_usage.PER_MILLION
+        return cost_in_input_tokens * chosen.price_input / context_usage.PER_MILLION
 
     def _plan_on_demand(self, kind: facts.FoldKind, wish: str) -> FoldPlan | None:
         situation = replace(self.current_situation(), is_asked=True)
         if kind not in STRATEGIES:
-            raise ActionRefused("Only new outputs can be shortened to excerpts.", remedy="Old outputs can be shortened to one line instead.")  # fmt: skip
+            raise ActionRefused(
+                "Only new outputs can be shortened to excerpts.",
+                remedy="Old outputs can be shortened to one line instead.",
+            )
         span = STRATEGIES[kind].span(situation)
         if span is None:
             return None
         return FoldPlan(kind, span, ASKED, wish=wish, is_asked=True)
 
     def _start_due_fold(self, situation: FoldSituation | None = None) -> None:
-        if self.has_no_fold_in_work and not self.spending.find_turn_end_at_limit():
-            plan = self._planner.find_due_fold(situation or self.current_situation())
-            if plan is not None:
-                self._start_fold(plan)
+        if not self.has_no_fold_in_work or self.spending.find_turn_end_at_limit():
+            return
+        plan = self._planner.find_due_fold(situation or self.current_situation())
+        if plan is not None:
+            self._start_fold(plan)
 
     def _start_fold(self, plan: FoldPlan) -> None:
-        reading = fold_document_writer.gather_material(plan, self.current_situation())
+        material = fold_document_writer.gather_material(plan, self.current_situation())
+        writing = self._write_fold_document_in_background(material)
         name = f"{plan.kind.value} of {self.conversation.id}"
         try:
-            self._flying = self._spawn(self._write_fold_document_in_background(reading), name=name)
+            self._writing_task = self._spawn(writing, name=name)
         except StoppedByUser:
             return
-        self._flying_plan = plan
+        self._plan_in_work = plan
         self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why))
 
     async def _write_fold_document_in_background(
-        self, reading: fold_document_writer.DocumentMaterial
+        self, material: fold_document_writer.DocumentMaterial
     ) -> None:
         """Write the document of a fold, as a task. Its end is reported in any case."""
-        plan = reading.plan
+        plan = material.plan
         try:
-            wait = reading.situation.policy.summary_wait + self._writer.seconds_added_for_document()
+            usual_seconds = material.situation.policy.summary_wait
+            most_seconds = usual_seconds + self._writer.seconds_added_for_document()
             if plan.is_asked:
                 ways = EVERY_WAY
             else:
                 # One way to write it for each attempt, so that a failure costs one request.
                 ways = self._planner.failed.next_way(plan.kind)
-            self._ready = await self._writer.write_document(
-                reading, self.conversation.new_fold_name(plan.kind), wait, ways
+            name = self.conversation.new_fold_name(plan.kind)
+            self._written_document = await self._writer.write_document(
+                material, name, most_seconds, ways
             )
         except ActionRefused as error:
             # A reached limit is one reason, and "; " would separate it into several attempts.
@@ -422,21 +448,21 @@ class ConversationFolding:
             log.exception("a %s could not be written", plan.kind.value)
             await self._planner.record_failure(plan.kind, "a bug in Helix Desktop (see the log)")
         finally:
-            self._flying = None
-            self._flying_plan = None
+            self._writing_task = None
+            self._plan_in_work = None
             self.conversation.notify_listeners(
                 FoldProgress(self.conversation.id, plan.kind, plan.why, done=True)
             )
 
     async def _wait_for_fold_and_adopt_or_raise(self) -> tuple[facts.Recorded, ...]:
         seq_before_waiting = self.conversation.state.seq
-        if self._flying is not None:
-            await asyncio.wait([self._flying])
-        if self._ready is None:
+        if self._writing_task is not None:
+            await asyncio.wait([self._writing_task])
+        if self._written_document is None:
             reason = self._reason_of_newest_failure(seq_before_waiting)
             raise fold_document_writer.NoDocumentWritten(f"Nothing was shortened: {reason}")
         recorded = await self.adopt_ready_fold()
-        if not recorded and self._ready is None:
+        if not recorded and self._written_document is None:
             raise fold_document_writer.NoDocumentWritten(
                 "Nothing was shortened: the messages changed in the meantime"
             )
@@ -459,21 +485,22 @@ class ConversationFolding:
         A fold begun in an earlier turn waits for the next one: until then, the last
         turn stays whole.
         """
-        ready = self._ready
-        if ready is None:
+        document = self._written_document
+        if document is None:
             return ()
-        plan = ready.reading.plan
+        plan = document.material.plan
         is_current = fold_document_writer.is_material_current(
-            ready.reading, self.conversation.state
+            document.material, self.conversation.state
         )
-        if is_current and plan.span.last >= first_seq_of_tail(self.current_situation()):
+        covers_last_turn = plan.span.last >= first_seq_of_tail(self.current_situation())
+        if is_current and covers_last_turn:
             return ()
-        self._ready = None
-        recorded = await self.append_fold_if_still_current(ready)
+        self._written_document = None
+        recorded = await self.append_fold_if_still_current(document)
         if not recorded and not plan.is_asked:
             await self._planner.record_failure(plan.kind, CHANGED_MEANWHILE)
         if recorded and self.conversation.policy.caching != "off":
-            await self._clear_along_with_fold(ready.fold.fold)
+            await self._clear_along_with_fold(document.fold.fold)
         return recorded
 
     async def _clear_along_with_fold(self, fold: str) -> None:
@@ -487,9 +514,11 @@ class ConversationFolding:
     async def append_fold_if_still_current(
         self, written: fold_document_writer.WrittenDocument
     ) -> tuple[facts.Recorded, ...]:
+        """Append a fold, unless the messages that it covers have changed in the meantime."""
+
         def make_facts(seq: int) -> tuple[facts.Fact, ...]:
             state = self.conversation.state
-            if not fold_document_writer.is_material_current(written.reading, state):
+            if not fold_document_writer.is_material_current(written.material, state):
                 return ()
             if not state.branch.is_valid_fold(seq, written.fold):
                 return ()
@@ -517,7 +546,7 @@ class ConversationFolding:
         await self._build_request_shortener().reduce_without_model(int(target_tokens))
 
     def _build_request_shortener(self) -> RequestShortener:
-        aid = ShortenerSupport(
+        support = ShortenerSupport(
             self.current_situation,
             self._spawn,
             self.append_fold_if_still_current,
@@ -525,16 +554,16 @@ class ConversationFolding:
             self._planner.failed,
             self._planner.record_failure,
         )
-        return RequestShortener(self.conversation, self._writer, self._shortener, aid)
+        return RequestShortener(self.conversation, self._writer, self._shortener, support)
 
     async def adopt_fold_in_time_or_cancel(self, seconds: float) -> bool:
         """Return False if the fold was cancelled because it took too long."""
-        flying = self._flying
-        plan = self._flying_plan
-        if flying is None or plan is None:
+        writing_task = self._writing_task
+        plan = self._plan_in_work
+        if writing_task is None or plan is None:
             return True
         reason_given_up = await self._writer.wait_and_return_why_given_up(
-            flying, self.conversation.policy, seconds
+            writing_task, self.conversation.policy, seconds
         )
         if reason_given_up:
             self.cancel_fold_in_work()

@@ -95,13 +95,14 @@ class Policy:
     reserve_summary: int
 
     def to_policy_fact(self) -> PolicySet:
-        usual = preset_policy(self.preset)
-        changed = []
+        """Return the fact that records this policy: the preset, and what differs from it."""
+        unchanged_preset = preset_policy(self.preset)
+        changed_values = []
         for name in declared_thresholds():
             value = getattr(self, name)
-            if value != getattr(usual, name):
-                changed.append((name, value))
-        return PolicySet(self.preset, tuple(changed))
+            if value != getattr(unchanged_preset, name):
+                changed_values.append((name, value))
+        return PolicySet(self.preset, tuple(changed_values))
 
     def with_thresholds(self, values: Mapping[str, object]) -> "Policy":
         """Return the policy with some values changed. A wrong name or value raises InvalidInput."""
@@ -134,14 +135,16 @@ def policy_from_fact(fact: PolicySet | None) -> Policy:
     """Return the policy in force. Unknown names and values of an old fact become defaults."""
     if fact is None:
         return preset_policy(DEFAULT_PRESET)
-    chosen = preset_policy(fact.preset if fact.preset in PRESETS else DEFAULT_PRESET)
-    sound: dict[str, object] = {}
+    preset = DEFAULT_PRESET
+    if fact.preset in PRESETS:
+        preset = fact.preset
+    valid_values: dict[str, object] = {}
     for name, value in fact.values:
         try:
-            sound[name] = require_valid_threshold(name, value)
+            valid_values[name] = require_valid_threshold(name, value)
         except InvalidInput:
             continue
-    return chosen.with_thresholds(sound)
+    return preset_policy(preset).with_thresholds(valid_values)
 
 
 def require_valid_threshold(name: str, value: object) -> Value:
@@ -167,16 +170,25 @@ def require_valid_threshold(name: str, value: object) -> Value:
 
 
 def _convert_threshold(declared: Threshold, value: object) -> Value | None:
+    """Return a value in the type of a threshold, or None if it is not allowed."""
     if declared.value_type is bool:
         return BOOLEAN_WORDS.get(str(value).lower())
-    if declared.value_type is str:
-        return str(value) if value in declared.choices else None
+    if declared.value_type is not str:
+        return _convert_number(declared, value)
+    if value in declared.choices:
+        return str(value)
+    return None
+
+
+def _convert_number(declared: Threshold, value: object) -> Value | None:
     number = _parse_number(value)
     if number is None or not declared.low <= number <= declared.high:
         return None
     if declared.value_type is float:
         return number
-    return int(number) if number == int(number) else None
+    if number == int(number):
+        return int(number)
+    return None
 
 
 def _parse_number(value: object) -> float | None:
@@ -188,8 +200,9 @@ def _parse_number(value: object) -> float | None:
         return None
 
 
-def _suggest_name(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    if close:
-        return f"Did you mean {close[0]!r}?"
-    return f"Available: {', '.join(known)}."
+def _suggest_name(name: str, known_names: list[str]) -> str:
+    """Return a remedy for a name that is not known: the most similar one, or all of them."""
+    similar_names = difflib.get_close_matches(name, known_names, n=1, cutoff=0.5)
+    if similar_names:
+        return f"Did you mean {similar_names[0]!r}?"
+    return f"Available: {', '.join(known_names)}."

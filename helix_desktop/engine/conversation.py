@@ -61,7 +61,7 @@ class Conversation:
         self.examined_undo = (0, 0)
         self.speed = ServerSpeed()
         self._lock = asyncio.Lock()
-        self._given = 0
+        self._last_fold_number = 0  # The number of the last fold name that was given out.
         self._policy: Policy | None = None
         self._policy_fact: PolicySet | None = None
         # The next request's settings: those recorded last, and those that it will use.
@@ -136,30 +136,32 @@ class Conversation:
             branch = None
             if isinstance(recorded.fact, Rewound):
                 # The branch to continue from. Building a long one takes a second.
-                last = max(0, min(recorded.fact.to, self.state.seq))
-                branch = await asyncio.to_thread(self.state.branch_at_rewind, last)
+                target_seq = max(0, min(recorded.fact.to, self.state.seq))
+                branch = await asyncio.to_thread(self.state.branch_at_rewind, target_seq)
             self.state.advance_state(recorded, branch)
 
     @asynccontextmanager
     async def block_appending(self) -> AsyncIterator[None]:
         """Prevent appending. If the journal was changed meanwhile, read the state again."""
-        changed = True
+        is_changed = True  # Until the journal is compared: also if the caller fails.
         async with self._lock:
             try:
                 yield
-                last = self.state.facts[-1:]
-                now = await self.journal.read_facts(self.id, after=self.state.seq - len(last))
-                changed = list(now) != list(last)
+                # If the last fact is the same and no other follows it, nothing has changed.
+                last_fact = self.state.facts[-1:]
+                seq_before_last = self.state.seq - len(last_fact)
+                newest_in_journal = await self.journal.read_facts(self.id, after=seq_before_last)
+                is_changed = list(newest_in_journal) != list(last_fact)
             finally:
-                if changed:
+                if is_changed:
                     self.state = await _read_state(self.journal, self.id)
-        if changed:
+        if is_changed:
             self.notify_listeners(ConversationReplaced(self.id))
 
     def new_fold_name(self, kind: FoldKind) -> str:
         """Return a name that no fold has, including those still being made."""
-        self._given = max(self._given, self.state.last_fold) + 1
-        return f"{kind.value}-{self._given}"
+        self._last_fold_number = max(self._last_fold_number, self.state.last_fold) + 1
+        return f"{kind.value}-{self._last_fold_number}"
 
     def fact_at(self, seq: int) -> Fact:
         """Return the fact with this number. Raises NotFound."""
@@ -267,10 +269,9 @@ class Conversation:
         draft_facts = self.state.facts[last_written:]
         if len(draft_facts) < LEAST_FACTS:
             self.state.facts[last_written:] = written
-        else:
-            self.state.facts[last_written:] = map(
-                _recorded_without_long_output, draft_facts, written
-            )
+            return
+        shortened_facts = map(_recorded_without_long_output, draft_facts, written)
+        self.state.facts[last_written:] = shortened_facts
 
     async def moment_at(self, seq: int) -> Moment:
         """Compute, in a thread, the state when `seq` was the newest fact."""
@@ -285,38 +286,47 @@ class ConversationDraft(Conversation):
     async def append_facts_from(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
         """Append without a lock or task of its own, as no write can be cut off here."""
         first_seq = self.state.seq + 1
-        now = time.time()
-        recorded: list[Recorded] = []
+        current_time = time.time()
+        recorded_facts: list[Recorded] = []
         for seq, fact in enumerate(make(first_seq), first_seq):
-            recorded.append(Recorded(self.id, seq, now, resolve_relative_cover(fact, first_seq)))
-        await self._advance_state(recorded)
-        return tuple(recorded)
+            resolved_fact = resolve_relative_cover(fact, first_seq)
+            recorded_facts.append(Recorded(self.id, seq, current_time, resolved_fact))
+        await self._advance_state(recorded_facts)
+        return tuple(recorded_facts)
 
 
-def _recorded_without_long_output(known: Recorded, written: Recorded) -> Recorded:
+def _recorded_without_long_output(draft: Recorded, written: Recorded) -> Recorded:
     """Return the fact without its output's text, which the cache has and which takes
     much memory.
     """
     fact = written.fact
     if isinstance(fact, ToolReturned) and len(fact.head) > LEAST_LEFT_OUT:
         fact = replace(fact, head="")
-    return replace(known, time=written.time, fact=fact)
+    return replace(draft, time=written.time, fact=fact)
 
 
 async def _read_state(journal: JournalPort, conversation: str) -> ConversationState:
     """Read the state in a thread, because a long conversation takes a second or two."""
-    return await asyncio.to_thread(build_state, await journal.read_facts(conversation))
+    recorded_facts = await journal.read_facts(conversation)
+    return await asyncio.to_thread(build_state, recorded_facts)
 
 
 def new_conversation_id() -> str:
     """Return a unique ID that sorts by time. Also used for tasks of a fleet."""
-    return f"{int(time.time() * 1000):012x}{secrets.token_hex(4)}"
+    milliseconds = int(time.time() * 1000)
+    return f"{milliseconds:012x}{secrets.token_hex(4)}"
 
 
 def resolve_relative_cover(fact: Fact, first: int) -> Fact:
-    """Replace a relative number in a fold's cover or a pin. `first`: the first new fact."""
+    """Replace a relative number in a fold's cover or a pin. `first`: the first new fact.
+
+    What is appended together does not know its numbers yet. So 0 stands for the first new
+    fact, -1 for the second.
+    """
     if isinstance(fact, Folded) and isinstance(fact.cover, PartRef) and fact.cover.seq <= 0:
-        return replace(fact, cover=replace(fact.cover, seq=first - fact.cover.seq))
+        cover = replace(fact.cover, seq=first - fact.cover.seq)
+        return replace(fact, cover=cover)
     if isinstance(fact, Pinned) and isinstance(fact.ref, PartRef) and fact.ref.seq <= 0:
-        return replace(fact, ref=replace(fact.ref, seq=first - fact.ref.seq))
+        ref = replace(fact.ref, seq=first - fact.ref.seq)
+        return replace(fact, ref=ref)
     return fact

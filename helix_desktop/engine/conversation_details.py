@@ -37,6 +37,9 @@ LONGEST_FAILURE = 600  # Of a longer failure that was solved, the rest is cut.
 LONGEST_REFERENCE = 8_000  # An address or path of more characters than this is cut.
 # Only this many characters at the beginning of a user's message are kept.
 LONGEST_MESSAGE = 100_000
+# The paths in a call that reads something are searched for in so many characters of it.
+SEARCHED_FOR_READ_PATHS = 2_000
+MOST_READ_PATHS = 8
 MOST_FAILURES = 12  # Only this many of the newest failures without a solution are critical.
 LINES_READ = 100_000  # Only this many lines of an output are searched for errors.
 # The most characters of a stored list of details. What it has no room for is discarded.
@@ -171,27 +174,27 @@ class Detail:
 
 
 # By kind and text. A key of both would take as much memory as a detail.
-Known = dict[str, dict[str, "Detail"]]
+MergedDetails = dict[str, dict[str, "Detail"]]
 
 
-def merge_details(found: Iterable[Detail]) -> list[Detail]:
+def merge_details(details: Iterable[Detail]) -> list[Detail]:
     """Merge equal details into one, with the latest seq and the sum of their counts."""
-    known: Known = {}
-    for detail in found:
-        _merge_detail_and_count_new_characters(known, detail)
-    return _list_known_details(known)
+    merged: MergedDetails = {}
+    for detail in details:
+        _merge_detail_and_count_new_characters(merged, detail)
+    return _list_merged_details(merged)
 
 
-def _list_known_details(known: Known) -> list[Detail]:
+def _list_merged_details(merged: MergedDetails) -> list[Detail]:
     details: list[Detail] = []
-    for details_of_kind in known.values():
+    for details_of_kind in merged.values():
         details += details_of_kind.values()
     return details
 
 
-def _merge_detail_and_count_new_characters(known: Known, detail: Detail) -> int:
-    """Return how many characters the detail adds to an entry: none if it is known."""
-    details_of_kind = known.setdefault(detail.kind, {})
+def _merge_detail_and_count_new_characters(merged: MergedDetails, detail: Detail) -> int:
+    """Return how many characters the detail adds to an entry: none if an equal one is there."""
+    details_of_kind = merged.setdefault(detail.kind, {})
     earlier = details_of_kind.get(detail.text)
     if earlier is not None:
         details_of_kind[detail.text] = Detail(
@@ -211,9 +214,9 @@ def merge_details_and_replace_todos(
     before: Iterable[Detail], fresh: Iterable[Detail], todo: Sequence[tuple[str, str]]
 ) -> list[Detail]:
     """Combine a document's details with later ones. Only the current task list is kept."""
-    standing = (detail for detail in before if detail.kind != "todo")
-    tasks = (Detail("todo", text, 0) for text, state in todo if state != "done")
-    return merge_details(chain(standing, fresh, tasks))
+    earlier_details = [detail for detail in before if detail.kind != "todo"]
+    open_tasks = [Detail("todo", text, 0) for text, state in todo if state != "done"]
+    return merge_details(chain(earlier_details, fresh, open_tasks))
 
 
 def names_a_file(written: str) -> bool:
@@ -242,27 +245,30 @@ class DetailCollector:
     """
 
     def __init__(self) -> None:
-        self.found: Known = {}
+        self.merged: MergedDetails = {}
         self._preferences = UserPreferences()
         self._size = 0  # The characters of the entry that the found details would make.
-        self._asked = ""  # The assistant's last sentence, which the user's next message may answer.
+        # The assistant's last sentence, which the user's next message may answer.
+        self._question = ""
         # The assistant's last message. What is kept of it depends on whether it also makes a call.
-        self._said: DetailSource | None = None
+        self._last_message: DetailSource | None = None
         # How many calls there have been, and how many of them were answered.
-        self._called = 0
-        self._answered = 0
+        self._call_count = 0
+        self._answer_count = 0
         self._last_call = 0  # The fact number of the last call.
         # Failures without a solution yet, by action and error: the fact number and a description.
         self._failures: dict[tuple[str, str], tuple[int, str]] = {}
         # By action: the command that last worked and proves something, and its fact number.
         self._proofs: dict[str, tuple[int, str]] = {}
         # True if a call has changed a file or checked something since the user's last message.
-        self._acted = False
-        self._tried: dict[int, _AttemptedCall] = {}  # Calls without a result yet, by fact number.
-        self._shapes: Counter[str] = Counter()
+        self._has_acted = False
+        # By how many calls there were before each of them. Results come in the same order.
+        self._calls_without_result: dict[int, _AttemptedCall] = {}
+        # How often each word of a text occurs, with 0 for all its digits.
+        self._shape_counts: Counter[str] = Counter()
         # The last list of tasks, "given" by a call or "said" by the agent: its fact
         # number, and the open tasks.
-        self._open: dict[str, tuple[int, list[str]]] = {}
+        self._open_tasks: dict[str, tuple[int, list[str]]] = {}
 
     def collect_from_sources(
         self, sources: Iterable[DetailSource], between: Callable[[], None]
@@ -288,7 +294,7 @@ class DetailCollector:
 
     def inherit_details(self, before: Iterable[Detail]) -> list[Detail]:
         """Take over what later messages may settle. Return the other details of a document."""
-        settled = []
+        other_details = []
         for detail in before:
             if detail.kind == "rule":
                 self._preferences.add_demand(detail.text, detail.seq, detail.times)
@@ -298,8 +304,8 @@ class DetailCollector:
                 label, _, error = detail.text.partition(" failed: ")
                 self._failures[label, error] = (detail.seq, detail.text)
             elif detail.kind != "written" or names_a_file(detail.text):
-                settled.append(detail)
-        return settled
+                other_details.append(detail)
+        return other_details
 
     def finish_collecting(self) -> list[Detail]:
         self._collect_from_last_message_without_calls()
@@ -315,11 +321,11 @@ class DetailCollector:
             self._add_detail_line("error", failure, seq)
         for seq, failure in failures[-MOST_FAILURES:]:
             self._add_detail_line("failure", failure, seq)
-        for seq, tasks in self._open.values():
+        for seq, tasks in self._open_tasks.values():
             for text in tasks:
                 self._add_detail_line("todo", text, seq)
-        details = _list_known_details(self.found)
-        self.found = {}
+        details = _list_merged_details(self.merged)
+        self.merged = {}
         return details
 
     def _add_detail_line(
@@ -327,7 +333,8 @@ class DetailCollector:
     ) -> None:
         line = _join_lines(text)
         if line:
-            self.add_detail(Detail(kind, tool_result_reading.shorten_with_mark(line, limit), seq))
+            short_line = tool_result_reading.shorten_with_mark(line, limit)
+            self.add_detail(Detail(kind, short_line, seq))
 
     def _add_demand(self, text: str, seq: int) -> None:
         line = _join_lines(text)
@@ -339,33 +346,34 @@ class DetailCollector:
         """Add a detail. Discard the least important if there are far more than an entry
         has room for.
         """
-        self._size += _merge_detail_and_count_new_characters(self.found, detail)
+        self._size += _merge_detail_and_count_new_characters(self.merged, detail)
+        # Sorting takes long, so it waits until the limit is exceeded by a quarter.
         if self._size <= REFERENCE_LIMIT * 5 // 4:
             return
-        by_importance = sort_details(_list_known_details(self.found))
-        self.found = {}
+        most_important_first = sort_details(_list_merged_details(self.merged))
+        self.merged = {}
         self._size = 0
-        for important in by_importance:
+        for important_detail in most_important_first:
             if self._size > REFERENCE_LIMIT:
                 break
-            self._size += _merge_detail_and_count_new_characters(self.found, important)
+            self._size += _merge_detail_and_count_new_characters(self.merged, important_detail)
 
     def _collect_from_user(self, source: DetailSource) -> None:
         self._collect_from_last_message_without_calls()
-        self._acted = False
+        self._has_acted = False
         self._preferences.add_next_message()
         text = source.text.strip()
         if text:
             self.add_detail(Detail("message", text[:LONGEST_MESSAGE], source.seq))
         is_short = len(text) < LONGEST_SENTENCE
-        confirms_question = bool(self._asked and is_short and _YES.match(text))
+        confirms_question = bool(self._question and is_short and _YES.match(text))
         states_a_rule = stated_rules_and_decisions.states_a_rule(text)
         if confirms_question:
             confirmation = text
             if states_a_rule:
                 # What follows the agreement is a demand of its own.
                 confirmation = split_sentences(text)[0]
-            self._add_detail_line("decision", f"{self._asked} — {confirmation}", source.seq)
+            self._add_detail_line("decision", f"{self._question} — {confirmation}", source.seq)
         if len(text) > BRIEF_MESSAGE:
             self._collect_demands(source)
         elif states_a_rule or not (confirms_question or _is_no_demand(text)):
@@ -390,29 +398,29 @@ class DetailCollector:
 
     def _collect_from_assistant(self, source: DetailSource) -> None:
         self._collect_from_last_message_without_calls()
-        self._said = replace(source, text=source.text[:LONGEST_MESSAGE])
-        tasks = list(agent_findings.find_tasks_left_open(self._said.text))
+        self._last_message = replace(source, text=source.text[:LONGEST_MESSAGE])
+        tasks = list(agent_findings.find_tasks_left_open(self._last_message.text))
         if tasks:
-            self._open["said"] = (source.seq, tasks)
+            self._open_tasks["said"] = (source.seq, tasks)
         sentences = split_sentences(source.text)
-        self._asked = ""
+        self._question = ""
         if sentences and len(sentences[-1]) > 3:
             last_sentence = sentences[-1]
-            self._asked = tool_result_reading.shorten_with_mark(
+            self._question = tool_result_reading.shorten_with_mark(
                 last_sentence, LONGEST_SENTENCE // 2
             )
 
     def _collect_from_last_message_without_calls(self) -> None:
         """Keep the report and conclusions of the last message, unless it called a tool."""
-        message = self._said
-        self._said = None
+        message = self._last_message
+        self._last_message = None
         if message is None:
             return
-        calls_a_tool = bool(self._called) and self._last_call == message.seq
+        calls_a_tool = bool(self._call_count) and self._last_call == message.seq
         if calls_a_tool:
             return
         report = ""
-        if self._acted:
+        if self._has_acted:
             report = agent_findings.extract_report(message.text)
             self._preferences.add_answer()
         text_after_report = message.text[len(report) :]
@@ -431,49 +439,46 @@ class DetailCollector:
         )
         tasks = tool_result_reading.find_open_tasks(arguments)
         if tasks is not None:
-            self._open["given"] = (source.seq, tasks)
+            self._open_tasks["given"] = (source.seq, tasks)
         if paths or tool_result_reading.is_verifying_command(command):
-            self._acted = True
+            self._has_acted = True
         self._keep_finding_beside_call(source.seq, changes=bool(paths))
         subject = tool_result_reading.key_shared_by_attempts(source.tool, arguments, command)
-        self._tried[self._called] = _AttemptedCall(source.seq, subject, command, paths)
+        self._calls_without_result[self._call_count] = _AttemptedCall(
+            source.seq, subject, command, paths
+        )
 
     def _keep_finding_beside_call(self, seq: int, *, changes: bool) -> None:
         """Keep what was said in the same message as a call, if it reports a finding."""
-        said = self._said
-        if said is None or said.seq != seq:
+        message = self._last_message
+        if message is None or message.seq != seq:
             return
-        if agent_findings.reports_finding(said.text, changes=changes):
-            self._add_detail_line("lesson", said.text, seq)
-            self._said = None
+        if agent_findings.reports_finding(message.text, changes=changes):
+            self._add_detail_line("lesson", message.text, seq)
+            self._last_message = None
 
-    def _collect_written_paths(
-        self, tried: _AttemptedCall, changes: Sequence[FileChanged] = ()
-    ) -> None:
-        recorded_paths = [change.path for change in changes]
-        for path in tried.paths:
+    def _collect_written_paths(self, call: _AttemptedCall, changes: Sequence[FileChanged]) -> None:
+        """Collect the files that a call wrote, apart from changes that are collected already."""
+        for path in call.paths:
             self._preferences.add_changed_file(path)
-            # One of the two may be relative to a folder.
-            is_recorded = any(
-                path.endswith(recorded_path) or recorded_path.endswith(path)
-                for recorded_path in recorded_paths
-            )
-            if not is_recorded:
-                self._add_detail_line("written", path, tried.seq)
+            if not _is_among_changes(path, changes):
+                self._add_detail_line("written", path, call.seq)
 
     def _collect_from_call(self, source: DetailSource) -> None:
-        self._called += 1
+        self._call_count += 1
         self._last_call = source.seq
         self._add_detail_line("command", f"{source.tool} {source.text}", source.seq, COMMAND)
         if _READS.search(source.tool):
-            for path in _PATH.findall(source.text[:2_000])[:8]:
+            paths = _PATH.findall(source.text[:SEARCHED_FOR_READ_PATHS])
+            for path in paths[:MOST_READ_PATHS]:
                 self._add_detail_line("read", path, source.seq)
 
     def _collect_from_output(self, source: DetailSource) -> None:
-        has_call = self._answered < self._called
-        tried = self._tried.pop(self._answered, _AttemptedCall(source.seq, source.tool))
+        has_call = self._answer_count < self._call_count
+        call_if_unknown = _AttemptedCall(source.seq, source.tool)
+        call = self._calls_without_result.pop(self._answer_count, call_if_unknown)
         if has_call:
-            self._answered += 1
+            self._answer_count += 1
         for change in source.changes:
             self._preferences.add_changed_file(change.path)
             verb = describe_change(before=change.before, after=change.after)
@@ -482,7 +487,7 @@ class DetailCollector:
             self._add_detail_line("artifact", name, source.seq)
         for error in find_error_lines(source.text):
             self._add_detail_line("error", error, source.seq, ERROR_LINE)
-        is_command = bool(tried.line) or not has_call
+        is_command = bool(call.line) or not has_call
         failure = tool_result_reading.describe_failure(
             source.text, ok=source.ok, command=is_command
         )
@@ -492,34 +497,36 @@ class DetailCollector:
         if refusal is not None:
             self._add_demand(refusal, source.seq)
         elif not failure:
-            self._collect_written_paths(tried, source.changes)
+            self._collect_written_paths(call, source.changes)
         if failure:
-            self._remember_failure(tried, source.seq, failure, was_refused=refusal is not None)
+            self._remember_failure(call, source.seq, failure, was_refused=refusal is not None)
         else:
-            self._settle_failures(tried, source.seq)
+            self._settle_failures(call, source.seq)
 
     def _remember_failure(
-        self, tried: _AttemptedCall, seq: int, failure: str, *, was_refused: bool
+        self, call: _AttemptedCall, seq: int, failure: str, *, was_refused: bool
     ) -> None:
-        label = _show_command(tried.line) or tried.subject
+        """Keep a failure until a call like it works. What it disproves is no longer proven."""
+        label = _show_command(call.line) or call.subject
         if was_refused:
             # Only the same command shows that what was not run works after all.
             self._add_newest_failure((label, failure), seq, f"{label}: {failure}")
             return
-        self._add_newest_failure((tried.subject, failure), seq, f"{label} failed: {failure}")
-        self._proofs.pop(tried.subject, None)
+        self._add_newest_failure((call.subject, failure), seq, f"{label} failed: {failure}")
+        self._proofs.pop(call.subject, None)
         self._proofs.pop(label, None)
 
     def _add_newest_failure(self, key: tuple[str, str], seq: int, text: str) -> None:
+        # An earlier failure of the same kind moves to the end of the order.
         self._failures.pop(key, None)
         self._failures[key] = (seq, text)
 
-    def _settle_failures(self, tried: _AttemptedCall, seq: int) -> None:
+    def _settle_failures(self, call: _AttemptedCall, seq: int) -> None:
         """Turn the failures that this call solves into lessons, or note what it proves."""
-        label = _show_command(tried.line) or tried.subject
+        label = _show_command(call.line) or call.subject
         solved_failures = []
         for subject, error in self._failures:
-            if subject in (tried.subject, label):
+            if subject in (call.subject, label):
                 solved_failures.append((subject, error))
         for key in solved_failures:
             failed_seq, failure = self._failures.pop(key)
@@ -529,10 +536,10 @@ class DetailCollector:
             failure_line = tool_result_reading.shorten_with_mark(failure, LONGEST_FAILURE)
             lesson = f"{failure_line} — then {solution}"
             self._add_detail_line("lesson", lesson, max(failed_seq, seq))
-        if solved_failures or not tried.line:
+        if solved_failures or not call.line:
             return
-        if tool_result_reading.is_verifying_command(tried.line):
-            self._proofs[tried.subject] = (seq, label)
+        if tool_result_reading.is_verifying_command(call.line):
+            self._proofs[call.subject] = (seq, label)
 
     def _collect_references(self, source: DetailSource) -> None:
         """Examine each word once. References contain no spaces."""
@@ -544,27 +551,39 @@ class DetailCollector:
 
     def _collect_names(self, text: str, seq: int, kind: str = "") -> None:
         """Collect a text's addresses, paths and identifiers, all as one kind if it is given."""
-        self._shapes.clear()
+        self._shape_counts.clear()
         for piece in split_into_pieces_at_line_ends(text):
             words = dict.fromkeys(piece.split())
             words_with_address = [word for word in words if "://" in word]
             for url in _find_in_words(_URL, words_with_address):
                 self._add_detail_line(kind or "url", url, seq, LONGEST_REFERENCE)
-            paths = _find_in_words(_PATH, filter(_may_be_path, words))
+
+            words_like_paths = [word for word in words if _may_be_path(word)]
+            paths = _find_in_words(_PATH, words_like_paths)
             for path in paths:
                 self._add_detail_line(kind or "path", path, seq, LONGEST_REFERENCE)
-            names = dict.fromkeys(_IDENTIFIER.findall(" ".join(words)))
-            names |= _find_in_words(_NUMBERED, filter(_DIGITS.search, words))
-            for name in names:
-                if name not in paths and self._count_shape_and_return_whether_rare(name):
-                    self._add_detail_line(kind or "identifier", name, seq)
+
+            self._collect_identifiers(words, paths, seq, kind or "identifier")
+
+    def _collect_identifiers(
+        self, words: Mapping[str, None], paths: Mapping[str, None], seq: int, kind: str
+    ) -> None:
+        """Collect names and numbered words that are no paths. Of those which differ only in
+        digits, only some are kept.
+        """
+        names = dict.fromkeys(_IDENTIFIER.findall(" ".join(words)))
+        words_with_digit = [word for word in words if _DIGITS.search(word)]
+        names |= _find_in_words(_NUMBERED, words_with_digit)
+        for name in names:
+            if name not in paths and self._count_shape_and_return_whether_rare(name):
+                self._add_detail_line(kind, name, seq)
 
     def _count_shape_and_return_whether_rare(self, word: str) -> bool:
         shape = _DIGITS.sub("0", word)
         if shape == word:
             return True
-        self._shapes[shape] += 1
-        return self._shapes[shape] <= MOST_NUMBERED_WORDS
+        self._shape_counts[shape] += 1
+        return self._shape_counts[shape] <= MOST_NUMBERED_WORDS
 
 
 def _find_in_words(pattern: re.Pattern[str], words: Iterable[str]) -> dict[str, None]:
@@ -574,6 +593,14 @@ def _find_in_words(pattern: re.Pattern[str], words: Iterable[str]) -> dict[str, 
         for name in pattern.findall(word):
             names[name] = None
     return names
+
+
+def _is_among_changes(path: str, changes: Sequence[FileChanged]) -> bool:
+    for change in changes:
+        # One of the two may be relative to a folder.
+        if path.endswith(change.path) or change.path.endswith(path):
+            return True
+    return False
 
 
 def _is_no_demand(text: str) -> bool:
@@ -675,10 +702,17 @@ def _blank_harmless_lines(piece: str) -> Iterator[str]:
     tells_in_piece = [tell for tell in _TELLS if tell in lower_piece]
     for line, lower_line in zip(piece.splitlines(), lower_piece.splitlines(), strict=True):
         is_second_character_space = lower_line.lstrip()[1:2].isspace()
-        if is_second_character_space or any(map(lower_line.__contains__, tells_in_piece)):
+        if is_second_character_space or _contains_any(lower_line, tells_in_piece):
             yield line
         else:
             yield ""
+
+
+def _contains_any(line: str, words: Sequence[str]) -> bool:
+    for word in words:
+        if word in line:
+            return True
+    return False
 
 
 def sort_details(details: Iterable[Detail]) -> list[Detail]:
@@ -717,27 +751,31 @@ def find_missing_critical_details(details: Iterable[Detail], text: str) -> list[
 
 
 def choose_fitting_details(
-    lacking: Sequence[Detail], room: int, tokens: TokenCounter
+    missing_details: Sequence[Detail], most_tokens: int, tokens: TokenCounter
 ) -> list[Detail]:
     """Choose the most repeated and newest of each kind, up to its share; then fill the rest."""
-    best_first = sorted(lacking, key=lambda detail: (detail.times, detail.seq), reverse=True)
-    best_of_kind: dict[str, list[Detail]] = {kind: [] for kind in CRITICAL}
+    best_first = sorted(
+        missing_details, key=lambda detail: (detail.times, detail.seq), reverse=True
+    )
+    best_first_by_kind: dict[str, list[Detail]] = {kind: [] for kind in CRITICAL}
     for detail in best_first:
         if detail.is_critical:
-            best_of_kind[detail.kind].append(detail)
-    chosen: dict[int, Detail] = {}
-    tokens_left = room
+            best_first_by_kind[detail.kind].append(detail)
+
+    chosen: dict[int, Detail] = {}  # By identity, because several may be equal.
+    free_tokens = most_tokens
     for shares in (SHARE_BY_KIND, LEFTOVER_SHARES):
-        for kind, details in best_of_kind.items():
-            kind_tokens_left = min(tokens_left, int(room * shares[kind]))
+        for kind, details in best_first_by_kind.items():
+            free_tokens_of_kind = min(free_tokens, int(most_tokens * shares[kind]))
             for detail in details:
-                if id(detail) in chosen or kind_tokens_left <= 0:
+                if id(detail) in chosen or free_tokens_of_kind <= 0:
                     continue
-                line_tokens = tokens.count_tokens(format_document_line(detail)) + 1
-                if line_tokens <= kind_tokens_left:
+                line = format_document_line(detail)
+                line_tokens = tokens.count_tokens(line) + 1  # With the line end.
+                if line_tokens <= free_tokens_of_kind:
                     chosen[id(detail)] = detail
-                    kind_tokens_left -= line_tokens
-                    tokens_left -= line_tokens
+                    free_tokens_of_kind -= line_tokens
+                    free_tokens -= line_tokens
     return sorted(chosen.values(), key=lambda detail: detail.seq)
 
 

@@ -21,21 +21,23 @@ def format_details_entry(details: Iterable[Detail], index: Digest | None = None)
     left out or in another entry.
     """
     lines: list[str] = []
-    size = len(HEADER)
-    left_out = 0
-    for count, line in _format_lines_with_detail_counts(sort_details(details)):
-        size += len(line) + 1
-        if size <= conversation_details.REFERENCE_LIMIT:
+    characters = len(HEADER)
+    left_out_count = 0
+    for detail_count, line in _format_lines_with_detail_counts(sort_details(details)):
+        characters += len(line) + len("\n")
+        if characters <= conversation_details.REFERENCE_LIMIT:
             lines.append(line)
         else:
-            left_out += count
+            left_out_count += detail_count
     header = HEADER
-    if left_out:
-        header += f"; {left_out:,} names are left out, and found by search_cached_content"
+    if left_out_count:
+        header += f"; {left_out_count:,} names are left out, and found by search_cached_content"
     if index is not None:
         recall = f'recall_cached_content("{index.hex}")'
         header += f"; names in outputs that were seen as excerpts: {recall}"
-    return "\n".join([header, *lines]) + "\n"
+    lines.insert(0, header)
+    lines.append("")
+    return "\n".join(lines)
 
 
 def _format_lines_with_detail_counts(details: Iterable[Detail]) -> Iterator[tuple[int, str]]:
@@ -50,8 +52,10 @@ def _format_lines_with_detail_counts(details: Iterable[Detail]) -> Iterator[tupl
 
 
 def _key_of_shared_line(detail: Detail) -> tuple[str, int, bool]:
+    """Return the kind, the message, and whether the detail needs a line of its own."""
     is_one_word = detail.kind in WORDS and detail.text.split() == [detail.text]
-    return detail.kind, detail.seq, detail.times > 1 or not is_one_word
+    is_repeated = detail.times > 1
+    return detail.kind, detail.seq, is_repeated or not is_one_word
 
 
 def parse_details_entry(text: str) -> list[Detail]:
@@ -62,11 +66,14 @@ def parse_details_entry(text: str) -> list[Detail]:
         match = _LINE.fullmatch(line)
         if match is None:
             continue
-        kind, seq, times, more_lines, said = match.groups()
+        kind, seq, times, more_line_count, first_line = match.groups()
         word_kind = kind.removesuffix("s")
         if word_kind != kind and word_kind in WORDS:
-            details += [Detail(word_kind, word, int(seq)) for word in said.split(" ")]
+            details += [Detail(word_kind, word, int(seq)) for word in first_line.split(" ")]
         elif kind in KINDS:
-            more = [next(lines, "") for _ in range(int(more_lines or 0))]
-            details.append(Detail(kind, "\n".join([said, *more]), int(seq), int(times or 1)))
+            lines_of_detail = [first_line]
+            for _ in range(int(more_line_count or 0)):
+                lines_of_detail.append(next(lines, ""))
+            text_of_detail = "\n".join(lines_of_detail)
+            details.append(Detail(kind, text_of_detail, int(seq), int(times or 1)))
     return details

@@ -4,6 +4,7 @@ The text is what a model is sent, what is searched and what is counted. Its firs
 stored entry the original is.
 """
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -12,6 +13,7 @@ from helix_desktop.errors import InvalidInput, format_things
 from helix_desktop.fast_dataclass import dataclass
 
 _HEAD = re.compile(r"\[Text of the document (.+)\. The original: ([0-9a-f]{64})\]\n")
+# Its groups: what a page is called, its number, and its title if it has one.
 _PAGE_LINE = re.compile(r"^=== (page|sheet|slide|chapter|section|cell|part) (\d+) of \d+(?:: (.*))? ===$", re.MULTILINE)  # fmt: skip
 _PAGE_RANGE = re.compile(r"(\d+)(?:\s*(?:-|–|to)\s*(\d+))?")
 PLURALS = {
@@ -24,6 +26,7 @@ PLURALS = {
     "part": "parts",
 }
 TOKENS_OF_A_LINE = 30  # A line of an outline has about this many.
+FEWEST_OUTLINE_LINES = 10
 _BEGINNING = 100  # Characters of a page in an outline.
 MOST_PAGES_ASKED = 10_000
 
@@ -67,65 +70,83 @@ def parse_document_text(text: str) -> DocumentText | None:
     if head is None:
         return None
     page_lines = list(_PAGE_LINE.finditer(text))
-    ends = [page_line.start() for page_line in page_lines[1:]]
-    ends.append(len(text))
-    pages: list[PageText] = []
     unit = "page"
-    for page_line, end in zip(page_lines, ends, strict=False):
-        if not pages:
-            unit = page_line[1]
-        body = text[page_line.end() : end].strip("\n")
-        pages.append(PageText(int(page_line[2]), page_line[3] or "", body))
-    return DocumentText(head[1], Digest.from_hex(head[2]), unit, tuple(pages))
+    if page_lines:
+        unit = page_lines[0][1]
+    # A page ends where the next one begins, and the last one with the text.
+    page_ends = [page_line.start() for page_line in page_lines[1:]]
+    page_ends.append(len(text))
+    pages: list[PageText] = []
+    for page_line, page_end in zip(page_lines, page_ends, strict=False):
+        number = int(page_line[2])
+        title = page_line[3] or ""
+        body = text[page_line.end() : page_end].strip("\n")
+        pages.append(PageText(number, title, body))
+    description = head[1]
+    original = Digest.from_hex(head[2])
+    return DocumentText(description, original, unit, tuple(pages))
 
 
 def parse_page_numbers(asked: str, count: int) -> list[int]:
     """Return the pages that "3-7, 9" names. Raises InvalidInput for anything else."""
-    numbers: dict[int, None] = {}
-    for piece in filter(None, (piece.strip() for piece in asked.split(","))):
-        matched = _PAGE_RANGE.fullmatch(piece)
-        if matched is None:
+    numbers: dict[int, None] = {}  # Each once, in the order in which they are named.
+    for piece in asked.split(","):
+        page_range = piece.strip()
+        if not page_range:
+            continue
+        match = _PAGE_RANGE.fullmatch(page_range)
+        if match is None:
             raise InvalidInput(f'"{asked[:60]}" does not name pages. Write them as 3-7 or 3, 9.')
-        first = int(matched[1])
-        last = int(matched[2] or first)
+        first = int(match[1])
+        last = int(match[2] or first)
         if not 1 <= first <= last or first > count:
-            raise InvalidInput(f"There is no page {piece[:20]}; the last one is {count}.")
-        numbers.update(dict.fromkeys(range(first, min(last, count) + 1)))
+            raise InvalidInput(f"There is no page {page_range[:20]}; the last one is {count}.")
+        for number in range(first, min(last, count) + 1):
+            numbers[number] = None
     if not numbers:
         raise InvalidInput("No page was named. Write pages as 3-7 or 3, 9.")
     return list(numbers)
 
 
 def format_chosen_pages(document: DocumentText, numbers: Sequence[int]) -> str:
-    chosen = set(numbers)
+    """Return the text of a document with only these pages."""
+    chosen_numbers = set(numbers)
+    page_count = len(document.pages)
     lines = [f"[{document.description}]\n"]
     for page in document.pages:
-        if page.number in chosen:
-            count = len(document.pages)
-            lines.append(_format_page(document.unit, page.number, count, page.title, page.text))
+        if page.number in chosen_numbers:
+            lines.append(
+                _format_page(document.unit, page.number, page_count, page.title, page.text)
+            )
     return "\n".join(lines)
 
 
-def format_document_outline(document: DocumentText, source: str, room_tokens: int) -> str:
+def format_document_outline(document: DocumentText, source: str, most_tokens: int) -> str:
     """Return an outline: each page's title or first words with its size, and how to read it."""
     pages = document.pages
-    most_lines = max(room_tokens // TOKENS_OF_A_LINE, 10)
+    most_lines = max(most_tokens // TOKENS_OF_A_LINE, FEWEST_OUTLINE_LINES)
     # A book of 2,000 pages is outlined by groups of pages.
-    group_size = -(-len(pages) // most_lines) or 1
+    group_size = max(1, math.ceil(len(pages) / most_lines))
     call = f'read_document (with call_tool): document "{source}", pages "3-7"'
     lines = [
         f"[{document.description}. This is its outline. To read some of it, call {call}.]",
     ]
     for start in range(0, len(pages), group_size):
         group = pages[start : start + group_size]
-        numbers = str(group[0].number)
-        if len(group) > 1:
-            numbers += f"-{group[-1].number}"
-        words = sum(len(page.text.split()) for page in group)
-        titles = [page.title for page in group if page.title]
-        titles.append(_beginning(group[0].text))
-        lines.append(f"{document.unit} {numbers} ({words:,} words): {titles[0]}")
+        lines.append(_describe_page_group(document.unit, group))
     return "\n".join(lines)
+
+
+def _describe_page_group(unit: str, group: Sequence[PageText]) -> str:
+    numbers = str(group[0].number)
+    if len(group) > 1:
+        numbers += f"-{group[-1].number}"
+    word_count = sum(len(page.text.split()) for page in group)
+    titles = [page.title for page in group if page.title]
+    title = _beginning(group[0].text)
+    if titles:
+        title = titles[0]
+    return f"{unit} {numbers} ({word_count:,} words): {title}"
 
 
 def _format_page(unit: str, number: int, count: int, title: str, text: str) -> str:

@@ -33,7 +33,7 @@ _TAGGED: Mapping[str, type] = {
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _PLAIN = {str, int, float, bool, type(None)}  # Types that JSON represents directly.
 # Faster than `json.loads`, because it does not skip white space.
-_READ = json.JSONDecoder().raw_decode
+_PARSE_JSON = json.JSONDecoder().raw_decode
 VERSIONS: Mapping[str, int] = {}
 # The ID of a conversation from elsewhere, which is also used in file names and links.
 CONVERSATION_ID = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,80}")
@@ -110,9 +110,9 @@ def decode_fact(text: str, *, is_foreign: bool = False) -> Fact:
 
 
 def _parse_fact_json(text: str) -> typing.Any:
-    value, end = _READ(text)
+    value, end = _PARSE_JSON(text)
     if end < len(text):
-        raise ValueError("more stands behind it")
+        raise ValueError("there is more text after the JSON value")
     return value
 
 
@@ -127,11 +127,15 @@ def _present_fields_fit_types(kind: type, body: typing.Any) -> bool:
     """Whether present values have their fields' types, and any tag is this kind's name."""
     if type(body) is not dict or body.get("is", kind.__name__) != kind.__name__:
         return False
-    return all(fits(body[name]) for name, fits in _field_checks(kind) if name in body)
+    for name, fits_type in _field_checks(kind):
+        if name in body and not fits_type(body[name]):
+            return False
+    return True
 
 
 @functools.cache
 def _field_checks(kind: type) -> Sequence[tuple[str, _Check]]:
+    """Return the names of a class's fields, each with a check of its JSON value."""
     checks: dict[str, _Check] = {}
     for name, hint in typing.get_type_hints(kind).items():
         check = _build_check_for_type(hint)
@@ -142,7 +146,8 @@ def _field_checks(kind: type) -> Sequence[tuple[str, _Check]]:
 
 
 def _is_integer_or_fits(fits: _Check, content: typing.Any) -> bool:
-    return fits(content) or (type(content) is int and abs(content) < 2**63)
+    is_integer_of_64_bits = type(content) is int and abs(content) < 2**63
+    return is_integer_of_64_bits or fits(content)
 
 
 def _build_check_for_type(hint: typing.Any) -> _Check:
@@ -192,12 +197,12 @@ def _encode_fields_unlike_default(value: object) -> dict[str, object]:
 @functools.cache
 def _fields_with_defaults(kind: type) -> Sequence[tuple[str, object]]:
     """Return the fields and their defaults. A missing default is a value that equals nothing."""
-    return [
-        (field.name, field.default) for field in dataclasses.fields(typing.cast(typing.Any, kind))
-    ]
+    declared_fields = dataclasses.fields(typing.cast(typing.Any, kind))
+    return [(field.name, field.default) for field in declared_fields]
 
 
 def _encode_value(value: object) -> object:
+    """Return what represents a value in JSON."""
     match value:
         case Digest():
             return value.hex
@@ -298,7 +303,7 @@ def _decode_unchanged(content: object) -> object:
 
 
 def _decode_tagged(content: typing.Any) -> object:
-    """Decode a value by its tag. Plain values of several types are unchanged."""
+    """Decode a value by its tag, "is". Plain values of several types are unchanged."""
     if not isinstance(content, dict):
         return content
     kind = _TAGGED[content.pop("is")]

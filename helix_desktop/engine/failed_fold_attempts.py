@@ -29,7 +29,11 @@ class FailedAttempts:
 
     @property
     def pause_seconds(self) -> float:
-        return FIRST_PAUSE_SECONDS * 2 ** (self.count - 1) if self.count else 0.0
+        """Return how long to wait: twice as long after each failure."""
+        if not self.count:
+            return 0.0
+        doublings = self.count - 1
+        return FIRST_PAUSE_SECONDS * 2.0**doublings
 
     def describe_cost(self) -> str:
         if self.dollars:
@@ -42,14 +46,14 @@ class FailedFoldAttempts:
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
-        self._read_facts = 0
+        self._read_count = 0  # How many of the facts were read.
         self._attempts: dict[facts.FoldKind, FailedAttempts] = defaultdict(FailedAttempts)
 
     def attempts_of(self, kind: facts.FoldKind) -> FailedAttempts:
         recorded_facts = self._conversation.state.facts
-        for recorded in recorded_facts[self._read_facts :]:
+        for recorded in recorded_facts[self._read_count :]:
             self._read_fact(recorded)
-        self._read_facts = len(recorded_facts)
+        self._read_count = len(recorded_facts)
         return self._attempts[kind]
 
     def is_over(self, kind: facts.FoldKind) -> bool:
@@ -66,12 +70,14 @@ class FailedFoldAttempts:
 
     def ways_left(self, kind: facts.FoldKind) -> slice:
         """Return all ways that may still be tried, if there is no time to wait between them."""
-        return slice(self.attempts_of(kind).count, self._conversation.policy.failures)
+        first_untried = self.attempts_of(kind).count
+        return slice(first_untried, self._conversation.policy.failures)
 
     def is_waiting(self, kind: facts.FoldKind, now: float) -> bool:
         attempts = self.attempts_of(kind)
-        # The difference is negative if the computer's clock has been set back.
-        return 0 <= now - attempts.last_time < attempts.pause_seconds
+        seconds_since_failure = now - attempts.last_time
+        # It is negative if the computer's clock has been set back.
+        return 0 <= seconds_since_failure < attempts.pause_seconds
 
     def _read_fact(self, recorded: facts.Recorded) -> None:
         match recorded.fact:

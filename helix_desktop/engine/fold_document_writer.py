@@ -110,7 +110,7 @@ class WrittenDocument:
     """The result of phase two: a fold, to be appended if the covered facts are unchanged."""
 
     fold: facts.Folded
-    reading: DocumentMaterial
+    material: DocumentMaterial
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,28 +144,28 @@ def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMateria
     )
 
 
-def is_material_current(reading: DocumentMaterial, state: ConversationState) -> bool:
+def is_material_current(material: DocumentMaterial, state: ConversationState) -> bool:
     """Whether the covered facts are still shown as they were read. Later markers do not count."""
-    span = reading.plan.span
+    span = material.plan.span
     if not state.branch.would_fold_nest(span):
         return False
-    if state.branch is not reading.branch and not _has_same_items(reading, state):
+    if state.branch is not material.branch and not _has_same_items(material, state):
         return False
-    later_facts = state.facts[reading.seq :]
-    return not any(_changes_material(recorded.fact, reading) for recorded in later_facts)
+    later_facts = state.facts[material.seq :]
+    return not any(_changes_material(recorded.fact, material) for recorded in later_facts)
 
 
-def _has_same_items(reading: DocumentMaterial, state: ConversationState) -> bool:
+def _has_same_items(material: DocumentMaterial, state: ConversationState) -> bool:
     """Whether a rewind has left the covered messages as they were: it went back to after them."""
-    span = reading.plan.span
+    span = material.plan.span
     if not state.branch.has_message(span.last):
         return False
     spans_now = [(item.first, item.last) for item in state.branch.items_in_span(span)]
-    spans_as_read = [(item.first, item.last) for item in reading.items]
+    spans_as_read = [(item.first, item.last) for item in material.items]
     return spans_now == spans_as_read
 
 
-def _changes_material(fact: facts.Fact, reading: DocumentMaterial) -> bool:
+def _changes_material(fact: facts.Fact, material: DocumentMaterial) -> bool:
     """Whether a later fact changes what the document should have said."""
     match fact:
         case (
@@ -174,15 +174,15 @@ def _changes_material(fact: facts.Fact, reading: DocumentMaterial) -> bool:
             | facts.Excluded(ref=cover)
             | facts.Included(ref=cover)
         ):
-            return covers_overlap(cover, reading.plan.span)
+            return covers_overlap(cover, material.plan.span)
         case (
             facts.Unfolded(fold=name) | facts.Refolded(fold=name) | facts.DocumentEdited(fold=name)
         ):
-            return name in reading.branch.folds and covers_overlap(
-                reading.branch.folds[name].cover, reading.plan.span
+            return name in material.branch.folds and covers_overlap(
+                material.branch.folds[name].cover, material.plan.span
             )
         case facts.Folded(cover=facts.Span() as cover):
-            return covers_overlap(cover, reading.plan.span)
+            return covers_overlap(cover, material.plan.span)
         case facts.Forgotten():
             return True
     return False
@@ -190,6 +190,8 @@ def _changes_material(fact: facts.Fact, reading: DocumentMaterial) -> bool:
 
 @dataclass(slots=True)
 class FoldDocumentWriter:
+    """Has a model write the documents that replace older messages of one conversation."""
+
     conversation: Conversation
     cache: ContentCache
     tokens: TokenCounter
@@ -204,7 +206,7 @@ class FoldDocumentWriter:
 
     async def write_document(
         self,
-        reading: DocumentMaterial,
+        material: DocumentMaterial,
         fold_name: str,
         seconds: float,
         ways: slice = EVERY_WAY,
@@ -216,22 +218,24 @@ class FoldDocumentWriter:
         """
         self.heard_at = math.inf
         self._piece_done_at = -math.inf
-        limit = self._document_limit_tokens(reading)
+        limit = self._document_limit_tokens(material)
         started = self.clock.current_time()
-        too_little = self.reason_not_to_fold(reading)
-        if too_little:
-            raise NoDocumentWritten(too_little)
-        making = await self._plan_document(reading, fold_name, limit)
-        asking = self.spending.build_model_inquiry(self._set_time_of_model_activity)
-        question = await self._build_question(reading, making.state)
+        reason_not_to_fold = self.reason_not_to_fold(material)
+        if reason_not_to_fold:
+            raise NoDocumentWritten(reason_not_to_fold)
+        document_plan = await self._plan_document(material, fold_name, limit)
+        inquiry = self.spending.build_model_inquiry(self._set_time_of_model_activity)
+        question = await self._build_question(material, document_plan.state)
         failures = []
-        possible = list(self._writing_attempts(reading))
-        for attempt in possible[ways] or possible[-1:]:
-            answer_limit = _answer_limit_tokens(reading.situation, attempt.role)
+        possible_attempts = list(self._writing_attempts(material))
+        for attempt in possible_attempts[ways] or possible_attempts[-1:]:
+            answer_limit = _answer_limit_tokens(material.situation, attempt.role)
             try:
-                text = await self._ask_attempt_for_text(attempt, reading, question, asking, seconds)
+                text = await self._ask_attempt_for_text(
+                    attempt, material, question, inquiry, seconds
+                )
                 document = await self._build_document(
-                    attempt, making, text, answer_limit, asking, seconds
+                    attempt, document_plan, text, answer_limit, inquiry, seconds
                 )
             except ModelFailed as error:
                 failures.append(f"{attempt.name}: {error.what}")
@@ -241,38 +245,42 @@ class FoldDocumentWriter:
                 continue
             seconds_taken = self.clock.current_time() - started
             model = attempt.client.model_name
-            fold = self._build_document_fold(reading, making, document, model, seconds_taken)
-            return WrittenDocument(fold, reading)
+            fold = self._build_document_fold(
+                material, document_plan, document, model, seconds_taken
+            )
+            return WrittenDocument(fold, material)
+        if not failures:
+            raise NoDocumentWritten("No model is available to write the summary.")
         reasons = [failure.rstrip(".").replace(";", ",") for failure in failures]
-        raise NoDocumentWritten("; ".join(reasons) or "No model is available to write the summary.")
+        raise NoDocumentWritten("; ".join(reasons))
 
     async def _plan_document(
-        self, reading: DocumentMaterial, fold: str, limit: int, number: int | None = None
+        self, material: DocumentMaterial, fold: str, limit: int, number: int | None = None
     ) -> DocumentPlan:
         """Collect all that a document contains besides what a model writes."""
-        details, entries = await self._gather_details(reading)
+        details, entries = await self._gather_details(material)
         if number is None:
-            number = reading.branch.handovers + 1
+            number = material.branch.handovers + 1
         state = ""
-        if STRATEGIES[reading.plan.kind].sections:
-            state = await describe_state_of_work(reading.situation.state, self.cache)
+        if STRATEGIES[material.plan.kind].sections:
+            state = await describe_state_of_work(material.situation.state, self.cache)
         return DocumentPlan(
-            plan=reading.plan,
+            plan=material.plan,
             fold=fold,
             number=number,
             found=details,
             entry=entries[0],
-            critical=min(reading.situation.policy.critical_tokens, limit // 2),
+            critical=min(material.situation.policy.critical_tokens, limit // 2),
             limit=limit,
             index=entries[1:],
             state=state,
         )
 
-    async def _build_question(self, reading: DocumentMaterial, state: str) -> str:
-        limit = self._document_limit_tokens(reading)
-        tail = reading.situation.policy.tail_steps
-        question = STRATEGIES[reading.plan.kind].question(reading.plan, limit, tail)
-        files = await read_undone_files(reading.situation.state, self.cache)
+    async def _build_question(self, material: DocumentMaterial, state: str) -> str:
+        limit = self._document_limit_tokens(material)
+        tail = material.situation.policy.tail_steps
+        question = STRATEGIES[material.plan.kind].question(material.plan, limit, tail)
+        files = await read_undone_files(material.situation.state, self.cache)
         undone = files.describe_undos(files.after_agent)
         if undone:
             question += (
@@ -282,24 +290,27 @@ class FoldDocumentWriter:
             question += f"\nThis stands above your text, so do not repeat it:\n{state}"
         return question
 
-    def reason_not_to_fold(self, reading: DocumentMaterial) -> str:
+    def reason_not_to_fold(self, material: DocumentMaterial) -> str:
         """Return why a document could not be shorter than what it replaces, or an empty string."""
-        if self._document_limit_tokens(reading) >= LEAST_DOCUMENT_TOKENS:
+        if self._document_limit_tokens(material) >= LEAST_DOCUMENT_TOKENS:
             return ""
-        return f"There is too little to shorten: the text would replace {reading.shown:,} tokens and be about as long."
+        return f"There is too little to shorten: the text would replace {material.shown:,} tokens and be about as long."
 
     async def wait_and_return_why_given_up(
         self, work: asyncio.Task[T], policy: Policy, seconds: float
     ) -> str:
         """Wait as long as a turn may. Return an empty string if the work is finished."""
         loop = asyncio.get_running_loop()
-        started = loop.time()
+        start_time = loop.time()
         most_silence = policy.panic_silence + round(self.seconds_of_silent_reading())
         most_seconds = seconds + self.seconds_added_for_document()
         while not work.done():
-            seconds_left = max(started, self._piece_done_at) + most_seconds - loop.time()
-            # As long as no model has been asked, this is infinite.
-            silence_left = max(started, self.heard_at) + most_silence - loop.time()
+            # Each piece of a document has the whole time.
+            end_time = max(start_time, self._piece_done_at) + most_seconds
+            seconds_left = end_time - loop.time()
+            # As long as no model has been asked, the silence may last for ever.
+            end_of_silence = max(start_time, self.heard_at) + most_silence
+            silence_left = end_of_silence - loop.time()
             if seconds_left <= 0:
                 return f"the summary was not finished within {most_seconds:.0f} seconds"
             if silence_left <= 0:
@@ -325,82 +336,87 @@ class FoldDocumentWriter:
     def _set_time_of_model_activity(self) -> None:
         self.heard_at = asyncio.get_running_loop().time()
 
-    async def write_truncation(self, reading: DocumentMaterial, fold: str) -> WrittenDocument:
+    async def write_truncation(self, material: DocumentMaterial, fold: str) -> WrittenDocument:
         """Write a document without a model, short enough that the next request fits."""
-        limit = min(self._document_limit_tokens(reading), _free_tokens_after_fold(reading))
-        limit = max(limit, LEAST_DOCUMENT_TOKENS)
-        plan = await self._plan_document(reading, fold, limit, number=0)
-        sections = truncation.fill_truncation_sections(reading.todo)
+        most_tokens = min(self._document_limit_tokens(material), _free_tokens_after_fold(material))
+        limit = max(most_tokens, LEAST_DOCUMENT_TOKENS)
+        plan = await self._plan_document(material, fold, limit, number=0)
+        sections = truncation.fill_truncation_sections(material.todo)
         document = await asyncio.to_thread(build_fold_document, plan, sections, self.tokens)
-        return WrittenDocument(self._build_document_fold(reading, plan, document, "", 0.0), reading)
+        written_fold = self._build_document_fold(material, plan, document, model="", seconds=0.0)
+        return WrittenDocument(written_fold, material)
 
-    def _document_limit_tokens(self, reading: DocumentMaterial) -> int:
+    def _document_limit_tokens(self, material: DocumentMaterial) -> int:
         """Return the most tokens that a document may have so that the fold still saves enough."""
-        policy = reading.situation.policy
-        window = reading.situation.meter.window
-        most_left = int(reading.shown * (1 - policy.progress))
-        saves_enough = most_left - reading.kept - FRAME_TOKENS
+        policy = material.situation.policy
+        window = material.situation.meter.window
+        most_left = int(material.shown * (1 - policy.progress))
+        saves_enough = most_left - material.kept - FRAME_TOKENS
         share_of_window = max(window // WINDOW_DIVISOR, LEAST_DOCUMENT_TOKENS)
         return min(saves_enough, MOST_DOCUMENT_TOKENS, share_of_window)
 
     async def _gather_details(
-        self, reading: DocumentMaterial
+        self, material: DocumentMaterial
     ) -> tuple[list[Detail], tuple[Digest, ...]]:
         """Return the details a document may name, inherited and new, and the entries of
         all: the texts of a long history are never all in memory.
         """
-        inherited, seqs_to_read = await self._read_earlier_documents(reading)
+        earlier_details, seqs_to_read = await self._read_earlier_documents(material)
         collector = DetailCollector()
-        inherited = collector.inherit_details(inherited)
+        inherited = collector.inherit_details(earlier_details)
         for start in range(0, len(seqs_to_read), span_text_and_detail_sources.BATCH):
             batch = seqs_to_read[start : start + span_text_and_detail_sources.BATCH]
-            sources = await read_detail_sources(reading.branch, batch, self.cache)
-            stored_entries = list(details_of_stored_entries(reading.branch, batch))
+            sources = await read_detail_sources(material.branch, batch, self.cache)
+            stored_entries = list(details_of_stored_entries(material.branch, batch))
             await asyncio.to_thread(_collect_with_pauses, collector, sources, stored_entries)
-        for change in await self._read_recorded_changes(reading, inherited):
+        for change in await self._read_recorded_changes(material, inherited):
             collector.add_detail(change)
         merged, unseen = await asyncio.to_thread(
-            _merge_and_split_details, inherited, collector, reading.todo
+            _merge_and_split_details, inherited, collector, material.todo
         )
-        undone_files = await read_undone_files(reading.situation.state, self.cache)
+        undone_files = await read_undone_files(material.situation.state, self.cache)
         details = _without_undone_work(merged, undone_files)
-        named = [detail for detail in details if detail.is_critical or detail.kind == "stored"]
+        named_in_document = []
+        for detail in details:
+            if detail.is_critical or detail.kind == "stored":
+                named_in_document.append(detail)
         if not unseen:
-            return named, (await self._store_details_entry(details),)
+            only_entry = await self._store_details_entry(details)
+            return named_in_document, (only_entry,)
         # Names that the model never saw have an entry of their own, which the main one names.
-        index = await self._store_details_entry(unseen)
-        main = await self._store_details_entry(details, index)
-        return named, (main, index)
+        index_entry = await self._store_details_entry(unseen)
+        main_entry = await self._store_details_entry(details, index_entry)
+        return named_in_document, (main_entry, index_entry)
 
     async def _read_earlier_documents(
-        self, reading: DocumentMaterial
+        self, material: DocumentMaterial
     ) -> tuple[list[Detail], list[int]]:
         """Return the details that earlier documents in the span have, and the numbers of the
         messages that must be read, since no earlier document has their details.
         """
         inherited: list[Detail] = []
         seqs_to_read: list[int] = []
-        for number, item in enumerate(reading.items):
+        for number, item in enumerate(material.items):
             if number % ITEMS_BETWEEN_PAUSES == 0:
                 await asyncio.sleep(0)
             if not item.fold:
                 seqs_to_read.append(item.first)
                 continue
-            details = await self._read_details_of_earlier_document(reading.branch, item)
+            details = await self._read_details_of_earlier_document(material.branch, item)
             if details is None:
-                seqs_to_read.extend(reading.branch.messages_of_item(item))
+                seqs_to_read.extend(material.branch.messages_of_item(item))
             else:
                 inherited += details
         return inherited, seqs_to_read
 
     async def _read_recorded_changes(
-        self, reading: DocumentMaterial, inherited: Sequence[Detail]
+        self, material: DocumentMaterial, inherited: Sequence[Detail]
     ) -> list[Detail]:
         """Return what the steps of the span did to files, where an earlier document has it not."""
         inherited_changes = {
             (detail.text, detail.seq) for detail in inherited if detail.kind == "written"
         }
-        changes_by_seq = _file_changes_in_span(reading)
+        changes_by_seq = _file_changes_in_span(material)
         digests = {fact.difference.digest for fact in changes_by_seq.values()}
         contents = await self.cache.read_contents(digests)
         names: dict[str, str] = {}
@@ -423,10 +439,10 @@ class FoldDocumentWriter:
         stored = await self.cache.store_content(content, EntryOrigin("handover", ENTRY))
         return stored.digest
 
-    def _read_passages(self, reading: DocumentMaterial) -> AsyncIterator[SpanText]:
-        items = reading.branch.items_in_span(reading.plan.span)
+    def _read_passages(self, material: DocumentMaterial) -> AsyncIterator[SpanText]:
+        items = material.branch.items_in_span(material.plan.span)
         return read_span_texts(
-            reading.branch, items, self.cache, dated=STRATEGIES[reading.plan.kind].dated
+            material.branch, items, self.cache, dated=STRATEGIES[material.plan.kind].dated
         )
 
     async def _read_details_of_earlier_document(
@@ -448,25 +464,25 @@ class FoldDocumentWriter:
 
     def _build_document_fold(
         self,
-        reading: DocumentMaterial,
-        making: DocumentPlan,
+        material: DocumentMaterial,
+        document_plan: DocumentPlan,
         document: FoldDocument,
         model: str,
         seconds: float,
     ) -> facts.Folded:
-        plan = reading.plan
+        plan = material.plan
         number = 0
         if plan.kind is facts.FoldKind.HANDOVER:
-            number = making.number
+            number = document_plan.number
         return facts.Folded(
-            fold=making.fold,
+            fold=document_plan.fold,
             kind=plan.kind,
             cover=plan.span,
             text=document.text,
             tokens=document.tokens,
-            tokens_before=reading.shown,
-            batch=making.fold,
-            entries=(making.entry, *making.index),
+            tokens_before=material.shown,
+            batch=document_plan.fold,
+            entries=(document_plan.entry, *document_plan.index),
             details=document.kept,
             number=number,
             model=model,
@@ -476,11 +492,11 @@ class FoldDocumentWriter:
             panic=plan.panic,
         )
 
-    def _writing_attempts(self, reading: DocumentMaterial) -> Iterator[WritingAttempt]:
+    def _writing_attempts(self, material: DocumentMaterial) -> Iterator[WritingAttempt]:
         """Yield the ways to try, the policy's choice first. The main model can replace the fast."""
-        plan = reading.plan
+        plan = material.plan
         main = self.models(facts.ModelRole.MAIN)
-        main_writes = STRATEGIES[plan.kind].main_writes(reading.situation, plan.span)
+        main_writes = STRATEGIES[plan.kind].main_writes(material.situation, plan.span)
         if main is not None and main_writes and not plan.panic:
             name = f"{main.model_name}, using this conversation's context"
             yield WritingAttempt(name, main, facts.ModelRole.MAIN, "prefix")
@@ -489,73 +505,73 @@ class FoldDocumentWriter:
         if quick is None:
             quick = main
             quick_role = facts.ModelRole.MAIN
-        if quick is not None and self._fits_in_one_part(reading, quick_role):
+        if quick is not None and self._fits_in_one_part(material, quick_role):
             name = f"{quick.model_name}, with the text in one part"
             yield WritingAttempt(name, quick, quick_role, "transcript")
-        yield from self._attempts_of_long_model(reading, quick)
+        yield from self._attempts_of_long_model(material, quick)
         if quick is None:
             return
         name = f"{quick.model_name}, with the text in several parts"
         yield WritingAttempt(name, quick, quick_role, "pieces")
         if main is not None and main.model_name != quick.model_name:
-            yield self._attempt_of_main_model_apart(reading, main)
+            yield self._attempt_of_main_model_apart(material, main)
 
     def _attempts_of_long_model(
-        self, reading: DocumentMaterial, quick: ModelClient | None
+        self, material: DocumentMaterial, quick: ModelClient | None
     ) -> Iterator[WritingAttempt]:
         """Yield how the model with a large window writes, unless it is the quick one again."""
         long = self.models(facts.ModelRole.LONG)
         if long is None or (quick is not None and long.model_name == quick.model_name):
             return
-        if self._fits_in_one_part(reading, facts.ModelRole.LONG):
+        if self._fits_in_one_part(material, facts.ModelRole.LONG):
             name = f"{long.model_name}, using its large context window"
             yield WritingAttempt(name, long, facts.ModelRole.LONG, "transcript")
 
     def _attempt_of_main_model_apart(
-        self, reading: DocumentMaterial, main: ModelClient
+        self, material: DocumentMaterial, main: ModelClient
     ) -> WritingAttempt:
         """Return how the main model writes without its own context, in place of the fast model."""
         role = facts.ModelRole.MAIN
-        if self._fits_in_one_part(reading, role):
+        if self._fits_in_one_part(material, role):
             name = f"{main.model_name}, with the text in one part"
             return WritingAttempt(name, main, role, "transcript")
         name = f"{main.model_name}, with the text in several parts"
         return WritingAttempt(name, main, role, "pieces")
 
-    def _fits_in_one_part(self, reading: DocumentMaterial, role: facts.ModelRole) -> bool:
-        return reading.shown <= self._material_room_tokens(reading.situation, role)
+    def _fits_in_one_part(self, material: DocumentMaterial, role: facts.ModelRole) -> bool:
+        return material.shown <= self._material_room_tokens(material.situation, role)
 
     async def _ask_attempt_for_text(
         self,
         attempt: WritingAttempt,
-        reading: DocumentMaterial,
+        material: DocumentMaterial,
         question: str,
-        asking: ModelInquiry,
+        inquiry: ModelInquiry,
         seconds: float,
     ) -> str:
         # A document that is half as long again as allowed can still be shortened.
         answer_limit = min(
-            _answer_limit_tokens(reading.situation, attempt.role),
-            self._document_limit_tokens(reading) * 3 // 2,
+            _answer_limit_tokens(material.situation, attempt.role),
+            self._document_limit_tokens(material) * 3 // 2,
         )
-        purpose = facts.Purpose(reading.plan.kind.value)
+        purpose = facts.Purpose(material.plan.kind.value)
         if attempt.way == "prefix":
             return await self._ask_over_own_context(
-                attempt.client, reading, question, answer_limit, asking, seconds
+                attempt.client, material, question, answer_limit, inquiry, seconds
             )
-        material_limit = self._material_room_tokens(reading.situation, attempt.role)
+        material_limit = self._material_room_tokens(material.situation, attempt.role)
 
-        async def ask_about(material: str) -> str:
-            request = build_material_request(material, question, purpose, answer_limit)
-            answer = _require_text(await asking.ask_for_text(attempt.client, request, seconds))
+        async def ask_about(piece: str) -> str:
+            request = build_material_request(piece, question, purpose, answer_limit)
+            answer = await inquiry.ask_for_text(attempt.client, request, seconds)
             self._piece_done_at = asyncio.get_running_loop().time()
             # Two of them always fit into one request, so each round of merging leaves fewer.
-            return self._cut_answer(answer, material_limit // 2)
+            return self._cut_answer(_require_text(answer), material_limit // 2)
 
         note = ""
         if attempt.way == "pieces":
             note = PART_NOTE
-        pieces = _split_and_join_passages(self._read_passages(reading), material_limit)
+        pieces = _split_and_join_passages(self._read_passages(material), material_limit)
         texts = await _ask_several_at_once(ask_about, note, pieces)
         while len(texts) > 1:
             pieces = _split_and_join_passages(self._build_passages(texts), material_limit)
@@ -574,22 +590,23 @@ class FoldDocumentWriter:
     async def _ask_over_own_context(
         self,
         client: ModelClient,
-        reading: DocumentMaterial,
+        material: DocumentMaterial,
         question: str,
         answer_limit: int,
-        asking: ModelInquiry,
+        inquiry: ModelInquiry,
         seconds: float,
     ) -> str:
         """Ask the main model behind what it was sent already, which is in its cache."""
-        view = reading.view
+        view = material.view
         if getattr(client, "has_own_history", False):
             # A connected agent's model gets the question as the agent's next message.
             view = View(())
         contents = await self.contents.read_view_contents(view)
         request_so_far = request_building.build_request(view, contents)
-        purpose = facts.Purpose(reading.plan.kind.value)
+        purpose = facts.Purpose(material.plan.kind.value)
         request = append_question(request_so_far, question, purpose, answer_limit)
-        text = _require_text(await asking.ask_for_text(client, request, seconds))
+        text = await inquiry.ask_for_text(client, request, seconds)
+        _require_text(text)
         is_short = self.tokens.count_tokens(text) < LEAST_DOCUMENT_TOKENS
         if is_short and not handover.has_handover_heading(text):
             # Instead of a summary, the model wrote the next message of the conversation.
@@ -603,31 +620,33 @@ class FoldDocumentWriter:
     async def _build_document(
         self,
         attempt: WritingAttempt,
-        making: DocumentPlan,
+        document_plan: DocumentPlan,
         text: str,
         answer_limit: int,
-        asking: ModelInquiry,
+        inquiry: ModelInquiry,
         seconds: float,
     ) -> FoldDocument:
         """Build the document. Missing sections are requested once, and otherwise filled
         from details.
         """
-        if not STRATEGIES[making.plan.kind].sections:
-            return await asyncio.to_thread(build_fold_document, making, {"": text}, self.tokens)
+        if not STRATEGIES[document_plan.plan.kind].sections:
+            return await asyncio.to_thread(
+                build_fold_document, document_plan, {"": text}, self.tokens
+            )
         sections = handover.split_handover_sections(text)
         missing = handover.find_missing_sections(sections)
         if missing:
             question = handover.missing_sections_question(missing)
-            purpose = facts.Purpose(making.plan.kind.value)
+            purpose = facts.Purpose(document_plan.plan.kind.value)
             request = build_material_request(text, question, purpose, answer_limit)
             try:
-                second_answer = await asking.ask_for_text(attempt.client, request, seconds)
+                second_answer = await inquiry.ask_for_text(attempt.client, request, seconds)
             except ModelFailed:
                 second_answer = ""
             for name, section_text in handover.split_handover_sections(second_answer).items():
                 if name in missing and section_text:
                     sections[name] = section_text
-        return await asyncio.to_thread(build_fold_document, making, sections, self.tokens)
+        return await asyncio.to_thread(build_fold_document, document_plan, sections, self.tokens)
 
     def _material_room_tokens(self, situation: FoldSituation, role: facts.ModelRole) -> int:
         """Return how many tokens of material fit a role's window beside question and answer."""
@@ -649,11 +668,11 @@ def _answer_limit_tokens(situation: FoldSituation, role: facts.ModelRole) -> int
     return min(MOST_ANSWER_TOKENS, _role_window_tokens(situation, role) // 4)
 
 
-def _file_changes_in_span(reading: DocumentMaterial) -> dict[int, facts.FilesChanged]:
+def _file_changes_in_span(material: DocumentMaterial) -> dict[int, facts.FilesChanged]:
     """Return the changes that the steps of the span made, by their numbers, without undos."""
-    span = reading.plan.span
+    span = material.plan.span
     changes: dict[int, facts.FilesChanged] = {}
-    for recorded in reading.situation.state.facts_on_path():
+    for recorded in material.situation.state.facts_on_path():
         is_in_span = span.first <= recorded.seq <= span.last
         fact = recorded.fact
         if is_in_span and isinstance(fact, facts.FilesChanged) and fact.by != UNDO:
@@ -661,12 +680,13 @@ def _file_changes_in_span(reading: DocumentMaterial) -> dict[int, facts.FilesCha
     return changes
 
 
-def _free_tokens_after_fold(reading: DocumentMaterial) -> int:
+def _free_tokens_after_fold(material: DocumentMaterial) -> int:
     """Return how many tokens the document may have so that the next request fits."""
-    meter = reading.situation.meter
-    state = reading.situation.state
-    free = (meter.window - meter.reserve) / meter.factor
-    return int(free) - (state.counted_tokens - reading.shown + reading.kept) - FRAME_TOKENS
+    meter = material.situation.meter
+    state = material.situation.state
+    room_tokens = int((meter.window - meter.reserve) / meter.factor)
+    tokens_beside_document = state.counted_tokens - material.shown + material.kept
+    return room_tokens - tokens_beside_document - FRAME_TOKENS
 
 
 def _collect_with_pauses(
@@ -711,6 +731,7 @@ def _without_undone_work(details: Sequence[Detail], files: UndoneFiles) -> list[
 
 
 def _require_text(text: str) -> str:
+    """Return a model's answer, or raise ModelFailed if it has no text."""
     if not text.strip():
         raise ModelFailed("The model's reply was empty.")
     return text

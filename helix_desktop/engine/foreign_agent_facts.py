@@ -7,7 +7,7 @@ the same order. This module must not know where the messages come from.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.automatic_folding import ConversationFolding
@@ -18,15 +18,18 @@ from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.fast_dataclass import dataclass
 
-HEAD = 2_000
+HEAD = 2_000  # The fact contains the text of an output of up to so many characters.
 # A text of more characters is encoded in slices of this size, so that other tasks can run.
 SLICE = 1 << 20
-FREED_TOGETHER = 4_000
+FREED_TOGETHER = 4_000  # Items of a view that are let go before other tasks run.
 STRAY = "[An output that answers no call]\n"
+Part = TypeVar("Part", bound=facts.UserPart | facts.ReplyPart)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentOutput:
+    """What a call of a foreign agent returned. `call`: the id of the call."""
+
     call: str
     text: str
     ok: bool = True
@@ -68,10 +71,10 @@ class AgentFollower:
         """Record a user's message. It ends the last turn, unless sent while the agent worked."""
         if not steering:
             await self.end_agent_turn()
-        counted = tuple(self.with_token_count(part) for part in parts)
-        said = facts.UserSaid(counted, steering=steering)
-        excerpted = await self.folding.excerpt_large_message(said)
-        await self.conversation.append_facts(*excerpted)
+        counted_parts = tuple(self.with_token_count(part) for part in parts)
+        message = facts.UserSaid(counted_parts, steering=steering)
+        message_and_folds = await self.folding.excerpt_large_message(message)
+        await self.conversation.append_facts(*message_and_folds)
 
     async def end_agent_turn(self) -> bool:
         """Record the turn's end, as interrupted if calls are open. False if none was running."""
@@ -87,6 +90,7 @@ class AgentFollower:
         return True
 
     async def apply_folds_and_get_view(self) -> View:
+        """Shorten what is due, and return what the agent's next request should contain."""
         # Held until they are let go in parts: freed at once, what a fold covers would delay
         # other tasks.
         items_before_folds = list(self.conversation.state.branch.items)
@@ -108,26 +112,30 @@ class AgentFollower:
 
     async def record_outputs(self, outputs: Sequence[AgentOutput]) -> None:
         """Record outputs of the last reply's calls. Output without a call becomes a message."""
-        waiting = {call.id: call.call for call in self.conversation.state.branch.running_calls}
-        batch: list[facts.ToolReturned] = []
-        stray: list[AgentOutput] = []
+        running_calls = self.conversation.state.branch.running_calls
+        calls_without_result = {pending.id: pending.call for pending in running_calls}
+        results: list[facts.ToolReturned] = []
+        outputs_without_call: list[AgentOutput] = []
         for output in outputs:
-            call = waiting.pop(output.call, None)
+            call = calls_without_result.pop(output.call, None)
             if call is None:
-                stray.append(output)
+                outputs_without_call.append(output)
             else:
-                batch.append(await self._build_tool_result(output, call))
-        if batch:
-            folds = await self.waiting(self.folding.excerpt_large_results(batch, {}))
-            await self.conversation.append_facts(*batch, *folds)
-        for output in stray:
-            await self.record_user_message((facts.Text(STRAY + output.text),), steering=True)
+                results.append(await self._build_tool_result(output, call))
+        if results:
+            folds = await self.waiting(self.folding.excerpt_large_results(results, {}))
+            await self.conversation.append_facts(*results, *folds)
+        for output in outputs_without_call:
+            text = facts.Text(STRAY + output.text)
+            await self.record_user_message((text,), steering=True)
 
     async def store_output(self, text: str, call: facts.ToolCall) -> facts.Stored:
+        """Store an output's text in the cache, with the call as its source."""
         origin = EntryOrigin(call.name, describe_call_as_source(call.arguments))
-        if len(text) <= SLICE:
-            return await self.cache.store_content(text.encode("utf-8", "surrogatepass"), origin)
-        return await self.cache.store_content(_encode_in_slices(text), origin)
+        if len(text) > SLICE:
+            return await self.cache.store_content(_encode_in_slices(text), origin)
+        content = text.encode("utf-8", "surrogatepass")
+        return await self.cache.store_content(content, origin)
 
     async def _build_tool_result(
         self, output: AgentOutput, call: facts.ToolCall
@@ -165,11 +173,13 @@ class AgentFollower:
         self._reads.add(this_read)
         return 0
 
-    def with_token_count(self, part: Any) -> Any:
+    def with_token_count(self, part: Part) -> Part:
+        """Return a part of a message or reply with its tokens, counted if they are not known."""
         if isinstance(part, facts.ToolCall):
-            tokens = self.tokens.count_tokens(part.name) + self.tokens.count_tokens(part.arguments)
-            return replace(part, tokens=tokens)
-        if getattr(part, "tokens", 1) or not getattr(part, "text", ""):
+            name_tokens = self.tokens.count_tokens(part.name)
+            argument_tokens = self.tokens.count_tokens(part.arguments)
+            return replace(part, tokens=name_tokens + argument_tokens)
+        if isinstance(part, facts.Attachment) or part.tokens or not part.text:
             return part
         return replace(part, tokens=self.tokens.count_tokens(part.text))
 

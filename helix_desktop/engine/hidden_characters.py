@@ -14,9 +14,8 @@ from functools import lru_cache
 
 LONGEST_LINE = 1_000  # Lines of more characters than this continue on the next displayed line.
 GOES_ON = "⟨…⟩"
-_MARKED_SPACE = (
-    "⟨0020⟩"  # Shown for a space at the very end of a line, where it would go unnoticed.
-)
+# Shown for a space at the very end of a line, where it would go unnoticed.
+_MARKED_SPACE = "⟨0020⟩"
 # This invisible mark keeps text in order after right-to-left words.
 # If a value itself contains this mark, the mark is shown as a code.
 _APART = "\u200e"
@@ -51,6 +50,7 @@ _RARE = frozenset({
     "LYDIAN", "RUNIC", "OGHAM", "WARANG", "MIAO", "ELBASAN", "CAUCASIAN", "TIFINAGH", "CANADIAN",
     "VAI", "BAMUM", "MEDEFAIDRIN",
 })  # fmt: skip
+_LONGEST_MARK = 12  # A mark has fewer characters.
 _MOST_CARRIED = 8  # With more combining marks on one letter, the text below becomes unreadable.
 _BLANK = frozenset(
     "\u2800\u3164\uffa0\u115f\u1160\u17b4\u17b5\U0001d159\u034f\u180b\u180c\u180d\u180f"
@@ -63,6 +63,7 @@ def mark_text(text: str) -> str:
 
 
 def marked_lines(text: str) -> Iterator[str]:
+    """Yield the lines of a text as they are shown, long ones in several."""
     line_start = 0
     while line_start <= len(text):
         line_end = text.find("\n", line_start)
@@ -98,7 +99,7 @@ def _break_long_line(line: str) -> Iterator[str]:
     start = 0
     while len(line) - start > LONGEST_LINE:
         end = start + LONGEST_LINE - 1  # Leaves room for the left-to-right mark.
-        mark_start = line.rfind("⟨", end - 12, end)
+        mark_start = line.rfind("⟨", end - _LONGEST_MARK, end)
         if mark_start >= 0 and line.find("⟩", mark_start, end) < 0:
             end = mark_start
         elif line[end - 1 : end + 1] == "→\t":

@@ -13,10 +13,10 @@ class InterpreterPauses:
     """Pauses as long as the work before it took."""
 
     def __init__(self) -> None:
-        self._begun = time.thread_time()
+        self._stretch_start = time.thread_time()
 
     def sleep_after_long_stretch(self) -> None:
-        took = time.thread_time() - self._begun
-        if took > LONGEST_STRETCH_SECONDS:
-            time.sleep(took)
-            self._begun = time.thread_time()
+        stretch_seconds = time.thread_time() - self._stretch_start
+        if stretch_seconds > LONGEST_STRETCH_SECONDS:
+            time.sleep(stretch_seconds)
+            self._stretch_start = time.thread_time()

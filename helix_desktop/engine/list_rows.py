@@ -33,16 +33,17 @@ class ConversationListRow:
     overlaps: tuple[str, ...] = ()  # Files changed both in this conversation's copy and in others.
     acp_agent: str = ""  # The foreign agent that works in this conversation over ACP.
     recorded_from: str = ""  # The program that recorded this conversation; empty if this one did.
-    is_interrupted: bool = (
-        False  # A killed program left its last turn open, and it has not gone on since.
-    )
+    # A killed program left its last turn open, and it has not gone on since.
+    is_interrupted: bool = False
 
     @property
     def whole_cost(self) -> float:
         """Return the cost with sub-agents. What a foreign agent reports may be what the
         gateway counted below it.
         """
-        return max(self.cost, self.agents_cost) if self.acp_agent else self.cost + self.agents_cost
+        if self.acp_agent:
+            return max(self.cost, self.agents_cost)
+        return self.cost + self.agents_cost
 
 
 @dataclass(frozen=True, slots=True)

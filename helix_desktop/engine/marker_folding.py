@@ -47,21 +47,19 @@ class PartShortener:
         self, refs: Sequence[facts.PartRef], why: str, *, batch: str = "", panic: bool = False
     ) -> tuple[facts.Recorded, ...]:
         """Replace parts by markers, unless they have changed or would not get shorter."""
-        markers_of_parts = []
+        parts: list[ShortenedPart] = []
+        replaced_tokens = 0
         for ref in refs:
             block = self.find_block(ref)
             if block is not None:
-                markers_of_parts.append(await self.build_marker(ref, block))
-        total = sum(part.block.tokens for part in markers_of_parts)
-        if len(markers_of_parts) > 1:
-            reason = f"{why}: {len(markers_of_parts)} parts, {total:,} tokens in total"
+                parts.append(await self.build_marker(ref, block))
+                replaced_tokens += block.tokens
+        if len(parts) > 1:
+            reason = f"{why}: {len(parts)} parts, {replaced_tokens:,} tokens in total"
         else:
-            reason = f"{why}: 1 part, {total:,} tokens"
-        if not batch:
-            batch = self.conversation.new_fold_name(facts.FoldKind.MARKER)
-        return await self.append_folds_of_unchanged_parts(
-            markers_of_parts, batch, reason, panic=panic
-        )
+            reason = f"{why}: 1 part, {replaced_tokens:,} tokens"
+        batch_name = batch or self.conversation.new_fold_name(facts.FoldKind.MARKER)
+        return await self.append_folds_of_unchanged_parts(parts, batch_name, reason, panic=panic)
 
     async def shorten_to_excerpt_or_marker(
         self, ref: facts.PartRef, why: str, tokens: int
@@ -92,30 +90,28 @@ class PartShortener:
         if isinstance(block.content, facts.ToolCall):
             return await self._store_arguments_and_build_marker(ref, block, block.content)
         stored = self._stored_content_of(ref)
-        about = markers.describe_output(self.conversation.state.branch, ref.seq)
-        text = _format_marker(stored, about, block)
-        tokens = self.tokens.count_tokens(text)
+        description = markers.describe_output(self.conversation.state.branch, ref.seq)
+        marker = _format_marker(stored, description, block)
+        tokens = self.tokens.count_tokens(marker)
         kind = facts.FoldKind.MARKER
-        return ShortenedPart(ref, block, kind, text, tokens, (stored.digest,))
+        return ShortenedPart(ref, block, kind, marker, tokens, (stored.digest,))
 
     async def _store_arguments_and_build_marker(
         self, ref: facts.PartRef, block: Block, call: facts.ToolCall
     ) -> ShortenedPart:
-        content = markers.content_to_store(call.arguments)
+        content = markers.content_to_store(call.arguments).encode("utf-8", "replace")
         summary = markers.summarise_arguments(call.arguments)
-        stored = await self.cache.store_content(
-            content.encode("utf-8", "replace"), EntryOrigin(call.name, summary)
-        )
-        about = f"argument of {call.name} {summary} · "
+        stored = await self.cache.store_content(content, EntryOrigin(call.name, summary))
+        description = [f"argument of {call.name} {summary}"]
         if stored.lines:
-            about += f"{format_things(stored.lines, 'line', 'lines')} · "
-        about += markers.format_size(stored)
-        text = _format_marker(stored, about, block)
+            description.append(format_things(stored.lines, "line", "lines"))
+        description.append(markers.format_size(stored))
+        marker = _format_marker(stored, " · ".join(description), block)
         # The call stays; only its long values give way to the marker.
-        shortened = message_blocks.replace_long_argument_values(call.arguments, text)
-        tokens = self.tokens.count_tokens(call.name + shortened)
+        arguments = message_blocks.replace_long_argument_values(call.arguments, marker)
+        tokens = self.tokens.count_tokens(call.name + arguments)
         kind = facts.FoldKind.MARKER
-        return ShortenedPart(ref, block, kind, text, tokens, (stored.digest,))
+        return ShortenedPart(ref, block, kind, marker, tokens, (stored.digest,))
 
     async def _build_excerpt(self, ref: facts.PartRef, block: Block, tokens: int) -> ShortenedPart:
         if isinstance(block.content, facts.Text) and not block.fold:
@@ -173,6 +169,6 @@ class PartShortener:
             )
 
 
-def _format_marker(stored: facts.Stored, about: str, block: Block) -> str:
+def _format_marker(stored: facts.Stored, description: str, block: Block) -> str:
     is_long = block.tokens > LONG_ORIGINAL_TOKENS
-    return markers.format_marker(stored.digest, about, part=is_long)
+    return markers.format_marker(stored.digest, description, part=is_long)

@@ -21,7 +21,8 @@ LONG_VALUE = 400
 EXCLUDED = "[Taken out of the context by the user]"
 EXCLUDED_ARGUMENTS = json.dumps({"note": EXCLUDED})
 SAME_ENTRY = "[CACHED] in the same entry"
-_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+LONGEST_TOOL_NAME = 64
+_NO_CHARACTER_OF_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 MessageFact = facts.UserSaid | facts.ModelReplied | facts.ToolReturned
 
@@ -39,8 +40,8 @@ def build_original_block(
     """Return the unfolded part `ref`. `ids`: new ids of calls whose own is empty or not unique."""
     fact = recorded.fact
     if isinstance(fact, facts.UserSaid):
-        said = fact.parts[ref.part]
-        return Block(ContextKind.CONVERSATION, Role.USER, ref, said, _tokens_of_part(said))
+        part = fact.parts[ref.part]
+        return Block(ContextKind.CONVERSATION, Role.USER, ref, part, _tokens_of_part(part))
     if isinstance(fact, facts.ModelReplied):
         return _build_block_of_reply(fact, ref, ids)
     if isinstance(fact, facts.ToolReturned):
@@ -54,15 +55,15 @@ def build_original_block(
 def _build_block_of_reply(
     fact: facts.ModelReplied, ref: facts.PartRef, ids: Mapping[facts.PartRef, str]
 ) -> Block:
-    answer = fact.parts[ref.part]
-    if isinstance(answer, facts.ToolCall):
-        call_id = answer.id
+    part = fact.parts[ref.part]
+    if isinstance(part, facts.ToolCall):
+        call_id = part.id
         if ids:
             call_id = ids.get(ref, call_id)
-        answer = make_call_legal(answer, call_id)
+        part = make_call_legal(part, call_id)
     is_complete = fact.stop is facts.Stop.END
     kind = ContextKind.CONVERSATION
-    return Block(kind, Role.ASSISTANT, ref, answer, answer.tokens, ok=is_complete)
+    return Block(kind, Role.ASSISTANT, ref, part, part.tokens, ok=is_complete)
 
 
 def _build_block_of_result(fact: facts.ToolReturned, ref: facts.PartRef, call_id: str) -> Block:
@@ -74,14 +75,12 @@ def _build_block_of_result(fact: facts.ToolReturned, ref: facts.PartRef, call_id
 
 
 def fold_block(block: Block, fold: facts.Folded) -> Block:
+    """Return a block as a fold shows it. Of a call, only the long arguments are replaced."""
     originals = tuple(facts.Stored(digest, 0) for digest in fold.entries)
     content: facts.Text | facts.ToolCall = facts.Text(fold.text, fold.tokens)
     if isinstance(block.content, facts.ToolCall):
-        content = replace(
-            block.content,
-            arguments=replace_long_argument_values(block.content.arguments, fold.text),
-            tokens=fold.tokens,
-        )
+        arguments = replace_long_argument_values(block.content.arguments, fold.text)
+        content = replace(block.content, arguments=arguments, tokens=fold.tokens)
     elif isinstance(block.content, facts.Stored):
         originals = (block.content,)
     elif isinstance(block.content, facts.Attachment):
@@ -103,7 +102,7 @@ def exclude_block(block: Block) -> Block | None:
 
 def make_call_legal(call: facts.ToolCall, name_in_request: str) -> facts.ToolCall:
     """Return the call as all providers accept it: with an id, a plain name and an object."""
-    name = _NAME.sub("_", call.name)[:64] or "unnamed"
+    name = _NO_CHARACTER_OF_NAME.sub("_", call.name)[:LONGEST_TOOL_NAME] or "unnamed"
     arguments = call.arguments
     if not is_json_object(arguments):
         arguments = _repair_arguments(arguments)
@@ -121,16 +120,16 @@ def replace_long_argument_values(arguments: str, text: str) -> str:
         values = json.loads(arguments)
     # The text stands once: in place of the first long value, or else as a value of its own.
     replacement = text
-    shown: dict[str, object] = {}
+    shortened_values: dict[str, object] = {}
     for key, value in values.items():
         if is_long_value(value):
-            shown[key] = replacement
+            shortened_values[key] = replacement
             replacement = SAME_ENTRY
         else:
-            shown[key] = value
-    if text not in shown.values():
-        shown["cached"] = text
-    return json.dumps(shown, ensure_ascii=False)
+            shortened_values[key] = value
+    if text not in shortened_values.values():
+        shortened_values["cached"] = text
+    return json.dumps(shortened_values, ensure_ascii=False)
 
 
 def is_long_value(value: object) -> bool:
@@ -144,7 +143,7 @@ def render_message_blocks(
     recorded: facts.Recorded,
     ids: Mapping[facts.PartRef, str],
     fold_of: Callable[[facts.PartRef], facts.Folded | None],
-    pinned: Callable[[facts.PartRef], bool],
+    is_pinned: Callable[[facts.PartRef], bool],
     is_excluded: Callable[[facts.PartRef], bool],
 ) -> tuple[Block, ...]:
     """Return a message's blocks. An exclusion beats a pin, and a pin beats a fold."""
@@ -154,24 +153,27 @@ def render_message_blocks(
     for index, part in enumerate(parts):
         if isinstance(part, facts.Reasoning) and is_excluded(facts.PartRef(recorded.seq, index)):
             excludes_thinking = True
+
     blocks: list[Block] = []
     for index, part in enumerate(parts):
         ref = facts.PartRef(recorded.seq, index)
         original = build_original_block(recorded, ref, ids)
         if _is_blank_text(original):
             continue
-        if is_excluded(ref) or (excludes_thinking and isinstance(part, facts.Reasoning)):
+        is_excluded_thinking = excludes_thinking and isinstance(part, facts.Reasoning)
+        if is_excluded_thinking or is_excluded(ref):
             note = exclude_block(original)
             if note is not None:
                 blocks.append(note)
-        elif pinned(ref):
+            continue
+        if is_pinned(ref):
             blocks.append(replace(original, pinned=True))
+            continue
+        fold = fold_of(ref)
+        if fold is None:
+            blocks.append(original)
         else:
-            fold = fold_of(ref)
-            if fold is None:
-                blocks.append(original)
-            else:
-                blocks.append(fold_block(original, fold))
+            blocks.append(fold_block(original, fold))
     return tuple(blocks)
 
 

@@ -1,25 +1,32 @@
 """Keeps a conversation's waiting messages, and runs turns that answer them, with hooks."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from helix_desktop.engine import facts, turn_loop
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion, TokenCounter
 from helix_desktop.engine.session_events import CLOSED, ConversationActivity, MessagesQueued
-from helix_desktop.engine.session_setup import QueuedMessage, SessionServices, TurnCallbacks
+from helix_desktop.engine.session_setup import (
+    HookOutcome,
+    QueuedMessage,
+    SessionServices,
+    TurnCallbacks,
+)
 from helix_desktop.engine.tool_call_execution import facts_that_take_back_unstarted_calls
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import ActionRefused, HelixError
 
 AskUser = Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
 SetActivity = Callable[..., None]
-TITLE = 60
-MOST_SENT_ON = 3
+LONGEST_TITLE = 60  # In characters.
+# So often may hooks make the agent continue after one message of the user.
+MOST_CONTINUATIONS_BY_HOOKS = 3
 BUG = "This is a bug in Helix Desktop. Details are in the log. Nothing you wrote is lost, and you can continue."
 
 
@@ -27,6 +34,8 @@ class MessageQueue(list[QueuedMessage]):
     """The waiting messages of a conversation, in the order in which they are sent: first those that
     steer, after the running step, then those that wait for the turn's end. Listeners are told of
     every change.
+
+    A message that steers is sent while the agent works, before its next step.
     """
 
     def __init__(self, conversation: Conversation, tokens: TokenCounter) -> None:
@@ -42,68 +51,76 @@ class MessageQueue(list[QueuedMessage]):
         by: str = "",
         rewinds_to: int | None = None,
     ) -> None:
+        """Add a message at the end of those that are sent at the same time. One that
+        rewinds the conversation comes first.
+        """
         if rewinds_to is not None:
-            place = 0
+            index = 0
         elif steer:
-            place = self._count_steering()
+            index = self._count_steering()
         else:
-            place = len(self)
-        counted = tuple(with_text_tokens(part, self._tokens) for part in parts)
-        self.insert(place, QueuedMessage(counted, steer, by, rewinds_to))
+            index = len(self)
+        counted_parts = tuple(with_text_tokens(part, self._tokens) for part in parts)
+        self.insert(index, QueuedMessage(counted_parts, steer, by, rewinds_to))
         self._notify_queue()
 
     def take_back_queued(self, index: int) -> tuple[facts.UserPart, ...]:
         """Take a waiting message back, to edit or drop it."""
-        taken = self.pop(index)
-        self._notify_queue(taken.parts)
-        return taken.parts
+        message = self.pop(index)
+        self._notify_queue(message.parts)
+        return message.parts
 
     def set_steering(self, index: int, *, steer: bool) -> None:
         """Send a waiting message after the running step, or at the turn's end. Of those that go
         there, it becomes the last or the first, so that it passes no other one.
         """
-        changed = replace(self.pop(index), steer=steer)
-        self.insert(self._count_steering(), changed)
+        message = replace(self.pop(index), steer=steer)
+        self.insert(self._count_steering(), message)
         self._notify_queue()
 
-    def move_message(self, index: int, place: int) -> None:
+    def move_message(self, index: int, new_index: int) -> None:
         """Send a waiting message earlier or later, among those that go at the same time."""
-        first = 0
-        last = self._count_steering() - 1
-        if not self[index].steer:
-            first = last + 1
+        steering_count = self._count_steering()
+        if self[index].steer:
+            first = 0
+            last = steering_count - 1
+        else:
+            first = steering_count
             last = len(self) - 1
-        self.insert(min(max(place, first), last), self.pop(index))
+        allowed_index = min(max(new_index, first), last)
+        message = self.pop(index)
+        self.insert(allowed_index, message)
         self._notify_queue()
 
     def _count_steering(self) -> int:
-        return sum(waiting.steer for waiting in self)
+        return sum(message.steer for message in self)
 
     def pop_next_message(self) -> QueuedMessage:
-        taken = self.pop(0)
+        message = self.pop(0)
         self._notify_queue()
-        return taken
+        return message
 
-    def requeue_messages(self, waiting: Sequence[QueuedMessage]) -> None:
-        self[:0] = waiting
-        self._notify_queue(put_back=tuple(message.parts for message in waiting))
+    def requeue_messages(self, messages: Sequence[QueuedMessage]) -> None:
+        """Put messages that could not be sent back to the front."""
+        self[:0] = messages
+        self._notify_queue(put_back=tuple(message.parts for message in messages))
 
     def pop_steering_messages(self) -> Sequence[QueuedMessage]:
-        steering = [waiting for waiting in self if waiting.steer]
-        if steering:
-            self[:] = [waiting for waiting in self if not waiting.steer]
+        steering_messages = [message for message in self if message.steer]
+        if steering_messages:
+            self[:] = [message for message in self if not message.steer]
             self._notify_queue()
-        return steering
+        return steering_messages
 
     def _notify_queue(
         self,
         *taken_back: tuple[facts.UserPart, ...],
         put_back: tuple[tuple[facts.UserPart, ...], ...] = (),
     ) -> None:
-        messages = tuple(waiting.parts for waiting in self)
-        steering = self._count_steering()
+        messages = tuple(message.parts for message in self)
+        steering_count = self._count_steering()
         self._conversation.notify_listeners(
-            MessagesQueued(self._conversation.id, messages, taken_back, steering, put_back)
+            MessagesQueued(self._conversation.id, messages, taken_back, steering_count, put_back)
         )
 
 
@@ -128,10 +145,10 @@ class TurnRunner:
         self.calls_to_repeat = False
         self.task: asyncio.Task[None] | None = None
         self._why_stopped = CLOSED
-        self._talking: turn_loop.TurnLoop | None = None
-        self._begun = False  # Whether hooks have been told that the session is open.
+        self._running_turn: turn_loop.TurnLoop | None = None
+        self._told_hooks_of_session = False
         # How many times hooks have made the agent continue since the user's last message.
-        self._sent_on = 0
+        self._continuations_by_hooks = 0
 
     def cancel_turn(self, why: str) -> None:
         self._why_stopped = self._why_stopped and why  # The empty reason of a user's stop is kept.
@@ -140,13 +157,14 @@ class TurnRunner:
 
     def cost_of_turn(self) -> float:
         """Return what the turn has cost until now, with sub-agents, or 0.0 if none runs."""
-        if self._talking is None:
+        if self._running_turn is None:
             return 0.0
         return self._folding.spending.cost_of_turn()
 
     def retry_immediately(self) -> None:
-        if self._talking is not None and self._talking.wake is not None:
-            self._talking.wake()
+        """End the wait before a failed request is sent again."""
+        if self._running_turn is not None and self._running_turn.wake is not None:
+            self._running_turn.wake()
 
     def start_turn_if_due(
         self, ask: AskUser, set_activity: SetActivity, *, even_without_words: bool = False
@@ -197,27 +215,23 @@ class TurnRunner:
 
     async def _run_one_turn(self, ask: AskUser, set_activity: SetActivity) -> facts.TurnEnded:
         """Run the turn for the next message. Its end says why if an error could not be recorded."""
+        callbacks = TurnCallbacks(
+            ask,
+            self._queue.pop_steering_messages,
+            self._queue.requeue_messages,
+            set_activity,
+            self._build_stopped_end,
+        )
         try:
             async with self._services.turn_lease(self._conversation.id):
                 await self._record_next_message()
-                repeated: Sequence[facts.Fact] = ()
-                if self.calls_to_repeat:
-                    repeated = facts_that_take_back_unstarted_calls(self._conversation.state)
-                self.calls_to_repeat = False
-                await self._conversation.append_facts(*repeated)
-                talk = TurnCallbacks(
-                    ask,
-                    self._queue.pop_steering_messages,
-                    self._queue.requeue_messages,
-                    set_activity,
-                    self._build_stopped_end,
-                )
+                repeats_calls = await self._take_back_unstarted_calls()
                 if self._services.run_foreign_turn is not None:
-                    return await self._run_foreign_turn(self._services.run_foreign_turn, talk)
-                self._talking = turn_loop.TurnLoop(
-                    self._conversation, self._services, self._folding, self.contents, talk
+                    return await self._run_foreign_turn(self._services.run_foreign_turn, callbacks)
+                self._running_turn = turn_loop.TurnLoop(
+                    self._conversation, self._services, self._folding, self.contents, callbacks
                 )
-                return await self._talking.run_turn(runs_waiting_calls=bool(repeated))
+                return await self._running_turn.run_turn(runs_waiting_calls=repeats_calls)
         except HelixError as error:
             return turn_loop.turn_end_of_error(error)
         except Exception:
@@ -225,10 +239,22 @@ class TurnRunner:
                 await self._conversation.append_facts(facts.TurnEnded(facts.TurnEnd.FAILED, BUG))
             raise
         finally:
-            self._talking = None
+            self._running_turn = None
+
+    async def _take_back_unstarted_calls(self) -> bool:
+        """Let the calls that a stop kept from beginning wait again, if that was asked for.
+        Return whether there are any.
+        """
+        repeats_calls = self.calls_to_repeat
+        self.calls_to_repeat = False
+        if not repeats_calls:
+            return False
+        new_facts = facts_that_take_back_unstarted_calls(self._conversation.state)
+        await self._conversation.append_facts(*new_facts)
+        return bool(new_facts)
 
     async def _run_foreign_turn(
-        self, run: Callable[[TurnCallbacks], Awaitable[facts.TurnEnded]], talk: TurnCallbacks
+        self, run: Callable[[TurnCallbacks], Awaitable[facts.TurnEnded]], callbacks: TurnCallbacks
     ) -> facts.TurnEnded:
         """Run the turn of an agent of another program, unless a cost limit is reached."""
         self._folding.spending.begin_turn()
@@ -237,92 +263,105 @@ class TurnRunner:
             await self._conversation.append_facts(end)
             return end
         await turn_loop.append_note_on_undone_files(self._services, self._conversation)
-        return await run(talk)
+        return await run(callbacks)
 
     async def _record_next_message(self) -> None:
         """Record the next message. If that fails, the message goes back into the queue."""
         if not self._queue:
             return
-        waiting = self._queue.pop_next_message()
-        said = facts.UserSaid(waiting.parts, by=waiting.by)
+        message = self._queue.pop_next_message()
+        said = facts.UserSaid(message.parts, by=message.by)
         try:
-            heard = await self._run_hooks_before_message(waiting)
-            new_facts = list(await self._folding.excerpt_large_message(said))
-            new_facts += heard
+            notes_of_hooks = await self._run_hooks_before_message(message)
+            message_and_folds = await self._folding.excerpt_large_message(said)
         except BaseException:
-            self._queue.requeue_messages([waiting])
+            self._queue.requeue_messages([message])
             raise
+        new_facts = [*message_and_folds, *notes_of_hooks]
         try:
             await self._conversation.append_facts_from(
-                partial(self._build_message_facts, waiting, new_facts)
+                partial(self._build_message_facts, message, new_facts)
             )
         except HelixError:  # A user's stop is not a HelixError, and the append is still completed.
-            self._queue.requeue_messages([waiting])
+            self._queue.requeue_messages([message])
             raise
 
-    async def _run_hooks_before_message(self, waiting: QueuedMessage) -> list[facts.UserSaid]:
+    async def _run_hooks_before_message(self, message: QueuedMessage) -> list[facts.UserSaid]:
         """Return what hooks add to a message. Raises ActionRefused if a hook rejects it."""
-        if waiting.by:
+        if message.by:
             return []
-        said: list[facts.UserSaid] = []
-        words = "\n".join(part.text for part in waiting.parts if isinstance(part, facts.Text))
-        events = [("UserPromptSubmit", {"prompt": words})]
-        if not self._begun:
-            is_old = len(self._conversation.state.facts) > 1
-            events.insert(0, ("SessionStart", {"source": "resume" if is_old else "startup"}))
-        for event, values in events:
-            heard = await self._services.run_hooks(event, self._conversation.id, values)
-            if heard.blocks and event == "UserPromptSubmit":
-                raise ActionRefused(
-                    f"A hook blocked this message: {heard.blocks}",
-                    remedy="Your message is still queued.",
-                )
-            if heard.says:
-                text = facts.Text(f"[A hook for {event} says:]\n{heard.says}")
-                counted = with_text_tokens(text, self._services.tokens)
-                said.append(facts.UserSaid((counted,), steering=True, by=f"hook:{event}"))
-        self._begun = True
-        self._sent_on = 0
-        return said
+        notes: list[facts.UserSaid] = []
+        if not self._told_hooks_of_session:
+            source = "startup"
+            if len(self._conversation.state.facts) > 1:
+                source = "resume"
+            outcome = await self._run_hooks("SessionStart", {"source": source})
+            notes += self._note_of_hook("SessionStart", outcome)
+        texts = [part.text for part in message.parts if isinstance(part, facts.Text)]
+        outcome = await self._run_hooks("UserPromptSubmit", {"prompt": "\n".join(texts)})
+        if outcome.blocks:
+            raise ActionRefused(
+                f"A hook blocked this message: {outcome.blocks}",
+                remedy="Your message is still queued.",
+            )
+        notes += self._note_of_hook("UserPromptSubmit", outcome)
+        self._told_hooks_of_session = True
+        self._continuations_by_hooks = 0
+        return notes
+
+    async def _run_hooks(self, event: str, values: Mapping[str, Any]) -> HookOutcome:
+        return await self._services.run_hooks(event, self._conversation.id, values)
+
+    def _note_of_hook(self, event: str, outcome: HookOutcome) -> list[facts.UserSaid]:
+        """Return what a hook says as a note for the model, or nothing."""
+        if not outcome.says:
+            return []
+        text = facts.Text(f"[A hook for {event} says:]\n{outcome.says}")
+        counted_text = with_text_tokens(text, self._services.tokens)
+        return [facts.UserSaid((counted_text,), steering=True, by=f"hook:{event}")]
 
     async def _run_stop_hooks_and_queue_their_message(self) -> None:
-        """Hooks may make the agent continue only a few times."""
-        if self._queue or self._sent_on >= MOST_SENT_ON:
+        """Let hooks make the agent continue, but only a few times."""
+        if self._queue or self._continuations_by_hooks >= MOST_CONTINUATIONS_BY_HOOKS:
             return
-        heard = await self._services.run_hooks(
-            "Stop", self._conversation.id, {"stop_hook_active": self._sent_on > 0}
-        )
-        if heard.blocks:
-            self._sent_on += 1
-            text = facts.Text(f"[A hook sends you on: {heard.blocks}]")
-            counted = with_text_tokens(text, self._services.tokens)
-            self._queue.append(QueuedMessage((counted,), steer=False, by="hook:Stop"))
+        has_continued = self._continuations_by_hooks > 0
+        outcome = await self._run_hooks("Stop", {"stop_hook_active": has_continued})
+        if outcome.blocks:
+            self._continuations_by_hooks += 1
+            text = facts.Text(f"[A hook sends you on: {outcome.blocks}]")
+            counted_text = with_text_tokens(text, self._services.tokens)
+            self._queue.append(QueuedMessage((counted_text,), steer=False, by="hook:Stop"))
 
     def _build_message_facts(
-        self, waiting: QueuedMessage, new_facts: Sequence[facts.Fact], number: int
+        self, message: QueuedMessage, new_facts: Sequence[facts.Fact], first_seq: int
     ) -> Sequence[facts.Fact]:
         """Return all facts of a message, to be appended together. The first one gives the title."""
-        lead: list[facts.Fact] = []
-        if waiting.rewinds_to is not None:
-            lead.append(facts.Rewound(waiting.rewinds_to))
+        facts_before: list[facts.Fact] = []
+        if message.rewinds_to is not None:
+            facts_before.append(facts.Rewound(message.rewinds_to))
         if not self._conversation.state.title:
-            lead.append(facts.ConversationChanged(title=_title_from_message(waiting.parts)))
-        first = number + len(lead)
-        return lead + [resolve_relative_cover(fact, first) for fact in new_facts]
+            title = _title_from_message(message.parts)
+            facts_before.append(facts.ConversationChanged(title=title))
+        # The numbers in the folds of the message do not count the facts before it.
+        seq_of_message = first_seq + len(facts_before)
+        facts_of_message = [resolve_relative_cover(fact, seq_of_message) for fact in new_facts]
+        return facts_before + facts_of_message
 
 
 def _title_from_message(parts: Sequence[facts.UserPart]) -> str:
     """Return the first line of a message, shortened."""
-    text = " ".join(part.text for part in parts if isinstance(part, facts.Text)).strip()
+    texts = [part.text for part in parts if isinstance(part, facts.Text)]
+    text = " ".join(texts).strip()
     if not text:
         return "Untitled"
     first_line = text.splitlines()[0]
-    if len(first_line) <= TITLE:
+    if len(first_line) <= LONGEST_TITLE:
         return first_line
-    return first_line[: TITLE - 1].rstrip() + "…"
+    return first_line[: LONGEST_TITLE - 1].rstrip() + "…"
 
 
 def with_text_tokens(part: facts.UserPart, tokens: TokenCounter) -> facts.UserPart:
+    """Return a part of a message with its tokens counted, if it is a text."""
     if isinstance(part, facts.Text):
         return replace(part, tokens=tokens.count_tokens(part.text))
     return part

@@ -217,13 +217,14 @@ class RequestShortener:
         plan = truncation.plan_truncation(situation, _first_seq_of_last_steps(situation, steps))
         if plan is None:
             return
-        reading = gather_material(plan, situation)
-        freed_tokens = reading.shown - reading.kept
+        material = gather_material(plan, situation)
+        freed_tokens = material.shown - material.kept
         # Freeing less than a twentieth of what is reserved is not worth a document.
         if freed_tokens <= reserved_tokens(situation.state, situation.policy) // 20:
             return
         name = self._conversation.new_fold_name(FoldKind.TRUNCATION)
-        await self._aid.append(await self._writer.write_truncation(reading, name))
+        written_document = await self._writer.write_truncation(material, name)
+        await self._aid.append(written_document)
 
 
 def _first_seq_of_last_steps(situation: fold_strategy.FoldSituation, steps: int) -> int:

@@ -103,6 +103,20 @@ class TaskSpawner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class AgentsCost:
+    """The dollars that sub-agents have cost. `below`: all that work for the conversation.
+
+    If it is a sub-agent itself: what the user's turn that it works for has cost, what
+    all agents of that conversation have cost, and what these may cost.
+    """
+
+    below: float = 0.0
+    turn_above: float = 0.0
+    whole_team: float = 0.0
+    limit_of_team: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class FoldServices:
     """What folding needs. `models` returns the client for a role (main, fast, long) or None."""
 
@@ -113,9 +127,7 @@ class FoldServices:
     spawn: TaskSpawner
     limits: Callable[[], TurnLimits]
     spent: Callable[[], tuple[float, float]]  # Dollars spent today and in all.
-    # Dollars of the agents below; and for a sub-agent: of the user's turn that it works
-    # for, of all agents of that conversation, and what these may cost.
-    agents_spent: Callable[[], tuple[float, float, float, float]]
+    agents_spent: Callable[[], AgentsCost]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from helix_desktop.engine.ports import (
     SearchIndex,
     TokenCounter,
 )
-from helix_desktop.engine.session_setup import FoldServices, TurnLimits
+from helix_desktop.engine.session_setup import AgentsCost, FoldServices, TurnLimits
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.fast_dataclass import dataclass
@@ -193,7 +193,7 @@ class SessionPlayer:
             TurnLimits,
             # Nobody pays for a replay, and it starts no other agents.
             lambda: (0.0, 0.0),
-            lambda: (0.0, 0.0, 0.0, 0.0),
+            AgentsCost,
         )
         return ConversationFolding(self._conversation, services)
 

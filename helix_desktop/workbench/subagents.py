@@ -25,7 +25,7 @@ from helix_desktop.engine.list_rows import SubagentRow
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import CLOSED, ConversationActivity
-from helix_desktop.engine.session_setup import TaskSpawner, TurnLimits
+from helix_desktop.engine.session_setup import AgentsCost, TaskSpawner, TurnLimits
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import ActionRefused, NotFound
 from helix_desktop.fast_dataclass import dataclass
@@ -158,19 +158,23 @@ class SubagentRunner:
             return 0.0
         return row.whole_cost - row.cost
 
-    def agents_spending(self, conversation: str) -> tuple[float, float, float, float]:
-        """See `SessionServices.agents_spent`."""
+    def agents_spending(self, conversation: str) -> AgentsCost:
+        """Return what the agents below a conversation and beside it have cost."""
         cost_below = self.cost_of_agents_below(conversation)
         root = self._roots.get(conversation, "")
         if not root:
-            return cost_below, 0.0, 0.0, 0.0
+            return AgentsCost(below=cost_below)
         # What the present turn of the user's conversation has cost, for which the agent works.
         cost_of_turn_above = 0.0
         root_session = self.find(root)
         if root_session is not None:
             cost_of_turn_above = root_session.turns.cost_of_turn()
-        cost_of_team = self.cost_of_agents_below(root)
-        return cost_below, cost_of_turn_above, cost_of_team, self.limits().agents_cost
+        return AgentsCost(
+            below=cost_below,
+            turn_above=cost_of_turn_above,
+            whole_team=self.cost_of_agents_below(root),
+            limit_of_team=self.limits().agents_cost,
+        )
 
     def find_interrupted_agents(self, parent: ConversationState) -> list[str]:
         """Return the agents in the background whose end was not reported, because the

@@ -40,7 +40,12 @@ from helix_desktop.engine.ports import (
 )
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, FactAppended
-from helix_desktop.engine.session_setup import ConversationSetup, SessionServices, TurnLimits
+from helix_desktop.engine.session_setup import (
+    AgentsCost,
+    ConversationSetup,
+    SessionServices,
+    TurnLimits,
+)
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store.in_memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 
@@ -204,7 +209,7 @@ async def world(
         spawn=OwnedTasks("test").spawn_task,
         limits=lambda: limits,
         spent=lambda: (spent[0], spent[1]),
-        agents_spent=lambda: (0.0, 0.0, 0.0, 0.0),
+        agents_spent=AgentsCost,
     )
     folding = ConversationFolding(conversation, services)
     events: list[Event] = []

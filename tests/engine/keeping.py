@@ -35,7 +35,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.messages import Delta, Reply, Request, TextDelta
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.engine.session_setup import FoldServices, TurnLimits
+from helix_desktop.engine.session_setup import AgentsCost, FoldServices, TurnLimits
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import ModelOverloaded
@@ -227,7 +227,7 @@ class Keeping:
 
     async def settled(self) -> None:
         """Until what runs in the background has come in."""
-        if (flying := self.folding._flying) is not None:
+        if (flying := self.folding._writing_task) is not None:
             await asyncio.wait([flying])
         await self.folding._run_and_record_failure(FoldKind.HANDOVER, self.folding.adopt_ready_fold)
 
@@ -275,7 +275,7 @@ def _around(
     writers: dict[str, Writer],
     tasks: OwnedTasks,
 ) -> Keeping:
-    unlimited = TurnLimits, lambda: (0.0, 0.0), lambda: (0.0, 0.0, 0.0, 0.0)
+    unlimited = TurnLimits, lambda: (0.0, 0.0), AgentsCost
     services = FoldServices(cache, Quarters(), clock, writers.get, tasks.spawn_task, *unlimited)
     folding = ConversationFolding(conversation, services)
     return Keeping(conversation, folding, cache, clock, writers, tasks)

@@ -484,7 +484,7 @@ async def test_a_document_that_is_ready_is_not_lost_when_the_conversation_closes
     kept = await keeping(window=100_000, **FULL | {"handover_share": 0.1})
     await kept.say("a task")
     await worked(kept, 40, 500)
-    await asyncio.wait([kept.folding._flying] if kept.folding._flying else [])
+    await asyncio.wait([kept.folding._writing_task] if kept.folding._writing_task else [])
     before = len(kept.folds(FoldKind.HANDOVER))
     assert not kept.folding.has_no_fold_in_work
     await kept.folding.aclose()

@@ -495,7 +495,7 @@ def test_details_that_an_entry_has_no_room_for_are_not_held(
     for source in (user("Never touch main.py!"), *calls):
         collecting.collect_from_sources([source], lambda: None)
         assert (
-            sum(len(text) for alike in collecting.found.values() for text in alike)
+            sum(len(text) for alike in collecting.merged.values() for text in alike)
             <= 3_000 * 5 // 4
         )
     kept = [

@@ -62,7 +62,7 @@ def test_chosen_pages_come_with_their_numbers() -> None:
 
 def test_an_outline_keeps_to_its_room_whatever_the_number_of_pages() -> None:
     pages = [(f"Chapter {number}", "some words " * 50) for number in range(1, 2_001)]
-    outline = format_document_outline(parsed(pages), "abcd", room_tokens=3_000)
+    outline = format_document_outline(parsed(pages), "abcd", most_tokens=3_000)
     assert 'read_document (with call_tool): document "abcd", pages "3-7"' in outline
     assert len(outline.splitlines()) <= 101
     assert "page 1-20 (2,000 words): Chapter 1" in outline
