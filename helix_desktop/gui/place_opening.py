@@ -30,7 +30,7 @@ class PlaceOpener(QObject):
             case "entry":
                 if place.digest is not None:
                     self._frame.switch_to_page("cache")
-                    self._pages.cache.open_entry_by_digest(place.digest)
+                    self._pages.cache.open_entry_from_elsewhere(place.digest, place.words)
             case "conversation":
                 self._frame.switch_to_page("chat")
                 self._go_to_conversation(place)

@@ -118,7 +118,7 @@ def suggest_search_hits(
     for hit in hits:
         text = _text_of_hit(hit, stems, needles)
         if hit.digest is not None:
-            place = WindowPlace("entry", workspace, digest=hit.digest)
+            place = WindowPlace("entry", workspace, digest=hit.digest, words=query)
             kind = "entry"
             notes = [workspace_name, hit.about.tool, hit.about.source, hit.digest.short_hex]
         else:

@@ -74,6 +74,12 @@ def test_a_hit_begins_near_the_words_that_were_found_and_takes_them_along() -> N
     assert find.text == "…more before the locks were taken, and what came after"
     find.act()
     assert went == [WindowPlace("conversation", "one", "a", 7, words="lock")]
+    digest = story.stored(story.TABLE).digest
+    (output,) = search_suggestions.suggest_search_hits(
+        [SearchHit(line, digest=digest)], {}, "one", went.append, "lock"
+    )
+    output.act()
+    assert went[-1] == WindowPlace("entry", "one", digest=digest, words="lock")
     (other,) = search_suggestions.suggest_search_hits(
         [SearchHit(line, conversation="a", seq=7)], {}, "one", print, "nowhere"
     )

@@ -187,6 +187,23 @@ class CachePage(QWidget):
                 self._shown.catalogue.index.find_entry_row(digest), self._select_and_open_row
             )
 
+    def open_entry_from_elsewhere(self, digest: Digest, words: str = "") -> None:
+        """Opens an entry that a link or a search outside this page named. The page then searches
+        for the same words, so that their line is in sight; an older search and older filters end.
+        """
+        self._selects_newest = False
+        self.bar.reset_filters()
+        self.bar.set_conversations(self._conversations())
+        self.bar.show_searched_words(words)
+        self._query = words
+        self.model.set_entry_filter(self.bar.filter)
+        if words:
+            self._search_entry_contents(words, digest)
+            return
+        self._clear_search_hits()
+        self._figures_timer.start()
+        self.open_entry_by_digest(digest)
+
     def focus_entry_search(self) -> None:
         self.bar.field.setFocus()
         self.bar.field.selectAll()
@@ -211,7 +228,8 @@ class CachePage(QWidget):
         else:
             self._search_entry_contents(text)
 
-    def _search_entry_contents(self, text: str) -> None:
+    def _search_entry_contents(self, text: str, wanted_entry: Digest | None = None) -> None:
+        """Lists the entries that contain the words, and opens the wanted one or else the best."""
         if self._shown.catalogue is None:
             return
         self._show_text_above_table(tr("Searching for “{words}”…", words=text))
@@ -220,19 +238,26 @@ class CachePage(QWidget):
         )
         self._shown.run_then_if_shown(
             search,
-            lambda hits: self._show_search_hits(text, hits),
+            lambda hits: self._show_search_hits(text, hits, wanted_entry),
             lambda error: self._show_text_above_table(translate_sentences(str(error))),
         )
 
-    def _show_search_hits(self, text: str, hits: Sequence[EntrySearchHit]) -> None:
+    def _show_search_hits(
+        self, text: str, hits: Sequence[EntrySearchHit], wanted_entry: Digest | None = None
+    ) -> None:
         if text != self._query:  # Something else was searched for meanwhile.
             return
         self.table.cells.needles = list_needles_of_query(text)
         self.model.show_search_hits(hits)
         self.viewer.content_view.lines.highlight_matches(self.table.cells.needles)
         self._show_text_above_table(f"“{text}”: {_describe_search_hits(hits)}")
-        if hits:
-            self.table.select_row_and_open_entry(0)
+        wanted_row = 0
+        if wanted_entry is not None:
+            wanted_row = self.model.row_number_of_entry(wanted_entry)
+        if wanted_entry is not None and wanted_row < 0:
+            self.open_entry_by_digest(wanted_entry)  # More entries were found than are listed.
+        elif hits:
+            self.table.select_row_and_open_entry(wanted_row)
         else:
             self.viewer.show_no_entry()
 

@@ -79,6 +79,11 @@ class EntryFilterBar(QWidget):
         self._fill_time_menu()
         self._fill_size_and_state_menu()
 
+    def show_searched_words(self, words: str) -> None:
+        """Shows words for which the page searches already, without asking for another search."""
+        self.field.setText(words)
+        self._pause.stop()
+
     def set_tools(self, tools: Sequence[tuple[str, int]]) -> None:
         """The tools, with the number of their entries. The menu is rebuilt only for a new tool."""
         if tools and [name for name, _ in tools] == [name for name, _ in self._tools]:

@@ -225,6 +225,40 @@ def test_a_hash_after_words_shows_all_entries_again(
     assert page.viewer.row.stored.digest == target
 
 
+def test_a_hit_of_the_palette_opens_at_its_line_in_place_of_an_older_search(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    """It opened at line 1, or at the words that were searched for before on this page."""
+    log = "".join(f"log-line-{number}\n" for number in range(1, 3001))
+    log_entry = catalogue.put(log.encode(), "run_command", "seq 1 3000")
+    catalogue.put(b"log-line-2555 alone\n", "run_command", "another")
+    page.clear_and_reload_entries()
+    settle()
+    page.bar.field.setText("log-line-2222")
+    QTest.keyClick(page.bar.field, Qt.Key.Key_Return)
+    settle()
+    page.bar._apply_filter(page.bar._tool_button, "search", EntryFilter(tool="search"))
+    settle()
+
+    page.open_entry_from_elsewhere(log_entry.stored.digest, "log-line-2555")
+    settle()
+    assert page.bar.field.text() == "log-line-2555"
+    assert not page.bar._pause.isActive()
+    assert page.bar.filter == page.model.entry_filter == EntryFilter()
+    assert page.viewer.is_entry_shown(log_entry.stored.digest)
+    lines = page.viewer.content_view.lines
+    first_line_in_sight = lines.verticalScrollBar().value() / lines._line_height
+    lines_in_sight = lines.viewport().height() / lines._line_height
+    assert first_line_in_sight < 2554 < first_line_in_sight + lines_in_sight
+    assert "log-line-2555" in lines._needles
+
+    page.open_entry_from_elsewhere(catalogue.lines[0].stored.digest)
+    settle()
+    assert page.bar.field.text() == ""
+    assert page.model.rowCount() == 307
+    assert page.viewer.is_entry_shown(catalogue.lines[0].stored.digest)
+
+
 def test_an_unknown_hash_is_looked_for_as_text(page: CachePage, settle: Settle) -> None:
     page.search_hash_or_text("abce")
     settle()
