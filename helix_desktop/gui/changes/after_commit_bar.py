@@ -34,10 +34,11 @@ class PullRequestDialog(widgets.TransientDialog):
 
     def __init__(self, state: BranchState, text: PullRequestText, parent: QWidget) -> None:
         super().__init__(tr("Open a pull request"), parent, 640, 560)
-        words = tr("{branch} at {address}", branch=state.branch, address=state.shown_address)
-        branch_label = widgets.build_plain_label(words, "muted", self)
+        place = tr("{branch} at {address}", branch=state.branch, address=state.shown_address)
+        place_label = widgets.build_plain_label(place, "muted", self)
         self.heading = widgets.build_line_edit(tr("Title"), tr("Title"), self)
         self.heading.setText(text.title)
+        self.heading.textChanged.connect(self._enable_open_button)
         self.body = QPlainTextEdit(text.body, self)
         self.body.setAccessibleName(tr("Text of the pull request"))
         note = widgets.build_plain_label(
@@ -49,15 +50,15 @@ class PullRequestDialog(widgets.TransientDialog):
         )
         self.trouble = widgets.build_plain_label("", "danger", self)
         self.trouble.hide()
+
+        label = tr("Open pull request")
         if state.unpushed:
-            words = tr("Push and open pull request")
-        else:
-            words = tr("Open pull request")
-        self.open_button = widgets.build_push_button(words, self, self._request, "primary")
-        cancel = widgets.build_push_button(tr("Cancel"), self, self.reject)
-        buttons = build_row(1, cancel, self.open_button)
+            label = tr("Push and open pull request")
+        self.open_button = widgets.build_push_button(label, self, self._request, "primary")
+        cancel_button = widgets.build_push_button(tr("Cancel"), self, self.reject)
+        buttons = build_row(1, cancel_button, self.open_button)
         build_column(
-            branch_label,
+            place_label,
             self.heading,
             (self.body, 1),
             note,
@@ -66,7 +67,6 @@ class PullRequestDialog(widgets.TransientDialog):
             owner=self,
             margins=20,
         )
-        self.heading.textChanged.connect(self._enable_open_button)
         self._enable_open_button()
 
     def _enable_open_button(self) -> None:
@@ -150,32 +150,42 @@ class AfterCommitBar(QWidget):
 
     def reload(self) -> None:
         """Reads the branch and then, from the server, its pull request with the checks."""
-        changes = self._changes
-        if changes is None:
+        if self._changes is None:
             return
-        publishing = changes.branch_publishing
+        work = self._changes.branch_publishing.read_branch_state()
+        self._run_publishing_work(work, partial(self._show_branch, self._changes))
 
-        def show_branch(state: BranchState | None) -> None:
-            if self._changes is not changes:
-                return
-            self._show(ShownBranch(state, self._shown.request))
-            wish = self._wish
-            self._wish = None
-            if wish is AfterCommitWish.PUSH:
-                self._push_or_say_why_not(state)
-            if state is None or not state.tool:
-                if wish is AfterCommitWish.PULL_REQUEST:
-                    self._say_why_no_request(state)
-                return
+    def _show_branch(self, changes: FileChanges, state: BranchState | None) -> None:
+        if self._changes is not changes:
+            return  # Another workspace was chosen meanwhile.
+        self._show(ShownBranch(state, self._shown.request))
+        wish = self._wish
+        self._wish = None
+        if wish is AfterCommitWish.PUSH:
+            self._push_or_say_why_not(state)
+        can_have_request = state is not None and bool(state.tool)
+        if state is not None and can_have_request:
+            opens_request = wish is AfterCommitWish.PULL_REQUEST
+            work = changes.branch_publishing.find_pull_request(state)
+            show_request = partial(
+                self._show_pull_request, changes, state, opens_request=opens_request
+            )
+            self._run_publishing_work(work, show_request)
+        elif wish is AfterCommitWish.PULL_REQUEST:
+            self._say_why_no_request(state)
 
-            def show_request(request: PullRequest | None) -> None:
-                self._show_if_still(changes, ShownBranch(state, request))
-                if wish is AfterCommitWish.PULL_REQUEST:
-                    self._open_request()
-
-            self._run_publishing_work(publishing.find_pull_request(state), show_request)
-
-        self._run_publishing_work(publishing.read_branch_state(), show_branch)
+    def _show_pull_request(
+        self,
+        changes: FileChanges,
+        state: BranchState,
+        request: PullRequest | None,
+        *,
+        opens_request: bool,
+    ) -> None:
+        if self._changes is changes:
+            self._show(ShownBranch(state, request))
+        if opens_request:
+            self._open_request()
 
     def _run_publishing_work(
         self,
@@ -185,32 +195,29 @@ class AfterCommitBar(QWidget):
     ) -> None:
         self._doing.run_in_background(work, then=then, failed=failed, owner=self)
 
-    def _show_if_still(self, changes: FileChanges, shown: "ShownBranch") -> None:
-        if self._changes is changes:
-            self._show(shown)
-
-    def _show(self, shown: "ShownBranch") -> None:
-        self._shown = shown
-        state = shown.state
-        if state is None:
-            self.hide()
-            return
-        is_without_remote = self._has_committed and not state.remote
-        if not (state.unpushed or state.tool or is_without_remote):
+    def _show(self, branch: "ShownBranch") -> None:
+        self._shown = branch
+        state = branch.state
+        if state is None or not self._is_worth_a_line(state):
             self.hide()
             return
         self._note.set_elided_text(_describe_branch(state))
         self.push_button.setVisible(state.unpushed > 0)
         self.request_button.setVisible(bool(state.tool))
-        if shown.request is None:
+        if branch.request is None:
             self.request_button.setText(tr("Open a pull request…"))
         else:
             self.request_button.setText(tr("Show the pull request"))
-        self.checks_button.setText(_describe_checks(shown.checks))
+        self.checks_button.setText(_describe_checks(branch.checks))
         self.checks_button.setToolTip(tr("Read the checks again"))
-        self.checks_button.setVisible(bool(shown.checks))
-        self.failure_button.setVisible(bool(shown.failed_checks))
+        self.checks_button.setVisible(bool(branch.checks))
+        self.failure_button.setVisible(bool(branch.failed_checks))
         self.show()
+
+    def _is_worth_a_line(self, state: BranchState) -> bool:
+        if state.unpushed or state.tool:
+            return True
+        return self._has_committed and not state.remote
 
     # --- Push and pull request
 
@@ -219,16 +226,15 @@ class AfterCommitBar(QWidget):
         if self._changes is None or state is None:
             return
         self.push_button.setEnabled(False)
+        work = self._changes.branch_publishing.push_branch(state)
+        self._run_publishing_work(work, partial(self._report_pushed, state), self._report_refusal)
 
-        def report_pushed(_done: None) -> None:
-            self.push_button.setEnabled(True)
-            words = tr("{branch} was pushed to {address}.")
-            self.notice_wanted.emit(words.format(branch=state.branch, address=state.shown_address))
-            self.reload()
-
-        self._run_publishing_work(
-            self._changes.branch_publishing.push_branch(state), report_pushed, self._report_refusal
-        )
+    def _report_pushed(self, state: BranchState, _done: None) -> None:
+        self.push_button.setEnabled(True)
+        # The words are put together after the translation: a branch may have braces in its name.
+        words = tr("{branch} was pushed to {address}.")
+        self.notice_wanted.emit(words.format(branch=state.branch, address=state.shown_address))
+        self.reload()
 
     def _push_or_say_why_not(self, state: BranchState | None) -> None:
         if state is None:
@@ -259,41 +265,39 @@ class AfterCommitBar(QWidget):
         state = self._shown.state
         if self._changes is None or state is None:
             return
-        publishing = self._changes.branch_publishing
-
-        def show_dialog(text: PullRequestText) -> None:
-            dialog = PullRequestDialog(state, text, self)
-
-            def report_opened(address: str) -> None:
-                dialog.accept()
-                self.notice_wanted.emit(
-                    tr("The pull request was opened: {address}", address=address)
-                )
-                self.reload()
-
-            dialog.wanted.connect(
-                lambda written: self._run_publishing_work(
-                    publishing.open_pull_request(state, written),
-                    report_opened,
-                    dialog.show_refusal,
-                )
-            )
-            dialog.open()
-
+        show_dialog = partial(self._show_request_dialog, self._changes, state)
         if self._conversation:
-            self._run_publishing_work(publishing.write_text(self._conversation), show_dialog)
+            work = self._changes.branch_publishing.write_text(self._conversation)
+            self._run_publishing_work(work, show_dialog)
         else:
             show_dialog(PullRequestText("", ""))
+
+    def _show_request_dialog(
+        self, changes: FileChanges, state: BranchState, text: PullRequestText
+    ) -> None:
+        dialog = PullRequestDialog(state, text, self)
+
+        def report_opened(address: str) -> None:
+            dialog.accept()
+            self.notice_wanted.emit(tr("The pull request was opened: {address}", address=address))
+            self.reload()
+
+        def open_pull_request(written: PullRequestText) -> None:
+            work = changes.branch_publishing.open_pull_request(state, written)
+            self._run_publishing_work(work, report_opened, dialog.show_refusal)
+
+        dialog.wanted.connect(open_pull_request)
+        dialog.open()
 
     # --- Checks
 
     def _give_failure(self) -> None:
-        failed = self._shown.failed_checks
-        if len(failed) == 1:
-            self._give_failure_of(failed[0])
+        failed_checks = self._shown.failed_checks
+        if len(failed_checks) == 1:
+            self._give_failure_of(failed_checks[0])
             return
         choices: list[DialogChoice] = []
-        for check in failed:
+        for check in failed_checks:
             choices.append(DialogChoice(check.name, partial(self._give_failure_of, check)))
         question = tr("Which failed check should the agent look at?")
         ask_to_choose_one(self, tr("Give the failure to the agent"), question, choices)
@@ -340,14 +344,15 @@ def _describe_branch(state: BranchState) -> str:
 
 
 def _describe_checks(checks: Sequence[BranchCheck]) -> str:
-    counted = {"failed": 0, "running": 0, "passed": 0}
-    for check in checks:
-        counted[check.state] += 1
-    words: list[str] = []
-    if counted["failed"]:
-        words.append(format_count(counted["failed"], "{n} check failed", "{n} checks failed"))
-    if counted["running"]:
-        words.append(format_count(counted["running"], "{n} is running", "{n} are running"))
-    if counted["passed"]:
-        words.append(format_count(counted["passed"], "{n} check passed", "{n} checks passed"))
-    return ", ".join(words)
+    states = [check.state for check in checks]
+    failed = states.count("failed")
+    running = states.count("running")
+    passed = states.count("passed")
+    figures: list[str] = []
+    if failed:
+        figures.append(format_count(failed, "{n} check failed", "{n} checks failed"))
+    if running:
+        figures.append(format_count(running, "{n} is running", "{n} are running"))
+    if passed:
+        figures.append(format_count(passed, "{n} check passed", "{n} checks passed"))
+    return ", ".join(figures)

@@ -40,19 +40,27 @@ class ChangedFileView(QWidget):
         self.open_in_editor = build_push_button(tr("Open in editor"), self, look="pill")
         self.keep = build_push_button(tr("Keep file"), self, look="pill")
         self.undo_button = build_push_button(tr("Undo file"), self, look="pill")
-        buttons = self.open_in_editor, self.keep, self.undo_button
+        self._buttons = [self.open_in_editor, self.keep, self.undo_button]
         head = build_row(
-            self._name, self._origin_chip, self._hash, 1, *buttons, spacing=8, wraps=True
+            self._name,
+            self._origin_chip,
+            self._hash,
+            1,
+            *self._buttons,
+            spacing=8,
+            wraps=True,
         )
+
         self.view = DifferenceView(theme, self)
         self._sentence_label = build_plain_label(
             parent=self, alignment=Qt.AlignmentFlag.AlignCenter
         )
         self._pictures: list[QLabel] = []  # Before and after the change.
+        self._picture_page = self._build_picture_page()
         self._stack = QStackedWidget(self)
         self._stack.addWidget(self.view)
         self._stack.addWidget(self._sentence_label)
-        self._stack.addWidget(self._build_picture_page())
+        self._stack.addWidget(self._picture_page)
         column = build_column(head, (self._stack, 1), owner=self, spacing=10)
         theme.keep_lengths_scaled(self, column.setContentsMargins, 20, 12, 20, 12)
         theme.keep_lengths_scaled(self, self._stack.setMinimumHeight, 96)
@@ -78,11 +86,11 @@ class ChangedFileView(QWidget):
 
     def show_sentence_only(self, words: str) -> None:
         self._sentence_label.setText(words)
-        self._stack.setCurrentIndex(1)
+        self._stack.setCurrentWidget(self._sentence_label)
         self._name.set_elided_text("")
         self._origin_chip.set_chip_text("")
         self._hash.set_chip_text("")
-        for button in (self.open_in_editor, self.keep, self.undo_button):
+        for button in self._buttons:
             button.hide()
 
     def show_changed_file(
@@ -97,49 +105,57 @@ class ChangedFileView(QWidget):
         """Shows a change as lines, as two pictures, or as a sentence. `kept`: ids of the hunks
         that the user decided to keep, with an empty id if it is the whole file.
         """
+        is_wholly_kept = "" in kept
+        self._show_name_and_buttons(file, is_kept=is_wholly_kept)
+        reserve_height_for_width(self)
+
+        old_content, new_content = contents
+        size = max(len(old_content), len(new_content))
+        is_picture = file.place.lower().endswith(PICTURES)
+        if is_picture and size < LARGEST_PICTURE_BYTES:
+            self._show_both_pictures(contents)
+            return
+        if is_binary(old_content, new_content) or not hunks:
+            self._sentence_label.setText(_describe_change_without_lines(file))
+            self._stack.setCurrentWidget(self._sentence_label)
+            return
+        kept_hunks = kept
+        if is_wholly_kept:
+            kept_hunks = frozenset(hunk.stable_id for hunk in hunks)
+        language = highlight_language_of(file.place)
+        self.view.show_hunks(hunks, language=language, kept=kept_hunks, made=sheet)
+        self._stack.setCurrentWidget(self.view)
+
+    def _show_name_and_buttons(self, file: FileChange, *, is_kept: bool) -> None:
         self._name.set_elided_text(printable_path(file.place))
         origin = file.by
         if file.step:
             origin = tr("{tool}, step {step}", tool=file.by, step=file.step)
         self._origin_chip.set_chip_text(origin)
         self._hash.set_chip_text(_describe_hash_before(file))
-        for button in (self.open_in_editor, self.keep, self.undo_button):
+        for button in self._buttons:
             button.show()
-        self.open_in_editor.setVisible(file.change.after is not None)
-        is_wholly_kept = "" in kept
-        self.keep.setEnabled(not is_wholly_kept)
-        if is_wholly_kept:
+        is_deleted = file.change.after is None
+        self.open_in_editor.setVisible(not is_deleted)
+        self.keep.setEnabled(not is_kept)
+        if is_kept:
             self.keep.setText(tr("Kept"))
         else:
             self.keep.setText(tr("Keep file"))
-        reserve_height_for_width(self)
-        longest = max(map(len, contents))
-        is_picture = file.place.lower().endswith(PICTURES)
-        if is_picture and longest < LARGEST_PICTURE_BYTES:
-            self._show_both_pictures(contents)
-        elif is_binary(*contents) or not hunks:
-            self._sentence_label.setText(_describe_change_without_lines(file))
-            self._stack.setCurrentIndex(1)
-        else:
-            kept_hunks = kept
-            if is_wholly_kept:
-                kept_hunks = frozenset(hunk.stable_id for hunk in hunks)
-            language = highlight_language_of(file.place)
-            self.view.show_hunks(hunks, language=language, kept=kept_hunks, made=sheet)
-            self._stack.setCurrentIndex(0)
 
     def _show_both_pictures(self, contents: tuple[bytes, bytes]) -> None:
-        edge = self._theme.zoomed_pixels(PICTURE_EDGE_PIXELS)
+        longest_edge = self._theme.zoomed_pixels(PICTURE_EDGE_PIXELS)
         for label, content in zip(self._pictures, contents, strict=True):
-            image = read_picture(content, edge)
-            if image is not None:
-                label.setPixmap(QPixmap.fromImage(image))
+            picture = read_picture(content, longest_edge)
+            if picture is not None:
+                label.setPixmap(QPixmap.fromImage(picture))
                 continue
             label.setPixmap(QPixmap())
-            label.setText("—")
             if content:
                 label.setText(tr("no picture"))
-        self._stack.setCurrentIndex(2)
+            else:  # The file did not exist then.
+                label.setText("—")
+        self._stack.setCurrentWidget(self._picture_page)
 
 
 def _describe_hash_before(file: FileChange) -> str:

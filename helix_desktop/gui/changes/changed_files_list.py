@@ -139,24 +139,27 @@ class _ChangesRowDelegate(RowPainter):
         self, painter: QPainter, row_rect: QRectF, entry: ChangesListRow
     ) -> None:
         px = self._theme.zoomed_pixels
-        text_rect = QRectF(row_rect)
-        if entry.heading:
-            name = entry.heading
-            font = "heading"
-            text_rect.setTop(row_rect.bottom() - px(26))  # The room above it parts the groups.
-        else:
-            name = entry.folder
-            if not name and entry.uncovered is not None:
-                name = printable_path(entry.uncovered.path)
-            font = "name"
         gap = px(6)
+        text_rect = QRectF(row_rect)
+        font = "name"
+        name = entry.folder
+        if entry.heading:
+            font = "heading"
+            name = entry.heading
+            text_rect.setTop(row_rect.bottom() - px(26))  # The room above it parts the groups.
+        elif entry.uncovered is not None:
+            name = printable_path(entry.uncovered.path)
+
         counts = _format_line_counts(entry.added, entry.removed)
-        counts_width = sum(self._text_width("count", count.text) + gap for count in counts)
+        counts_width = 0.0
+        for count in counts:
+            counts_width += self._text_width("count", count.text) + gap
         name_room = text_rect.width() - counts_width
         if entry.heading and self._text_width(font, name) > name_room:
             # A heading that would be cut off does without its counts.
             counts = []
             name_room = text_rect.width()
+
         name_end = self._draw_text(painter, text_rect, font, name, "faint", name_room)
         text_rect.setLeft(name_end + gap)
         for count in counts:
@@ -171,10 +174,13 @@ class _ChangesRowDelegate(RowPainter):
         indent = 0
         if "/" in file.place:  # It stands below the row of its folder.
             indent = px(12)
+        dot_left = row_rect.left() + indent
+        dot_top = row_rect.center().y() - px(3.5)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self._theme.colour_of_token(_DOTS[file.change_word]))
-        dot_top = row_rect.center().y() - px(3.5)
-        painter.drawEllipse(QRectF(row_rect.left() + indent, dot_top, px(7), px(7)))
+        painter.drawEllipse(QRectF(dot_left, dot_top, px(7), px(7)))
+
+        # The notes are placed from the right, so the last comes first.
         gap = px(4)
         notes_left = row_rect.right() + gap
         for note in reversed(_notes_of_file(file, is_committed=is_committed)):
@@ -182,6 +188,7 @@ class _ChangesRowDelegate(RowPainter):
             notes_left -= gap + note_width
             note_rect = QRectF(notes_left, row_rect.top(), note_width, row_rect.height())
             self._draw_text(painter, note_rect, "count", note.text, note.colour)
+
         _folder, _slash, name = printable_path(file.place).rpartition("/")
         name_rect = row_rect.adjusted(indent + px(16), 0, 0, 0)
         name_room = notes_left - px(8) - name_rect.left()

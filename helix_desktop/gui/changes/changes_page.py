@@ -4,6 +4,7 @@ and commit it.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
@@ -11,8 +12,9 @@ from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QSizePolicy, QSplitter, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk, find_hunks, is_binary
-from helix_desktop.engine.changes.folder_state import is_change_of_folder
+from helix_desktop.engine.changes.folder_state import PathChange, is_change_of_folder
 from helix_desktop.engine.changes.turn_changes import (
+    ChangeSource,
     FileChange,
     TurnOfChanges,
     UncoveredPath,
@@ -115,19 +117,25 @@ class ChangesPage(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._doing = doing
+
+        # Whose changes are shown, and which of them the user chose.
         self._changes: FileChanges | None = None
+        self._stop_watching_changes: Callable[[], None] = lambda: None
         self._conversation = ""
         self._agent = ""
-        self._turns: Sequence[TurnOfChanges] = ()
-        self._undone: list[TurnOfChanges] = []
-        self._files: list[FileChange] = []
         self._scope = "turns"
         self._revision = ""
         self._checkpoint_turn_seq = 0
+
+        # What was read of them.
+        self._turns: Sequence[TurnOfChanges] = ()
+        self._undone: list[TurnOfChanges] = []
+        self._files: list[FileChange] = []
+        self._shown: FileChange | None = None
         self._is_up_to_date = False
         self._has_sizes = False
         self._turn_to_show = (0, "")  # The fact and the file to show once the turns are listed.
-        self._shown: FileChange | None = None
+
         self.files = ChangedFilesList(theme, self)
         self.body = ChangedFileView(theme, self)
         self.scope = build_push_button(tr("Each turn") + ARROW, self, look="pill")
@@ -136,7 +144,6 @@ class ChangesPage(QWidget):
             tr("Choose what checkpoints include…"), self, look="pill"
         )
         self.cover_button.hide()
-        self._stop_watching_changes: Callable[[], None] = lambda: None
         self._note = ElidedLabel(self, least=theme.zoomed_pixels(NOTE))
         set_widget_look(self._note, "muted")
         self.undo_button = build_push_button(tr("Undo") + ARROW, self, look="pill")
@@ -144,23 +151,33 @@ class ChangesPage(QWidget):
         self.after_commit = AfterCommitBar(theme, doing, self)
         self.undo = ChangesUndo(theme, doing, self.undo_button)
         self._lay_out_changes_page(theme)
+        self._connect_changes_signals()
+
+    def _connect_changes_signals(self) -> None:
         self.files.row_opened.connect(self._load_and_show_changed_file)
         self.scope.clicked.connect(self._show_scope_menu)
         self.columns.clicked.connect(self._toggle_side_by_side)
         self.undo_button.clicked.connect(self._ask_what_to_undo)
         self.cover_button.clicked.connect(self._ask_which_folders_to_cover)
-        self.commit_button.notice_wanted.connect(lambda words: self.notice_wanted.emit(words, {}))
+        self.commit_button.notice_wanted.connect(self._show_plain_notice)
         self.commit_button.committed.connect(self.after_commit.remember_commit)
         self.commit_button.committed.connect(self.reload_changes)
-        self.after_commit.notice_wanted.connect(lambda words: self.notice_wanted.emit(words, {}))
+        self.after_commit.notice_wanted.connect(self._show_plain_notice)
         self.after_commit.failure_given.connect(self.failure_given)
         self.undo.undone.connect(self._report_undo_and_reload)
         self.body.undo_button.clicked.connect(self._undo_shown_file)
-        self.body.keep.clicked.connect(lambda: self._mark_hunk_kept(""))
+        self.body.keep.clicked.connect(self._mark_shown_file_kept)
         self.body.open_in_editor.clicked.connect(self._open_file_or_folder)
         self.body.view.hunk_undo_requested.connect(self._undo_hunk_of_shown_file)
         self.body.view.hunk_keep_requested.connect(self._mark_hunk_kept)
         self.body.view.commented.connect(self._send_line_comment_to_agent)
+
+    def _show_plain_notice(self, words: str) -> None:
+        no_button: dict[str, object] = {}
+        self.notice_wanted.emit(words, no_button)
+
+    def _mark_shown_file_kept(self) -> None:
+        self._mark_hunk_kept("")  # Without the id of a hunk, it is the whole file.
 
     def _undo_shown_file(self) -> None:
         if self._shown is not None:
@@ -173,7 +190,6 @@ class ChangesPage(QWidget):
     def _lay_out_changes_page(self, theme: Theme) -> None:
         bar = QWidget(self)
         set_surface_look(bar, "page")
-        set_surface_look(self.body, "page")
         row = build_row(
             self.scope,
             self.columns,
@@ -186,26 +202,31 @@ class ChangesPage(QWidget):
             wraps=True,
         )
         theme.keep_lengths_scaled(self, row.setContentsMargins, 20, 10, 20, 10)
-        for button in (
+        buttons = [
             self.scope,
             self.columns,
             self.cover_button,
             self.undo_button,
             self.commit_button,
-        ):
+        ]
+        for button in buttons:
             button.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self._note.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         rule = QFrame(self)
         set_widget_look(rule, "rule")
         rule.setFixedHeight(1)
+
+        set_surface_look(self.body, "page")
         self._split = QSplitter(Qt.Orientation.Horizontal, self, handleWidth=1)
         self._split.addWidget(self.files)
         self._split.addWidget(self.body)
         self._split.setStretchFactor(1, 1)
         self._split.setChildrenCollapsible(False)
         theme.keep_lengths_scaled(self, self.files.setMinimumSize, LEAST, LOW)
-        scrolled = build_scroll_area(self._split, self)
-        build_column(bar, self.after_commit, rule, (scrolled, 1), owner=self, margins=0, spacing=0)
+        scroll_area = build_scroll_area(self._split, self)
+        build_column(
+            bar, self.after_commit, rule, (scroll_area, 1), owner=self, margins=0, spacing=0
+        )
 
     def show_changes_of(
         self, changes: FileChanges | None, conversation: str, agent: str = ""
@@ -214,13 +235,7 @@ class ChangesPage(QWidget):
         empty. `agent`: whose it is.
         """
         if changes is not self._changes:
-            self._stop_watching_changes()
-            self._stop_watching_changes = lambda: None
-            if changes is not None:
-                self._stop_watching_changes = changes.watch_checkpoints(
-                    self._show_checkpoint_progress_and_reload
-                )
-                self._show_coverage_note(changes.checkpoint_progress)
+            self._watch_checkpoints_of(changes)
         self._changes = changes
         self._conversation = conversation
         self._agent = agent
@@ -233,11 +248,22 @@ class ChangesPage(QWidget):
         if self.isVisible():
             self.reload_changes()
 
+    def _watch_checkpoints_of(self, changes: FileChanges | None) -> None:
+        self._stop_watching_changes()
+        if changes is None:
+            self._stop_watching_changes = lambda: None
+            return
+        self._stop_watching_changes = changes.watch_checkpoints(
+            self._show_checkpoint_progress_and_reload
+        )
+        self._show_coverage_note(changes.checkpoint_progress)
+
     def reload_if_files_changed(self, events: Sequence[Event]) -> None:
-        if any(map(_changes_list_of_files, events)):
-            self._is_up_to_date = False
-            if self.isVisible():
-                self.reload_changes()
+        for event in events:
+            if _is_about_changed_files(event):
+                self._is_up_to_date = False
+        if self.isVisible() and not self._is_up_to_date:
+            self.reload_changes()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -258,14 +284,15 @@ class ChangesPage(QWidget):
     def show_turn_of_fact(self, seq: int, path: str = "") -> None:
         """Shows the turn that contains a fact, and one file that it changed."""
         if not self._turns:
-            self._turn_to_show = seq, path
+            self._turn_to_show = (seq, path)
             return
         for turn in self._turns:
-            if turn.seq <= seq <= turn.end:
-                row = self._find_row_of_file(turn, path)
-                if row is not None:
-                    self.files.setCurrentIndex(self.files.files.index(row))
-                return
+            if not turn.seq <= seq <= turn.end:
+                continue
+            row = self._find_row_of_file(turn, path)
+            if row is not None:
+                self.files.setCurrentIndex(self.files.files.index(row))
+            return
 
     def _find_row_of_file(self, turn: TurnOfChanges, path: str) -> int | None:
         """Returns the row of a file that a turn changed, or else the turn's first file."""
@@ -302,13 +329,20 @@ class ChangesPage(QWidget):
         if conversation:
             turns = await changes.turns_with_changes(conversation)
         groups = await self._gather_groups(changes, turns)
-        paths = [file.change for group in groups for file in group.files]
-        committed = await changes.git_repository.find_committed_paths(paths)
-        rows = [row for group in groups for row in _build_group_rows(group, committed)]
-        uncovered = changes.list_uncovered_paths()
-        if uncovered:
+        changed_paths: list[PathChange] = []
+        for group in groups:
+            for file in group.files:
+                changed_paths.append(file.change)
+        committed = await changes.git_repository.find_committed_paths(changed_paths)
+
+        rows: list[ChangesListRow] = []
+        for group in groups:
+            rows += _build_group_rows(group, committed)
+        uncovered_paths = changes.list_uncovered_paths()
+        if uncovered_paths:
             rows.append(ChangesListRow(heading=tr("Not covered")))
-            rows.extend(ChangesListRow(uncovered=path) for path in uncovered)
+        for path in uncovered_paths:
+            rows.append(ChangesListRow(uncovered=path))
         return GatheredChanges(changes, conversation, turns, rows)
 
     async def _gather_groups(
@@ -323,10 +357,13 @@ class ChangesPage(QWidget):
             files = await changes.changes_since_checkpoint(turn_of_checkpoint.first_checkpoint)
             return [ChangesGroup(_since_turn_heading(turn_of_checkpoint), files)]
         if self._scope == "conversation":
-            sources = [source for turn in turns for source in turn.sources]
+            sources: list[ChangeSource] = []
+            for turn in turns:
+                sources.extend(turn.sources)
             files = await changes.file_changes_of_steps(sources)
             return [ChangesGroup(tr("The whole conversation"), files)]
-        groups = []
+
+        groups: list[ChangesGroup] = []
         for turn in reversed(turns):
             files = await changes.file_changes_of_steps(turn.sources)
             heading = tr("Turn {number}", number=turn.turn_numbers)
@@ -334,29 +371,31 @@ class ChangesPage(QWidget):
         return groups
 
     def _turn_of_chosen_checkpoint(self, turns: Sequence[TurnOfChanges]) -> TurnOfChanges | None:
-        if self._scope == "checkpoint":
-            for turn in turns:
-                if turn.seq == self._checkpoint_turn_seq:
-                    return turn
+        if self._scope != "checkpoint":
+            return None
+        for turn in turns:
+            if turn.seq == self._checkpoint_turn_seq:
+                return turn
         return None
 
     def _show_gathered_changes(self, gathered: GatheredChanges) -> None:
-        changes = gathered.changes
-        if changes is not self._changes or gathered.conversation != self._conversation:
+        is_of_same_workspace = gathered.changes is self._changes
+        if not is_of_same_workspace or gathered.conversation != self._conversation:
             return  # Another conversation was chosen meanwhile.
-        rows = gathered.rows
         self._turns = gathered.turns
         self.undo.turns = gathered.turns
-        self._undone = self._find_undone_turns(rows)
-        self._files = [row.file for row in rows if row.file is not None]
+        self._undone = self._find_undone_turns(gathered.rows)
+        self._files = [row.file for row in gathered.rows if row.file is not None]
+
         shown_path = ""
         if self._shown is not None:
             shown_path = self._shown.path_of_change
         self._shown = None
-        self.files.show_changes_rows(rows, shown_path)
+        self.files.show_changes_rows(gathered.rows, shown_path)
         if not self._files:
             self.body.show_sentence_only(self._explain_empty_list())
-        self._show_coverage_note(changes.checkpoint_progress)
+        self._show_coverage_note(gathered.changes.checkpoint_progress)
+
         seq, path = self._turn_to_show
         if seq and self._turns:
             self._turn_to_show = (0, "")
@@ -407,20 +446,20 @@ class ChangesPage(QWidget):
             self.reload_changes()
 
     def _show_coverage_note(self, progress: CheckpointProgress) -> None:
+        uncovered_paths: Sequence[UncoveredPath] = ()
+        if self._changes is not None:
+            uncovered_paths = self._changes.list_uncovered_paths()
+        has_too_large_files = any(path.is_beyond_limits for path in uncovered_paths)
+        self.cover_button.setVisible(has_too_large_files)
+
+        usual_note = tr("This list includes your own changes, too.")
         if self._scope in ("turns", "conversation"):
             usual_note = tr(
                 "This list shows changes by the agent and its commands, not your own edits."
             )
-        else:
-            usual_note = tr("This list includes your own changes, too.")
-        uncovered: Sequence[UncoveredPath] = ()
-        if self._changes is not None:
-            uncovered = self._changes.list_uncovered_paths()
-        has_too_large_files = any(path.is_beyond_limits for path in uncovered)
         if has_too_large_files:
             too_large_note = tr("The files below are too large for checkpoints.")
             usual_note = join_sentences(usual_note, too_large_note)
-        self.cover_button.setVisible(has_too_large_files)
         # The usual note is for a state that has no note of its own.
         note = translate_name(
             "checkpoints",
@@ -437,20 +476,19 @@ class ChangesPage(QWidget):
         changes = self._changes
         if changes is None:
             return
-
-        def cover_all_but(leave_out: Sequence[str]) -> None:
-            new_rules: list[str] | None = None  # None leaves the rules as they are.
-            if leave_out:
-                new_rules = list(changes.coverage_in_settings.leave_out)
-                new_rules += leave_out
-            self._run_for_page(changes.change_coverage(all_of_it=True, leave_out=new_rules))
-
         dialog = CheckpointCoverageDialog(self)
-        dialog.coverage_chosen.connect(cover_all_but)
+        dialog.coverage_chosen.connect(partial(self._cover_all_but, changes))
         dialog.open()
         self._doing.run_in_background(
             changes.largest_subfolders(), then=dialog.show_folder_sizes, owner=dialog
         )
+
+    def _cover_all_but(self, changes: FileChanges, left_out: Sequence[str]) -> None:
+        new_rules: list[str] | None = None  # None leaves the rules as they are.
+        if left_out:
+            new_rules = list(changes.coverage_in_settings.leave_out)
+            new_rules += left_out
+        self._run_for_page(changes.change_coverage(all_of_it=True, leave_out=new_rules))
 
     def _load_and_show_changed_file(self, entry: ChangesListRow) -> None:
         file = entry.file
@@ -497,21 +535,16 @@ class ChangesPage(QWidget):
 
     def _show_scope_menu(self) -> None:
         menu = build_popup_menu(self)
-        menu.addAction(tr("Each turn")).triggered.connect(lambda: self.show_scope("turns"))
-        menu.addAction(tr("The whole conversation")).triggered.connect(
-            lambda: self.show_scope("conversation")
-        )
+        menu.addAction(tr("Each turn"), partial(self.show_scope, "turns"))
+        menu.addAction(tr("The whole conversation"), partial(self.show_scope, "conversation"))
         checkpoint_menu = menu.addMenu(tr("Since a checkpoint"))
         checkpoint_menu.setEnabled(bool(self._turns))
         for turn in reversed(self._turns[-MOST_MOMENTS:]):
-            title = f"{_since_turn_heading(turn)} · {turn.title}"[:MOST_WORDS]
-            action = checkpoint_menu.addAction(title.replace("&", "&&"))
-            action.triggered.connect(
-                lambda _checked=False, turn=turn: self.show_since_checkpoint(turn)
-            )
-        menu.addAction(tr("Since a git revision…")).triggered.connect(
-            self._ask_revision_and_show_changes_since
-        )
+            label = f"{_since_turn_heading(turn)} · {turn.title}"[:MOST_WORDS]
+            # Qt would take "&" for the mark of a shortcut key.
+            safe_label = label.replace("&", "&&")
+            checkpoint_menu.addAction(safe_label, partial(self.show_since_checkpoint, turn))
+        menu.addAction(tr("Since a git revision…"), self._ask_revision_and_show_changes_since)
         menu.popup(self.scope.mapToGlobal(self.scope.rect().bottomLeft()))
 
     def show_scope(self, scope: str, revision: str = "") -> None:
@@ -562,10 +595,10 @@ class ChangesPage(QWidget):
         if turn is None:
             return
         turn_of_checkpoint = self._turn_of_chosen_checkpoint(self._turns)
-        if turn_of_checkpoint is not None:
-            self.undo.confirm_and_undo_since_turn(turn_of_checkpoint, self._turns)
-        else:
+        if turn_of_checkpoint is None:
             self.undo.ask_what_to_undo(turn, self._turns, self._undone)
+        else:
+            self.undo.confirm_and_undo_since_turn(turn_of_checkpoint, self._turns)
 
     def _report_undo_and_reload(self, words: str, button: Mapping[str, object]) -> None:
         self.notice_wanted.emit(words, button)
@@ -595,7 +628,7 @@ class ChangesPage(QWidget):
         self._doing.run_in_background(work, then=then, owner=self)
 
 
-def _changes_list_of_files(event: Event) -> bool:
+def _is_about_changed_files(event: Event) -> bool:
     if not isinstance(event, FactAppended):
         return False
     return isinstance(event.recorded.fact, FilesChanged | ChangeKept)
@@ -615,10 +648,12 @@ def _build_group_rows(group: ChangesGroup, committed: frozenset[str]) -> list[Ch
     # A renamed file is two changes, one for each name, but one row.
     files: list[FileChange] = []
     for file in group.files:
-        if not file.renamed or file.moved_from is not None:
+        is_half_with_old_name = file.renamed and file.moved_from is None
+        if not is_half_with_old_name:
             files.append(file)
     if not files:
         return []
+
     # Folders are listed only if no file changed.
     if is_change_of_folder(files[0].change):
         count = format_count(len(files), "{n} folder", "{n} folders")

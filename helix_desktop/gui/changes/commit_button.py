@@ -23,17 +23,10 @@ class CommitDialog(widgets.TransientDialog):
     def __init__(self, files: Sequence[FileChange], parent: QWidget | None = None) -> None:
         super().__init__(tr("Commit"), parent, 560, 440)
         self._files = list(files)
-        self.list = QListWidget(self)
-        self.list.setAccessibleName(tr("Files to commit"))
-        for file in files:
-            name = printable_path(file.place)
-            if file.renamed:
-                name += f" ← {printable_path(file.renamed)}"
-            item = QListWidgetItem(name, self.list)
-            item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsUserCheckable)
-            item.setCheckState(Qt.CheckState.Checked)
+        self.list = self._build_file_list()
         self.message = QPlainTextEdit(self, placeholderText=tr("Commit message"))
         self.message.setAccessibleName(tr("Commit message"))
+        self.message.textChanged.connect(self._enable_commit_button)
         self.propose = widgets.build_push_button(
             tr("Propose a message"), self, self._request_proposal
         )
@@ -46,10 +39,21 @@ class CommitDialog(widgets.TransientDialog):
         )
         self.commit_button = widgets.build_push_button(tr("Commit"), self, look="primary")
         buttons = widgets.build_confirm_buttons(self, self.commit_button, self.accept)
-        self.message.textChanged.connect(self._enable_commit_button)
         build_column((self.list, 2), (self.message, 1), self.propose, note, buttons, owner=self)
         self._enable_commit_button()
         self.message.setFocus()
+
+    def _build_file_list(self) -> QListWidget:
+        file_list = QListWidget(self)
+        file_list.setAccessibleName(tr("Files to commit"))
+        for file in self._files:
+            name = printable_path(file.place)
+            if file.renamed:
+                name += f" ← {printable_path(file.renamed)}"
+            item = QListWidgetItem(name, file_list)
+            item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsUserCheckable)
+            item.setCheckState(Qt.CheckState.Checked)
+        return file_list
 
     @property
     def checked_files(self) -> list[FileChange]:
@@ -118,19 +122,20 @@ class CommitButton(QPushButton):
             self.notice_wanted.emit(
                 tr("This folder is now a git repository. Choose what its first commit contains.")
             )
-            self._set_up_git_or_show_commit_dialog()
+            self._show_commit_dialog(changes)
 
-        self._doing.run_in_background(
-            changes.git_repository.set_up_repository(), then=show_commit_dialog, owner=self
-        )
+        work = changes.git_repository.set_up_repository()
+        self._doing.run_in_background(work, then=show_commit_dialog, owner=self)
 
     def _set_up_git_or_show_commit_dialog(self) -> None:
-        changes = self._changes
-        if changes is None or not self._files:
+        if self._changes is None or not self._files:
             return
-        if not self._has_git:
-            self._set_up_git(changes)
-            return
+        if self._has_git:
+            self._show_commit_dialog(self._changes)
+        else:
+            self._set_up_git(self._changes)
+
+    def _show_commit_dialog(self, changes: FileChanges) -> None:
         conversation = self._conversation
         dialog = CommitDialog(self._files, self)
         dialog.message.setPlainText(self._unused_messages.get(conversation, ""))
@@ -138,31 +143,32 @@ class CommitButton(QPushButton):
         def keep_message() -> None:
             self._unused_messages[conversation] = dialog.message.toPlainText()
 
-        def request_commit_message() -> None:
-            self._doing.run_in_background(
-                changes.git_repository.propose_commit_message(
-                    changes.build_git_patch(dialog.checked_files), conversation
-                ),
-                then=dialog.show_proposal,
-                owner=dialog,
-                failed=lambda error: self._report_no_proposal(dialog, error),
-            )
+        dialog.message.textChanged.connect(keep_message)
+        dialog.proposal_wanted.connect(lambda: self._propose_message(changes, conversation, dialog))
+        dialog.accepted.connect(lambda: self._commit(changes, conversation, dialog))
+        dialog.open()
 
-        def commit_checked_files() -> None:
-            paths = [file.path_of_change for file in dialog.checked_files]
-            message = dialog.message.toPlainText()
-            work = changes.git_repository.commit_files(paths, message)
-            self._doing.run_in_background(work, then=show_answer, owner=self)
+    def _propose_message(
+        self, changes: FileChanges, conversation: str, dialog: CommitDialog
+    ) -> None:
+        patch = changes.build_git_patch(dialog.checked_files)
+        work = changes.git_repository.propose_commit_message(patch, conversation)
+        self._doing.run_in_background(
+            work,
+            then=dialog.show_proposal,
+            owner=dialog,
+            failed=lambda error: self._report_no_proposal(dialog, error),
+        )
 
-        def show_answer(answer: str) -> None:
+    def _commit(self, changes: FileChanges, conversation: str, dialog: CommitDialog) -> None:
+        def report_commit(answer: str) -> None:
             self._unused_messages.pop(conversation, None)
             self.committed.emit()
             self.notice_wanted.emit(answer)
 
-        dialog.message.textChanged.connect(keep_message)
-        dialog.proposal_wanted.connect(request_commit_message)
-        dialog.accepted.connect(commit_checked_files)
-        dialog.open()
+        paths = [file.path_of_change for file in dialog.checked_files]
+        work = changes.git_repository.commit_files(paths, dialog.message.toPlainText())
+        self._doing.run_in_background(work, then=report_commit, owner=self)
 
     def _report_no_proposal(self, dialog: CommitDialog, error: HelixError) -> None:
         dialog.enable_propose_button()

@@ -20,7 +20,7 @@ class CheckpointCoverageDialog(widgets.TransientDialog):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(tr("Choose what checkpoints include"), parent, 560, 440)
-        why = widgets.build_plain_label(
+        explanation = widgets.build_plain_label(
             tr(
                 "This folder exceeds the limits, so checkpoints leave out some of its files. Changes that commands make to these files cannot be undone. Uncheck the folders that don't need checkpoints. Other folders with the same name are also left out."
             ),
@@ -28,17 +28,18 @@ class CheckpointCoverageDialog(widgets.TransientDialog):
         )
         self.list = QListWidget(self)
         self.list.setAccessibleName(tr("The largest folders"))
+        self.list.itemChanged.connect(self._show_covered_totals)
         self.state = widgets.build_plain_label(tr("Counting files…"), "small", self, wraps=False)
         self.cover_button = widgets.build_push_button(
             tr("Include the checked folders"), self, look="primary"
         )
         self.cover_button.setEnabled(False)
         buttons = widgets.build_confirm_buttons(self, self.cover_button, self.accept, tr("Not now"))
-        self.accepted.connect(
-            lambda: self.coverage_chosen.emit(self.exclusion_rules_for_unchecked_folders)
-        )
-        self.list.itemChanged.connect(self._show_covered_totals)
-        build_column(why, (self.list, 1), self.state, buttons, owner=self)
+        self.accepted.connect(self._emit_chosen_coverage)
+        build_column(explanation, (self.list, 1), self.state, buttons, owner=self)
+
+    def _emit_chosen_coverage(self) -> None:
+        self.coverage_chosen.emit(self.exclusion_rules_for_unchecked_folders)
 
     def show_folder_sizes(self, folders: Sequence[tuple[str, int, int]]) -> None:
         """Shows names, files and bytes of folders. An empty name: files outside any folder."""
@@ -73,11 +74,10 @@ class CheckpointCoverageDialog(widgets.TransientDialog):
     def _show_covered_totals(self) -> None:
         files = 0
         size = 0
-        for _, files_there, size_there in self._list_folders_with_check_state(
-            Qt.CheckState.Checked
-        ):
-            files += files_there
-            size += size_there
-        count = format_count(files, "{n} file", "{n} files")
+        checked_folders = self._list_folders_with_check_state(Qt.CheckState.Checked)
+        for _name, files_in_folder, size_of_folder in checked_folders:
+            files += files_in_folder
+            size += size_of_folder
+        file_count = format_count(files, "{n} file", "{n} files")
         words = tr("Checkpoints include {files} ({size}).")
-        self.state.setText(words.format(files=count, size=format_byte_size(size)))
+        self.state.setText(words.format(files=file_count, size=format_byte_size(size)))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QMenu, QPushButton
 
 from helix_desktop.engine.changes.folder_state import TreeItem
 from helix_desktop.engine.changes.turn_changes import (
@@ -57,6 +57,16 @@ class CheckedPlan:
 
     planned: Sequence[PlannedUndo]
     later_turns: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class UndoWish:
+    """What the user is asked about: which files are restored, and the facts that the undo names."""
+
+    files: Sequence[FileChange]
+    undoes: tuple[int, ...]
+    title: str
+    is_redo: bool
 
 
 class ChangesUndo(QObject):
@@ -118,35 +128,37 @@ class ChangesUndo(QObject):
         the turn started.
         """
         menu = build_popup_menu(self._button)
-
-        def offer_undo(words: str, sources: Sequence[ChangeSource]) -> None:
-            confirm = partial(self.confirm_and_undo_sources, sources, words)
-            menu.addAction(words.replace("&", "&&"), confirm)
-
         for undone_turn in reversed(undone[-MOST_STEPS:]):
-            words = tr("Redo turn {number}…", number=undone_turn.turn_numbers)
-            offer_undo(words, undone_turn.sources)
+            label = tr("Redo turn {number}…", number=undone_turn.turn_numbers)
+            self._add_undo_action(menu, label, undone_turn.sources)
         for step in reversed(steps):
-            words = tr("Undo step {step} ({tool})…", step=step.step, tool=_name_step(step))
-            offer_undo(words, [step])
+            label = tr("Undo step {step} ({tool})…", step=step.step, tool=_name_step(step))
+            self._add_undo_action(menu, label, [step])
         newest_undos = _undos_to_reverse(turns, undone)[-MOST_STEPS:]
         for undo in reversed(newest_undos):
-            words = tr(
+            label = tr(
                 "Reverse the undo of {files}, {time}…",
                 files=_name_undone_files(undo.fact),
                 time=format_time_of_day(undo.time),
             )
-            offer_undo(words, [undo])
+            self._add_undo_action(menu, label, [undo])
         if turn not in undone:
-            offer_undo(tr("Undo turn {number}…", number=turn.turn_numbers), turn.sources)
+            label = tr("Undo turn {number}…", number=turn.turn_numbers)
+            self._add_undo_action(menu, label, turn.sources)
+
         turns_since: list[TurnOfChanges] = []
         for later_turn in turns:
             if later_turn.seq >= turn.seq and later_turn not in undone:
                 turns_since.append(later_turn)
         if len(turns_since) > 1:  # Otherwise it would be the same as undoing the turn.
-            sources = _sources_of_turns(turns_since)
-            offer_undo(tr("Undo everything since turn {number}…", number=turn.number), sources)
+            label = tr("Undo everything since turn {number}…", number=turn.number)
+            self._add_undo_action(menu, label, _sources_of_turns(turns_since))
         menu.popup(self._button.mapToGlobal(self._button.rect().bottomLeft()))
+
+    def _add_undo_action(self, menu: QMenu, label: str, sources: Sequence[ChangeSource]) -> None:
+        confirm = partial(self.confirm_and_undo_sources, sources, label)
+        # Qt would take "&" for the mark of a shortcut key.
+        menu.addAction(label.replace("&", "&&"), confirm)
 
     def confirm_and_undo_since_turn(
         self, turn: TurnOfChanges, turns: Sequence[TurnOfChanges]
@@ -172,8 +184,9 @@ class ChangesUndo(QObject):
             return
 
         def confirm(changes_left: ChangesLeft) -> None:
+            dialog_title = title.removesuffix("…")
             self.plan_and_confirm_undo(
-                changes_left.files, title=title.removesuffix("…"), redo=changes_left.is_redo
+                changes_left.files, title=dialog_title, redo=changes_left.is_redo
             )
 
         self._run_undo_work(self._changes_left_to_undo(self._changes, sources), then=confirm)
@@ -196,48 +209,44 @@ class ChangesUndo(QObject):
         *,
         redo: bool = False,
     ) -> None:
-        changes = self._changes
-        if changes is None or not files:
+        """Asks before these files are restored. `undoes`: the facts that the undo names."""
+        if self._changes is None or not files:
             return
+        wish = UndoWish(files, tuple(undoes), title or tr("Undo"), is_redo=redo)
+        work = self._check_plan(self._changes, files)
+        self._run_undo_work(work, then=partial(self._show_undo_dialog, wish))
 
-        async def plan_and_find_later_turns() -> CheckedPlan:
-            planned = await changes.plan_undo(files)
-            later_turns = await find_later_turns(changes, self.turns, files, planned)
-            return CheckedPlan(planned, later_turns)
+    async def _check_plan(self, changes: FileChanges, files: Sequence[FileChange]) -> CheckedPlan:
+        planned = await changes.plan_undo(files)
+        later_turns = await find_later_turns(changes, self.turns, files, planned)
+        return CheckedPlan(planned, later_turns)
 
-        def show_undo_dialog(plan: CheckedPlan) -> None:
-            dialog = UndoChangesDialog(
-                self._theme,
-                title or tr("Undo"),
-                files,
-                plan.planned,
-                self._button,
-                redo=redo,
-                later=plan.later_turns,
-            )
-            dialog.compare_wanted.connect(partial(self._open_three_versions_dialog, redo=redo))
-            notice_button = ""
-            if redo:
-                notice_button = tr("Undo")
-            dialog.accepted.connect(
-                lambda: self._undo_confirmed(files, dialog.choices_by_path, undoes, notice_button)
-            )
-            dialog.open()
+    def _show_undo_dialog(self, wish: UndoWish, plan: CheckedPlan) -> None:
+        dialog = UndoChangesDialog(
+            self._theme,
+            wish.title,
+            wish.files,
+            plan.planned,
+            self._button,
+            redo=wish.is_redo,
+            later=plan.later_turns,
+        )
+        open_comparison = partial(self._open_three_versions_dialog, redo=wish.is_redo)
+        dialog.compare_wanted.connect(open_comparison)
+        dialog.accepted.connect(lambda: self._undo_confirmed(wish, dialog.choices_by_path))
+        dialog.open()
 
-        self._run_undo_work(plan_and_find_later_turns(), then=show_undo_dialog)
-
-    def _undo_confirmed(
-        self,
-        files: Sequence[FileChange],
-        choices: dict[str, str],
-        undoes: Sequence[int],
-        label: str,
-    ) -> None:
-        if self._changes is not None:
-            work = self._changes.undo_file_changes(
-                files, conversation=self._conversation, choices=choices, undoes=undoes
-            )
-            self._run_undo_work(work, then=partial(self.report_undone, label=label))
+    def _undo_confirmed(self, wish: UndoWish, choices: dict[str, str]) -> None:
+        if self._changes is None:
+            return
+        work = self._changes.undo_file_changes(
+            wish.files, conversation=self._conversation, choices=choices, undoes=wish.undoes
+        )
+        # What was redone can be undone again.
+        label_of_notice = ""
+        if wish.is_redo:
+            label_of_notice = tr("Undo")
+        self._run_undo_work(work, then=partial(self.report_undone, label=label_of_notice))
 
     def _open_three_versions_dialog(self, planned: PlannedUndo, *, redo: bool) -> None:
         changes = self._changes
@@ -245,7 +254,7 @@ class ChangesUndo(QObject):
             return
         _root, _slash, path_in_root = planned.path.partition("/")
 
-        async def read_and_compare() -> ThreeVersionsDialog:
+        async def read_and_compare_versions() -> ThreeVersionsDialog:
             versions = await changes.three_versions_of_file(planned)
             differing_lines = await asyncio.to_thread(find_differing_lines, versions)
             return ThreeVersionsDialog(
@@ -257,24 +266,22 @@ class ChangesUndo(QObject):
                 redo=redo,
             )
 
-        self._run_undo_work(read_and_compare(), then=lambda dialog: dialog.open())
+        self._run_undo_work(read_and_compare_versions(), then=ThreeVersionsDialog.open)
 
-    def report_undone(self, undone: FileUndoResult, *, words: str = "", label: str = "") -> None:
-        """Reports the result. `label`: the notice's button, by default "Redo". `words`
-        replace the counts.
+    def report_undone(
+        self, result: FileUndoResult, *, success_words: str = "", label: str = ""
+    ) -> None:
+        """Reports the result. `label`: the notice's button, by default "Redo". `success_words`
+        replace the counts if all went as planned.
         """
-        # The words are for an undo that went as planned.
-        is_complete = bool(undone.restored) and not undone.paths_left_alone
-        if words and is_complete:
-            sentence = words
-        else:
-            sentence = describe_undone_files(undone)
-        button = {}
-        if undone.fact is not None:
-            button = {
-                "button": label or tr("Redo"),
-                "act": partial(self._undo_the_undo, undone.fact, label),
-            }
+        sentence = describe_undone_files(result)
+        is_complete = bool(result.restored) and not result.paths_left_alone
+        if success_words and is_complete:
+            sentence = success_words
+        button: dict[str, object] = {}
+        if result.fact is not None:
+            button["button"] = label or tr("Redo")
+            button["act"] = partial(self._undo_the_undo, result.fact, label)
         self.undone.emit(sentence, button)
 
     def _undo_the_undo(self, fact: FilesChanged, label: str) -> None:
@@ -283,17 +290,16 @@ class ChangesUndo(QObject):
             return
         work = redo_undone_changes(self._changes, fact, self._conversation)
         # The labels take turns: without one, the button says "Redo".
+        next_label = tr("Undo")
         if label:
             next_label = ""
-        else:
-            next_label = tr("Undo")
         self._run_undo_work(work, then=partial(self.report_undone, label=next_label))
 
     def undo_hunk(self, file: FileChange, hunk: str) -> None:
         if self._changes is not None:
             work = self._changes.undo_hunks(file, [hunk], conversation=self._conversation)
             words = tr("The change was undone. The rest of the file was not changed.")
-            self._run_undo_work(work, then=partial(self.report_undone, words=words))
+            self._run_undo_work(work, then=partial(self.report_undone, success_words=words))
 
     def _run_undo_work(
         self, work: Coroutine[Any, Any, Any], *, then: Callable[[Any], object]
@@ -343,21 +349,20 @@ async def find_later_turns(
     numbers of the turns that changed them.
     """
     conflicts = [planned for planned in plan if planned.how is UndoOutlook.CONFLICT]
-    seqs: list[int] = []
-    for file in files:
-        seqs += [source.seq for source in file.sources]
-    last_seq = max(seqs, default=0)  # The last of the changes that are undone.
-    if not conflicts or not last_seq:
+    last_undone_seq = _find_last_change(files)
+    if not conflicts or last_undone_seq == 0:
         return {}
+
     turns_by_path: dict[str, list[str]] = {}
     left_by_agent: dict[str, TreeItem | None] = {}
     for turn in turns:
-        if turn.seq <= last_seq:
+        if turn.seq <= last_undone_seq:
             continue
         for file in await changes.changes_with_folders(turn.sources):
             path = file.path_of_change
             turns_by_path.setdefault(path, []).append(turn.turn_numbers)
             left_by_agent[path] = file.change.after
+
     later_turns: dict[str, str] = {}
     for planned in conflicts:
         path = planned.path
@@ -367,12 +372,22 @@ async def find_later_turns(
     return later_turns
 
 
-def describe_undone_files(undone: FileUndoResult) -> str:
-    deleted_count = undone.files_deleted
-    restored_count = undone.files_put_back
+def _find_last_change(files: Sequence[FileChange]) -> int:
+    """Returns the number of the newest fact that changed one of the files, or 0."""
+    last_seq = 0
+    for file in files:
+        for source in file.sources:
+            last_seq = max(last_seq, source.seq)
+    return last_seq
+
+
+def describe_undone_files(result: FileUndoResult) -> str:
+    restored_count = result.files_put_back
+    deleted_count = result.files_deleted
     # If only folders were restored, they are counted instead.
-    if not restored_count and not deleted_count:
-        restored_count = len(undone.restored)
+    if restored_count == 0 and deleted_count == 0:
+        restored_count = len(result.restored)
+
     sentences: list[str] = []
     if restored_count:
         sentences.append(
@@ -384,9 +399,10 @@ def describe_undone_files(undone: FileUndoResult) -> str:
         )
     if not sentences:
         sentences.append(tr("No files were restored."))
+
     lines = [join_sentences(*sentences)]
-    for path, why in undone.paths_left_alone[:MOST_LEFT_ALONE]:
-        lines.append(tr("{place} was not changed: {why}.", place=path, why=why.rstrip(".")))
+    for path, reason in result.paths_left_alone[:MOST_LEFT_ALONE]:
+        lines.append(tr("{place} was not changed: {why}.", place=path, why=reason.rstrip(".")))
     return "\n".join(lines)
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field
 from functools import partial
 
 from PySide6.QtCore import Qt, Signal
@@ -52,10 +53,11 @@ class UndoChangesDialog(widgets.TransientDialog):
         self._later = later
         self._places = {file.path_of_change: file.place for file in files}
         self._boxes: dict[str, QComboBox] = {}
+
+        column = build_column(owner=self, spacing=theme.zoomed_pixels(10))
+        for sentence in self._describe_plan(planned):
+            column.addWidget(widgets.build_plain_label(sentence, parent=self))
         conflicts = [undo for undo in planned if undo.how is UndoOutlook.CONFLICT]
-        sentences = self._describe_plan(planned)
-        plan_labels = [widgets.build_plain_label(sentence, parent=self) for sentence in sentences]
-        column = build_column(*plan_labels, owner=self, spacing=theme.zoomed_pixels(10))
         if conflicts:
             column.addWidget(self._build_conflict_list(conflicts), 1)
         note = widgets.build_plain_label(
@@ -64,10 +66,11 @@ class UndoChangesDialog(widgets.TransientDialog):
         column.addWidget(note)
         if not conflicts:
             column.addStretch(1)
-        words = tr("Undo")
+
+        label = tr("Undo")
         if redo:
-            words = tr("Redo")
-        self.undo_button = widgets.build_push_button(words, self, look="primary")
+            label = tr("Redo")
+        self.undo_button = widgets.build_push_button(label, self, look="primary")
         column.addWidget(widgets.build_confirm_buttons(self, self.undo_button, self.accept))
 
     @property
@@ -76,51 +79,43 @@ class UndoChangesDialog(widgets.TransientDialog):
 
     def _describe_plan(self, planned: Sequence[PlannedUndo]) -> list[str]:
         """Returns a sentence for each kind of thing that the undo would do."""
-        # Folders are mentioned only if nothing else changes.
-        mentioned = [undo for undo in planned if not _is_of_folder(undo)] or planned
-        restored_names: list[str] = []
-        deleted_names: list[str] = []
-        conflicting_paths: list[str] = []
-        unchanged_count = 0
-        for undo in mentioned:
-            match undo.how:
-                case UndoOutlook.CONFLICT:
-                    conflicting_paths.append(undo.path)
-                case UndoOutlook.ALREADY:
-                    unchanged_count += 1
-                case UndoOutlook.RESTORE if undo.before is None:
-                    deleted_names.append(self._path_for_display(undo))
-                case UndoOutlook.RESTORE:
-                    restored_names.append(self._path_for_display(undo))
+        groups = _group_plan(planned)
         sentences: list[str] = []
-        if restored_names:
+        if groups.restored:
             words = format_count(
-                len(restored_names),
+                len(groups.restored),
                 "{n} file will be restored: ",
                 "{n} files will be restored: ",
             )
-            sentences.append(words + shorten_name_list(restored_names))
-        if deleted_names:
+            sentences.append(words + self._list_names(groups.restored))
+        if groups.deleted:
             words = format_count(
-                len(deleted_names), "{n} file will be deleted: ", "{n} files will be deleted: "
+                len(groups.deleted), "{n} file will be deleted: ", "{n} files will be deleted: "
             )
-            sentences.append(words + shorten_name_list(deleted_names))
-        if unchanged_count:
+            sentences.append(words + self._list_names(groups.deleted))
+        if groups.unchanged:
             words = format_count(
-                unchanged_count, "{n} file needed no change.", "{n} files needed no change."
+                len(groups.unchanged), "{n} file needed no change.", "{n} files needed no change."
             )
             sentences.append(words)
-        if conflicting_paths:
-            sentences.append(self._ask_for_conflicts(conflicting_paths))
-        return sentences or [self._say_nothing_to_do()]
+        if groups.conflicting:
+            sentences.append(self._ask_for_conflicts(groups.conflicting))
+        if not sentences:
+            sentences.append(self._say_nothing_to_do())
+        return sentences
+
+    def _list_names(self, undos: Sequence[PlannedUndo]) -> str:
+        return shorten_name_list([self._path_for_display(undo) for undo in undos])
 
     def _say_nothing_to_do(self) -> str:
         if self._redo:
             return tr("There is nothing to redo.")
         return tr("There is nothing to undo.")
 
-    def _ask_for_conflicts(self, paths: Collection[str]) -> str:
-        if self._later.keys() >= set(paths):
+    def _ask_for_conflicts(self, conflicting: Sequence[PlannedUndo]) -> str:
+        paths = {undo.path for undo in conflicting}
+        is_all_by_agent = self._later.keys() >= paths
+        if is_all_by_agent:
             return tr(
                 "The agent changed these files again in later turns. Choose what to do with each file:"
             )
@@ -143,37 +138,72 @@ class UndoChangesDialog(widgets.TransientDialog):
             merge = tr("Undo only the agent's lines")
         return [(leave, "now"), (restore, "before"), (merge, "merge")]
 
-    def _build_conflict_list(self, planned: Sequence[PlannedUndo]) -> QScrollArea:
+    def _build_conflict_list(self, conflicts: Sequence[PlannedUndo]) -> QScrollArea:
         """Builds two rows of a grid for each file: its name, and below it what to do with it."""
         grid_widget = QWidget()
         grid = QGridLayout(grid_widget)
         grid.setContentsMargins(0, 0, 0, 0)
-        for number, undo in enumerate(planned):
+        for number, undo in enumerate(conflicts):
             name_row = 2 * number
             choice_row = name_row + 1
             path = self._path_for_display(undo)
-            name_words = path
-            if undo.path in self._later:
-                turn = tr("Turn {number}", number=self._later[undo.path])
-                name_words = f"{path} · {turn}"
-            name = ElidedLabel(grid_widget, Qt.TextElideMode.ElideMiddle)
-            name.setProperty("look", "mono")
-            name.set_elided_text(name_words)
-            box = widgets.build_combo_box(path, grid_widget)
-            box.setSizeAdjustPolicy(
-                QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-            )
-            for label, choice in self._list_conflict_choices():
-                box.addItem(label, choice)
+            name_label = ElidedLabel(grid_widget, Qt.TextElideMode.ElideMiddle)
+            name_label.setProperty("look", "mono")
+            name_label.set_elided_text(self._name_conflict(undo))
+            choices_box = self._build_choices_box(path, grid_widget)
+            self._boxes[undo.path] = choices_box
             compare = partial(self.compare_wanted.emit, undo)
             compare_button = widgets.build_push_button(tr("Compare…"), grid_widget, compare)
-            self._boxes[undo.path] = box
-            grid.addWidget(name, name_row, 0, 1, 2)
-            grid.addWidget(box, choice_row, 0)
+            grid.addWidget(name_label, name_row, 0, 1, 2)
+            grid.addWidget(choices_box, choice_row, 0)
             grid.addWidget(compare_button, choice_row, 1)
         grid.setColumnStretch(0, 1)
-        grid.setRowStretch(2 * len(planned), 1)  # The room below the last file.
+        row_below_files = 2 * len(conflicts)
+        grid.setRowStretch(row_below_files, 1)
         return widgets.build_scroll_area(grid_widget, self)
+
+    def _name_conflict(self, undo: PlannedUndo) -> str:
+        """Returns the path, with the turns of the agent that changed the file again."""
+        path = self._path_for_display(undo)
+        if undo.path not in self._later:
+            return path
+        turn = tr("Turn {number}", number=self._later[undo.path])
+        return f"{path} · {turn}"
+
+    def _build_choices_box(self, path: str, parent: QWidget) -> QComboBox:
+        box = widgets.build_combo_box(path, parent)
+        box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        for label, choice in self._list_conflict_choices():
+            box.addItem(label, choice)
+        return box
+
+
+@dataclass(slots=True)
+class _PlanGroups:
+    """What an undo would do, by kind."""
+
+    restored: list[PlannedUndo] = field(default_factory=list)
+    deleted: list[PlannedUndo] = field(default_factory=list)
+    unchanged: list[PlannedUndo] = field(default_factory=list)
+    conflicting: list[PlannedUndo] = field(default_factory=list)
+
+
+def _group_plan(planned: Sequence[PlannedUndo]) -> _PlanGroups:
+    mentioned = [undo for undo in planned if not _is_of_folder(undo)]
+    # Folders are mentioned only if nothing else changes.
+    if not mentioned:
+        mentioned = list(planned)
+    groups = _PlanGroups()
+    for undo in mentioned:
+        if undo.how is UndoOutlook.CONFLICT:
+            groups.conflicting.append(undo)
+        elif undo.how is UndoOutlook.ALREADY:
+            groups.unchanged.append(undo)
+        elif undo.before is None:  # The agent made the file, so it did not exist before.
+            groups.deleted.append(undo)
+        else:
+            groups.restored.append(undo)
+    return groups
 
 
 def _is_of_folder(undo: PlannedUndo) -> bool:
@@ -202,13 +232,16 @@ class ThreeVersionsDialog(widgets.TransientDialog):
     ) -> None:
         """`differing`: see `find_differing_lines`."""
         super().__init__(printable_path(path), parent, 1200, 640)
+        title_before = tr("Before the agent's changes")
+        title_after = tr("After the agent's changes")
+        if redo:
+            title_before = tr("Before the undo")
+            title_after = tr("After the undo")
+        titles = [title_before, title_after, tr("Now")]
+        marks = [_REMOVED, _ADDED, _ADDED]
+
         row = QHBoxLayout(self)
         self.views: list[TextLineView] = []
-        if redo:
-            titles = [tr("Before the undo"), tr("After the undo"), tr("Now")]
-        else:
-            titles = [tr("Before the agent's changes"), tr("After the agent's changes"), tr("Now")]
-        marks = [_REMOVED, _ADDED, _ADDED]
         for title, content, lines, mark in zip(titles, versions, differing, marks, strict=True):
             label = widgets.build_plain_label(title, "heading", self, wraps=False)
             view = TextLineView(theme, self)
@@ -244,13 +277,14 @@ def _show_version(
     lines = text.split("\n")
     colours: list[str] = []
     labels: list[str] = []
-    for number in range(len(lines)):
-        if number in differing:
+    for index in range(len(lines)):
+        line_number = index + 1
+        if index in differing:
             colours.append(mark.colour)
-            labels.append(f"{number + 1} {mark.sign}")
+            labels.append(f"{line_number} {mark.sign}")
         else:
             colours.append("")
-            labels.append(f"{number + 1}  ")
+            labels.append(f"{line_number}  ")
     view.show_text_lines(lines, tone=colours.__getitem__, labels=labels.__getitem__)
 
 
