@@ -22,20 +22,23 @@ from helix_desktop.acp_client.acp_agents import AcpAgent
 from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.errors import HelixError, ModelFailed, NotFound
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import object_at, objects_at, parse_object, text_at
 from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
-LONGEST_MESSAGE = 32 << 20  # A longer message, in bytes, ends the connection.
+LONGEST_MESSAGE_BYTES = 32 << 20  # A longer message, in bytes, ends the connection.
 # The maximum size in bytes of the agent's unanswered requests, and of the answers that
 # it has not read.
-MOST_WAITING = 64 << 20
+MOST_WAITING_BYTES = 64 << 20
 START_SECONDS = 120.0  # Some agents are downloaded when they are started.
-_PIECE = 1 << 16
-_COMPLAINT = 300  # An error quotes this many characters from the end of the agent's error output.
+_PIECE_BYTES = 1 << 16
+_QUOTED_ERROR_CHARACTERS = (
+    300  # An error quotes this many characters from the end of the agent's error output.
+)
 _END_SECONDS = 1.0  # After an agent ends, its last error output has this many seconds to arrive.
-_CAN = {
+_CLIENT_CAPABILITIES = {
     "fs": {"readTextFile": True, "writeTextFile": True},
     "terminal": True,
     "elicitation": {"form": {}},
@@ -48,12 +51,15 @@ INTERNAL_ERROR = -32603
 # The SDK does not check the types of these fields of a message.
 _TRUSTED_TYPES = (("id", str | int | None), ("method", str | None), ("error", dict | None))
 
-# Two functions: one answers the agent's requests, the other receives its updates with
-# their sizes in bytes.
-AgentHandlers = tuple[
-    Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]],
-    Callable[[dict[str, Any], int], Awaitable[None]],
-]
+
+@dataclass(frozen=True, slots=True)
+class AgentHandlers:
+    """`answer_request` takes a method and its parameters, `handle_update` an update and its size
+    in bytes.
+    """
+
+    answer_request: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+    handle_update: Callable[[dict[str, Any], int], Awaitable[None]]
 
 
 def _has_trusted_types(message: Mapping[str, Any]) -> bool:
@@ -79,16 +85,18 @@ class AgentConnection:
         self.abilities: dict[str, Any] = {}
         self._name = name
         self._command = command
-        self._handle, self._handle_session_update = handlers
+        self._handlers = handlers
         self._lines = deque[bytes]()
-        self._unfinished: list[bytes] = []
+        self._unfinished_line: list[bytes] = []
         # The size of each unanswered request from the agent, by the request's id.
         self._open_requests: dict[str | int | None, int] = {}
-        self._why = ""  # Why the connection has ended; empty while the connection works.
-        self._ways_to_sign_in = ""
-        self._complaint = b""
-        self._complaining = spawn(self._drain_standard_error(), name=f"complaints of {name}")
-        self._link = Connection(self._answer_agent, cast(Any, self))
+        self._end_reason = ""  # Why the connection has ended; empty while the connection works.
+        self._sign_in_methods = ""
+        self._end_of_error_output = b""
+        self._reading_error_output = spawn(
+            self._drain_standard_error(), name=f"complaints of {name}"
+        )
+        self._sdk_connection = Connection(self._answer_agent, cast(Any, self))
 
     @classmethod
     async def start_agent(
@@ -102,7 +110,9 @@ class AgentConnection:
         """Starts the agent in the workspace's folder. No process that it starts
         outlives it or this program.
         """
-        folder = next(iter(kit.resources.roots.folders), None)
+        folder = None
+        if kit.resources.roots.folders:
+            folder = kit.resources.roots.folders[0]
         launch = ProcessLaunch(
             CommandAuthor.USER, agent.argv, folder, environment, place=ProcessPlace.WATCHED
         )
@@ -118,16 +128,19 @@ class AgentConnection:
 
     async def _request_abilities(self) -> None:
         about = {"name": "helix-desktop", "title": "Helix Desktop", "version": "1"}
-        values = {"protocolVersion": 1, "clientCapabilities": _CAN, "clientInfo": about}
+        values = {
+            "protocolVersion": 1,
+            "clientCapabilities": _CLIENT_CAPABILITIES,
+            "clientInfo": about,
+        }
         answer = await self.ask_agent("initialize", values, START_SECONDS)
         self.abilities = object_at(answer, "agentCapabilities")
-        self._ways_to_sign_in = ", ".join(
-            text_at(each, "name") for each in objects_at(answer, "authMethods")
-        )
+        names = [text_at(method, "name") for method in objects_at(answer, "authMethods")]
+        self._sign_in_methods = ", ".join(names)
 
     @property
     def has_live_process(self) -> bool:
-        return not self._why and self._command.process.returncode is None
+        return not self._end_reason and self._command.process.returncode is None
 
     async def ask_agent(
         self, method: str, params: dict[str, Any], seconds: float | None = None
@@ -136,7 +149,9 @@ class AgentConnection:
         or does not answer in time.
         """
         try:
-            answer = await wait_with_limit(self._link.send_request(method, params), seconds)
+            answer = await wait_with_limit(
+                self._sdk_connection.send_request(method, params), seconds
+            )
         except TimeoutError as error:
             raise ModelFailed(
                 f"{self._name} did not respond to {method} within {seconds:.0f} s."
@@ -148,46 +163,52 @@ class AgentConnection:
             words = " ".join(f"{error} {details}".split())[:500].rstrip(".")
             sentence = f"{self._name} reported an error: {words}."
             if error.code == NOT_SIGNED_IN:
-                sentence += f" Sign in with the agent's own program first: {self._ways_to_sign_in}."
+                sentence += f" Sign in with the agent's own program first: {self._sign_in_methods}."
             raise AgentRefused(sentence) from error
         return object_at(answer)
 
     async def notify_agent(self, method: str, params: dict[str, Any]) -> None:
         with suppress(ConnectionError):
-            await self._link.send_notification(method, params)
+            await self._sdk_connection.send_notification(method, params)
 
     async def _describe_why_agent_ended(self) -> str:
         """Says why the agent stopped working, with the end of its error output."""
-        await asyncio.wait([self._complaining], timeout=_END_SECONDS)
-        ended = self._why
+        await asyncio.wait([self._reading_error_output], timeout=_END_SECONDS)
         exit_code = self._command.process.returncode
-        if not ended and exit_code is None:
-            ended = "it closed the connection"
-        elif not ended:
-            ended = f"it ended with exit code {exit_code}"
-        sentence = f"{self._name} stopped working: {ended}."
-        last_words = " ".join(self._complaint.decode("utf-8", "replace").split())[-_COMPLAINT:]
-        if last_words:
-            sentence += f" It said: {last_words}"
+        if self._end_reason:
+            reason = self._end_reason
+        elif exit_code is None:
+            reason = "it closed the connection"
+        else:
+            reason = f"it ended with exit code {exit_code}"
+        sentence = f"{self._name} stopped working: {reason}."
+
+        error_output = self._end_of_error_output.decode("utf-8", "replace")
+        # Line breaks and indentation become single spaces.
+        error_words = " ".join(error_output.split())
+        if error_words:
+            sentence += f" It said: {error_words[-_QUOTED_ERROR_CHARACTERS:]}"
         return sentence
 
     async def _drain_standard_error(self) -> None:
         """Reads all error output, so that the agent never blocks, and keeps the end."""
         error_output = cast(asyncio.StreamReader, self._command.process.stderr)
-        piece = await error_output.read(_PIECE)
+        piece = await error_output.read(_PIECE_BYTES)
         while piece:
-            self._complaint = (self._complaint + piece)[-4 * _COMPLAINT :]
-            piece = await error_output.read(_PIECE)
+            self._end_of_error_output = (self._end_of_error_output + piece)[
+                -4 * _QUOTED_ERROR_CHARACTERS :
+            ]
+            piece = await error_output.read(_PIECE_BYTES)
         await self._command.process.wait()
 
     def kill_with_reason(self, why: str) -> None:
-        self._why = self._why or why
+        self._end_reason = self._end_reason or why
         self._command.kill_process_tree()
 
     async def end_agent_process(self) -> None:
         """Ends the agent and all that it started, in less than a second."""
         self.kill_with_reason("it was ended")
-        await self._link.close()
+        await self._sdk_connection.close()
         await self._command.kill_and_wait()
 
     async def _answer_agent(
@@ -199,7 +220,7 @@ class AgentConnection:
         if is_notification:
             return None
         try:
-            return await self._handle(method, object_at(params))
+            return await self._handlers.answer_request(method, object_at(params))
         except NotFound as error:
             # Without this code, Qwen Code would not create a new file.
             raise RequestError(MISSING_FILE, str(error)) from error
@@ -225,49 +246,53 @@ class AgentConnection:
                 return cast(dict[str, Any], message)
             update = object_at(message, "params", "update")
             try:
-                await asyncio.shield(self._handle_session_update(update, len(line)))
+                await asyncio.shield(self._handlers.handle_update(update, len(line)))
             except HelixError as error:  # The update was too large or could not be recorded.
                 self.kill_with_reason(str(error))
 
     def _add_open_request_or_kill(self, message: dict[str, Any], size: int) -> None:
         """Requests are answered concurrently, so the agent is killed before too many wait."""
-        if "method" in message and "id" in message:
-            if message["id"] in self._open_requests:
-                self.kill_with_reason("it sent two requests with the same ID")
-            self._open_requests[message["id"]] = max(size, _PIECE)
-            if sum(self._open_requests.values()) > MOST_WAITING:
-                self.kill_with_reason("it sent too many requests at once")
+        is_request = "method" in message and "id" in message
+        if not is_request:
+            return
+        if message["id"] in self._open_requests:
+            self.kill_with_reason("it sent two requests with the same ID")
+        self._open_requests[message["id"]] = max(size, _PIECE_BYTES)
+        if sum(self._open_requests.values()) > MOST_WAITING_BYTES:
+            self.kill_with_reason("it sent too many requests at once")
 
     async def _read_line(self) -> bytes | None:
         output = cast(asyncio.StreamReader, self._command.process.stdout)
         while not self._lines:
-            piece = await output.read(_PIECE)
+            piece = await output.read(_PIECE_BYTES)
             await asyncio.sleep(0)  # Lets other tasks run even if the agent sends without a pause.
-            if not piece or self._why:
+            if not piece or self._end_reason:
                 return None
             self._split_into_lines(piece)
         return self._lines.popleft()
 
     def _split_into_lines(self, piece: bytes) -> None:
         """Adds what is a whole line now, and keeps the rest until its end comes."""
-        first, *others = piece.split(b"\n")
-        self._unfinished.append(first)
-        if others:
-            self._lines.append(b"".join(self._unfinished))
-            self._lines.extend(others[:-1])
-            self._unfinished = [others[-1]]
+        parts = piece.split(b"\n")
+        self._unfinished_line.append(parts[0])
+        if len(parts) > 1:
+            self._lines.append(b"".join(self._unfinished_line))
+            self._lines.extend(parts[1:-1])
+            self._unfinished_line = [parts[-1]]
+
         # The sum is computed only where so many pieces could exceed the limit.
-        has_many_pieces = len(self._unfinished) > LONGEST_MESSAGE // _PIECE
-        if has_many_pieces and sum(map(len, self._unfinished)) > LONGEST_MESSAGE:
-            self.kill_with_reason(f"it sent a message of more than {LONGEST_MESSAGE:,} bytes")
+        if len(self._unfinished_line) <= LONGEST_MESSAGE_BYTES // _PIECE_BYTES:
+            return
+        if sum(map(len, self._unfinished_line)) > LONGEST_MESSAGE_BYTES:
+            self.kill_with_reason(f"it sent a message of more than {LONGEST_MESSAGE_BYTES:,} bytes")
 
     async def send(self, message: dict[str, Any]) -> None:
         stdin = cast(asyncio.StreamWriter, self._command.process.stdin)
         try:
-            if self._why:
-                raise OSError(self._why)  # noqa: TRY301 -- as from a pipe that is closed
+            if self._end_reason:
+                raise OSError(self._end_reason)  # noqa: TRY301 -- as from a pipe that is closed
             stdin.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
-            if stdin.transport.get_write_buffer_size() > MOST_WAITING:
+            if stdin.transport.get_write_buffer_size() > MOST_WAITING_BYTES:
                 self.kill_with_reason("it did not read the data it requested")
             await stdin.drain()
         except (OSError, RuntimeError) as error:

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from acp import RequestError
 
+from helix_desktop.acp_client.agent_connection import MISSING_FILE
 from helix_desktop.acp_client.turn_recording import AcpCall, TurnRecorder
 from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine.conversation import Conversation
@@ -59,6 +60,7 @@ _TOOLS = {
     ActionEffect.READ: ToolName.READ_FILE, ActionEffect.EDIT: ToolName.WRITE_FILE, ActionEffect.RUN: ToolName.RUN_COMMAND,
 }  # fmt: skip
 Ask = Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
+_STRICTNESS_OF_VERDICT = {"allow": 0, "ask": 1, "deny": 2}
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 _PATTERN_SIGN = re.compile(r"[*?\[\]]")
 _COMMAND_KEYS = ("command", "cmd")
@@ -218,44 +220,58 @@ class AgentRequests:
         return max(actions, key=self._permission_strictness)
 
     def _permission_strictness(self, action: ToolAction) -> tuple[int, int]:
+        """Returns a key to sort by: first how strict the decision is, then for how little the
+        user could allow it at once.
+        """
         decision = self.kit.permissions.decide_for_conversation(action, self.conversation.id)
-        return ("allow", "ask", "deny").index(decision.verdict), -len(decision.scopes)
+        return _STRICTNESS_OF_VERDICT[decision.verdict], -len(decision.scopes)
 
     def _build_action_on_path(self, call: AcpCall, path: str) -> ToolAction:
         effect = _effect_of_call(call, path)
-        made = call.as_tool_call()
-        command = _command_of_call(call)
-        # None of our tools is named "name: title".
-        name = f"{self.recorder.model}: {_PATTERN_SIGN.sub('_', made.name)}"
-        name = _TOOLS.get(effect) or name
+        tool_call = call.as_tool_call()
         place = PlaceForRules()
         if path:
             place = self._describe_place(path, effect)
-        shown_path = place.path
-        reason = place.danger
-        separate_permission = place.separate_permission
+
         if effect is ActionEffect.FETCH:
-            shown_path = _host_of_call(call)
-            if shown_path:
-                name = ToolName.FETCH_URL
-        elif effect is ActionEffect.RUN:
-            reason = reason or self._reason_to_ask_before_command(call)
-            separate_permission = "outside_sandbox"
-        details = "\n".join(filter(None, (command, call.difference_text())))
+            path_for_rules = _host_of_call(call)
+        else:
+            path_for_rules = place.path
+
+        command = _command_of_call(call)
         command_to_run = ""
+        reason_to_ask = place.danger
+        separate_permission = place.separate_permission
         if effect is ActionEffect.RUN:
             command_to_run = command
+            reason_to_ask = place.danger or self._reason_to_ask_before_command(call)
+            separate_permission = "outside_sandbox"
+
+        details = [text for text in (command, call.difference_text()) if text]
         return ToolAction(
-            name,
-            effect,
-            call.title or made.name,
-            details or made.arguments,
-            path=shown_path,
+            tool=self._tool_name_for_rules(effect, tool_call, path_for_rules),
+            effect=effect,
+            title=call.title or tool_call.name,
+            preview="\n".join(details) or tool_call.arguments,
+            path=path_for_rules,
             command=command_to_run,
-            reason_to_ask=reason,
+            reason_to_ask=reason_to_ask,
             asks_in_every_mode=bool(place.danger) and place.separate_permission != "runs_later",
             separate_permission=separate_permission,
         )
+
+    def _tool_name_for_rules(
+        self, effect: ActionEffect, call: ToolCall, path_for_rules: str
+    ) -> str:
+        """Returns the name of our tool with the same effect, so that the user's rules for it
+        also hold for foreign agents.
+        """
+        if effect in _TOOLS:
+            return _TOOLS[effect]
+        if effect is ActionEffect.FETCH and path_for_rules:
+            return ToolName.FETCH_URL
+        # None of our tools is named "name: title".
+        return f"{self.recorder.model}: {_PATTERN_SIGN.sub('_', call.name)}"
 
     def _reason_to_ask_before_command(self, call: AcpCall) -> str:
         """Return why: the agent runs commands itself, so no sandbox of ours holds them."""
@@ -267,32 +283,37 @@ class AgentRequests:
     def _describe_place(self, path: str, effect: ActionEffect) -> PlaceForRules:
         roots = self.kit.resources.roots.with_nothing_hidden
         try:
-            place = roots.resolve_path(os.path.realpath(roots.resolve_path(path).full_path))
+            path_as_named = roots.resolve_path(path)
+            # Rules are for the file itself, not for a symbolic link that leads to it.
+            real_path = roots.resolve_path(os.path.realpath(path_as_named.full_path))
         except (HelixError, ValueError):
             return PlaceForRules(path, f"{path} is outside this workspace's folders")
-        shown = roots.display_path(place)
-        if self.kit.resources.roots.is_hidden_path(place.full_path):
-            danger = f"it would see files that are hidden from agents: {shown}"
-            return PlaceForRules(shown, danger, "opened")
-        if effect is ActionEffect.EDIT and is_autorun_path(place.inside):
-            danger = f"other programs run the contents of {shown}"
-            return PlaceForRules(shown, danger, "runs_later")
-        return PlaceForRules(shown)
+        displayed_path = roots.display_path(real_path)
+        if self.kit.resources.roots.is_hidden_path(real_path.full_path):
+            danger = f"it would see files that are hidden from agents: {displayed_path}"
+            return PlaceForRules(displayed_path, danger, "opened")
+        if effect is ActionEffect.EDIT and is_autorun_path(real_path.inside):
+            danger = f"other programs run the contents of {displayed_path}"
+            return PlaceForRules(displayed_path, danger, "runs_later")
+        return PlaceForRules(displayed_path)
 
     def _folder_as_rules_name_it(self, folder: str) -> str:
         return self._describe_place(folder or ".", ActionEffect.RUN).path
 
     async def _decide_and_record(self, call: ToolCall, action: ToolAction) -> None:
         """Applies the workspace's rules and mode. ActionRefused if the action is not allowed."""
-        asked = PermissionOutcome()
+        outcome = PermissionOutcome()  # It is filled in below, also if an error is raised.
+        context = self._agent_call_context(self._ask_user_unless_allowed)
         try:
-            await self.kit.permissions.check_or_ask_permission(
-                call, action, self._agent_call_context(self._ask_user_unless_allowed), asked
-            )
+            await self.kit.permissions.check_or_ask_permission(call, action, context, outcome)
         finally:
-            if asked.decided_by:
+            if outcome.decided_by:
                 decided = Decided(
-                    call.id, not asked.refused, asked.decided_by, asked.scope, device=asked.device
+                    call=call.id,
+                    allowed=not outcome.refused,
+                    by=outcome.decided_by,
+                    scope=outcome.scope,
+                    device=outcome.device,
                 )
                 await self.conversation.append_facts(decided)
 
@@ -329,17 +350,22 @@ class AgentRequests:
 
     async def _read_text_file(self, params: dict[str, Any]) -> dict[str, Any]:
         roots = self.kit.resources.roots
-        place = roots.resolve_path(text_at(params, "path"))
-        shown = roots.display_path(place)
+        path = roots.resolve_path(text_at(params, "path"))
+        displayed_path = roots.display_path(path)
         action = ToolAction(
-            ToolName.READ_FILE, ActionEffect.READ, f"Read {shown}", shown, path=shown
+            ToolName.READ_FILE,
+            ActionEffect.READ,
+            title=f"Read {displayed_path}",
+            preview=displayed_path,
+            path=displayed_path,
         )
         await self._decide_and_record(ToolCall("", ToolName.READ_FILE, "{}"), action)
-        content = await asyncio.to_thread(workspace_roots.read_whole_file, roots, place)
+        content = await asyncio.to_thread(workspace_roots.read_whole_file, roots, path)
         lines = file_text.decode_file_text(content).splitlines(keepends=True)
-        first = max(number_at(params, "line"), 1) - 1
+        first_line_number = max(number_at(params, "line"), 1)
+        start = first_line_number - 1
         most_lines = number_at(params, "limit") or len(lines)
-        return {"content": "".join(lines[first : first + most_lines])}
+        return {"content": "".join(lines[start : start + most_lines])}
 
     async def _write_text_file(self, params: dict[str, Any]) -> dict[str, Any]:
         """Runs our own write_file. The agent has read the file itself, so it counts as
@@ -361,19 +387,21 @@ class AgentRequests:
         call = ToolCall("", ToolName.WRITE_FILE, json.dumps(values))
         outcome = await self._run_own_tool_and_record(call, self._agent_call_context(ask))
         if not outcome.ok:
-            said = await resources.cache.read_range(outcome.output.digest, 0, 1_000)
-            raise ActionRefused(said.decode("utf-8", "replace"))
+            reason = await resources.cache.read_range(outcome.output.digest, 0, 1_000)
+            raise ActionRefused(reason.decode("utf-8", "replace"))
         return {}
 
     def _was_edit_allowed(self, path: str, before: bytes | None, values: dict[str, str]) -> bool:
         """Whether a card of this turn showed exactly this change: the old text and the new one."""
-        whole = file_text.decode_file_text(before or b"")
+        text_before = file_text.decode_file_text(before or b"")
         for edit in self._allowed_edits:
-            is_same_file = edit.path == path
+            if edit.path != path:
+                continue
             # A card without an old text showed a new file, and one with it a file that exists.
-            is_same_kind = bool(edit.old_text) == bool(whole)
-            edited = whole.replace(edit.old_text, edit.new_text, 1)
-            if is_same_file and is_same_kind and values["content"] == edited:
+            if bool(edit.old_text) != bool(text_before):
+                continue
+            allowed_text = text_before.replace(edit.old_text, edit.new_text, 1)
+            if values["content"] == allowed_text:
                 return True
         return False
 
@@ -381,10 +409,10 @@ class AgentRequests:
         """Records the changes and who allowed them. The call itself is recorded as the agent's."""
         outcome = await self.tools.run_tool_call(call, context)
         decided = Decided(
-            call.id,
-            not outcome.refused,
-            outcome.decided_by,
-            outcome.decided_scope,
+            call=call.id,
+            allowed=not outcome.refused,
+            by=outcome.decided_by,
+            scope=outcome.decided_scope,
             device=outcome.decided_on,
         )
         if outcome.files:
@@ -428,9 +456,9 @@ class AgentRequests:
         )
 
         def show_live(text: str) -> None:
-            whole = terminal.printed + text
-            terminal.printed = whole[-terminal.limit_bytes :]
-            terminal.is_cut = len(whole) > terminal.limit_bytes
+            printed = terminal.printed + text
+            terminal.printed = printed[-terminal.limit_bytes :]
+            terminal.is_cut = len(printed) > terminal.limit_bytes
             self.recorder.notify_of_terminal_output(terminal_id, text)
 
         context = self._agent_call_context(ask, show_live)
@@ -447,7 +475,7 @@ class AgentRequests:
 
     async def _answer_terminal_request(self, method: str, terminal_id: str) -> dict[str, Any]:
         if terminal_id not in self.terminals:
-            raise RequestError(-32002, f"There is no terminal {terminal_id[:80]}.")
+            raise RequestError(MISSING_FILE, f"There is no terminal {terminal_id[:80]}.")
         terminal = self.terminals[terminal_id]
         terminal.asked.set()
         if method == "terminal/output":
@@ -464,10 +492,10 @@ class AgentRequests:
 
 
 def _command_of_call(call: AcpCall) -> str:
-    given = object_at(call.told, "rawInput")
+    call_input = object_at(call.told, "rawInput")
     commands: list[str] = []
     for key in _COMMAND_KEYS:
-        command = given.get(key)
+        command = call_input.get(key)
         if isinstance(command, list) and command:
             commands.append(shlex.join(map(str, command)))
         elif command:
@@ -477,7 +505,8 @@ def _command_of_call(call: AcpCall) -> str:
     if not line:
         return ""
     words = [line]
-    words += [shlex.quote(str(argument)) for argument in list_at(given, "args")]
+    for argument in list_at(call_input, "args"):
+        words.append(shlex.quote(str(argument)))
     return " ".join(words)
 
 
@@ -497,10 +526,12 @@ def _find_paths_in_call_input(call: AcpCall) -> Iterator[str]:
     while pending:
         key, value = pending.pop()
         if isinstance(value, dict):
-            pending += value.items()
-            pending += [("", name) for name in value]
+            pending.extend(value.items())
+            for name in value:
+                pending.append(("", name))
         elif isinstance(value, list):
-            pending += [(key, item) for item in value]
+            for item in value:
+                pending.append((key, item))
         elif isinstance(value, str):
             is_path = _PATH_KEY.search(key) is not None
             yield _path_in_text(value.removeprefix("file://"), is_path=is_path)

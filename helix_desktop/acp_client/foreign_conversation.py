@@ -7,18 +7,23 @@ a rewind, a new session gets the conversation up to that point.
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from helix_desktop.acp_client.acp_agents import AcpAgent
+from helix_desktop.acp_client.acp_agents import ConnectableAgent, RegisterRoute
 from helix_desktop.acp_client.agent_choices import (
     AgentChoice,
     parse_agent_choices,
     parse_agent_commands,
 )
-from helix_desktop.acp_client.agent_connection import START_SECONDS, AgentConnection, AgentRefused
+from helix_desktop.acp_client.agent_connection import (
+    START_SECONDS,
+    AgentConnection,
+    AgentHandlers,
+    AgentRefused,
+)
 from helix_desktop.acp_client.agent_requests import AgentRequests
 from helix_desktop.acp_client.turn_recording import TurnRecorder
 from helix_desktop.engine import facts
@@ -34,10 +39,10 @@ from helix_desktop.json_values import number_at, object_at, objects_at, text_at,
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 SILENT_SECONDS = 900.0  # An agent silent for longer is assumed to hang, unless it waits for us.
-STOP_SECONDS = 1.0  # How long the agent may take to end its turn when the user stops it.
-USUAL_WINDOW = 200_000
+STOP_SECONDS = 1.0  # How long the agent may take to end its turn when the user stop_by_turn_end it.
+USUAL_WINDOW_TOKENS = 200_000
 LONGEST_HISTORY = 120_000  # Only this many last characters of a history are sent to a new session.
-HISTORY = "[This conversation goes on in a new session. What was said so far:]\n\n{}\n\n[End of what was said so far.]"
+HISTORY = "[This conversation goes on in a new session. What was parts_to_send so far:]\n\n{}\n\n[End of what was parts_to_send so far.]"
 GO_ON = "Go on."
 _ENDS = {
     "cancelled": facts.TurnEnded(facts.TurnEnd.STOPPED),
@@ -51,12 +56,7 @@ _ENDS = {
 }
 
 
-# Takes a provider as the agent describes it; returns the gateway's address and headers.
-# May take seconds.
-RegisterRoute = Callable[[Mapping[str, Any], str], dict[str, Any] | None]
-# Takes an agent's name; returns its current setup, its environment, and a function that
-# finds its routes.
-FindAgent = Callable[[str], Awaitable[tuple[AcpAgent, Mapping[str, str], RegisterRoute]]]
+FindAgent = Callable[[str], Awaitable[ConnectableAgent]]  # Takes the agent's name.
 
 
 class ForeignConversation:
@@ -74,23 +74,23 @@ class ForeignConversation:
         self._find_agent = find_agent
         self._spawn = spawn
         self._policy = policy
-        self._link: AgentConnection | None = None
+        self._connection: AgentConnection | None = None
         self._session = ""
-        self._opening = asyncio.Lock()
+        self._opening_lock = asyncio.Lock()
         self._is_session_new = False  # True until the session gets its first message.
-        self._asked: asyncio.Task[dict[str, Any]] | None = None
+        self._running_prompt: asyncio.Task[dict[str, Any]] | None = None
         self._turn: AgentRequests | None = None  # Answers the agent's requests during this turn.
         # True if the agent's requests go through the gateway, which records what they
         # cost.
         self._is_routed = False
         self._is_repeating = False  # True while the agent sends updates that are already recorded.
-        self._window = USUAL_WINDOW
+        self._window = USUAL_WINDOW_TOKENS
         self._cost = 0.0  # What the agent says that its session has cost so far.
         self._cost_before = 0.0  # As it was at the end of the last turn.
 
     @property
     def has_running_process(self) -> bool:
-        return self._link is not None and self._link.has_live_process
+        return self._connection is not None and self._connection.has_live_process
 
     @property
     def is_working(self) -> bool:
@@ -109,7 +109,7 @@ class ForeignConversation:
         recorder = TurnRecorder(conversation, kit.resources, self.name)
         turn = AgentRequests(conversation, kit, tools, recorder, callbacks.ask, self._spawn)
         self._turn = turn
-        self._asked = None
+        self._running_prompt = None
         usage = facts.Usage()
         try:
             callbacks.running(ConversationActivity.THINKING)
@@ -140,8 +140,11 @@ class ForeignConversation:
         """Stops the agent's commands, and records the rest of the turn and its changes to files."""
         self._turn = None
         await turn.stop_commands()
-        stops = {facts.TurnEnd.STOPPED: facts.Stop.STOPPED, facts.TurnEnd.FAILED: facts.Stop.CUT}
-        await turn.recorder.finish_turn(stops.get(end.reason, facts.Stop.END), usage)
+        stop_by_turn_end = {
+            facts.TurnEnd.STOPPED: facts.Stop.STOPPED,
+            facts.TurnEnd.FAILED: facts.Stop.CUT,
+        }
+        await turn.recorder.finish_turn(stop_by_turn_end.get(end.reason, facts.Stop.END), usage)
         await self._record_policy_and_model(turn.conversation)
         changes = await turn.kit.collect_unfinished_changes(turn.conversation.id)
         await turn.conversation.append_facts(*changes, end)
@@ -151,11 +154,11 @@ class ForeignConversation:
         policy that folds nothing.
         """
         model = facts.ModelSet(facts.ModelRole.MAIN, self.name, self._window)
-        news: list[facts.Fact] = []
+        unrecorded_facts: list[facts.Fact] = []
         for fact in (self._policy, model):
             if not conversation.state.has_settings_of_fact(fact):
-                news.append(fact)
-        await conversation.append_facts(*news)
+                unrecorded_facts.append(fact)
+        await conversation.append_facts(*unrecorded_facts)
 
     # --- A turn of the foreign agent
 
@@ -171,35 +174,38 @@ class ForeignConversation:
         return await self._prompt_agent(turn)
 
     async def _prompt_agent(self, turn: AgentRequests) -> dict[str, Any]:
-        link = await self.open_agent_session(turn.conversation, turn.kit)
+        connection = await self.open_agent_session(turn.conversation, turn.kit)
         branch = turn.conversation.state.branch
-        said = _parts_since_last_reply(branch)
+        parts_to_send = _parts_since_last_reply(branch)
         if self._is_session_new:
             self._cost = 0.0
             self._cost_before = 0.0
             await turn.conversation.append_facts(facts.Received((), (), session=self._session))
             history = _format_history(branch)
             if history:
-                said.insert(0, facts.Text(history))
-        prompt = [await self._build_prompt_block(link, part, turn.kit) for part in said]
+                parts_to_send.insert(0, facts.Text(history))
+        prompt: list[dict[str, Any]] = []
+        for part in parts_to_send:
+            prompt.append(await self._build_prompt_block(connection, part, turn.kit))
         self._is_session_new = False
         values = {"sessionId": self._session, "prompt": prompt}
-        prompting = link.ask_agent("session/prompt", values)
-        asked = self._spawn(prompting, name=f"prompt of {self.name}")
-        self._asked = asked
+        prompting = connection.ask_agent("session/prompt", values)
+        running_prompt = self._spawn(prompting, name=f"prompt of {self.name}")
+        self._running_prompt = running_prompt
         # Agents may think for minutes. An agent that sends nothing for longer than the
         # limit is assumed to hang.
-        while not asked.done():
-            silent = asyncio.get_running_loop().time() - link.last_heard
-            if silent >= SILENT_SECONDS and not turn.is_waiting:
+        while not running_prompt.done():
+            silent_seconds = asyncio.get_running_loop().time() - connection.last_heard
+            if silent_seconds >= SILENT_SECONDS and not turn.is_waiting:
                 raise ModelFailed(
                     f"{self.name} did not respond for {SILENT_SECONDS / 60:.0f} minutes and was stopped."
                 )
-            await asyncio.wait([asked], timeout=max(SILENT_SECONDS - silent, 1.0))
-        return asked.result()
+            seconds_left = max(SILENT_SECONDS - silent_seconds, 1.0)
+            await asyncio.wait([running_prompt], timeout=seconds_left)
+        return running_prompt.result()
 
     async def _build_prompt_block(
-        self, link: AgentConnection, part: facts.UserPart, kit: WorkspaceTools
+        self, connection: AgentConnection, part: facts.UserPart, kit: WorkspaceTools
     ) -> dict[str, Any]:
         if isinstance(part, facts.Text):
             return {"type": "text", "text": part.text}
@@ -208,7 +214,7 @@ class ForeignConversation:
         if not kind.startswith("image/"):
             text = f"[{part.name}]\n{content.decode('utf-8', 'replace')}\n[end of {part.name}]"
             return {"type": "text", "text": text}
-        if value_at(link.abilities, "promptCapabilities", "image") is not True:
+        if value_at(connection.abilities, "promptCapabilities", "image") is not True:
             raise ActionRefused(
                 f"{self.name} does not accept images.", remedy="Send the message without the image."
             )
@@ -220,9 +226,9 @@ class ForeignConversation:
         if self._is_routed:  # The gateway records what each request costs.
             return facts.Usage()
         usage = object_at(answer, "usage")
-        return facts.Usage(
-            number_at(usage, "inputTokens"), output=number_at(usage, "outputTokens"), cost=cost
-        )
+        input_tokens = number_at(usage, "inputTokens")
+        output_tokens = number_at(usage, "outputTokens")
+        return facts.Usage(input=input_tokens, output=output_tokens, cost=cost)
 
     # --- Starting the agent's process, and opening or resuming its session
 
@@ -230,31 +236,31 @@ class ForeignConversation:
         self, conversation: Conversation, kit: WorkspaceTools
     ) -> AgentConnection:
         """Starts the agent if it does not run, and opens the conversation's session."""
-        async with self._opening:
-            if self._link is None or not self._link.has_live_process:
+        async with self._opening_lock:
+            if self._connection is None or not self._connection.has_live_process:
                 await self.end_agent()
-                agent, environment, register_route = await self._find_agent(self.name)
-                handlers = (self._answer_agent_in_turn, self._apply_and_record_update)
-                self._link = await AgentConnection.start_agent(
-                    agent, environment, kit, self._spawn, handlers
+                connectable = await self._find_agent(self.name)
+                handlers = AgentHandlers(self._answer_agent_in_turn, self._apply_and_record_update)
+                self._connection = await AgentConnection.start_agent(
+                    connectable.agent, connectable.environment, kit, self._spawn, handlers
                 )
                 self._is_routed = await self._set_gateway_as_provider(
-                    self._link, conversation.id, register_route
+                    self._connection, conversation.id, connectable.register_route
                 )
-            link = self._link
-            await self._ensure_session(link, conversation, kit)
-            return link
+            connection = self._connection
+            await self._ensure_session(connection, conversation, kit)
+            return connection
 
     async def _set_gateway_as_provider(
-        self, link: AgentConnection, conversation: str, register: RegisterRoute
+        self, connection: AgentConnection, conversation: str, register: RegisterRoute
     ) -> bool:
         """Sets the agent's provider to the gateway, which can fold, if the agent allows
         that. Returns whether it was set.
         """
-        if link.abilities.get("providers") is None:
+        if connection.abilities.get("providers") is None:
             return False
         with suppress(AgentRefused):  # An agent that refuses a new address is used as it is set up.
-            answer = await link.ask_agent("providers/list", {}, START_SECONDS)
+            answer = await connection.ask_agent("providers/list", {}, START_SECONDS)
             for provider in objects_at(answer, "providers"):
                 current = object_at(provider, "current")
                 route = await asyncio.to_thread(register, current, conversation)
@@ -262,47 +268,49 @@ class ForeignConversation:
                     continue
                 route["providerId"] = text_at(provider, "providerId")
                 route["apiType"] = text_at(current, "apiType")
-                await link.ask_agent("providers/set", route, START_SECONDS)
+                await connection.ask_agent("providers/set", route, START_SECONDS)
                 return True
         return False
 
     async def _ensure_session(
-        self, link: AgentConnection, conversation: Conversation, kit: WorkspaceTools
+        self, connection: AgentConnection, conversation: Conversation, kit: WorkspaceTools
     ) -> None:
-        known = _find_agent_session_id(conversation)
-        if self._session and (self._is_session_new or known == self._session):
+        known_session = _find_agent_session_id(conversation)
+        if self._session and (self._is_session_new or known_session == self._session):
             return
         roots = kit.resources.roots
         roots.resolve_path(".")  # Raises ActionRefused if the workspace has no folder.
-        folder, *more_folders = [str(root) for root in roots.folders]
-        values: dict[str, Any] = {"cwd": folder, "mcpServers": []}
-        if more_folders:
-            values["additionalDirectories"] = more_folders
-        if known:
-            with_session = {"sessionId": known, **values}
-            if await self._resume_if_possible(link, conversation, with_session):
+        folders = [str(root) for root in roots.folders]
+        values: dict[str, Any] = {"cwd": folders[0], "mcpServers": []}
+        if len(folders) > 1:
+            values["additionalDirectories"] = folders[1:]
+        if known_session:
+            values_for_resuming = {"sessionId": known_session} | values
+            if await self._resume_if_possible(connection, conversation, values_for_resuming):
                 return
-        answer = await link.ask_agent("session/new", values, START_SECONDS)
+        answer = await connection.ask_agent("session/new", values, START_SECONDS)
         self._is_session_new = True
         session = text_at(answer, "sessionId")
-        await self._set_session_and_resend_choices(link, conversation, session, answer)
+        await self._set_session_and_resend_choices(connection, conversation, session, answer)
 
     async def _resume_if_possible(
-        self, link: AgentConnection, conversation: Conversation, values: dict[str, Any]
+        self, connection: AgentConnection, conversation: Conversation, values: dict[str, Any]
     ) -> bool:
         """Returns whether the agent resumed the session. What it repeats is recorded already."""
         methods: list[str] = []
-        if object_at(link.abilities, "sessionCapabilities").get("resume") is not None:
+        if object_at(connection.abilities, "sessionCapabilities").get("resume") is not None:
             methods.append("session/resume")
-        if link.abilities.get("loadSession") is True:
+        if connection.abilities.get("loadSession") is True:
             methods.append("session/load")
         session = values["sessionId"]
         self._is_repeating = True
         try:
             for method in methods:
                 with suppress(AgentRefused):  # The agent may have lost the session.
-                    answer = await link.ask_agent(method, values, START_SECONDS)
-                    await self._set_session_and_resend_choices(link, conversation, session, answer)
+                    answer = await connection.ask_agent(method, values, START_SECONDS)
+                    await self._set_session_and_resend_choices(
+                        connection, conversation, session, answer
+                    )
                     return True
         finally:
             self._is_repeating = False
@@ -310,7 +318,7 @@ class ForeignConversation:
 
     async def _set_session_and_resend_choices(
         self,
-        link: AgentConnection,
+        connection: AgentConnection,
         conversation: Conversation,
         session: str,
         answer: dict[str, Any],
@@ -321,29 +329,31 @@ class ForeignConversation:
         for identity, value in conversation.state.agent_choices.items():
             with suppress(NotFound, AgentRefused):
                 if self.get_agent_choice(identity).current != value:
-                    await self._send_choice(link, identity, value)
+                    await self._send_choice(connection, identity, value)
 
     def get_agent_choice(self, option_id: str) -> AgentChoice:
-        if option_id not in self.choices:
-            there = ", ".join(self.choices) or "none"
+        choice = self.choices.get(option_id)
+        if choice is None:
+            available = ", ".join(self.choices) or "none"
             raise NotFound(
                 f"The agent {self.name} has no option {option_id[:80]}.",
-                remedy=f"Available: {there}.",
+                remedy=f"Available: {available}.",
             )
-        return self.choices[option_id]
+        return choice
 
     async def choose_agent_option(
         self, conversation: Conversation, option_id: str, value: str
     ) -> None:
         """Chooses a mode, a model or another option, also for later starts of the agent."""
-        if self._link is not None and self._session:
-            await self._send_choice(self._link, option_id, value)
+        if self._connection is not None and self._session:
+            await self._send_choice(self._connection, option_id, value)
         await conversation.append_facts(facts.ConversationChanged(choice=f"{option_id}={value}"))
 
-    async def _send_choice(self, link: AgentConnection, option_id: str, value: str) -> None:
+    async def _send_choice(self, connection: AgentConnection, option_id: str, value: str) -> None:
         choice = self.get_agent_choice(option_id)
         method, values = choice.request_for_value(value)
-        answer = await link.ask_agent(method, {"sessionId": self._session, **values}, START_SECONDS)
+        params = {"sessionId": self._session} | values
+        answer = await connection.ask_agent(method, params, START_SECONDS)
         self.choices[option_id] = replace(choice, current=value)
         # Setting one choice may change the values that another one offers.
         self.choices |= parse_agent_choices(answer)
@@ -352,21 +362,25 @@ class ForeignConversation:
         """Cancels the turn. An agent that does not end it soon is ended, and later resumed."""
         if self._turn is not None:
             await self._turn.stop_commands()
-        asked = self._asked
-        if self._link is not None and asked is not None and not asked.done():
-            await self._link.notify_agent("session/cancel", {"sessionId": self._session})
-            await asyncio.wait([asked], timeout=STOP_SECONDS)
-        if asked is None or not asked.done():
+        running_prompt = self._running_prompt
+        if (
+            self._connection is not None
+            and running_prompt is not None
+            and not running_prompt.done()
+        ):
+            await self._connection.notify_agent("session/cancel", {"sessionId": self._session})
+            await asyncio.wait([running_prompt], timeout=STOP_SECONDS)
+        if running_prompt is None or not running_prompt.done():
             await self.end_agent()
 
     async def end_agent(self) -> None:
         """Ends the agent's process. The conversation's next message starts it again."""
-        link = self._link
-        self._link = None
+        connection = self._connection
+        self._connection = None
         self._session = ""
         self._is_session_new = False
-        if link is not None:
-            await link.end_agent_process()
+        if connection is not None:
+            await connection.end_agent_process()
 
     # --- Answering the agent's requests, and recording its updates
 
@@ -404,6 +418,9 @@ def _find_agent_session_id(conversation: Conversation) -> str:
 
 
 def _parts_since_last_reply(branch: ConversationBranch) -> list[facts.UserPart]:
+    """Returns what the user has said since then. If that is nothing, as when a stopped turn is
+    continued, the agent is told to go on.
+    """
     last_reply = 0
     if branch.steps:
         last_reply = branch.steps[-1]
@@ -418,6 +435,7 @@ def _parts_since_last_reply(branch: ConversationBranch) -> list[facts.UserPart]:
 
 
 def _format_history(branch: ConversationBranch) -> str:
+    """Returns the conversation up to its last reply as text, for a new session of the agent."""
     if not branch.steps:
         return ""
     last_reply = branch.steps[-1]

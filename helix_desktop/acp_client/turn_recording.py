@@ -7,6 +7,7 @@ shown at once and recorded as the next reply.
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -28,7 +29,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import first_text, object_at, objects_at, text_at, value_at
 from helix_desktop.tools.built_in_tool import WorkspaceResources
 
-HEAD = 2_000
+HEAD_BYTES = 2_000  # A result of up to this size is in the fact itself, too.
 MOST_TEXT = 1 << 20  # A reply with more characters than this is recorded as several replies.
 MOST_IN_TURN = 256 << 20  # The maximum total size in bytes of one turn's updates.
 MOST_CALLS = 2_000
@@ -88,15 +89,15 @@ class AcpCall:
         texts = [self.difference_text()]
         for content in objects_at(self.told, "content"):
             texts.append(first_text(object_at(content, "content"), "text", "mimeType"))
-        shown = "\n".join(filter(None, texts))
-        if shown:
-            return shown
-        raw = value_at(self.told, "rawOutput")
-        if not raw:
+        output = "\n".join(text for text in texts if text)
+        if output:
+            return output
+        raw_output = value_at(self.told, "rawOutput")
+        if not raw_output:
             return "[no output]"
-        if isinstance(raw, str):
-            return raw
-        return json.dumps(raw, ensure_ascii=False, indent=1)
+        if isinstance(raw_output, str):
+            return raw_output
+        return json.dumps(raw_output, ensure_ascii=False, indent=1)
 
 
 @dataclass(slots=True)
@@ -149,21 +150,32 @@ class TurnRecorder:
             await self._conversation.append_facts(facts.TodoSet(todo))
 
     async def _add_streamed_text(self, update: dict[str, Any], *, is_thought: bool) -> None:
+        """Shows a piece of the agent's words or thoughts, and adds it to the draft of its reply."""
         text = first_text(object_at(update, "content"), "text", "mimeType", "uri")
-        if self._draft_size > MOST_TEXT or any(isinstance(part, AcpCall) for part in self._draft):
+        draft_has_call = any(isinstance(part, AcpCall) for part in self._draft)
+        if draft_has_call or self._draft_size > MOST_TEXT:
             await self._record_draft_unless_call_runs()
-        delta: ReasoningDelta | TextDelta = TextDelta(text)
+
+        delta: ReasoningDelta | TextDelta
         if is_thought:
             delta = ReasoningDelta(text)
+        else:
+            delta = TextDelta(text)
         self._conversation.notify_listeners(ReplyStreamed(self._conversation.id, delta))
-        last: _SpokenPart | AcpCall | None = None
-        if self._draft:
-            last = self._draft[-1]
-        if not isinstance(last, _SpokenPart) or last.is_thought != is_thought:
-            last = _SpokenPart(is_thought)
-            self._draft.append(last)
-        last.pieces.append(text)
+
+        spoken_part = self._last_spoken_part(is_thought=is_thought)
+        spoken_part.pieces.append(text)
         self._draft_size += len(text)
+
+    def _last_spoken_part(self, *, is_thought: bool) -> _SpokenPart:
+        """Returns the draft's last part if it is of this kind, or else adds a new one."""
+        if self._draft:
+            last_part = self._draft[-1]
+            if isinstance(last_part, _SpokenPart) and last_part.is_thought == is_thought:
+                return last_part
+        new_part = _SpokenPart(is_thought)
+        self._draft.append(new_part)
+        return new_part
 
     # --- Collecting the agent's calls and their results
 
@@ -172,18 +184,20 @@ class TurnRecorder:
         recorded now.
         """
         self.has_heard_agent = True
-        identity = text_at(update, "toolCallId")[:LONGEST_NAME] or f"call {len(self._calls)}"
-        if identity not in self._calls:
-            self._calls[identity] = AcpCall(identity, {})
-            self._draft.append(self._calls[identity])
-        call = self._calls[identity]
+        call_id = text_at(update, "toolCallId")[:LONGEST_NAME] or f"call {len(self._calls)}"
+        call = self._calls.get(call_id)
+        if call is None:
+            call = AcpCall(call_id, {})
+            self._calls[call_id] = call
+            self._draft.append(call)
         for name, value in update.items():
             if value is not None:
                 call.told[name] = value
         status = text_at(update, "status")
         if status in ("completed", "failed"):
             self._mark_call_done_and_notify(call)
-        call.is_live = call.is_live or is_live or call.is_over or status == "in_progress"
+        if is_live or call.is_over or status == "in_progress":
+            call.is_live = True
         if call.is_live:
             await self.record_finished_parts()
         return call
@@ -201,14 +215,14 @@ class TurnRecorder:
         """Records a command as the output of the call that shows its terminal, or as a
         call of its own.
         """
-        shown = self._find_call_of_terminal(terminal_id)
-        if shown is None:
-            described = {"title": command.name, "rawInput": json.loads(command.arguments)}
-            shown = AcpCall(command.id, described)
-            self._calls[shown.id] = shown
-            self._draft.append(shown)
-            self._mark_call_done_and_notify(shown)
-        self._outcomes[shown.id] = outcome
+        call = self._find_call_of_terminal(terminal_id)
+        if call is None:
+            description = {"title": command.name, "rawInput": json.loads(command.arguments)}
+            call = AcpCall(command.id, description)
+            self._calls[call.id] = call
+            self._draft.append(call)
+            self._mark_call_done_and_notify(call)
+        self._outcomes[call.id] = outcome
         await self.record_finished_parts()
 
     def _find_call_of_terminal(self, terminal_id: str) -> AcpCall | None:
@@ -231,9 +245,10 @@ class TurnRecorder:
         """
         async with self._lock:
             while all(call.is_over for call in self._running):
-                calls = self._running
+                finished_calls = self._running
                 self._running = []
-                results = await asyncio.gather(*map(self._store_output_and_build_result, calls))
+                storings = [self._store_output_and_build_result(call) for call in finished_calls]
+                results = await asyncio.gather(*storings)
                 await self._conversation.append_facts(*results)
                 if not self._has_live_call_in_draft():
                     return
@@ -279,7 +294,7 @@ class TurnRecorder:
         draft = self._draft
         self._draft = []
         self._draft_size = 0
-        parts = await asyncio.to_thread(lambda: tuple(map(self._build_reply_part, draft)))
+        parts = await asyncio.to_thread(self._build_reply_parts, draft)
         self._running = [part for part in draft if isinstance(part, AcpCall)]
         await self._conversation.append_facts(facts.ModelReplied(parts, self.model, stop))
         for call in self._running:
@@ -289,6 +304,11 @@ class TurnRecorder:
             self._conversation.notify_listeners(
                 CallStageChanged(self._conversation.id, call.id, stage)
             )
+
+    def _build_reply_parts(
+        self, draft: Sequence[_SpokenPart | AcpCall]
+    ) -> tuple[facts.ReplyPart, ...]:
+        return tuple(self._build_reply_part(part) for part in draft)
 
     def _build_reply_part(self, part: _SpokenPart | AcpCall) -> facts.ReplyPart:
         count = self._tokens.count_tokens
@@ -311,7 +331,7 @@ class TurnRecorder:
         size = outcome.output.size
         sample = await self._cache.read_range(outcome.output.digest, 0, min(size, SAMPLE_BYTES))
         head = ""
-        if size <= HEAD:
+        if size <= HEAD_BYTES:
             head = sample.decode("utf-8", "replace")
         tokens = await asyncio.to_thread(
             estimate_entry_tokens, size, sample, self._tokens.count_tokens

@@ -29,25 +29,34 @@ def project_folder_name(folder: str) -> str:
     """Return the name of the folder for a working folder's sessions, or an empty string
     if it is too long.
     """
-    # Claude Code counts UTF-16 units: an emoji is two.
-    name = re.sub(r"[^a-zA-Z0-9]", lambda found: "--" if found[0] > "\uffff" else "-", folder)
-    return name if len(name) <= _LONGEST_NAME else ""
+    # Claude Code replaces each UTF-16 unit other than a letter or digit: an emoji is two.
+    name = re.sub(r"[\U00010000-\U0010ffff]", "--", folder)
+    name = re.sub(r"[^a-zA-Z0-9]", "-", name)
+    if len(name) > _LONGEST_NAME:
+        return ""
+    return name
 
 
 def build_claude_code_lines(
     session: recorded_session.RecordedSession, new_id: str
 ) -> Iterator[Mapping[str, Any]]:
+    """Yield the lines of the session's file. `new_id`: the session's id in it."""
     own_lines = ClaudeOwnLines.from_stored_lines(session.own_lines)
-    tools: dict[str, str] = {}
+    tool_by_call_id: dict[str, str] = {}
     lines: list[Block] = []
     for item in session_writing.list_session_items(session):
-        lines += own_lines.take_unseen_lines_before(item.time)
+        lines.extend(own_lines.take_unseen_lines_before(item.time))
         if isinstance(item, recorded_session.RecordedCompaction):
-            lines += _compaction_lines(item.text, item.time)
+            lines.extend(_compaction_lines(item.text, item.time))
+            continue
+        original_lines: Sequence[Block] = ()
+        if item.beside:
+            original_lines = own_lines.take_lines_up_to(item.text)
+        if original_lines:
+            lines.extend(original_lines)
         else:
-            given_back = own_lines.take_lines_up_to(item.text) if item.beside else []
-            lines += given_back or _message_lines(item, tools)
-    lines += own_lines.take_unseen_lines_before(math.inf)
+            lines.extend(_message_lines(item, tool_by_call_id))
+    lines.extend(own_lines.take_unseen_lines_before(math.inf))
     yield from _chain_of_lines(lines, session.folder, new_id)
     if session.title:
         yield build_title_line(session.title, new_id)
@@ -57,16 +66,25 @@ def _chain_of_lines(
     lines: Sequence[Block], folder: str, new_id: str
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the lines of the session, each with the one before it. A compaction begins anew."""
-    before: str | None = None
+    previous_line_id: str | None = None
     for number, line in enumerate(lines):
-        identity = str(uuid.uuid5(uuid.UUID(new_id), str(number)))
-        links: Block = {"parentUuid": before}
+        line_id = str(uuid.uuid5(uuid.UUID(new_id), str(number)))
+        chained_line: Block = {}
         if line.get("subtype") == "compact_boundary":
-            links = {"parentUuid": None, "logicalParentUuid": before}
-        about = {"isSidechain": False, "userType": "external", "version": SEEN_VERSION}
-        place = {"cwd": folder, "sessionId": new_id, "uuid": identity}
-        yield {**links, **about, **line, **place}
-        before = identity
+            chained_line["parentUuid"] = None
+            chained_line["logicalParentUuid"] = previous_line_id
+        else:
+            chained_line["parentUuid"] = previous_line_id
+        chained_line["isSidechain"] = False
+        chained_line["userType"] = "external"
+        chained_line["version"] = SEEN_VERSION
+        # An original line keeps its own values of the fields above, but not of those below.
+        chained_line.update(line)
+        chained_line["cwd"] = folder
+        chained_line["sessionId"] = new_id
+        chained_line["uuid"] = line_id
+        yield chained_line
+        previous_line_id = line_id
 
 
 def build_title_line(title: str, session_id: str) -> Mapping[str, str]:
@@ -75,7 +93,7 @@ def build_title_line(title: str, session_id: str) -> Mapping[str, str]:
 
 
 def _compaction_lines(text: str, time: float) -> list[Block]:
-    when = format_iso_time(time)
+    timestamp = format_iso_time(time)
     boundary: Block = {
         "type": "system",
         "subtype": "compact_boundary",
@@ -83,27 +101,60 @@ def _compaction_lines(text: str, time: float) -> list[Block]:
         "isMeta": False,
         "level": "info",
         "compactMetadata": {"trigger": "manual", "preTokens": 0},
-        "timestamp": when,
+        "timestamp": timestamp,
     }
     summary: Block = {
         "type": "user",
         "message": {"role": "user", "content": text},
         "isCompactSummary": True,
         "isVisibleInTranscriptOnly": True,
-        "timestamp": when,
+        "timestamp": timestamp,
     }
     return [boundary, summary]
 
 
-def _message_lines(message: recorded_session.RecordedMessage, tools: dict[str, str]) -> list[Block]:
-    """`tools`: the tool of each call, by call id. Replies add to it, results look it up."""
-    when = format_iso_time(message.time)
+def _message_lines(
+    message: recorded_session.RecordedMessage, tool_by_call_id: dict[str, str]
+) -> list[Block]:
+    """Return the line of a message, or none if it is empty. Replies add their calls to
+    `tool_by_call_id`, in which results look up their tool.
+    """
+    timestamp = format_iso_time(message.time)
     if message.role == "assistant":
+        for call in message.calls:
+            tool_by_call_id[call.id] = call.name
         reply = _reply_message(message)
-        tools |= {call.id: call.name for call in message.calls}
         if not reply["content"]:
             return []
-        return [{"type": "assistant", "message": reply, "timestamp": when}]
+        return [{"type": "assistant", "message": reply, "timestamp": timestamp}]
+
+    blocks = _text_and_picture_blocks(message)
+    content: object
+    if message.pictures:
+        content = blocks
+    else:  # A text alone is written as such, as Claude Code does.
+        content = message.text
+
+    if message.role == "tool":
+        result = _result_block(message, content, tool_by_call_id)
+        return [
+            {
+                "type": "user",
+                "message": {"role": "user", "content": [result]},
+                "toolUseResult": message.text,
+                "timestamp": timestamp,
+            }
+        ]
+    if not blocks:
+        return []
+    line: Block = {"type": "user", "message": {"role": "user", "content": content}}
+    if message.beside:
+        line["isMeta"] = True
+    line["timestamp"] = timestamp
+    return [line]
+
+
+def _text_and_picture_blocks(message: recorded_session.RecordedMessage) -> list[Block]:
     blocks: list[Block] = []
     if message.text.strip():
         blocks.append({"type": "text", "text": message.text})
@@ -111,32 +162,25 @@ def _message_lines(message: recorded_session.RecordedMessage, tools: dict[str, s
         data = session_writing.format_picture_data(picture)
         source = {"type": "base64", "media_type": picture.media_type, "data": data}
         blocks.append({"type": "image", "source": source})
-    # A text alone is written as such, as Claude Code does.
-    content: object = blocks if message.pictures else message.text
-    if message.role == "tool":
-        said = {"role": "user", "content": [_result_block(message, content, tools)]}
-        return [{"type": "user", "message": said, "toolUseResult": message.text, "timestamp": when}]
-    if not blocks:
-        return []
-    typed: Block = {"role": "user", "content": content}
-    line: Block = {"type": "user", "message": typed}
-    if message.beside:
-        line["isMeta"] = True
-    return [{**line, "timestamp": when}]
+    return blocks
 
 
 def _result_block(
-    message: recorded_session.RecordedMessage, content: object, tools: Mapping[str, str]
+    message: recorded_session.RecordedMessage, content: object, tool_by_call_id: Mapping[str, str]
 ) -> Block:
     """Return a result in the order in which Claude Code writes it: its next request then has the
     same bytes.
     """
-    answers = plain_call_id(message.answers)
+    call_id = plain_call_id(message.answers)
     if not message.ok:
-        failed: Block = {"type": "tool_result", "content": content, "is_error": True}
-        return {**failed, "tool_use_id": answers}
-    result: Block = {"tool_use_id": answers, "type": "tool_result", "content": content}
-    if tools.get(message.answers) in _SAYS_WHETHER_IT_FAILED:
+        return {
+            "type": "tool_result",
+            "content": content,
+            "is_error": True,
+            "tool_use_id": call_id,
+        }
+    result: Block = {"tool_use_id": call_id, "type": "tool_result", "content": content}
+    if tool_by_call_id.get(message.answers) in _SAYS_WHETHER_IT_FAILED:
         result["is_error"] = False
     return result
 
@@ -153,26 +197,30 @@ def _reply_message(message: recorded_session.RecordedMessage) -> Block:
                 "type": "tool_use",
                 "id": plain_call_id(part.id),
                 "name": with_plain_name(part).name,
+                "input": parse_arguments_object(part.arguments),
             }
-            blocks.append({**call, "input": parse_arguments_object(part.arguments)})
+            blocks.append(call)
+
+    stop_reason = "end_turn"
+    for block in blocks:
+        if block["type"] == "tool_use":
+            stop_reason = "tool_use"
+
     usage = message.usage
-    figures = {
-        "input_tokens": max(0, usage.input - usage.cache_read - usage.cache_write),
-        "cache_read_input_tokens": usage.cache_read,
-        "cache_creation_input_tokens": usage.cache_write,
-        "output_tokens": usage.output,
-    }
-    reason = "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn"
-    about = {
+    # Anthropic counts what was read from or written to the cache apart.
+    uncached_tokens = max(0, usage.input - usage.cache_read - usage.cache_write)
+    return {
         "id": f"msg_{uuid.uuid4().hex}",
         "type": "message",
         "role": "assistant",
         "model": message.model,
-    }
-    return {
-        **about,
-        "stop_reason": reason,
+        "stop_reason": stop_reason,
         "stop_sequence": None,
         "content": blocks,
-        "usage": figures,
+        "usage": {
+            "input_tokens": uncached_tokens,
+            "cache_read_input_tokens": usage.cache_read,
+            "cache_creation_input_tokens": usage.cache_write,
+            "output_tokens": usage.output,
+        },
     }

@@ -33,22 +33,18 @@ KIND = "codex"
 TAG = "openai-responses api.openai.com"
 _CALLS, _HOSTED, _OUTPUTS, _EVENTS = read_word_lists("codex_rows").values()
 _ITEMS = (*_CALLS, *_HOSTED, *_OUTPUTS, "message", "reasoning", "agent_message")
-_USAGE = (
-    "input_tokens",
-    "cached_input_tokens",
-    "cache_write_input_tokens",
-    "output_tokens",
-    "reasoning_output_tokens",
-)
+# Messages that Codex itself adds begin so.
 _OWN_CONTEXT = ("<environment_context>", "<user_instructions>", "# AGENTS.md")
 NOT_RECORDED = "[The provider ran this itself; the rollout does not have what came of it.]"
 
 
 def is_codex_row(value: Mapping[str, object]) -> bool:
     """Whether a row is from a rollout: an event with a payload, or a bare item."""
-    wrapped = value.get("type") in _EVENTS and isinstance(value.get("payload"), Mapping)
-    bare = value.get("type") in _ITEMS and "message" not in value and "parentId" not in value
-    return wrapped or bare
+    kind = value.get("type")
+    if kind in _EVENTS and isinstance(value.get("payload"), Mapping):
+        return True
+    # pi has rows of the type "message", too, but with these fields.
+    return kind in _ITEMS and "message" not in value and "parentId" not in value
 
 
 def read_codex_recordings(
@@ -60,10 +56,10 @@ def read_codex_recordings(
     source = object_at(about, "source", "subagent", "thread_spawn")
     parent = text_at(source, "parent_thread_id")
     forked_from = text_at(about, "forked_from_id")
-    shared = 0
+    copied_message_count = 0
     if forked_from and not parent:
-        shared = _count_copied_messages(rollout.messages, path, forked_from)
-    if not shared:
+        copied_message_count = _count_copied_messages(rollout.messages, path, forked_from)
+    if copied_message_count == 0:
         forked_from = ""
     return [
         RecordedSession(
@@ -77,7 +73,7 @@ def read_codex_recordings(
             version=text_at(about, "cli_version"),
             compactions=tuple(rollout.compactions),
             forked_from=forked_from,
-            forked_at=shared,
+            forked_at=copied_message_count,
             parent=parent,
         )
     ]
@@ -87,7 +83,7 @@ def _session_id_of_file(path: Path) -> str:
     """Return what follows the time in `rollout-2026-11-21T03-33-32-<id>.jsonl`."""
     if not path.match("rollout-2*"):
         return path.stem
-    return path.stem[28:]
+    return path.stem[len("rollout-2026-11-21T03-33-32-") :]
 
 
 def _read_rollout(
@@ -98,41 +94,51 @@ def _read_rollout(
     return messages
 
 
-def _count_copied_messages(own: Sequence[RecordedMessage], path: Path, source: str) -> int:
-    """Return how many first messages equal those of the rollout `source`, whatever their times."""
-    original = _read_original_rollout(path, source)
+def _count_copied_messages(
+    fork_messages: Sequence[RecordedMessage], fork_path: Path, original_session: str
+) -> int:
+    """Return how many first messages equal those of the original, whatever their times."""
+    original_messages = _read_original_rollout(fork_path, original_session)
     count = 0
-    for message, copied in zip(own, original, strict=False):
-        if _comparable_message(message) != _comparable_message(copied):
+    for fork_message, original_message in zip(fork_messages, original_messages, strict=False):
+        if _comparable_message(fork_message) != _comparable_message(original_message):
             break
         count += 1
     return count
 
 
-def _read_original_rollout(path: Path, source: str) -> Sequence[RecordedMessage]:
-    """Return the messages of the session `source`, whose file is in the same folder of sessions."""
-    folders_of_sessions = [folder for folder in path.parents if folder.name == "sessions"]
-    root = folders_of_sessions[0] if folders_of_sessions else path.parent
-    for file, _ in list_tree_files(root, f"rollout-*{glob.escape(source)}.jsonl"):
-        if file == path:
+def _read_original_rollout(fork_path: Path, original_session: str) -> Sequence[RecordedMessage]:
+    """Return the messages of the original session, whose file is in the same folder of sessions,
+    or none if it cannot be read.
+    """
+    root = fork_path.parent
+    for folder in fork_path.parents:
+        if folder.name == "sessions":
+            root = folder
+            break
+    for file, _ in list_tree_files(root, f"rollout-*{glob.escape(original_session)}.jsonl"):
+        if file == fork_path:
             continue
         try:
             lines = read_file_below(root, str(file.relative_to(root))).splitlines()
         except OSError:
             return []
-        values = [object_at(parse_json_or_none(line)) for line in lines]
-        rows = [history_rows.HistoryRow(value, "") for value in values if value]
+        rows: list[history_rows.HistoryRow] = []
+        for line in lines:
+            value = object_at(parse_json_or_none(line))
+            if value:
+                rows.append(history_rows.HistoryRow(value, ""))
         return _read_rollout(rows, history_rows.ReadingReport()).messages
     return []
 
 
-def _text_after_compaction(summary: str, kept: Sequence[Mapping[str, object]]) -> str:
+def _text_after_compaction(summary: str, kept_items: Sequence[Mapping[str, object]]) -> str:
     """Return what the model is shown after a compaction: the messages that Codex kept, which are
     the user's, and the summary. Codex adds its instructions and its environment to every request
     itself, so these are left out.
     """
-    texts = []
-    for item in kept:
+    texts: list[str] = []
+    for item in kept_items:
         if item.get("type") != "message" or item.get("role") in ("system", "developer"):
             continue
         text = history_rows.text_of_message_content(item.get("content"))
@@ -149,16 +155,16 @@ def _comparable_message(message: RecordedMessage) -> object:
 
 @dataclass(slots=True)
 class _CodexMessages(history_rows.HistoryMessages):
-    """`parts`: the reply being assembled."""
+    """`reply_parts`: those of the reply being assembled. `about`: the session's metadata."""
 
-    parts: list[ReplyPart] = field(default_factory=list)
-    begun: float = 0.0
+    reply_parts: list[ReplyPart] = field(default_factory=list)
+    reply_start_time: float = 0.0
     about: Mapping[str, object] = field(default_factory=dict)
     model: str = ""
     # Each command's complete output, by call id.
-    whole: dict[str, str] = field(default_factory=dict)
-    time: float = 0.0
-    last_reply: int = -1
+    complete_outputs: dict[str, str] = field(default_factory=dict)
+    time: float = 0.0  # That of the newest row with a time.
+    last_reply_index: int = -1  # In `messages`.
 
     def read_row(self, value: Mapping[str, object]) -> None:
         kind = value.get("type")
@@ -199,9 +205,10 @@ class _CodexMessages(history_rows.HistoryMessages):
             return
         self.about = about
         instructions = about.get("base_instructions", about.get("instructions"))
-        text = text_at(instructions, "text")
         if isinstance(instructions, str):
             text = instructions
+        else:
+            text = text_at(instructions, "text")
         if text:
             self.messages.append(RecordedMessage("system", text, time=self.time))
 
@@ -218,13 +225,18 @@ class _CodexMessages(history_rows.HistoryMessages):
         elif kind in _HOSTED:
             self._read_hosted_call(item)
         elif kind == "agent_message":
-            self.finish_reply()
-            who = first_text(item, "author", "sender")
-            text = history_rows.text_of_message_content(item.get("content", item.get("message")))
-            text = f"[Message of the agent {who}]\n{text}"
-            self.messages.append(RecordedMessage("user", text, time=self.time, beside=True))
+            self._read_message_of_agent(item)
         else:
             self.report.add_left_out_row(f"item {kind}")
+
+    def _read_message_of_agent(self, item: Mapping[str, object]) -> None:
+        """Add what another agent sent to this one, as a message that no user typed."""
+        self.finish_reply()
+        sender = first_text(item, "author", "sender")
+        content = item.get("content", item.get("message"))
+        words = history_rows.text_of_message_content(content)
+        text = f"[Message of the agent {sender}]\n{words}"
+        self.messages.append(RecordedMessage("user", text, time=self.time, beside=True))
 
     def _read_codex_message(self, item: Mapping[str, object]) -> None:
         role = item.get("role")
@@ -236,29 +248,36 @@ class _CodexMessages(history_rows.HistoryMessages):
         if role not in ("user", "system", "developer"):
             raise history_rows.UnknownRow(f"there is no role {role!r}")
         self.finish_reply()
-        speaker: Speaker = "user" if role == "user" else "system"
-        beside = text.startswith(_OWN_CONTEXT)
-        message = RecordedMessage(speaker, text, time=self.time, pictures=pictures, beside=beside)
+        speaker: Speaker = "system"
+        if role == "user":
+            speaker = "user"
+        is_beside = text.startswith(_OWN_CONTEXT)
+        message = RecordedMessage(
+            speaker, text, time=self.time, pictures=pictures, beside=is_beside
+        )
         self.messages.append(message)
 
     def _begin_reply_unless_reasoning_alone(self) -> None:
         """Finish the reply if it says or calls something: only reasoning belongs to what follows."""
-        if any(isinstance(part, Text | ToolCall) for part in self.parts):
+        if any(isinstance(part, Text | ToolCall) for part in self.reply_parts):
             self.finish_reply()
 
     def _read_codex_reasoning(self, item: Mapping[str, object]) -> None:
         self._begin_reply_unless_reasoning_alone()
         text = history_rows.text_of_message_content(item.get("summary"))
-        text = text or history_rows.text_of_message_content(item.get("content"))
+        if not text:
+            text = history_rows.text_of_message_content(item.get("content"))
         if not text_at(item, "encrypted_content"):
             self._add_reply_part_to_draft(Reasoning(text))
             return
-        needed = ("type", "id", "summary", "encrypted_content")
-        fields = {name: value for name, value in item.items() if name in needed}
-        opaque = recorded_session.format_opaque_json(**fields)
-        self._add_reply_part_to_draft(
-            Reasoning(text, opaque=opaque, provider=TAG, model=self.model)
-        )
+        # These fields are sent to the provider again.
+        opaque_fields: dict[str, object] = {}
+        for name, value in item.items():
+            if name in ("type", "id", "summary", "encrypted_content"):
+                opaque_fields[name] = value
+        opaque = recorded_session.format_opaque_json(**opaque_fields)
+        reasoning = Reasoning(text, opaque=opaque, provider=TAG, model=self.model)
+        self._add_reply_part_to_draft(reasoning)
 
     def _read_codex_call(self, item: Mapping[str, object]) -> None:
         kind = item.get("type")
@@ -271,68 +290,77 @@ class _CodexMessages(history_rows.HistoryMessages):
             name = name or "tool_search"
         elif kind == "custom_tool_call":
             arguments = {"input": arguments}
-        identity = first_text(item, "call_id", "id")
-        self._add_reply_part_to_draft(history_rows.checked_tool_call(identity, name, arguments))
+        call_id = first_text(item, "call_id", "id")
+        call = history_rows.checked_tool_call(call_id, name, arguments)
+        self._add_reply_part_to_draft(call)
 
     def _add_reply_part_to_draft(self, part: ReplyPart) -> None:
-        if not self.parts:
-            self.begun = self.time
-        self.parts.append(part)
+        if not self.reply_parts:
+            self.reply_start_time = self.time
+        self.reply_parts.append(part)
 
     def _read_codex_output(self, item: Mapping[str, object]) -> None:
-        answers = first_text(item, "call_id", "id")
-        if not answers:
+        """Add the result of a call. `shown` is what the model saw of it, if that was not all."""
+        call_id = first_text(item, "call_id", "id")
+        if not call_id:
             raise history_rows.UnreadableRow("an output names no call")
         self.finish_reply()
+
         output = item.get("output", item.get("tools"))
-        about = object_at(output)
+        output_object = object_at(output)
         content = output
-        if about:
-            content = about.get("content") or about.get("body")
+        if output_object:
+            content = output_object.get("content") or output_object.get("body")
         if item.get("type") == "tool_search_output":
             content = json.dumps(content, ensure_ascii=False)
         text, pictures = history_rows.text_and_pictures(content)
+
         message = RecordedMessage(
             "tool",
             text,
-            answers=answers,
-            ok=about.get("success") is not False,
+            answers=call_id,
+            ok=output_object.get("success") is not False,
             time=self.time,
             pictures=pictures,
         )
-        whole = self.whole.pop(answers, "")
-        if len(whole) > len(text) and whole.strip() not in text:
-            message = replace(message, text=whole, shown=text)
+        complete_output = self.complete_outputs.pop(call_id, "")
+        if len(complete_output) > len(text) and complete_output.strip() not in text:
+            message = replace(message, text=complete_output, shown=text)
         self.messages.append(message)
 
     def _read_hosted_call(self, item: Mapping[str, object]) -> None:
         """Add a call of a tool that the provider ran itself, and what is recorded of its result."""
-        kind = text_at(item, "type").removesuffix("_call")
-        call = first_text(item, "id", "call_id") or f"{kind}-{len(self.messages)}-{len(self.parts)}"
-        about = ("type", "id", "call_id", "status", "result")
-        action = {name: value for name, value in item.items() if name not in about}
-        self._add_reply_part_to_draft(
-            ToolCall(call, kind, history_rows.format_arguments(action.get("action", action)))
-        )
-        drawn = history_rows.decode_picture("image/png", item.get("result"))
+        tool = text_at(item, "type").removesuffix("_call")
+        call_id = first_text(item, "id", "call_id")
+        if not call_id:
+            call_id = f"{tool}-{len(self.messages)}-{len(self.reply_parts)}"
+        action: dict[str, object] = {}
+        for name, value in item.items():
+            if name not in ("type", "id", "call_id", "status", "result"):
+                action[name] = value
+        arguments = history_rows.format_arguments(action.get("action", action))
+        self._add_reply_part_to_draft(ToolCall(call_id, tool, arguments))
         self.finish_reply()
-        result = RecordedMessage("tool", NOT_RECORDED, answers=call, time=self.time)
-        if drawn is not None:
-            result = replace(result, text="(a picture)", pictures=(drawn,))
+
+        result = RecordedMessage("tool", NOT_RECORDED, answers=call_id, time=self.time)
+        drawn_picture = history_rows.decode_picture("image/png", item.get("result"))
+        if drawn_picture is not None:
+            result = replace(result, text="(a picture)", pictures=(drawn_picture,))
         self.messages.append(result)
 
     def _read_codex_event(self, payload: Mapping[str, object]) -> None:
         kind = text_at(payload, "type")
-        about = {**payload, **object_at(payload, "item")}
+        # Some events have their values in an "item", others have them directly.
+        event = dict(payload) | object_at(payload, "item")
         if kind == "token_count":
             self._set_usage_of_last_reply(object_at(payload, "info", "last_token_usage"))
-        elif kind in ("exec_command_end", "item_completed") and "aggregated_output" in about:
-            call = text_at(payload, "call_id") or text_at(payload, "item", "id")
-            self.whole[call] = text_at(about, "aggregated_output")
+        elif kind in ("exec_command_end", "item_completed") and "aggregated_output" in event:
+            call_id = text_at(payload, "call_id") or text_at(payload, "item", "id")
+            self.complete_outputs[call_id] = text_at(event, "aggregated_output")
         elif kind in ("error", "stream_error", "turn_aborted"):
             self.finish_reply()
-            why = first_text(payload, "message", "reason") or kind
-            self.messages.append(RecordedMessage("failure", why, time=self.time))
+            reason = first_text(payload, "message", "reason") or kind
+            self.messages.append(RecordedMessage("failure", reason, time=self.time))
         else:
             self.report.add_left_out_row(f"event {kind}")
 
@@ -342,33 +370,44 @@ class _CodexMessages(history_rows.HistoryMessages):
         After a compaction, Codex reports how long its history is now, as a request of 0 tokens.
         """
         self.finish_reply()
-        figures = Usage(*(number_at(usage, name) for name in _USAGE))
-        if figures.input > 0 and self.last_reply >= 0:
-            self.messages[self.last_reply] = replace(self.messages[self.last_reply], usage=figures)
+        recorded_usage = Usage(
+            input=number_at(usage, "input_tokens"),
+            cache_read=number_at(usage, "cached_input_tokens"),
+            cache_write=number_at(usage, "cache_write_input_tokens"),
+            output=number_at(usage, "output_tokens"),
+            reasoning=number_at(usage, "reasoning_output_tokens"),
+        )
+        if recorded_usage.input > 0 and self.last_reply_index >= 0:
+            last_reply = self.messages[self.last_reply_index]
+            self.messages[self.last_reply_index] = replace(last_reply, usage=recorded_usage)
 
     def _read_codex_compaction(self, payload: Mapping[str, object]) -> None:
         self.finish_reply()
-        kept = objects_at(payload, "replacement_history")
-        text = _text_after_compaction(text_at(payload, "message"), kept)
-        sealed_away = any(
-            text_at(item, "encrypted_content") for item in kept if item.get("type") != "reasoning"
-        )
-        if sealed_away:
-            text += "\n[The rest of the summary is sealed: only its provider can read it.]"
-        if not any(message.role != "system" for message in self.messages):
-            self.messages.append(
-                RecordedMessage("user", text, time=self.time, beside=True, is_summary=True)
-            )
+        kept_items = objects_at(payload, "replacement_history")
+        text = _text_after_compaction(text_at(payload, "message"), kept_items)
+        for item in kept_items:
+            if item.get("type") != "reasoning" and text_at(item, "encrypted_content"):
+                text += "\n[The rest of the summary is sealed: only its provider can read it.]"
+                break
+
+        roles = {message.role for message in self.messages}
+        if roles <= {"system"}:
+            # What was compacted is not in this file, so the summary is its first message.
+            summary = RecordedMessage("user", text, time=self.time, beside=True, is_summary=True)
+            self.messages.append(summary)
         elif text.strip():
             self.add_compaction(text, self.time, "Codex compacted the conversation here")
 
     def finish_reply(self) -> None:
-        if any(
-            isinstance(part, ToolCall) or (isinstance(part, Text) and part.text)
-            for part in self.parts
-        ):
-            self.messages.append(
-                recorded_session.build_recorded_reply(self.parts, model=self.model, time=self.begun)
+        """Add the assembled reply to the messages, unless it says and calls nothing."""
+        is_empty = True
+        for part in self.reply_parts:
+            if isinstance(part, ToolCall) or (isinstance(part, Text) and part.text):
+                is_empty = False
+        if not is_empty:
+            reply = recorded_session.build_recorded_reply(
+                self.reply_parts, model=self.model, time=self.reply_start_time
             )
-            self.last_reply = len(self.messages) - 1
-        self.parts.clear()
+            self.messages.append(reply)
+            self.last_reply_index = len(self.messages) - 1
+        self.reply_parts.clear()

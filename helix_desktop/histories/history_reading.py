@@ -6,7 +6,7 @@ raises InvalidInput. Content is only data: nothing in it is executed, looked up 
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +42,9 @@ from helix_desktop.histories.unknown_shapes import known_shapes, unknown_tables
 from helix_desktop.json_values import parse_json_or_none
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-LARGEST = 2 << 30  # Files with more bytes are not read.
+# This much of a file is enough to see whether it is one document or has one on each line.
+MOST_BYTES_OF_FIRST_LINE = 1 << 16
+LARGEST_FILE_BYTES = 2 << 30  # Larger files are not read.
 FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose; exports of ChatGPT; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
 # Suffixes of files that lie beside a session but are not sessions themselves.
 _BESIDE = (".usage.json", ".compactions.json", "ui_messages.json", "task_metadata.json")
@@ -126,11 +128,14 @@ class ImportedSessions:
 
 def sessions_for_replay(imported: ImportedSessions) -> ImportedSessions:
     """Return what a replay plays: main branches, as the model saw them, without failed requests."""
-    main = [one for one in imported.recordings if not one.forked_from and not one.parent]
-    shown: list[RecordedSession] = []
-    for session in main or imported.recordings:
-        shown.append(replace(session, messages=tuple(_messages_as_shown(session))))
-    return replace(imported, recordings=tuple(shown))
+    main_sessions: list[RecordedSession] = []
+    for session in imported.recordings:
+        if not session.forked_from and not session.parent:
+            main_sessions.append(session)
+    sessions: list[RecordedSession] = []
+    for session in main_sessions or imported.recordings:
+        sessions.append(replace(session, messages=tuple(_messages_as_shown(session))))
+    return replace(imported, recordings=tuple(sessions))
 
 
 def _messages_as_shown(recording: RecordedSession) -> Iterator[RecordedMessage]:
@@ -144,25 +149,27 @@ def read_history_files(paths: Sequence[Path]) -> ImportedSessions:
     """Return all sessions of the files. In a folder, files without sessions are
     ignored, if others have some.
     """
-    read: list[ImportedSessions] = []
+    imports: list[ImportedSessions] = []
     errors: list[InvalidInput] = []
     for path in paths:
         if not path.is_dir():
-            read.append(read_history_file(path))
+            imports.append(read_history_file(path))
             continue
         for file in list_history_files(path):
             try:
-                read.append(read_history_file(file))
+                imports.append(read_history_file(file))
             except InvalidInput as error:
                 errors.append(error)
-    if errors and not read:
+    if errors and not imports:
         raise errors[0]
+
     recordings: list[RecordedSession] = []
     complaints: list[str] = []
-    for sessions in read:
-        recordings += sessions.recordings
-        complaints += sessions.complaints
-    complaints += [error.what for error in errors]
+    for imported in imports:
+        recordings.extend(imported.recordings)
+        complaints.extend(imported.complaints)
+    for refusal in errors:
+        complaints.append(refusal.what)
     return ImportedSessions(tuple(recordings), tuple(complaints))
 
 
@@ -170,9 +177,10 @@ def read_history_file(path: Path) -> ImportedSessions:
     """Return the sessions of a file. Raises InvalidInput if there are none."""
     report = ReadingReport()
     recordings = tuple(read_sessions(path, report))
-    if not any(map(_has_reply, recordings)):
-        raise no_session_error(path, report)
-    return ImportedSessions(recordings, report.complaint_sentences(str(path)))
+    for recording in recordings:
+        if _has_reply(recording):
+            return ImportedSessions(recordings, report.complaint_sentences(str(path)))
+    raise no_session_error(path, report)
 
 
 def _has_reply(recording: RecordedSession) -> bool:
@@ -180,11 +188,13 @@ def _has_reply(recording: RecordedSession) -> bool:
 
 
 def no_session_error(path: Path, report: ReadingReport) -> InvalidInput:
-    sentences = [*report.sentences_about_unknown(), *report.complaint_sentences(str(path))]
-    why = " ".join(sentences[:1])
-    return InvalidInput(
-        f"{path} doesn't contain a session that can be read. {why}".rstrip(), remedy=FORMS
-    )
+    """Return an error with the first thing that the report says of the file."""
+    message = f"{path} doesn't contain a session that can be read."
+    sentences = list(report.sentences_about_unknown())
+    sentences.extend(report.complaint_sentences(str(path)))
+    if sentences:
+        message += f" {sentences[0]}"
+    return InvalidInput(message, remedy=FORMS)
 
 
 def read_sessions(
@@ -204,9 +214,9 @@ def _read_sessions_as_written(
     try:
         if not readable_path.is_file() and readable_path.exists():
             raise InvalidInput(f"{path} is not a file.")
-        if readable_path.stat().st_size > LARGEST:
+        if readable_path.stat().st_size > LARGEST_FILE_BYTES:
             raise InvalidInput(
-                f"{path} is larger than {LARGEST >> 30} GB.",
+                f"{path} is larger than {LARGEST_FILE_BYTES >> 30} GB.",
                 remedy="Split the file into smaller files at line breaks.",
             )
         added_format = added_formats.find_added_format(readable_path, kind)
@@ -244,28 +254,40 @@ def _sessions_in_database(
 def _read_sessions_from_json_file(
     path: Path, report: ReadingReport, kind: str, readable_path: Path
 ) -> Iterator[RecordedSession]:
-    groups = list(_group_into_sessions(list(_read_rows(path, report, readable_path))))
+    """Yield the sessions of a file of JSON lines or one JSON document. If the file has several,
+    their names and ids end in their number.
+    """
+    all_rows = list(_read_rows(path, report, readable_path))
+    groups = list(_group_into_sessions(all_rows))
     for number, rows in enumerate(groups, 1):
-        form = _choose_history_form(rows, path, kind)
-        report.shape = ""
-        if known_shapes(form.kind) is not None:
-            report.shape = form.kind
-        for row in rows:
-            report.note_unknown_fields(row)
-        try:
-            sessions = form.read(rows, report, path)
-        except UnreadableRow as error:
-            report.complaints.append(f"{path}: {error}; the session was left out.")
-            continue
-        for session in sessions:
-            report.version = report.version or session.version
+        for session in _read_sessions_of_rows(rows, path, report, kind):
             if not session.messages:
                 continue
-            if len(groups) == 1:
-                yield session
-            else:
+            if len(groups) > 1:
                 name = f"{session.name}#{number}"
                 yield replace(session, name=name, session=f"{session.session}#{number}")
+            else:
+                yield session
+
+
+def _read_sessions_of_rows(
+    rows: Sequence[HistoryRow], path: Path, report: ReadingReport, kind: str
+) -> list[RecordedSession]:
+    form = _choose_history_form(rows, path, kind)
+    report.shape = ""
+    if known_shapes(form.kind) is not None:
+        report.shape = form.kind
+    for row in rows:
+        report.note_unknown_fields(row)
+    try:
+        sessions = form.read(rows, report, path)
+    except UnreadableRow as error:
+        report.complaints.append(f"{path}: {error}; the session was left out.")
+        return []
+    for session in sessions:
+        if not report.version:
+            report.version = session.version
+    return sessions
 
 
 def _choose_history_form(rows: Sequence[HistoryRow], path: Path, kind: str) -> HistoryForm:
@@ -305,45 +327,60 @@ def _read_rows(path: Path, report: ReadingReport, readable_path: Path) -> Iterat
             yield from _rows_of_document(content, path / name, report.complaints)
         return
     with readable_path.open("rb") as file:
-        beginning = file.read(1 << 16).removeprefix(BYTE_ORDER_MARK).strip()
-        first_line = beginning.partition(b"\n")[0].rstrip()
+        beginning = file.read(MOST_BYTES_OF_FIRST_LINE).removeprefix(BYTE_ORDER_MARK).strip()
+        first_line, _, _ = beginning.partition(b"\n")
         file.seek(0)
-        if first_line.startswith(b"[") or first_line == b"{":
+        is_one_document = first_line.startswith(b"[") or first_line.rstrip() == b"{"
+        if is_one_document:
             yield from _rows_of_document(file.read(), path, report.complaints)
-            return
-        for number, line in enumerate(file, 1):
-            if line.isspace():
-                continue
-            place = f"{path}, line {number}"
-            text = line
-            if number == 1:
-                text = line.removeprefix(BYTE_ORDER_MARK)
-            value = _parse_json_line(text)
-            if isinstance(value, Mapping):
-                yield HistoryRow(value, place, line)
-            else:
-                report.complain_about_row(HistoryRow({}, place, line), "this is not a JSON object")
+        else:
+            yield from _rows_of_lines(file, path, report)
+
+
+def _rows_of_lines(
+    lines: Iterable[bytes], path: Path, report: ReadingReport
+) -> Iterator[HistoryRow]:
+    for number, line in enumerate(lines, 1):
+        if line.isspace():
+            continue
+        place = f"{path}, line {number}"
+        text = line
+        if number == 1:
+            text = line.removeprefix(BYTE_ORDER_MARK)
+        value = _parse_json_line(text)
+        if isinstance(value, Mapping):
+            yield HistoryRow(value, place, line)
+        else:
+            report.complain_about_row(HistoryRow({}, place, line), "this is not a JSON object")
 
 
 def _rows_of_document(content: bytes, path: Path, complaints: list[str]) -> Iterator[HistoryRow]:
+    text = content.decode("utf-8-sig", "replace")
     try:
-        yield from _rows_of_value(json.loads(content.decode("utf-8-sig", "replace")), path)
+        yield from _rows_of_value(json.loads(text), path)
     except (ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", 1)
-        kept = list(_objects_before_damage(content.decode("utf-8-sig", "replace")))
-        left = "the file was left out"
-        if kept:
-            left = f"{format_things(len(kept), 'message', 'messages')} before it could be read"
-        complaints.append(f"{path}, line {line}: the JSON is broken here; {left}.")
-        for number, item in enumerate(kept, 1):
+        line_number = 1
+        if isinstance(error, json.JSONDecodeError):
+            line_number = error.lineno
+        readable_items = list(_objects_before_damage(text))
+        if readable_items:
+            count = format_things(len(readable_items), "message", "messages")
+            consequence = f"{count} before it could be read"
+        else:
+            consequence = "the file was left out"
+        complaints.append(f"{path}, line {line_number}: the JSON is broken here; {consequence}.")
+        for number, item in enumerate(readable_items, 1):
             yield HistoryRow(item, f"{path}, entry {number}")
 
 
 def _objects_before_damage(text: str) -> Iterator[Mapping[str, object]]:
     """Yield the complete objects at the beginning of a list that is cut off or damaged."""
     decoder = json.JSONDecoder()
-    position = text.find("[") + 1
-    while position:
+    list_start = text.find("[")
+    if list_start < 0:
+        return
+    position = list_start + 1
+    while True:
         while position < len(text) and text[position] in " \r\n\t,":
             position += 1
         try:
@@ -354,8 +391,12 @@ def _objects_before_damage(text: str) -> Iterator[Mapping[str, object]]:
             yield value
 
 
-def _rows_of_value(whole: object, path: Path) -> Iterator[HistoryRow]:
-    items = whole if isinstance(whole, list) else [whole]
+def _rows_of_value(document: object, path: Path) -> Iterator[HistoryRow]:
+    """Yield a row for each object of a list, or one for a single object."""
+    if isinstance(document, list):
+        items = document
+    else:
+        items = [document]
     for number, item in enumerate(items, 1):
         place = str(path)
         if len(items) > 1:
@@ -370,17 +411,21 @@ def _group_into_sessions(rows: Sequence[HistoryRow]) -> Iterator[Sequence[Histor
     """Group rows: each one with a list of messages is a session, and all others
     together are one.
     """
-    together = []
+    rows_of_one_session: list[HistoryRow] = []
     for row in rows:
         messages = openai_history.messages_in_object(row.value)
+        # These formats have a list of messages in a row, too, but read it themselves.
         is_trajectory = trajectories.is_whole_trajectory(row.value)
-        if messages is None or is_trajectory or gemini_cli_history.is_gemini_cli_row(row.value):
-            together.append(row)
-        else:
-            numbered = enumerate(_with_system_prompt(row, messages), 1)
-            yield [HistoryRow(item, f"{row.place}, message {number}") for number, item in numbered]
-    if together:
-        yield together
+        is_gemini_cli = gemini_cli_history.is_gemini_cli_row(row.value)
+        if messages is None or is_trajectory or is_gemini_cli:
+            rows_of_one_session.append(row)
+            continue
+        message_rows: list[HistoryRow] = []
+        for number, message in enumerate(_with_system_prompt(row, messages), 1):
+            message_rows.append(HistoryRow(message, f"{row.place}, message {number}"))
+        yield message_rows
+    if rows_of_one_session:
+        yield rows_of_one_session
 
 
 def _with_system_prompt(
@@ -392,7 +437,8 @@ def _with_system_prompt(
     system = row.value.get("system")
     if not isinstance(system, str | list) or not system:
         return messages
-    return [{"role": "system", "content": system}, *messages]
+    system_message: dict[str, object] = {"role": "system", "content": system}
+    return [system_message] + list(messages)
 
 
 def _parse_json_line(line: bytes) -> object:

@@ -19,6 +19,7 @@ from helix_desktop.histories.recorded_session import RecordedMessage, RecordedPi
 from helix_desktop.histories.seen_twice import is_seen_live
 
 RECALLABLE = "\n\n[recall_cached_content and recall_history are tools of the MCP server of Helix Desktop, if it is connected.]"
+# Messages and parts that begin so are an agent's own, not the user's words.
 OWN_CONTEXT = (
     "[Claude Code showed: ", "<environment_context>", "<user_instructions>", "# AGENTS.md instructions",
     "<local-command-", "<command-", "<system-reminder>", "<session_context>",
@@ -43,15 +44,16 @@ def origin_of_conversation(recorded_facts: Sequence[facts.Recorded]) -> facts.Or
 def list_active_compactions(recorded_facts: Sequence[facts.Recorded]) -> list[facts.Recorded]:
     """Return the handovers in effect that cover the conversation's beginning, oldest first."""
     state = build_state(recorded_facts)
-    first_message = 0
-    compactions = []
+    first_message_seq = 0
+    compactions: list[facts.Recorded] = []
     for recorded in state.facts_on_path():
         fact = recorded.fact
-        if isinstance(fact, facts.UserSaid | facts.ModelReplied):
-            first_message = first_message or recorded.seq
-        elif isinstance(fact, facts.Folded) and isinstance(fact.cover, facts.Span):
+        is_message = isinstance(fact, facts.UserSaid | facts.ModelReplied)
+        if is_message and first_message_seq == 0:
+            first_message_seq = recorded.seq
+        if isinstance(fact, facts.Folded) and isinstance(fact.cover, facts.Span):
             is_in_effect = fact.kind in DOCUMENTS and fact.fold in state.branch.live
-            if is_in_effect and fact.cover.first <= first_message:
+            if is_in_effect and fact.cover.first <= first_message_seq:
                 compactions.append(recorded)
     return compactions
 
@@ -69,29 +71,34 @@ def build_session_from_facts(
     whole conversation. `is_folded`: results have the texts of folds that were made here, too.
     `is_for_same_agent`: messages also have what the agent itself added to the user's words.
     """
-    building = _MessageBuilding(
+    message_builder = _MessageBuilder(
         read_content,
-        _texts_shown_instead(recorded_facts, origin, is_folded=is_folded),
+        _replacement_texts_of_results(recorded_facts, origin, is_folded=is_folded),
         _names_of_chosen_models(recorded_facts),
         is_imported=bool(origin.kind),
         keeps_additions=is_for_same_agent,
     )
-    said = list(openai_chat_export.list_messages_in_order(recorded_facts))
-    messages = [building.message_of_fact(recorded) for recorded in said]
-    system = openai_chat_export.last_system_prompt(recorded_facts)
-    if system:
-        begun = 0.0
+    message_facts = list(openai_chat_export.list_messages_in_order(recorded_facts))
+    messages = [message_builder.message_of_fact(recorded) for recorded in message_facts]
+    compactions = _build_compactions(recorded_facts, message_facts, is_folded=is_folded)
+
+    system_prompt = openai_chat_export.last_system_prompt(recorded_facts)
+    if system_prompt:
+        start_time = 0.0
         if messages:
-            begun = messages[0].time
-        messages.insert(0, RecordedMessage("system", system, time=begun))
-    compactions = _build_compactions(recorded_facts, said, is_folded=is_folded)
-    if system:
-        compactions = [replace(one, at=one.at + 1, keep=one.keep + 1) for one in compactions]
+            start_time = messages[0].time
+        messages.insert(0, RecordedMessage("system", system_prompt, time=start_time))
+        # All other messages now stand one place further behind.
+        compactions = [
+            replace(compaction, at=compaction.at + 1, keep=compaction.keep + 1)
+            for compaction in compactions
+        ]
+
     return recorded_session.RecordedSession(
-        "",
-        tuple(messages),
-        origin.kind,
-        origin.session,
+        name="",
+        messages=tuple(messages),
+        kind=origin.kind,
+        session=origin.session,
         folder=folder,
         version=origin.version,
         compactions=tuple(compactions),
@@ -99,61 +106,72 @@ def build_session_from_facts(
 
 
 def _build_compactions(
-    recorded_facts: Sequence[facts.Recorded], said: Sequence[facts.Recorded], *, is_folded: bool
+    recorded_facts: Sequence[facts.Recorded],
+    message_facts: Sequence[facts.Recorded],
+    *,
+    is_folded: bool,
 ) -> list[recorded_session.RecordedCompaction]:
-    """Return the compactions, with positions in `said`."""
+    """Return the compactions, with positions in `message_facts`."""
     folds = build_state(recorded_facts).branch.folds
-    compactions = []
+    compactions: list[recorded_session.RecordedCompaction] = []
     for recorded in list_active_compactions(recorded_facts):
         fact = recorded.fact
         if not isinstance(fact, facts.Folded) or not isinstance(fact.cover, facts.Span):
             continue
-        last_covered = fact.cover.last
-        position = sum(message.seq <= last_covered for message in said)
-        # The user may have put it in other words.
+        covered_count = 0
+        for message in message_facts:
+            if message.seq <= fact.cover.last:
+                covered_count += 1
+        # The user may have edited the summary, so the text is that of the fold as it is now.
         text = folds[fact.fold].text.removeprefix(f"{SUMMARY}\n")
         if is_folded:
             text += RECALLABLE
-        compactions.append(
-            recorded_session.RecordedCompaction(position, position, text, recorded.time)
+        compaction = recorded_session.RecordedCompaction(
+            at=covered_count, keep=covered_count, text=text, time=recorded.time
         )
+        compactions.append(compaction)
     return compactions
 
 
-def _texts_shown_instead(
+def _replacement_texts_of_results(
     recorded_facts: Sequence[facts.Recorded], origin: facts.Origin, *, is_folded: bool
 ) -> dict[int, str]:
     """Return what is shown instead of results, by the result's number: what the other program
     showed of those that it shortened, and the folds that were made here, if they are wanted.
     """
-    shown: dict[int, str] = {}
+    text_by_seq: dict[int, str] = {}
     if origin.kind:
         for recorded in recorded_facts:
             fold = recorded.fact
             if not isinstance(fold, facts.Folded) or fold.why != SHOWN_BY_OTHER:
                 continue
             if isinstance(fold.cover, facts.PartRef):
-                shown[fold.cover.seq] = fold.text.rpartition(EXCERPT_ENDS)[0]
+                excerpt, _, _ = fold.text.rpartition(EXCERPT_ENDS)
+                text_by_seq[fold.cover.seq] = excerpt
     if is_folded:
         for fold in build_state(recorded_facts).live_folds:
             if isinstance(fold.cover, facts.PartRef) and fold.why != SHOWN_BY_OTHER:
-                shown[fold.cover.seq] = fold.text
-    return shown
+                text_by_seq[fold.cover.seq] = fold.text
+    return text_by_seq
 
 
 def _names_of_chosen_models(recorded_facts: Sequence[facts.Recorded]) -> set[str]:
-    return {one.fact.model for one in recorded_facts if isinstance(one.fact, facts.ModelSet)}
+    names: set[str] = set()
+    for recorded in recorded_facts:
+        if isinstance(recorded.fact, facts.ModelSet):
+            names.add(recorded.fact.model)
+    return names
 
 
 @dataclass(frozen=True, slots=True)
-class _MessageBuilding:
-    """How facts become messages. `shown_instead`: of results, by number. `is_imported`: texts that
-    an import made attachments are text again. `keeps_additions`: of the agent, to the
-    user's words.
+class _MessageBuilder:
+    """Turns facts into messages. `replacement_texts`: what is written instead of results, by their
+    numbers. `is_imported`: long texts that the import stored as attachments become text again.
+    `keeps_additions`: what an agent added to the user's words stays.
     """
 
     read_content: openai_chat_export.ReadContent
-    shown_instead: dict[int, str]
+    replacement_texts: dict[int, str]
     chosen_models: set[str]
     is_imported: bool
     keeps_additions: bool
@@ -165,24 +183,25 @@ class _MessageBuilding:
             # A model that was chosen here is named after its provider, which an agent would
             # ask for.
             if model in self.chosen_models:
-                model = model.partition("/")[2]
+                _, _, model = model.partition("/")
             return recorded_session.build_recorded_reply(
                 fact.parts, model=model, time=recorded.time, usage=fact.usage
             )
         if isinstance(fact, facts.ToolReturned):
             return self._message_of_result(recorded, fact)
-        said = fact if isinstance(fact, facts.UserSaid) else facts.UserSaid(())
-        return replace(self._message_of_user(said), time=recorded.time)
+        if isinstance(fact, facts.UserSaid):
+            return replace(self._message_of_user(fact), time=recorded.time)
+        return RecordedMessage("user", "", time=recorded.time)
 
     def _message_of_result(
         self, recorded: facts.Recorded, fact: facts.ToolReturned
     ) -> RecordedMessage:
-        pictures = []
+        pictures: list[RecordedPicture] = []
         for image in fact.images:
             data = self.read_content(image.digest)
             if data is not None:
                 pictures.append(RecordedPicture(image.media_type, data))
-        text = self.shown_instead.get(recorded.seq, "")
+        text = self.replacement_texts.get(recorded.seq, "")
         if not text:
             text = openai_chat_export.text_of_exported_result(fact, self.read_content)
         return RecordedMessage(
@@ -206,15 +225,25 @@ class _MessageBuilding:
                 pictures.append(RecordedPicture(part.stored.media_type, data, part.name))
             else:
                 texts.append(self._text_of_attachment(part, data))
-        typed = [words for words in map(_words_of_user, texts) if words]
-        shows_additions = self.keeps_additions or not typed
-        text = "\n".join(texts if shows_additions else typed)
-        shown = tuple(pictures)
-        if text.startswith(SYSTEM_MESSAGE):
-            words = text.removeprefix(SYSTEM_MESSAGE)
-            return RecordedMessage("system", words, pictures=shown, beside=True)
-        is_beside = shows_additions and text.startswith(OWN_CONTEXT)
-        return RecordedMessage("user", text, pictures=shown, beside=is_beside)
+
+        typed_texts: list[str] = []
+        for text in texts:
+            words = _words_of_user(text)
+            if words:
+                typed_texts.append(words)
+
+        # A message with nothing but additions is kept as it is, so that it is not empty.
+        keeps_additions = self.keeps_additions or not typed_texts
+        if keeps_additions:
+            message_text = "\n".join(texts)
+        else:
+            message_text = "\n".join(typed_texts)
+
+        if message_text.startswith(SYSTEM_MESSAGE):
+            system_text = message_text.removeprefix(SYSTEM_MESSAGE)
+            return RecordedMessage("system", system_text, pictures=tuple(pictures), beside=True)
+        is_beside = keeps_additions and message_text.startswith(OWN_CONTEXT)
+        return RecordedMessage("user", message_text, pictures=tuple(pictures), beside=is_beside)
 
     def _text_of_attachment(self, attachment: facts.Attachment, data: bytes | None) -> str:
         if data is not None and self.is_imported:
@@ -227,4 +256,6 @@ def _words_of_user(text: str) -> str:
     if not text.startswith(OWN_CONTEXT):
         return text
     words, _ = split_off_agent_additions((facts.Text(text),))
-    return "" if words.startswith(OWN_CONTEXT) else words
+    if words.startswith(OWN_CONTEXT):
+        return ""
+    return words

@@ -11,12 +11,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop.acp_client.acp_agents import AcpAgent, find_acp_agent, list_acp_agents
+from helix_desktop.acp_client.acp_agents import (
+    ConnectableAgent,
+    find_acp_agent,
+    list_acp_agents,
+)
 from helix_desktop.mcp_client.login_path import read_login_path
 from helix_desktop.workbench import system_prompt_and_settings
 
 if TYPE_CHECKING:
-    from helix_desktop.acp_client.foreign_conversation import ForeignConversation, RegisterRoute
+    from helix_desktop.acp_client.foreign_conversation import ForeignConversation
     from helix_desktop.engine.conversation import Conversation
     from helix_desktop.engine.facts import TurnEnded
     from helix_desktop.engine.ports import ToolSet
@@ -27,8 +31,8 @@ MOST_IDLE = 4  # The maximum number of idle foreign agents whose processes are k
 
 
 class AcpConversations:
-    """`own_lines` returns the setting with the user's own agents. `kits` returns the
-    tools for a copy.
+    """`own_lines` returns the setting with the user's own agents. `tools_of_copy` returns
+    the tools that work in a copy of the folders.
     """
 
     def __init__(
@@ -36,59 +40,67 @@ class AcpConversations:
         own_lines: Callable[[], str],
         register: Any,
         spawn: TaskSpawner,
-        kits: Callable[[str], WorkspaceTools],
+        tools_of_copy: Callable[[str], WorkspaceTools],
     ) -> None:
-        self._own_lines, self._register_route, self._spawn, self._kits = (
-            own_lines,
-            register,
-            spawn,
-            kits,
-        )
-        self._open: dict[str, ForeignConversation] = {}  # In the order of their last turns.
-        self._path = ""
+        self._own_lines = own_lines
+        self._register_route = register
+        self._spawn = spawn
+        self._tools_of_copy = tools_of_copy
+        # By conversation, in the order of their last turns.
+        self._open_conversations: dict[str, ForeignConversation] = {}
+        self._login_path = ""
 
     async def list_agent_names(self) -> list[str]:
-        return [
-            agent.name
-            for agent in list_acp_agents(self._own_lines(), await self._read_environment())
-        ]
+        environment = await self._read_environment()
+        agents = list_acp_agents(self._own_lines(), environment)
+        return [agent.name for agent in agents]
 
-    async def find_agent(self, name: str) -> tuple[AcpAgent, Mapping[str, str], RegisterRoute]:
+    async def find_agent(self, name: str) -> ConnectableAgent:
         environment = await self._read_environment()
         agent = find_acp_agent(name, self._own_lines(), environment)
-        return agent, environment, partial(self._register_route, name, environment)
+        register_route = partial(self._register_route, name, environment)
+        return ConnectableAgent(agent, environment, register_route)
 
     async def _read_environment(self) -> Mapping[str, str]:
         """Return the user's variables, as in a terminal, without those of this program."""
-        self._path = self._path or await read_login_path(os.environ)
-        return {
-            name: value for name, value in os.environ.items() if not name.startswith("HELIX_")
-        } | {"PATH": self._path}
+        if not self._login_path:
+            self._login_path = await read_login_path(os.environ)
+        environment: dict[str, str] = {}
+        for name, value in os.environ.items():
+            if not name.startswith("HELIX_"):
+                environment[name] = value
+        environment["PATH"] = self._login_path
+        return environment
 
     async def open_conversation(self, conversation: Conversation) -> ForeignConversation:
         """Return the agent's side of it. A thread imports the SDK, which takes half a second."""
-        if conversation.id not in self._open:
+        if conversation.id not in self._open_conversations:
             module = await asyncio.to_thread(
                 importlib.import_module, "helix_desktop.acp_client.foreign_conversation"
             )
             policy = system_prompt_and_settings.build_policy_fact("none", {})
-            made = module.ForeignConversation(
+            foreign = module.ForeignConversation(
                 conversation.state.acp_agent, self.find_agent, self._spawn, policy
             )
-            self._open.setdefault(conversation.id, made)
-        return self._open[conversation.id]
+            # It may have been opened during the import, too.
+            self._open_conversations.setdefault(conversation.id, foreign)
+        return self._open_conversations[conversation.id]
 
     async def start_agent(self, conversation: Conversation) -> ForeignConversation:
         """Start the agent that works in a conversation, so that it reports what it offers."""
         foreign = await self.open_conversation(conversation)
-        await foreign.open_agent_session(conversation, self._kits(conversation.state.own_copy))
+        tools = self._tools_of_copy(conversation.state.own_copy)
+        await foreign.open_agent_session(conversation, tools)
         return foreign
 
     def list_agent_commands(self, conversation: str) -> Mapping[str, str]:
         """Return the slash commands that the agent in a conversation has reported, with
         what they do.
         """
-        return self._open[conversation].commands if conversation in self._open else {}
+        foreign = self._open_conversations.get(conversation)
+        if foreign is None:
+            return {}
+        return foreign.commands
 
     async def run_conversation_turn(
         self,
@@ -98,13 +110,22 @@ class AcpConversations:
         callbacks: TurnCallbacks,
     ) -> TurnEnded:
         foreign = await self.open_conversation(conversation)
-        self._open[conversation.id] = self._open.pop(conversation.id)
-        others = [each for each in self._open.values() if each is not foreign]
-        for one in [each for each in others if each.has_running_process and not each.is_working][
-            :-MOST_IDLE
-        ]:
-            await one.end_agent()
+        # It moves to the end, because its turn is now the last one.
+        del self._open_conversations[conversation.id]
+        self._open_conversations[conversation.id] = foreign
+        await self._end_longest_idle_agents(foreign)
         return await foreign.run_agent_turn(conversation, kit, tools, callbacks)
 
+    async def _end_longest_idle_agents(self, foreign_in_use: ForeignConversation) -> None:
+        """End the processes of idle agents above `MOST_IDLE`. The next turn starts them again."""
+        idle_agents: list[ForeignConversation] = []
+        for foreign in self._open_conversations.values():
+            is_idle = foreign.has_running_process and not foreign.is_working
+            if is_idle and foreign is not foreign_in_use:
+                idle_agents.append(foreign)
+        for foreign in idle_agents[:-MOST_IDLE]:
+            await foreign.end_agent()
+
     async def end_all_agents(self) -> None:
-        await asyncio.gather(*(foreign.end_agent() for foreign in self._open.values()))
+        endings = [foreign.end_agent() for foreign in self._open_conversations.values()]
+        await asyncio.gather(*endings)

@@ -165,16 +165,23 @@ def _read_branch_state(root: Path) -> BranchState:
     commit = _read_git_line(root, "rev-parse", "--verify", "HEAD")
     remote = _choose_remote(root, branch)
     if not remote:
-        return BranchState(root, branch, commit, "", "", 0, "")
+        return BranchState(root, branch, commit, remote="", address="", unpushed=0, tool="")
     address = _read_git_line(root, "remote", "get-url", "--push", remote)
     unpushed = _read_git_line(root, "rev-list", "--count", "HEAD", "--not", f"--remotes={remote}")
     return BranchState(
-        root, branch, commit, remote, address, int(unpushed), _find_pull_request_tool(address)
+        root=root,
+        branch=branch,
+        commit=commit,
+        remote=remote,
+        address=address,
+        unpushed=int(unpushed),
+        tool=_find_pull_request_tool(address),
     )
 
 
 def _read_git_line(root: Path, *arguments: str) -> str:
-    return run_git(root, *arguments, remedy=NOT_PUSHED).decode("utf-8", "replace").strip()
+    output = run_git(root, *arguments, remedy=NOT_PUSHED)
+    return output.decode("utf-8", "replace").strip()
 
 
 def _choose_remote(root: Path, branch: str) -> str:
@@ -183,25 +190,29 @@ def _choose_remote(root: Path, branch: str) -> str:
         upstream = _read_git_line(root, "config", "--get", f"branch.{branch}.remote")
     except HelixError:  # The branch has no upstream yet.
         upstream = ""
-    for candidate in (upstream, "origin"):
-        if candidate in remotes:
-            return candidate
+    if upstream in remotes:
+        return upstream
+    if "origin" in remotes:
+        return "origin"
     if remotes:
         return remotes[0]
     return ""
 
 
 def _find_pull_request_tool(address: str) -> str:
-    host = address.casefold()
-    if "gitlab" in host:
-        wanted = ["glab"]
-    elif "github" in host:
-        wanted = ["gh"]
+    """Returns the installed program for the server, or an empty string. A server's name need not
+    say which of the two kinds it is: then either will do.
+    """
+    lower_address = address.casefold()
+    if "gitlab" in lower_address:
+        tools = ["glab"]
+    elif "github" in lower_address:
+        tools = ["gh"]
     else:
-        wanted = ["gh", "glab"]
-    for name in wanted:
-        if starter.find_program(name):
-            return name
+        tools = ["gh", "glab"]
+    for tool in tools:
+        if starter.find_program(tool):
+            return tool
     return ""
 
 
@@ -211,61 +222,78 @@ def _find_pull_request_tool(address: str) -> str:
 def _push_branch(state: BranchState) -> None:
     if len(state.address) > LONGEST_ADDRESS or state.address.startswith("-"):
         raise ActionRefused("The address of the remote is not usable.", remedy=NOT_PUSHED)
-    objects = _read_git_line(
-        state.root, "rev-parse", "--path-format=absolute", "--git-path", "objects"
-    )
     with tempfile.TemporaryDirectory(prefix="helix-push-") as folder:
-        empty = Path(folder)
-        _run_users_program("git", ["init", "--quiet", "--bare", "--template=", folder], empty)
-        info = empty / "objects" / "info"
-        info.mkdir(parents=True, exist_ok=True)
-        (info / "alternates").write_text(f"{objects}\n", encoding="utf-8")
-        target = f"{state.commit}:refs/heads/{state.branch}"
-        settings = ["-c", f"core.hooksPath={os.devnull}", "-c", "protocol.ext.allow=never"]
-        words = [*settings, "push", "--porcelain", "--", state.address, target]
-        finished = _run_users_program("git", words, empty, check=False)
+        repository = Path(folder)
+        _run_users_program("git", ["init", "--quiet", "--bare", "--template=", folder], repository)
+        _borrow_objects(repository, state.root)
+        arguments = [
+            "-c",
+            f"core.hooksPath={os.devnull}",
+            "-c",
+            "protocol.ext.allow=never",
+            "push",
+            "--porcelain",
+            "--",
+            state.address,
+            f"{state.commit}:refs/heads/{state.branch}",
+        ]
+        finished = _run_users_program("git", arguments, repository, check=False)
     if finished.returncode:
         raise _error_of_push(finished, state)
     _remember_pushed_branch(state)
 
 
+def _borrow_objects(repository: Path, original: Path) -> None:
+    """Lets git read the original's objects as if they were in this repository."""
+    objects_folder = _read_git_line(
+        original, "rev-parse", "--path-format=absolute", "--git-path", "objects"
+    )
+    info_folder = repository / "objects" / "info"
+    info_folder.mkdir(parents=True, exist_ok=True)
+    (info_folder / "alternates").write_text(f"{objects_folder}\n", encoding="utf-8")
+
+
 def _remember_pushed_branch(state: BranchState) -> None:
     """Says in the user's repository what the remote has now, as `git push` itself does."""
-    seen = f"refs/remotes/{state.remote}/{state.branch}"
-    run_git(state.root, "update-ref", seen, state.commit, remedy="The branch was pushed.")
-    for name, value in (("remote", state.remote), ("merge", f"refs/heads/{state.branch}")):
-        setting = f"branch.{state.branch}.{name}"
-        run_git(state.root, "config", setting, value, remedy="The branch was pushed.")
+    remedy = "The branch was pushed."
+    remote_branch = f"refs/remotes/{state.remote}/{state.branch}"
+    run_git(state.root, "update-ref", remote_branch, state.commit, remedy=remedy)
+    # The branch's upstream, so that git can say what was not pushed yet.
+    setting = f"branch.{state.branch}"
+    run_git(state.root, "config", f"{setting}.remote", state.remote, remedy=remedy)
+    run_git(state.root, "config", f"{setting}.merge", f"refs/heads/{state.branch}", remedy=remedy)
 
 
 def _error_of_push(finished: starter.FinishedProcess, state: BranchState) -> ActionRefused:
-    message = _message_of(finished)
+    message = _output_text(finished)
+    reason = _shorten_reason(message)
     if _REJECTED.search(message):
         return ActionRefused(
-            f"The server did not take the branch {state.branch}: {_shorten_reason(message)}.",
+            f"The server did not take the branch {state.branch}: {reason}.",
             remedy=f"{NOT_PUSHED} If others have pushed to it, pull first.",
         )
     if _OFFLINE.search(message):
         return ActionRefused(
-            f"The server of {state.shown_address} could not be reached: {_shorten_reason(message)}.",
+            f"The server of {state.shown_address} could not be reached: {reason}.",
             remedy=f"{NOT_PUSHED} Check the connection and your login there, and try again.",
         )
-    return ActionRefused(f"git refused: {_shorten_reason(message)}.", remedy=NOT_PUSHED)
+    return ActionRefused(f"git refused: {reason}.", remedy=NOT_PUSHED)
 
 
 # --- Pull requests and their checks
 
 
 def _open_pull_request(state: BranchState, text: PullRequestText) -> str:
-    where = ["--repo", state.shown_address]
+    """Returns the address of the new pull request, or an empty string if the tool printed none."""
     if state.tool == "gh":
-        words = ["pr", "create", *where, "--head", state.branch, "--title", text.title]
-        finished = _run_in_empty_folder(
-            "gh", [*words, "--body-file", "-"], stdin=text.body.encode()
-        )
+        arguments = ["pr", "create", "--repo", state.shown_address]
+        arguments += ["--head", state.branch, "--title", text.title, "--body-file", "-"]
+        finished = _run_in_empty_folder("gh", arguments, stdin=text.body.encode())
     elif state.tool == "glab":
-        words = ["mr", "create", *where, "--source-branch", state.branch, "--title", text.title]
-        finished = _run_in_empty_folder("glab", [*words, "--description", text.body, "--yes"])
+        arguments = ["mr", "create", "--repo", state.shown_address]
+        arguments += ["--source-branch", state.branch, "--title", text.title]
+        arguments += ["--description", text.body, "--yes"]
+        finished = _run_in_empty_folder("glab", arguments)
     else:
         raise ActionRefused(
             "Neither gh nor glab is installed.",
@@ -280,29 +308,40 @@ def _open_pull_request(state: BranchState, text: PullRequestText) -> str:
 
 
 def _error_of_tool(finished: starter.FinishedProcess, state: BranchState) -> ActionRefused:
-    message = _message_of(finished)
+    message = _output_text(finished)
+    reason = _shorten_reason(message)
     if _OFFLINE.search(message):
         return ActionRefused(
-            f"The program {state.tool} could not reach the server: {_shorten_reason(message)}.",
+            f"The program {state.tool} could not reach the server: {reason}.",
             remedy=f"{NOT_OPENED} Check the connection and try again.",
         )
-    return ActionRefused(
-        f"The program {state.tool} refused: {_shorten_reason(message)}.", remedy=NOT_OPENED
-    )
+    return ActionRefused(f"The program {state.tool} refused: {reason}.", remedy=NOT_OPENED)
 
 
 def _find_pull_request(state: BranchState) -> PullRequest | None:
-    where = ["--repo", state.shown_address]
     if state.tool == "gh":
-        fields = ["--json", "url,state,statusCheckRollup"]
-        finished = _run_in_empty_folder("gh", ["pr", "view", state.branch, *where, *fields])
-        return _parse_github_request(finished.stdout)
-    words = ["mr", "view", state.branch, *where, "--output", "json"]
-    request = parse_json_or_none(_run_in_empty_folder("glab", words).stdout)
+        return _find_github_request(state)
+    return _find_gitlab_request(state)
+
+
+def _find_github_request(state: BranchState) -> PullRequest | None:
+    arguments = ["pr", "view", state.branch, "--repo", state.shown_address]
+    arguments += ["--json", "url,state,statusCheckRollup"]
+    finished = _run_in_empty_folder("gh", arguments)
+    return _parse_github_request(finished.stdout)
+
+
+def _find_gitlab_request(state: BranchState) -> PullRequest | None:
+    repository_and_format = ["--repo", state.shown_address, "--output", "json"]
+    arguments = ["mr", "view", state.branch]
+    finished = _run_in_empty_folder("glab", arguments + repository_and_format)
+    request = parse_json_or_none(finished.stdout)
     if text_at(request, "state") != "opened":
         return None
-    words = ["ci", "get", "--branch", state.branch, *where, "--output", "json"]
-    pipeline = parse_json_or_none(_run_in_empty_folder("glab", words).stdout)
+
+    arguments = ["ci", "get", "--branch", state.branch]
+    finished = _run_in_empty_folder("glab", arguments + repository_and_format)
+    pipeline = parse_json_or_none(finished.stdout)
     return PullRequest(text_at(request, "web_url"), _parse_gitlab_checks(pipeline))
 
 
@@ -315,11 +354,14 @@ def _parse_github_request(output: bytes) -> PullRequest | None:
     for row in objects_at(request, "statusCheckRollup"):
         # A job of GitHub has a conclusion once it has ended; a status of another service a state.
         outcome = first_text(row, "conclusion", "state")
-        link = first_text(row, "detailsUrl", "targetUrl")
-        job = _GITHUB_JOB.search(link)
-        number = "" if job is None else job[1]
         state = _STATE_BY_OUTCOME.get(outcome.casefold(), "running")
-        checks.append(BranchCheck(first_text(row, "name", "context"), state, link, number))
+        link = first_text(row, "detailsUrl", "targetUrl")
+        job_in_link = _GITHUB_JOB.search(link)
+        job = ""
+        if job_in_link is not None:
+            job = job_in_link[1]
+        name = first_text(row, "name", "context")
+        checks.append(BranchCheck(name, state, link, job))
     return PullRequest(text_at(request, "url"), checks)
 
 
@@ -327,27 +369,33 @@ def _parse_gitlab_checks(pipeline: object) -> list[BranchCheck]:
     """Reads what `glab ci get --output json` prints: a pipeline with its jobs."""
     checks: list[BranchCheck] = []
     for row in objects_at(pipeline, "jobs"):
+        name = text_at(row, "name")
         state = _STATE_BY_OUTCOME.get(text_at(row, "status"), "running")
-        number = str(number_at(row, "id"))
-        checks.append(BranchCheck(text_at(row, "name"), state, text_at(row, "web_url"), number))
+        link = text_at(row, "web_url")
+        job = str(number_at(row, "id"))
+        checks.append(BranchCheck(name, state, link, job))
     return checks
 
 
 def _read_failure_log(state: BranchState, check: BranchCheck) -> str:
     if not check.job:
+        remedy = ""
+        if check.link:
+            remedy = f"Look at {check.link}."
         raise ActionRefused(
             f"The program {state.tool} has no log of {check.name}: it does not run on the server itself.",
-            remedy=f"Look at {check.link}." if check.link else "",
+            remedy=remedy,
         )
-    where = ["--repo", state.shown_address]
+    repository = ["--repo", state.shown_address]
     if state.tool == "gh":
-        words = ["run", "view", *where, "--job", check.job, "--log-failed"]
+        arguments = ["run", "view"] + repository + ["--job", check.job, "--log-failed"]
     else:
-        words = ["ci", "trace", check.job, *where]
-    finished = _run_in_empty_folder(state.tool, words)
+        arguments = ["ci", "trace", check.job] + repository
+    finished = _run_in_empty_folder(state.tool, arguments)
     if finished.returncode and not finished.stdout:
+        reason = _shorten_reason(_output_text(finished))
         raise ActionRefused(
-            f"The program {state.tool} refused: {_shorten_reason(_message_of(finished))}.",
+            f"The program {state.tool} refused: {reason}.",
             remedy="Nothing was changed. Try again.",
         )
     return finished.stdout[-LARGEST_LOG:].decode("utf-8", "replace")
@@ -357,28 +405,25 @@ def _read_failure_log(state: BranchState, check: BranchCheck) -> str:
 
 
 def _run_in_empty_folder(
-    name: str, words: Sequence[str], *, stdin: bytes = b""
+    name: str, arguments: Sequence[str], *, stdin: bytes = b""
 ) -> starter.FinishedProcess:
     with tempfile.TemporaryDirectory(prefix="helix-forge-") as folder:
-        return _run_users_program(name, words, Path(folder), stdin=stdin, check=False)
+        return _run_users_program(name, arguments, Path(folder), stdin=stdin, check=False)
 
 
 def _run_users_program(
-    name: str, words: Sequence[str], folder: Path, *, stdin: bytes = b"", check: bool = True
+    name: str, arguments: Sequence[str], folder: Path, *, stdin: bytes = b"", check: bool = True
 ) -> starter.FinishedProcess:
+    """Runs a program of the user's. `check`: raise ActionRefused if it fails."""
     program = starter.find_program(name)
     if not program:
         raise ActionRefused(f"The program {name} was not found.", remedy=f"Install {name}.")
-    # The user's own variables for git could name another repository.
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-    # Nobody sits at a terminal who could answer.
-    environment["GIT_TERMINAL_PROMPT"] = "0"
-    environment["GIT_NO_LAZY_FETCH"] = "1"
-    environment["GH_PROMPT_DISABLED"] = "1"
-    environment["NO_PROMPT"] = "1"
-    environment["GIT_CEILING_DIRECTORIES"] = str(folder.parent)
     launch = starter.ProcessLaunch(
-        starter.CommandAuthor.USER, [program, *words], folder, environment, has_own_session=True
+        starter.CommandAuthor.USER,
+        [program] + list(arguments),
+        folder,
+        _environment_without_git_variables(folder),
+        has_own_session=True,
     )
     try:
         finished = run_process(launch, input_bytes=stdin, seconds=LIMIT_SECONDS)
@@ -388,16 +433,33 @@ def _run_users_program(
             remedy="Look at the server's web page to see what arrived there.",
         ) from error
     if check and finished.returncode:
-        reason = _shorten_reason(_message_of(finished))
+        reason = _shorten_reason(_output_text(finished))
         raise ActionRefused(f"The program {name} refused: {reason}.", remedy=NOT_PUSHED)
     return finished
 
 
-def _message_of(finished: starter.FinishedProcess) -> str:
-    return (finished.stdout + b"\n" + finished.stderr).decode("utf-8", "replace").strip()
+def _environment_without_git_variables(folder: Path) -> dict[str, str]:
+    environment: dict[str, str] = {}
+    for name, value in os.environ.items():
+        # The user's own variables for git could name another repository.
+        if not name.startswith("GIT_"):
+            environment[name] = value
+    # Nobody sits at a terminal who could answer.
+    environment["GIT_TERMINAL_PROMPT"] = "0"
+    environment["GIT_NO_LAZY_FETCH"] = "1"
+    environment["GH_PROMPT_DISABLED"] = "1"
+    environment["NO_PROMPT"] = "1"
+    environment["GIT_CEILING_DIRECTORIES"] = str(folder.parent)
+    return environment
+
+
+def _output_text(finished: starter.FinishedProcess) -> str:
+    output = finished.stdout + b"\n" + finished.stderr
+    return output.decode("utf-8", "replace").strip()
 
 
 def _shorten_reason(message: str) -> str:
     """Returns the message on one line, without logins in addresses."""
-    reason = " ".join(_LOGIN_IN_ADDRESS.sub("", message).split())
-    return reason[:LONGEST_REASON].rstrip(".")
+    without_logins = _LOGIN_IN_ADDRESS.sub("", message)
+    one_line = " ".join(without_logins.split())
+    return one_line[:LONGEST_REASON].rstrip(".")

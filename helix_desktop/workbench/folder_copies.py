@@ -192,13 +192,7 @@ class CopiesInUse:
             self._kits[name] = tools
             checkpoints = tools.resources.checkpoints
             if checkpoints is not None:
-                await checkpoints.ensure_first_check()
-                start = None
-                if checkpoints.is_ready:
-                    start = checkpoints.latest_checkpoint
-                start_hex = ""
-                if start:
-                    start_hex = start.hex
+                start_hex = await _make_first_checkpoint(checkpoints)
                 whole_copy = replace(whole_copy, start=start_hex)
             # On the disk, it is whole only now: after a crash before, it counts as incomplete.
             await asyncio.to_thread(copy_files.save_copy_description, whole_copy)
@@ -274,10 +268,12 @@ class CopiesInUse:
         self._compare_copies()
 
     def _compare_copies(self) -> None:
+        """Find which files several copies have changed, and set `overlaps`."""
         copies_by_path = defaultdict[str, list[str]](list)
         for name, paths in self.changed.items():
             for path in paths:
                 copies_by_path[path].append(name)
+
         overlaps: dict[str, Mapping[str, Sequence[str]]] = {}
         for name, paths in self.changed.items():
             other_copies_by_path: dict[str, Sequence[str]] = {}
@@ -298,7 +294,7 @@ class RepositoryCopies(CopiesInUse):
         return declare_tool(APPLY, self._apply_agent_copy)
 
     async def _apply_agent_copy(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
-        """Ask in every mode. Exactly the steps that the question shows are taken, or none."""
+        """Ask in every mode. Exactly the steps that the question shows are applied_changes, or none."""
         named_copy = await asyncio.to_thread(self.find_copy, args.text_argument("agent"))
         row = None
         if named_copy is not None:
@@ -306,14 +302,17 @@ class RepositoryCopies(CopiesInUse):
         session = self._bench.sessions.find_open_session(use.context.conversation)
         if named_copy is None or row is None or session is None or row.parent != session.id:
             raise ActionRefused("You have no sub-agent with this name that works in its own copy.")
-        copy = await self._settle_unfinished(named_copy)
+        copy = await self._finish_interrupted_bring_back(named_copy)
         plan = await self._plan_changes(copy)
         if plan.steps:
-            shown = "\n".join(describe_step(plan.checkpoints.roots, step) for step in plan.steps)
-            title = "Apply a sub-agent's changes"
-            why = "it changes all the listed files at once"
+            step_lines = [describe_step(plan.checkpoints.roots, step) for step in plan.steps]
             action = ToolAction(
-                APPLY, ActionEffect.EDIT, title, shown, reason_to_ask=why, asks_in_every_mode=True
+                APPLY,
+                ActionEffect.EDIT,
+                title="Apply a sub-agent's changes",
+                preview="\n".join(step_lines),
+                reason_to_ask="it changes all the listed files at once",
+                asks_in_every_mode=True,
             )
             await use.permit(action)
             plan_after_question = await self._plan_changes(copy)
@@ -349,31 +348,34 @@ class RepositoryCopies(CopiesInUse):
         """Return what differs from what was brought back last, without files that git ignores."""
         versions = await self._brought_and_present_versions(copy)
         names_by_root = await asyncio.to_thread(copy_files.list_names_by_root, copy)
-        uncovered = await asyncio.to_thread(
+        missing_file = await asyncio.to_thread(
             copy_files.find_git_file_missing_from_checkpoint,
             versions.checkpoints.roots,
             versions.now,
             names_by_root,
         )
-        if uncovered:
+        if missing_file:
             raise ActionRefused(
-                f"Checkpoints leave out {printable_path(uncovered)}.",
+                f"Checkpoints leave out {printable_path(missing_file)}.",
                 remedy=f"{NOT_TOUCHED} Commit the file in the copy and merge the copy instead, or move the file out of the copy.",
             )
-        changes = compare_trees(versions.brought.latest_versions(), versions.now)
-        wanted = set[PathChange]()
+
+        all_changes = compare_trees(versions.brought.latest_versions(), versions.now)
+        file_changes = set[PathChange]()
         folders_above = set[str]()
-        for change in changes:
+        for change in all_changes:
             if copy_files.is_brought_back(change, names_by_root):
-                wanted.add(change)
-                folders_above.update(map(str, PurePosixPath(change.path).parents))
-        brought_back: list[PathChange] = []
-        for change in changes:
+                file_changes.add(change)
+                for folder in PurePosixPath(change.path).parents:
+                    folders_above.add(str(folder))
+
+        changes: list[PathChange] = []
+        for change in all_changes:
             # Git lists no folders: a new one comes along if a file in it does.
             is_new_folder_above = change.path in folders_above and change.before is None
-            if change in wanted or is_new_folder_above:
-                brought_back.append(change)
-        return versions.brought, brought_back
+            if change in file_changes or is_new_folder_above:
+                changes.append(change)
+        return versions.brought, changes
 
     async def bring_back(
         self, copy: copy_files.FolderCopy, way: str, message: str = "", conflicts: str = "leave"
@@ -386,7 +388,7 @@ class RepositoryCopies(CopiesInUse):
         refused.
         """
         self._check_nobody_works_in(copy)
-        copy = await self._settle_unfinished(copy)
+        copy = await self._finish_interrupted_bring_back(copy)
         if not copy.is_whole and way != "discard":
             raise ActionRefused(
                 copy.problem or "This copy was not completed.", remedy="Discard the copy instead."
@@ -409,10 +411,13 @@ class RepositoryCopies(CopiesInUse):
         except ActionRefused:  # Its checkpoints cannot say it, but git can.
             status = await self.read_copy_status(copy)
             return status.changed
-        changes += await self._changes_undone_since(copy, versions, changes)
-        files = [change for change in changes if not _is_change_of_folders(change)]
-        paths = sorted(change.path for change in files)
-        return [printable_path(path.partition("/")[2]) for path in paths]
+        undone_changes = await self._changes_undone_since(copy, versions, changes)
+        paths: list[str] = []
+        for change in changes + undone_changes:
+            if not _is_change_of_folders(change):
+                paths.append(change.path)
+        paths.sort()
+        return [_path_without_root_number(path) for path in paths]
 
     async def _changes_undone_since(
         self,
@@ -425,18 +430,23 @@ class RepositoryCopies(CopiesInUse):
         """
         kit = await self.get_or_open_tools(copy.parent)
         checkpoints = kit.resources.checkpoints
-        is_same_place = copy.is_of(kit.resources.roots.folders)
-        if checkpoints is None or not is_same_place or not checkpoints.is_undo_available:
+        if checkpoints is None or not checkpoints.is_undo_available:
+            return []
+        if not copy.is_of(kit.resources.roots.folders):
             return []
         await checkpoints.ensure_first_check()
         await checkpoints.check_for_changes()
-        known = {change.path for change in changes}
-        undone = []
-        for path, packed_before in copy.replaced.items():
-            now = checkpoints.folders.last_item_at(path)
-            if path not in known and pack_item(now).hex() == packed_before:
-                undone.append(PathChange(path, now, versions.versions_of(path)[-1]))
-        return undone
+
+        known_paths = {change.path for change in changes}
+        undone_changes: list[PathChange] = []
+        for path, packed_item_before in copy.replaced.items():
+            if path in known_paths:
+                continue
+            item_now = checkpoints.folders.last_item_at(path)
+            if pack_item(item_now).hex() == packed_item_before:
+                brought_item = versions.versions_of(path)[-1]
+                undone_changes.append(PathChange(path, item_now, brought_item))
+        return undone_changes
 
     async def find_conflicts(self, copy: copy_files.FolderCopy) -> Sequence[str]:
         """Return the files that cannot be applied, because the user has changed them as well."""
@@ -470,6 +480,7 @@ class RepositoryCopies(CopiesInUse):
     async def _remember_merge(
         self, copy: copy_files.FolderCopy, brought: BroughtVersions | None
     ) -> None:
+        """Record in the copy's description what the user's folders have got with a merge."""
         changes = list[PathChange]()
         if brought is not None:
             versions = await self._brought_and_present_versions(copy)
@@ -495,7 +506,7 @@ class RepositoryCopies(CopiesInUse):
                 await asyncio.to_thread(delete_folder_tree, copy.folder, ignore_errors=True)
                 continue
             try:
-                await self._settle_unfinished(copy)
+                await self._finish_interrupted_bring_back(copy)
             except (HelixError, OSError) as error:
                 # It is tried again before the copy is brought back.
                 self.notes.append(str(error))
@@ -511,23 +522,27 @@ class RepositoryCopies(CopiesInUse):
                 # The first check records the steps that were interrupted.
                 await checkpoints.ensure_first_check()
 
-    async def _settle_unfinished(self, copy: copy_files.FolderCopy) -> copy_files.FolderCopy:
+    async def _finish_interrupted_bring_back(
+        self, copy: copy_files.FolderCopy
+    ) -> copy_files.FolderCopy:
         """Record what a killed program wrote from one copy. Returns it as it is
         described afterwards.
         """
-        begun = await asyncio.to_thread(
+        unfinished = await asyncio.to_thread(
             unfinished_bring_back.read_unfinished_bring_back, copy.folder
         )
-        if begun is None:
+        if unfinished is None:
             return copy
-        if begun.moves:
-            await self._settle_merge(copy, begun)
+        if unfinished.moves:
+            await self._finish_interrupted_merge(copy, unfinished)
         else:
-            await self._settle_apply(copy, begun)
+            await self._finish_interrupted_apply(copy, unfinished)
         return await asyncio.to_thread(copy_files.read_copy_description, copy.folder)
 
-    async def _settle_merge(self, copy: copy_files.FolderCopy, begun: UnfinishedBringBack) -> None:
-        is_merged = await asyncio.to_thread(repair_moves, begun.moves)
+    async def _finish_interrupted_merge(
+        self, copy: copy_files.FolderCopy, unfinished: UnfinishedBringBack
+    ) -> None:
+        is_merged = await asyncio.to_thread(repair_moves, unfinished.moves)
         if is_merged:
             brought = await self._brought_versions_if_known(copy)
             await self._remember_merge(copy, brought)
@@ -540,22 +555,28 @@ class RepositoryCopies(CopiesInUse):
                 "The program was ended while it merged a copy. Your branch does not have the copy's commits yet. You can merge the copy again."
             )
 
-    async def _settle_apply(self, copy: copy_files.FolderCopy, begun: UnfinishedBringBack) -> None:
+    async def _finish_interrupted_apply(
+        self, copy: copy_files.FolderCopy, unfinished: UnfinishedBringBack
+    ) -> None:
         tools = await self.get_or_open_tools(copy.parent)
         checkpoints = tools.resources.checkpoints
         if checkpoints is None or not checkpoints.is_undo_available:
             return
         if not copy.is_of(checkpoints.roots):
             return
-        fact, unwritten = await unfinished_bring_back.record_written_steps(checkpoints, begun)
+        fact, unwritten_paths = await unfinished_bring_back.record_written_steps(
+            checkpoints, unfinished
+        )
         if fact is not None:
-            title = await self._record_applied(fact, begun)
+            title = await self._record_applied(fact, unfinished)
             self.notes.append(
                 f"The program was ended while it brought back a copy. Files changed until then: {fact.files:,}. You can undo this in the conversation “{title}”."
             )
-        taken = [change for change in begun.taken if change.path not in unwritten]
-        steps = [step for step in begun.steps if step.path not in unwritten]
-        await asyncio.to_thread(copy_files.remember_brought_back, copy, taken, steps)
+        applied_changes = [
+            change for change in unfinished.applied_changes if change.path not in unwritten_paths
+        ]
+        steps = [step for step in unfinished.steps if step.path not in unwritten_paths]
+        await asyncio.to_thread(copy_files.remember_brought_back, copy, applied_changes, steps)
 
     def _check_nobody_works_in(self, copy: copy_files.FolderCopy) -> None:
         is_in_use = False
@@ -590,11 +611,12 @@ class RepositoryCopies(CopiesInUse):
             )
         await checkpoints.ensure_first_check()
         await checkpoints.check_for_changes(thorough=True)
-        paths = {change.path for change in changes}
-        # What was brought back before is so again if the user has undone it.
+        changed_paths = {change.path for change in changes}
+        # What was brought back before is brought back again if the user has undone it.
         for path in copy.brought:
-            if path not in paths:
-                changes.append(PathChange(path, None, versions.versions_of(path)[-1]))
+            if path not in changed_paths:
+                brought_item = versions.versions_of(path)[-1]
+                changes.append(PathChange(path, None, brought_item))
         changes.sort(key=lambda change: change.path)
         return await plan_merge(checkpoints, changes, versions, conflicts)
 
@@ -602,7 +624,7 @@ class RepositoryCopies(CopiesInUse):
         self, copy: copy_files.FolderCopy, plan: BringBackPlan, session: Session | None
     ) -> tuple[str, ...]:
         """`session`: its conversation can undo this. Without one, a new conversation can."""
-        taken = [change for change in plan.changes if change not in plan.conflicts]
+        applied_changes = [change for change in plan.changes if change not in plan.conflicts]
         if session is not None:
             conversation = session.id
             last_seq = session.conversation.state.seq
@@ -612,10 +634,14 @@ class RepositoryCopies(CopiesInUse):
         sentences: tuple[str, ...] = ()
         if plan.steps:
             folders_above = unfinished_bring_back.folders_above(plan.checkpoints, plan.steps)
-            steps = [*plan.steps, *folders_above]
-            begun = UnfinishedBringBack((), conversation, last_seq, steps, taken)
-            sentences = await self._restore_planned_steps(copy, plan, begun)
-        await asyncio.to_thread(copy_files.remember_brought_back, copy, taken, plan.steps)
+            unfinished = UnfinishedBringBack(
+                conversation=conversation,
+                last_seq=last_seq,
+                steps=list(plan.steps) + folders_above,
+                applied_changes=applied_changes,
+            )
+            sentences = await self._restore_planned_steps(copy, plan, unfinished)
+        await asyncio.to_thread(copy_files.remember_brought_back, copy, applied_changes, plan.steps)
         if plan.conflicting_names:
             shown_names = copying.name_some_files(plan.conflicting_names)
             raise ActionRefused(
@@ -624,17 +650,19 @@ class RepositoryCopies(CopiesInUse):
             )
         if not sentences:
             return ("There are no changes to bring back.",)
-        return sentences + tuple(describe_links_leading_out(plan.checkpoints.roots, taken))
+        return sentences + tuple(
+            describe_links_leading_out(plan.checkpoints.roots, applied_changes)
+        )
 
     async def _restore_planned_steps(
-        self, copy: copy_files.FolderCopy, plan: BringBackPlan, begun: UnfinishedBringBack
+        self, copy: copy_files.FolderCopy, plan: BringBackPlan, unfinished: UnfinishedBringBack
     ) -> tuple[str, ...]:
         checkpoints = plan.checkpoints
         # Saved before the first write: if the program is killed, its next start records
         # what was written.
-        await asyncio.to_thread(begun.save_in_copy, copy.folder)
+        await asyncio.to_thread(unfinished.save_in_copy, copy.folder)
         restored = await change_restoring.restore_paths(checkpoints, plan.steps)
-        title = await self._record_applied(restored.fact, begun)
+        title = await self._record_applied(restored.fact, unfinished)
         folders = set[str]()
         for step in plan.steps:
             if step.now is not None and step.now.kind is PathKind.FOLDER:
@@ -648,21 +676,23 @@ class RepositoryCopies(CopiesInUse):
                 sentences.append(f"{shown_path} was not changed: {why}.")
         return tuple(sentences)
 
-    async def _record_applied(self, fact: FilesChanged | None, begun: UnfinishedBringBack) -> str:
+    async def _record_applied(
+        self, fact: FilesChanged | None, unfinished: UnfinishedBringBack
+    ) -> str:
         """Record what was applied, unless that is done, in a new conversation if there
         is none. Returns its title.
         """
-        conversation_exists = self._bench.conversation_row(begun.conversation) is not None
+        conversation_exists = self._bench.conversation_row(unfinished.conversation) is not None
         if conversation_exists:
-            session = await self._bench.open_session(begun.conversation)
+            session = await self._bench.open_session(unfinished.conversation)
         else:
-            session = await self._bench.start_conversation(_TITLE, identity=begun.conversation)
-        if not _is_applied_fact_recorded(session, begun.last_seq):
+            session = await self._bench.start_conversation(_TITLE, identity=unfinished.conversation)
+        if not _is_applied_fact_recorded(session, unfinished.last_seq):
             facts: list[Fact] = []
             if fact is not None:
                 facts.append(replace(fact, by="command"))
-            if not conversation_exists or not begun.last_seq:
-                facts.insert(0, UserSaid((Text(_describe_brought_files(begun)),)))
+            if not conversation_exists or not unfinished.last_seq:
+                facts.insert(0, UserSaid((Text(_describe_brought_files(unfinished)),)))
                 facts.append(TurnEnded(TurnEnd.DONE))
             await session.conversation.append_facts(*facts)
         return session.conversation.state.title
@@ -723,6 +753,19 @@ class RepositoryCopies(CopiesInUse):
         return sentences
 
 
+async def _make_first_checkpoint(checkpoints: Checkpoints) -> str:
+    """Return the digest of a new copy's first checkpoint as hex, or an empty string if
+    it could not be made.
+    """
+    await checkpoints.ensure_first_check()
+    first_checkpoint = None
+    if checkpoints.is_ready:
+        first_checkpoint = checkpoints.latest_checkpoint
+    if first_checkpoint is None:
+        return ""
+    return first_checkpoint.hex
+
+
 def _is_applied_fact_recorded(session: Session, last_seq: int) -> bool:
     """Whether what was brought back after this fact is recorded, as before a kill."""
     for numbered_fact in session.all_facts:
@@ -735,14 +778,19 @@ def _is_applied_fact_recorded(session: Session, last_seq: int) -> bool:
     return False
 
 
-def _describe_brought_files(begun: UnfinishedBringBack) -> str:
+def _describe_brought_files(unfinished: UnfinishedBringBack) -> str:
     """Name some of the files, so that a search finds the conversation."""
-    names: list[str] = []
-    for step in begun.steps:
-        if step.now != step.target:
-            names.append(printable_path(step.path.partition("/")[2]))
-    shown_names = names[: copying.MOST_NAMED]
-    return "\n".join((_TITLE, *shown_names))
+    lines = [_TITLE]
+    for step in unfinished.steps:
+        if step.now != step.target and len(lines) <= copying.MOST_NAMED:
+            lines.append(_path_without_root_number(step.path))
+    return "\n".join(lines)
+
+
+def _path_without_root_number(path: str) -> str:
+    """Return a path of a checkpoint as people read it: it begins with its folder's number."""
+    _, _, path_in_folder = path.partition("/")
+    return printable_path(path_in_folder)
 
 
 def _is_change_of_folders(change: PathChange) -> bool:

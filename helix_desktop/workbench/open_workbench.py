@@ -93,16 +93,21 @@ from helix_desktop.workbench.undo_and_change_list import FileChanges
 from helix_desktop.workbench.worker_claims import WorkerClaims
 
 Listener = Callable[[session_events.Event], None]
-Writer = Callable[[str], ModelClient]
-MANY = 10_000
-_open: "weakref.WeakKeyDictionary[StoredWorkspace, Workbench]" = weakref.WeakKeyDictionary()
+# Takes the name of a conversation's main model.
+BuildFoldWriter = Callable[[str], ModelClient]
+MOST_LISTED_PATHS = 20_000
+# After opening a conversation with more facts, garbage collection is told to skip them.
+MANY_FACTS = 10_000
+_open_workbenches: weakref.WeakKeyDictionary[StoredWorkspace, "Workbench"] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def workbench_of(workspace: StoredWorkspace) -> "Workbench | None":
     """Return the program's workbench of the workspace, if any, so that commands use the
     same sessions.
     """
-    return _open.get(workspace)
+    return _open_workbenches.get(workspace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +178,12 @@ class Workbench:
         self.task_retention = shared.task_retention
         self.sharing_setup = WorkspaceSharingSetup(workspace, shared.access.secrets)
         self._listeners: list[Listener] = []
-        self._instead: dict[str, str] = {}
-        self._wide: tuple[str, ...] = ()
-        self._writers: dict[str, Writer] = {}
+        # The main models of conversations that do not use the workspace's.
+        self._model_by_conversation: dict[str, str] = {}
+        # Sentences about permission rules that allow much.
+        self._wide_rule_notes: tuple[str, ...] = ()
+        # For conversations in which a connected agent works: whose model writes its folds.
+        self._fold_writer_builders: dict[str, BuildFoldWriter] = {}
         self.size_limit = CacheSizeLimit(workspace, self.tasks.spawn_task)
         self.file_changes = FileChanges(self)
         self.relay = ConversationRelay(workspace, self.token_counter, partial(nullcontext, self))
@@ -204,7 +212,9 @@ class Workbench:
         kit = await _open_folder_tools(workspace, shared, permissions, roots)
         bench = cls(workspace, shared, kit, permissions)
         permissions.save_rule = partial(system_prompt_and_settings.save_permission_rule, workspace)
-        bench._wide = system_prompt_and_settings.describe_wide_rules_once(workspace, permissions)
+        bench._wide_rule_notes = system_prompt_and_settings.describe_wide_rules_once(
+            workspace, permissions
+        )
         try:
             await bench._rows.read_all_rows()
             await asyncio.to_thread(bench.copies.list_copies)
@@ -219,7 +229,7 @@ class Workbench:
             bench.tasks.spawn_task(
                 bench.copies.record_interrupted_steps(), name="record steps in copies"
             )
-            _open[workspace] = bench
+            _open_workbenches[workspace] = bench
             workspace.linked = bench.sharing.start_or_stop_with_link
             bench.sharing.start_or_stop_with_link()
             bench.size_limit.count_cache_size_soon()
@@ -233,18 +243,19 @@ class Workbench:
         """Stop what runs, in order: sessions, servers, agents, tasks, commands. The
         caller closes the workspace.
         """
-        _open.pop(self.workspace, None)
+        _open_workbenches.pop(self.workspace, None)
         self.workspace.content_forgetter = self.workspace.forget_content
         self.workforce.close()
         # All commands and servers are ended, even if a full disk makes a step fail.
-        async with AsyncExitStack() as last_first:
-            last_first.push_async_callback(self.kit.aclose)
-            last_first.push_async_callback(self.copies.aclose)
-            last_first.push_async_callback(self.tasks.aclose, limit=1.0)
-            last_first.push_async_callback(self.acp.end_all_agents)
-            last_first.push_async_callback(self.mcp_servers.aclose)
-            sessions = tuple(self.sessions)
-            await asyncio.gather(*(session.aclose() for session in sessions))
+        # The stack calls what was pushed last first.
+        async with AsyncExitStack() as exit_stack:
+            exit_stack.push_async_callback(self.kit.aclose)
+            exit_stack.push_async_callback(self.copies.aclose)
+            exit_stack.push_async_callback(self.tasks.aclose, limit=1.0)
+            exit_stack.push_async_callback(self.acp.end_all_agents)
+            exit_stack.push_async_callback(self.mcp_servers.aclose)
+            closings = [session.aclose() for session in self.sessions]
+            await asyncio.gather(*closings)
             self.workspace.linked = lambda: None
             await self.sharing.stop_conversation_sync()
             await self._meters.save_unsaved_meters()
@@ -264,11 +275,14 @@ class Workbench:
         """Return where its tools may work: nowhere in an imported workspace until the
         user chooses.
         """
-        return tuple(map(Path, self.workspace.settings.roots))
+        return tuple(Path(root) for root in self.workspace.settings.roots)
 
     @property
     def main_folder(self) -> Path:
-        return next(iter(self.allowed_folders), Path.home())
+        folders = self.allowed_folders
+        if folders:
+            return folders[0]
+        return Path.home()
 
     # --- Listing, opening and changing conversations
 
@@ -276,7 +290,8 @@ class Workbench:
         """Return all conversations, last changed first. Those of sub-agents name their parent."""
         window = self._chosen_window_tokens()
         rows = [self._complete_row(row, window) for row in self._rows]
-        return sorted(rows, key=lambda row: -row.updated)
+        rows.sort(key=lambda row: row.updated, reverse=True)
+        return rows
 
     def has_conversation(self, conversation: str) -> bool:
         return self._rows.find_row(conversation) is not None
@@ -304,18 +319,20 @@ class Workbench:
         if session is not None:
             copy_name = session.conversation.state.own_copy
         copy_label = self.copies.labels.get(copy_name, "")
-        completed = row
+
+        completed_row = row
         if machine or copy_label:
             overlaps = tuple(self.copies.overlaps.get(copy_name, ()))
-            completed = replace(row, machine=machine, copy=copy_label, overlaps=overlaps)
+            completed_row = replace(row, machine=machine, copy=copy_label, overlaps=overlaps)
+
         activity = session_events.ConversationActivity
         is_resting = session is None or session.running in (activity.IDLE, activity.FAILED)
         # A conversation of a foreign agent or with a model of its own does not use the
         # chosen model's window.
-        has_own_window = row.agent or row.id in self._instead
+        has_own_window = row.agent or row.id in self._model_by_conversation
         if window and row.parts and is_resting and not has_own_window:
-            return replace(completed, window=window)
-        return completed
+            completed_row = replace(completed_row, window=window)
+        return completed_row
 
     def subscribe_to_events(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with the events of all conversations. Returns how to stop."""
@@ -326,29 +343,38 @@ class Workbench:
         """Return what a model has written of a reply that is not a fact yet."""
         return self._partial.text_in_progress(conversation)
 
-    async def open_session(self, conversation: str, *, writer: Writer | None = None) -> Session:
-        """`writer`: who writes its folds, given its main model, if a connected agent
+    async def open_session(
+        self, conversation: str, *, writer: BuildFoldWriter | None = None
+    ) -> Session:
+        """Return the conversation's session, which is opened if it is not open yet.
+
+        `writer`: builds the model client that writes its folds, if a connected agent
         works in it.
         """
         if writer is not None:
-            self._writers[conversation] = writer
+            self._fold_writer_builders[conversation] = writer
         if self._rows.find_row(conversation) is None:
             raise NotFound(f"There is no conversation {conversation} in {self.name}.")
         async with self.sessions.opening:
             session = self.sessions.find_open_session(conversation)
             if session is None:
-                opened = await Conversation.open(self.workspace.journal, conversation)
-                if opened.state.own_model:
-                    self._apply_conversation_model(conversation, opened.state.own_model)
-                asks_again = await self._recover_interrupted_turn(opened)
-                await self.copies.get_or_open_tools(opened.state.own_copy)
-                allowed_tools = self.workforce.roles.tools_of_role(opened.state)
-                session = self._build_session(opened, allowed=allowed_tools)
-                session.asks_again = asks_again
-                if len(session.all_facts) > MANY:
-                    gc.freeze()  # These facts are long-lived, so garbage collection can skip them.
+                session = await self._open_stored_conversation(conversation)
             self.sessions.keep_session_open(session)
             return session
+
+    async def _open_stored_conversation(self, name: str) -> Session:
+        conversation = await Conversation.open(self.workspace.journal, name)
+        state = conversation.state
+        if state.own_model:
+            self._apply_conversation_model(name, state.own_model)
+        asks_again = await self._recover_interrupted_turn(conversation)
+        await self.copies.get_or_open_tools(state.own_copy)
+        allowed_tools = self.workforce.roles.tools_of_role(state)
+        session = self._build_session(conversation, allowed=allowed_tools)
+        session.asks_again = asks_again
+        if len(session.all_facts) > MANY_FACTS:
+            gc.freeze()  # These facts are long-lived, so garbage collection can skip them.
+        return session
 
     async def _recover_interrupted_turn(self, opened: Conversation) -> bool:
         """Record what was on the way when the program ended. Returns whether a question
@@ -368,16 +394,17 @@ class Workbench:
 
     async def _report_interrupted_agents(self, parent: Conversation) -> None:
         """Say in a conversation which of its agents in the background ended with the program."""
-        if not any(row.parent == parent.id for row in self._rows):
+        parents = {row.parent for row in self._rows}
+        if parent.id not in parents:
             return
         for agent in self.workforce.find_interrupted_agents(parent.state):
             with suppress(NotFound):  # It was deleted for good.
-                opened = await Conversation.open(self.workspace.journal, agent)
+                agents_conversation = await Conversation.open(self.workspace.journal, agent)
                 model = self.model_of_conversation(agent)
                 await self._partial.recover_texts(
-                    opened, model, self.workspace.cache, self.token_counter
+                    agents_conversation, model, self.workspace.cache, self.token_counter
                 )
-                report = report_of_interrupted_agent(opened)
+                report = report_of_interrupted_agent(agents_conversation)
                 parts = [with_text_tokens(part, self.token_counter) for part in report.parts]
                 await parent.append_facts(replace(report, parts=tuple(parts)))
 
@@ -391,14 +418,16 @@ class Workbench:
         identity: str = "",
         acp_agent: str = "",
     ) -> Session:
-        """`role`: the workspace's agent that works in it. `identity`: the id to use instead of a
+        """Create a conversation and open it.
+
+        `role`: the workspace's agent that works in it. `identity`: the id to use instead of a
         new one. `acp_agent`: the foreign agent that works in it.
         """
         started = facts.ConversationStarted(
             title=title, parent=parent, agent=agent, role=role, acp_agent=acp_agent
         )
-        new = await self._create_conversation(started, identity)
-        return await self.open_session(new)
+        conversation = await self._create_conversation(started, identity)
+        return await self.open_session(conversation)
 
     async def start_users_conversation(self, identity: str = "", *, acp_agent: str = "") -> Session:
         """Start a conversation for the user, in a copy of the folders if the settings say so."""
@@ -416,11 +445,16 @@ class Workbench:
         identity: str = "",
         acp_agent: str = "",
     ) -> Session:
-        new = identity or new_conversation_id()
-        await self.copies.create_copy(new, with_changes=with_changes)
-        started = facts.ConversationStarted(title, copy=new, acp_agent=acp_agent)
-        await self._create_conversation(started, new)
-        return await self.open_session(new)
+        """Copy the folders and start a conversation that works there.
+
+        `with_changes`: the copy includes what is not committed yet.
+        """
+        conversation = identity or new_conversation_id()
+        await self.copies.create_copy(conversation, with_changes=with_changes)
+        # A copy is named like the conversation for which it is made.
+        started = facts.ConversationStarted(title, copy=conversation, acp_agent=acp_agent)
+        await self._create_conversation(started, conversation)
+        return await self.open_session(conversation)
 
     def _copy_of_open_conversation(self, conversation: str) -> str:
         """Return an empty string for the workspace's own folders."""
@@ -467,7 +501,9 @@ class Workbench:
 
     async def _predict_request_of(self, session: Session) -> None:
         with suppress(HelixError):  # The turn will meet this error again and show it.
-            await self.models.update_local_model(self._instead.get(session.id, ""), may_load=False)
+            await self.models.update_local_model(
+                self._model_by_conversation.get(session.id, ""), may_load=False
+            )
             session.preview_setup(await self._build_conversation_settings(session.conversation))
 
     async def fork_conversation(
@@ -486,32 +522,38 @@ class Workbench:
         original_session = await self.open_session(conversation)
         original = original_session.conversation.state
         fork_seq = last_seq or original.seq
-        new = new_conversation_id()
-        copy_of_fork = original.own_copy
-        if copy_of_fork:
-            copy = await asyncio.to_thread(self.copies.find_copy, copy_of_fork)
-            if copy is None:
-                # The copy was discarded, or it is on another machine: the fork works in
-                # the workspace's own folders.
-                copy_of_fork = ""
+        fork = new_conversation_id()
+
+        copy_of_fork = await self._copy_name_if_there(original.own_copy)
         if in_copy:
-            new_copy = await self.copies.create_copy(new, with_changes=True, parent=copy_of_fork)
+            new_copy = await self.copies.create_copy(fork, with_changes=True, parent=copy_of_fork)
             copy_of_fork = new_copy.id
+
         journal = self.workspace.journal
-        await journal.fork_conversation(conversation, fork_seq, new)
+        await journal.fork_conversation(conversation, fork_seq, fork)
         if agent:
-            forked = facts.ConversationStarted(
+            started = facts.ConversationStarted(
                 forked_from=conversation, forked_at=fork_seq, agent=agent
             )
-            await journal.append_to_journal(new, [forked])
+            await journal.append_to_journal(fork, [started])
         if copy_of_fork != original.own_copy:
-            await journal.append_to_journal(new, [facts.ConversationChanged(copy=copy_of_fork)])
-        await self._meters.reread_rows_and_meters([new])
-        session = await self.open_session(new)
+            await journal.append_to_journal(fork, [facts.ConversationChanged(copy=copy_of_fork)])
+
+        await self._meters.reread_rows_and_meters([fork])
+        session = await self.open_session(fork)
         if not agent:
             await session.finish_new_fork(title)
-        self._rows.update_row_meter(new, session.context.next_request_meter())
+        self._rows.update_row_meter(fork, session.context.next_request_meter())
         return session
+
+    async def _copy_name_if_there(self, copy_name: str) -> str:
+        """Return an empty string, for the workspace's own folders, if the copy was discarded or
+        is on another machine.
+        """
+        copy = await asyncio.to_thread(self.copies.find_copy, copy_name)
+        if copy is None:
+            return ""
+        return copy.id
 
     async def save_conversation_model(self, conversation: str, name: str) -> None:
         """Set one conversation's main model for good. An empty name means the workspace's again."""
@@ -523,9 +565,9 @@ class Workbench:
 
     def _apply_conversation_model(self, conversation: str, name: str) -> None:
         if name:
-            self._instead[conversation] = name
+            self._model_by_conversation[conversation] = name
         else:
-            self._instead.pop(conversation, None)
+            self._model_by_conversation.pop(conversation, None)
 
     async def read_conversation_facts(self, conversation: str) -> Sequence[facts.Recorded]:
         """Return a conversation's facts, without opening a session if there is none."""
@@ -537,14 +579,15 @@ class Workbench:
     async def _create_conversation(
         self, started: facts.ConversationStarted, identity: str = ""
     ) -> str:
-        new = identity or new_conversation_id()
+        """Record the first fact of a new conversation, and return the conversation's id."""
+        conversation = identity or new_conversation_id()
         if started.acp_agent:
             # The name is recorded as the list of agents has it.
-            acp_agent, *_ = await self.acp.find_agent(started.acp_agent)
-            started = replace(started, acp_agent=acp_agent.name)
-        recorded = await self.workspace.journal.append_to_journal(new, [started])
-        self._rows.add_new_row(new, started, recorded[0].time)
-        return new
+            connectable_agent = await self.acp.find_agent(started.acp_agent)
+            started = replace(started, acp_agent=connectable_agent.agent.name)
+        (recorded,) = await self.workspace.journal.append_to_journal(conversation, [started])
+        self._rows.add_new_row(conversation, started, recorded.time)
+        return conversation
 
     def _build_session(
         self, conversation: Conversation, *, depth: int = 0, allowed: Sequence[str] = ()
@@ -554,31 +597,16 @@ class Workbench:
         return Session(conversation, services, ConversationFolding(conversation, services))
 
     def _build_session_services(
-        self, conversation: Conversation, depth: int, only: Sequence[str]
+        self, conversation: Conversation, depth: int, allowed_tools: Sequence[str]
     ) -> SessionServices:
-        async def compact_stored_entry(digest: Digest, keep: str) -> str:
-            client = self._model_client_for(conversation.id, facts.ModelRole.FAST)
-            if client is None:
-                client = self._model_client_for(conversation.id, facts.ModelRole.MAIN)
-            if client is None:
-                raise InvalidInput("No model is available to shorten the content.")
-            # What this costs, the conversation pays.
-            session = await self.open_session(conversation.id)
-            inquiry = session.folding.spending.build_model_inquiry()
-            return await content_recall.compact_entry(
-                self.workspace.cache, client, digest.hex, keep, inquiry
-            )
-
         kit = self.copies.tools_of_copy(conversation.state.own_copy)
-        other_tools = [
-            *self.project.skill_tools(),
-            *self.planning.plan_tools(depth),
-            *self.workforce.build_agent_tools(),
-        ]
+        other_tools = list(self.project.skill_tools())
+        other_tools.extend(self.planning.plan_tools(depth))
+        other_tools.extend(self.workforce.build_agent_tools())
         other_tools.append(self.copies.build_apply_tool())
         other_tools.extend(fleet_tools.build_fleet_tools(self.workspace, self.claims))
         toolbox = kit.build_toolbox(
-            compact=compact_stored_entry,
+            compact=partial(self._compact_stored_entry, conversation.id),
             history=partial(
                 content_recall.recall_folded_messages,
                 conversation.state,
@@ -588,7 +616,7 @@ class Workbench:
             start_child=self.workforce.delegate_to_agent,
             place=self.workforce.place_in_tree(conversation.id, depth),
             more=self._list_foreign_tools,
-            allowed_tools=only,
+            allowed_tools=allowed_tools,
             on_demand=self.project.build_tools_on_demand(
                 conversation, self.token_counter, self.kit.finder
             ),
@@ -617,6 +645,20 @@ class Workbench:
             run_foreign_turn=run_foreign_turn,
         )
 
+    async def _compact_stored_entry(self, conversation: str, digest: Digest, purpose: str) -> str:
+        """Have a model shorten a stored content to what is needed for `purpose`."""
+        client = self._model_client_for(conversation, facts.ModelRole.FAST)
+        if client is None:
+            client = self._model_client_for(conversation, facts.ModelRole.MAIN)
+        if client is None:
+            raise InvalidInput("No model is available to shorten the content.")
+        # The cost is added to the conversation's.
+        session = await self.open_session(conversation)
+        inquiry = session.folding.spending.build_model_inquiry()
+        return await content_recall.compact_entry(
+            self.workspace.cache, client, digest.hex, purpose, inquiry
+        )
+
     def _turn_limits(self) -> TurnLimits:
         return system_prompt_and_settings.parse_turn_limits(self.workspace.settings.limits)
 
@@ -636,13 +678,16 @@ class Workbench:
         if event == "Stop" and row is not None and row.parent:
             event = "SubagentStop"
         await self.project.reread_project_folders()
-        texts: list[str] = []
+        set_up_text = ""
         if event == "SessionStart":
             # In a new copy, the user's set-up command runs before the hooks.
-            texts.append(await self.copies.run_set_up_command(conversation))
+            set_up_text = await self.copies.run_set_up_command(conversation)
         outcome = await self.hooks.run_hooks_for_event(event, conversation, values)
-        texts.append(outcome.says)
-        return replace(outcome, says="\n".join(filter(None, texts)))
+        if not set_up_text:
+            return outcome
+        if not outcome.says:
+            return replace(outcome, says=set_up_text)
+        return replace(outcome, says=f"{set_up_text}\n{outcome.says}")
 
     async def request_as_sent(
         self, conversation: str, seq: int | None, request: Request
@@ -657,28 +702,27 @@ class Workbench:
     # --- Sessions of sub-agents
 
     async def _create_subagent_session(
-        self, started: facts.ConversationStarted, wish: Delegation
+        self, started: facts.ConversationStarted, delegation: Delegation
     ) -> Session:
         """Create a sub-agent's conversation, and a session with what was delegated and no more."""
-        parent = self.sessions.find_open_session(wish.parent)
-        new = new_conversation_id()
-        copy_name = ""
-        if parent is not None:
-            copy_name = parent.conversation.state.own_copy
-        if wish.isolated or self.workspace.settings.copies.get("always"):
-            copy = await self.copies.create_copy(new, with_changes=True, parent=copy_name)
+        agent = new_conversation_id()
+        copy_name = self._copy_of_open_conversation(delegation.parent)
+        if delegation.isolated or self.workspace.settings.copies.get("always"):
+            copy = await self.copies.create_copy(agent, with_changes=True, parent=copy_name)
             copy_name = copy.id
         await self.copies.get_or_open_tools(copy_name)
         # The conversation's tools must be limited before anybody opens it.
         async with self.sessions.opening:
-            await self._create_conversation(replace(started, copy=copy_name), new)
-            self.workforce.add_agent_to_tree(new, wish)
-            role_file = self.workforce.roles.find_role_file(wish.role)
+            await self._create_conversation(replace(started, copy=copy_name), agent)
+            self.workforce.add_agent_to_tree(agent, delegation)
+            role_file = self.workforce.roles.find_role_file(delegation.role)
             model = model_of_role(role_file, self.workspace.settings.models, self.models)
             if model:
-                self._instead[new] = model
-            conversation = await Conversation.open(self.workspace.journal, new)
-            session = self._build_session(conversation, depth=wish.depth, allowed=wish.tools)
+                self._model_by_conversation[agent] = model
+            conversation = await Conversation.open(self.workspace.journal, agent)
+            session = self._build_session(
+                conversation, depth=delegation.depth, allowed=delegation.tools
+            )
             self.sessions.keep_session_open(session)
         return session
 
@@ -695,10 +739,11 @@ class Workbench:
         """Import conversations, or what is new in them. If stopped, it leaves whole
         ones, named in `result`.
         """
-        result = result or history_imports.ImportResult(history_imports.new_import_name())
+        if result is None:
+            result = history_imports.ImportResult(history_imports.new_import_name())
         draft = await self.open_draft_session()
         expected_settings = draft.conversation.expected_state.settings
-        work = history_imports.HistoryImport(
+        history_import = history_imports.HistoryImport(
             self.workspace,
             self.token_counter,
             replace(preparation, settings=expected_settings),
@@ -707,9 +752,9 @@ class Workbench:
             self._is_reply_under_way,
         )
         try:
-            return await work.import_files(files, report)
+            return await history_import.import_files(files, report)
         finally:
-            imported_ids = [conversation.id for conversation in work.result.imported]
+            imported_ids = [conversation.id for conversation in history_import.result.imported]
             await self._meters.reread_rows_and_meters(set(imported_ids))
             if imported_ids:
                 self._on_event(session_events.ConversationReplaced(imported_ids[-1]))
@@ -724,6 +769,7 @@ class Workbench:
         return not session.is_idle
 
     async def undo_import_run(self, run: str) -> tuple[int, list[str]]:
+        """Undo what `history_imports.undo_import` can of an import, and update the list."""
         # Read before the undoing, which deletes conversations.
         import_facts = await self.workspace.journal.facts_about_imports()
         imported = {import_fact.conversation for import_fact in import_facts}
@@ -859,18 +905,19 @@ class Workbench:
 
     async def complete_file_paths(self, prefix: str, limit: int = 20) -> Sequence[str]:
         """Return paths below the workspace's folder that contain `prefix`, shortest first."""
-        names = await asyncio.to_thread(find_paths_below, self.main_folder, prefix.lower(), limit)
-        return [name for name in names if not self.kit.resources.roots.is_hidden_inside(name)]
+        paths = await asyncio.to_thread(find_paths_below, self.main_folder, prefix.lower(), limit)
+        roots = self.kit.resources.roots
+        return [path for path in paths if not roots.is_hidden_inside(path)]
 
     async def change_settings(self, changes: Changes) -> None:
         """Change keys of workspace.toml and apply them to what is running."""
-        servers = self.workspace.settings.mcp
+        mcp_servers_before = self.workspace.settings.mcp
         await asyncio.to_thread(self.workspace.change_settings, changes)
         permissions = system_prompt_and_settings.parse_permissions(self.workspace.settings)
         # Changed in place, because all tools, also those of copies, have this object.
         self._permissions.mode = permissions.mode
         self._permissions.rules = permissions.rules
-        if self.workspace.settings.mcp != servers:
+        if self.workspace.settings.mcp != mcp_servers_before:
             await self.mcp_servers.apply_server_settings()
         self.file_changes.apply_checkpoint_settings()
 
@@ -887,9 +934,12 @@ class Workbench:
         return self._permissions.mode.value
 
     def list_programs_of_command(self, command: str) -> tuple[AskedProgram, ...]:
-        """What a command line would start, where another process asks for it, as a task does."""
-        tool = ToolName.RUN_COMMAND
-        action = ToolAction(tool, ActionEffect.RUN, "", command, command=command)
+        """Return what a command line would start, where another process asks for it, as a task
+        does.
+        """
+        action = ToolAction(
+            ToolName.RUN_COMMAND, ActionEffect.RUN, title="", preview=command, command=command
+        )
         return list_asked_programs(action, self._permissions.rules)
 
     def describe_permission_modes(self) -> Mapping[str, str]:
@@ -920,11 +970,11 @@ class Workbench:
     def set_model_until_closed(self, conversation: str, name: str) -> None:
         """Set another main model for one conversation until the workbench closes."""
         self.models.model_by_name(name)
-        self._instead[conversation] = name
+        self._model_by_conversation[conversation] = name
 
     def model_of_conversation(self, conversation: str) -> str:
         """Return the main model of a conversation, or an empty string if none is chosen."""
-        return self._instead.get(conversation) or self.main_model_name
+        return self._model_by_conversation.get(conversation) or self.main_model_name
 
     async def choose_permission_mode(self, name: str) -> None:
         self._permissions.mode = PermissionMode(name)
@@ -954,11 +1004,12 @@ class Workbench:
     @property
     def opening_notes(self) -> Sequence[str]:
         """Return sentences about what was repaired at opening, and about unknown settings."""
-        notes = [*self.workspace.notes, *self.workspace.settings.warnings]
-        notes += self._wide
-        notes += self.copies.notes
+        notes = list(self.workspace.notes)
+        notes.extend(self.workspace.settings.warnings)
+        notes.extend(self._wide_rule_notes)
+        notes.extend(self.copies.notes)
         if self._shared.extensions is not None:
-            notes += self._shared.extensions.complaints
+            notes.extend(self._shared.extensions.complaints)
         return tuple(notes)
 
     def next_imported_question(self) -> ImportedQuestion | None:
@@ -972,31 +1023,34 @@ class Workbench:
         """Apply what this question asks for, or discard it. Folders that are not on this
         machine are left out.
         """
-        not_decided = dict(self.workspace.settings.proposed)
+        undecided_settings = dict(self.workspace.settings.proposed)
         for key, value in question.settings.items():
-            if not_decided.pop(key, None) != value:
+            if undecided_settings.pop(key, None) != value:
                 raise ActionRefused(
                     "The imported settings have changed since they were shown. Nothing was changed."
                 )
+
         changes: dict[str, Any] = {}
         if accept:
             changes.update(question.settings)
         if "roots" in changes:
             folders = [str(folder) for folder in changes["roots"]]
             changes["roots"] = await asyncio.to_thread(_folders_on_this_machine, folders)
-        changes["proposed"] = None
-        if list_imported_questions(not_decided):
-            changes["proposed"] = not_decided
+
+        if list_imported_questions(undecided_settings):
+            changes["proposed"] = undecided_settings
+        else:
+            changes["proposed"] = None
         await self.change_settings(changes)
 
     def _model_client_for(self, conversation: str, role: facts.ModelRole) -> ModelClient | None:
-        writer = self._writers.get(conversation)
-        if writer is not None:
+        build_fold_writer = self._fold_writer_builders.get(conversation)
+        if build_fold_writer is not None:
             # A connected agent has one model, which also writes its folds.
             if role is not facts.ModelRole.MAIN:
                 return None
-            return writer(self._recorded_main_model(conversation))
-        model_name = self._instead.get(conversation)
+            return build_fold_writer(self._recorded_main_model(conversation))
+        model_name = self._model_by_conversation.get(conversation)
         if model_name and role is facts.ModelRole.MAIN:
             return self.models.model_by_name(model_name)
         return self.models.client_for_role(role)
@@ -1015,10 +1069,12 @@ class Workbench:
         await self.claims.ensure_may_act(conversation.id)
         self.copies.check_copy_is_there(conversation.state.own_copy)
         await self.copies.put_back_after_merge(conversation.state.own_copy)
-        await self.models.update_local_model(self._instead.get(conversation.id, ""), may_load=True)
+        await self.models.update_local_model(
+            self._model_by_conversation.get(conversation.id, ""), may_load=True
+        )
         setup = await self._build_conversation_settings(conversation)
         hook_notes = self.hooks.pop_hook_notes(conversation.id)
-        return replace(setup, notes=(*setup.notes, *hook_notes))
+        return replace(setup, notes=setup.notes + hook_notes)
 
     async def _build_conversation_settings(self, conversation: Conversation) -> ConversationSetup:
         """Build them with files read in a thread, because a disk may not answer."""
@@ -1029,15 +1085,17 @@ class Workbench:
             self.project.rules_and_notes_for_step(conversation.id, conversation.state, tokens),
         )
         models: list[facts.ModelSet] = []
-        for model in self.models.model_facts(self._instead.get(conversation.id, "")):
+        for model in self.models.model_facts(self._model_by_conversation.get(conversation.id, "")):
             models.append(system_prompt_and_settings.apply_model_choices(model, settings))
         role = self.workforce.roles.role_file_of(conversation.state)
         return ConversationSetup(
-            system_prompt_and_settings.system_prompt_for_role(system_prompt, role, tokens),
-            system_prompt_and_settings.policy_of_role(role, settings.preset, settings.policy),
-            tuple(models),
-            rules,
-            (*notes, *self.planning.plan_mode_notes()),
+            system=system_prompt_and_settings.system_prompt_for_role(system_prompt, role, tokens),
+            policy=system_prompt_and_settings.policy_of_role(
+                role, settings.preset, settings.policy
+            ),
+            models=tuple(models),
+            rules=rules,
+            notes=notes + self.planning.plan_mode_notes(),
         )
 
     def _build_system_prompt(self, settings: WorkspaceConfig, copy: str) -> facts.SystemSet:
@@ -1120,64 +1178,29 @@ async def _open_folder_tools(
     copy: FolderCopy | None = None,
 ) -> WorkspaceTools:
     """Open the tools for these folders. `copy`: if they are of a copy, which also reads
-    borrowed objects.
+    git objects of the repository that it was made from.
     """
-    resolved = [root.resolve() for root in roots]
-    coverage = system_prompt_and_settings.parse_coverage(workspace.settings.changes)
+    object_folders: list[str] = []
     if copy is None:
-        borrowed: tuple[str, ...] = ()
-        sample_folder = shared.sample
-        checkpoints = Checkpoints(
-            resolved,
-            workspace.cache,
-            file=workspace.folder / known_state_file.NAME,
-            stores=workspace.folder,
-            steps_file=workspace.folder / interrupted_steps.NAME,
-            coverage=coverage,
-            closed=shared.closed,
-        )
+        # This folder is open even though it is inside a closed one.
+        opened_folder = shared.sample
+        checkpoints = _build_checkpoints_of_workspace(workspace, roots, shared.closed)
     else:
-        borrowed_folders: list[str] = []
+        opened_folder = copy.folder
+        checkpoints = _build_checkpoints_of_copy(workspace, roots, copy)
         for repository in copy.repositories:
-            borrowed_folders.extend(repository.objects)
-        borrowed = tuple(borrowed_folders)
-        sample_folder = copy.folder
-        checkpoints = Checkpoints(
-            resolved,
-            workspace.cache,
-            file=None,
-            stores=workspace.folder,
-            steps_file=copy.folder / interrupted_steps.NAME,
-            # Changes to a copy are found by its checkpoints.
-            coverage=replace(coverage, off=False),
-            closed=(),
-        )
-    settings = _SettingsForTools(workspace, borrowed)
+            object_folders.extend(repository.objects)
+    checkpoints.record_changes = partial(_record_interrupted_changes, workspace)
+    settings = _SettingsForTools(workspace, tuple(object_folders))
     options = WorkspaceToolOptions(
         closed_paths=shared.closed,
-        sample_folder=sample_folder,
+        sample_folder=opened_folder,
         offers_fetch=shared.fetching,
         caches=workspace.folder / "builds",
         opened=settings.command_openings,
         hidden=settings.hidden_patterns,
     )
 
-    async def record_changes(conversation: str, fact: facts.FilesChanged) -> None:
-        bench = workbench_of(workspace)
-        if bench is None:
-            return
-        with suppress(NotFound):  # The conversation may have been deleted meanwhile.
-            await bench.sharing.fetch_before_recording(conversation)
-            for recorded in await bench.read_conversation_facts(conversation):
-                known = recorded.fact
-                if not isinstance(known, facts.FilesChanged) or known.call != fact.call:
-                    continue
-                # It was recorded just before the program was killed.
-                if known.difference.digest == fact.difference.digest:
-                    return
-            await bench.file_changes.append_change_fact(conversation, fact)
-
-    checkpoints.record_changes = record_changes
     stores = (workspace.cache, workspace.index, shared.access.tokens)
     owner = concurrency.OwnedTasks(f"{workspace.name} commands")
     return await WorkspaceTools.open_workspace_tools(
@@ -1190,28 +1213,81 @@ async def _open_folder_tools(
     )
 
 
+def _build_checkpoints_of_workspace(
+    workspace: StoredWorkspace, roots: Sequence[Path], closed_folders: Sequence[Path]
+) -> Checkpoints:
+    return Checkpoints(
+        [root.resolve() for root in roots],
+        workspace.cache,
+        file=workspace.folder / known_state_file.NAME,
+        stores=workspace.folder,
+        steps_file=workspace.folder / interrupted_steps.NAME,
+        coverage=system_prompt_and_settings.parse_coverage(workspace.settings.changes),
+        closed=closed_folders,
+    )
+
+
+def _build_checkpoints_of_copy(
+    workspace: StoredWorkspace, roots: Sequence[Path], copy: FolderCopy
+) -> Checkpoints:
+    coverage = system_prompt_and_settings.parse_coverage(workspace.settings.changes)
+    return Checkpoints(
+        [root.resolve() for root in roots],
+        workspace.cache,
+        file=None,
+        stores=workspace.folder,
+        steps_file=copy.folder / interrupted_steps.NAME,
+        # Changes to a copy are found by its checkpoints, so they are never off.
+        coverage=replace(coverage, off=False),
+        closed=(),
+    )
+
+
+async def _record_interrupted_changes(
+    workspace: StoredWorkspace, conversation: str, changes: facts.FilesChanged
+) -> None:
+    """Append what a step had changed when the program was killed, unless that is recorded."""
+    bench = workbench_of(workspace)
+    if bench is None:
+        return
+    with suppress(NotFound):  # The conversation may have been deleted meanwhile.
+        await bench.sharing.fetch_before_recording(conversation)
+        for recorded in await bench.read_conversation_facts(conversation):
+            earlier_changes = recorded.fact
+            if not isinstance(earlier_changes, facts.FilesChanged):
+                continue
+            is_same_call = earlier_changes.call == changes.call
+            # It was recorded just before the program was killed.
+            if is_same_call and earlier_changes.difference.digest == changes.difference.digest:
+                return
+        await bench.file_changes.append_change_fact(conversation, changes)
+
+
 def _folders_on_this_machine(folders: Sequence[str]) -> list[str]:
     return [folder for folder in folders if Path(folder).is_dir()]
 
 
 def find_paths_below(folder: Path, wanted: str, limit: int) -> list[str]:
     """Return paths containing `wanted`, shortest first, of the first 20,000 that are not hidden."""
-    matching: list[str] = []
+    matching_paths: list[str] = []
     folders_to_list = [folder]
-    paths_seen = 0
+    path_count = 0
     # Folders near the top are listed first, because their paths are the shortest.
-    while folders_to_list and paths_seen < 20_000 and len(matching) < limit * 5:
+    while folders_to_list and path_count < MOST_LISTED_PATHS and len(matching_paths) < limit * 5:
+        next_folder = folders_to_list.pop(0)
         try:
-            paths = sorted(folders_to_list.pop(0).iterdir())
-        except OSError:
+            paths = sorted(next_folder.iterdir())
+        except OSError:  # It cannot be read.
             continue
         for path in paths:
-            paths_seen += 1
+            path_count += 1
             if path.name.startswith(".") or path.is_symlink():
                 continue
             if path.is_dir():
                 folders_to_list.append(path)
-            name = path.relative_to(folder).as_posix()
-            if wanted in name.lower():
-                matching.append(name)
-    return sorted(matching, key=lambda name: (len(name), name))[:limit]
+            relative_path = path.relative_to(folder).as_posix()
+            if wanted in relative_path.lower():
+                matching_paths.append(relative_path)
+    matching_paths.sort()
+    matching_paths.sort(key=len)
+    return matching_paths[:limit]

@@ -17,45 +17,63 @@ from helix_desktop.tools.permission import PermissionMode
 from helix_desktop.tools.toolbox import WorkspacePermissions
 
 PRESENT_PLAN = "present_plan"
-ON = {"ask": PermissionMode.ASK, "edits": PermissionMode.ALLOW_EDITS}
-_MODE = (
+# The modes in which the user can have an approved plan carried out, by their names on the card.
+MODES_AFTER_APPROVAL = {"ask": PermissionMode.ASK, "edits": PermissionMode.ALLOW_EDITS}
+_PLAN_MODE_NOTE = (
     "[Plan mode. Nothing may be changed now: files cannot be edited, commands run where they cannot write, and only those "
     f"tools of servers run that the user marked as reading. Look around, then call call_tool with {PRESENT_PLAN} and a "
     "plan. Work on it begins when the user approves it.]"
 )
 EDITABLE = "You can edit the plan before you approve it."
-_LONGEST = 100_000
+_LONGEST_PLAN = 100_000  # In characters.
 
 
 @dataclass(frozen=True, slots=True)
 class PlanMode:
-    """`choose` changes the mode. The plan itself is recorded with the answer
+    """`choose_mode` changes the permission mode. The plan itself is recorded with the answer
     (`engine/session.py`).
     """
 
     permissions: WorkspacePermissions
-    choose: Callable[[str], Awaitable[None]]
+    choose_mode: Callable[[str], Awaitable[None]]
 
-    def plan_mode_notes(self) -> list[StandingNote]:
-        return [StandingNote("mode", _MODE if self.permissions.mode is PermissionMode.PLAN else "")]
+    def plan_mode_notes(self) -> tuple[StandingNote, ...]:
+        """Return what the model is told of the mode. An empty text ends an earlier note."""
+        text = ""
+        if self.permissions.mode is PermissionMode.PLAN:
+            text = _PLAN_MODE_NOTE
+        return (StandingNote("mode", text),)
 
     def plan_tools(self, depth: int) -> tuple[BuiltInTool, ...]:
         """Return the tool that shows a plan. Sub-agents have none: they report to their parent."""
-        return (declare_tool(PRESENT_PLAN, self._present_plan),) if depth == 0 else ()
+        if depth > 0:
+            return ()
+        return (declare_tool(PRESENT_PLAN, self._present_plan),)
 
     async def _present_plan(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
+        """Show the user a plan to edit and to approve, and leave plan mode if it is approved."""
         plan = args.text_argument("plan").strip()
         if self.permissions.mode is not PermissionMode.PLAN:
             raise ActionRefused("This workspace is not in plan mode. You can start working.")
-        if not plan or len(plan) > _LONGEST:
-            raise InvalidInput(f"A plan of up to {_LONGEST:,} characters is required.")
-        scopes = tuple(ON)
-        asked = PermissionQuestion(use.call, "A plan to approve", plan, EDITABLE, scopes, plan=True)
-        answer = await use.context.ask(asked)
+        if not plan or len(plan) > _LONGEST_PLAN:
+            raise InvalidInput(f"A plan of up to {_LONGEST_PLAN:,} characters is required.")
+
+        scopes = tuple(MODES_AFTER_APPROVAL)
+        question = PermissionQuestion(
+            use.call, "A plan to approve", plan, EDITABLE, scopes, plan=True
+        )
+        answer = await use.context.ask(question)
         if not answer.allowed:
-            words = f" The user said: {answer.words}" if answer.words else ""
-            raise RefusedByUser(f"The user wants you to keep planning.{words}")
-        final = answer.values.strip() or plan
-        await self.choose(ON.get(answer.scope, PermissionMode.ASK).value)
-        changed = " The user changed it: read it again." if final != plan else ""
-        return ToolOutput(f"The user approved the plan.{changed} It follows word for word.")
+            message = "The user wants you to keep planning."
+            if answer.words:
+                message += f" The user said: {answer.words}"
+            raise RefusedByUser(message)
+
+        mode = MODES_AFTER_APPROVAL.get(answer.scope, PermissionMode.ASK)
+        await self.choose_mode(mode.value)
+        approved_plan = answer.values.strip() or plan
+        if approved_plan == plan:
+            return ToolOutput("The user approved the plan. It follows word for word.")
+        return ToolOutput(
+            "The user approved the plan. The user changed it: read it again. It follows word for word."
+        )

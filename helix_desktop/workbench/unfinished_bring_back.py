@@ -29,13 +29,14 @@ from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.private_git_copy import BranchMove
 
 UNFINISHED = "unfinished.json"
+MOST_BYTES = 64 << 20  # A larger file of this name is not read.
 
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedBringBack:
     """What bringing a copy back is about to do: move the user's branches to merged commits
-    (`moves`), or write files. For files, `steps` are written, and `taken` is what the user's
-    folders then have of the copy. `conversation` gets the fact, after its fact with the
+    (`moves`), or write files. For files, `steps` are written, and `applied_changes` is what the
+    user's folders then have of the copy. `conversation` gets the fact, after its fact with the
     number `last_seq`.
     """
 
@@ -43,15 +44,21 @@ class UnfinishedBringBack:
     conversation: str = ""
     last_seq: int = 0
     steps: Sequence[RestoreStep] = ()
-    taken: Sequence[PathChange] = ()
+    applied_changes: Sequence[PathChange] = ()
 
     def save_in_copy(self, folder: Path) -> None:
+        packed_steps: list[list[str]] = []
+        for step in self.steps:
+            packed_steps.append(_pack_items(step.path, step.now, step.target))
+        packed_changes: list[list[str]] = []
+        for change in self.applied_changes:
+            packed_changes.append(_pack_items(change.path, change.before, change.after))
         saved = {
             "moves": [asdict(move) for move in self.moves],
             "conversation": self.conversation,
             "last_seq": self.last_seq,
-            "steps": [_pack_items(step.path, step.now, step.target) for step in self.steps],
-            "taken": [_pack_items(path, before, after) for path, before, after in self.taken],
+            "steps": packed_steps,
+            "taken": packed_changes,
         }
         atomic_files.write_file_atomically(folder / UNFINISHED, json.dumps(saved), private=True)
 
@@ -70,11 +77,14 @@ def read_unfinished_bring_back(folder: Path) -> UnfinishedBringBack | None:
     damaged disk makes it so.
     """
     try:
-        saved = json.loads(atomic_files.read_small_file(folder / UNFINISHED, 64 << 20))
-        saved["moves"] = [BranchMove(**move) for move in saved["moves"]]
-        saved["steps"] = [RestoreStep(*_unpack_items(packed)) for packed in saved["steps"]]
-        saved["taken"] = [PathChange(*_unpack_items(packed)) for packed in saved["taken"]]
-        return UnfinishedBringBack(**saved)
+        saved = json.loads(atomic_files.read_small_file(folder / UNFINISHED, MOST_BYTES))
+        return UnfinishedBringBack(
+            moves=[BranchMove(**move) for move in saved["moves"]],
+            conversation=saved["conversation"],
+            last_seq=saved["last_seq"],
+            steps=[RestoreStep(*_unpack_items(packed)) for packed in saved["steps"]],
+            applied_changes=[PathChange(*_unpack_items(packed)) for packed in saved["taken"]],
+        )
     except (OSError, HelixError, ValueError, KeyError, TypeError):
         return None
 
@@ -107,6 +117,7 @@ async def record_written_steps(
     """
     await checkpoints.ensure_first_check()
     await checkpoints.check_for_changes(thorough=True)
+
     written: list[PlannedUndo] = []
     mode_corrections: list[RestoreStep] = []
     unwritten_paths: set[str] = set()
@@ -132,7 +143,9 @@ async def record_written_steps(
 
 def _is_left_writable(folder: TreeItem | None, target: TreeItem | None) -> bool:
     """Whether a folder still has the mode in which files are moved into it."""
-    return folder is not None and folder != target and folder.mode == change_restoring.OPENED
+    if folder is None or folder == target:
+        return False
+    return folder.mode == change_restoring.OPENED
 
 
 def _is_folder(item: TreeItem | None) -> bool:

@@ -88,7 +88,7 @@ def test_a_value_that_is_not_offered_is_refused_with_those_that_are() -> None:
 
 
 def test_no_more_is_read_of_an_offer_than_a_person_could_choose_from() -> None:
-    most = agent_choices.MOST
+    most = agent_choices.MOST_OFFERED
     names = [f"v{number}" for number in range(most + 1)]
     found = agent_choices.parse_agent_choices({"configOptions": [option("x", "v0", *names)]})
     assert [*found["x"].values] == names[:most]

@@ -14,7 +14,7 @@ import pytest
 
 from helix_desktop.acp_client import agent_connection
 from helix_desktop.acp_client.acp_agents import AcpAgent
-from helix_desktop.acp_client.agent_connection import AgentConnection, AgentRefused
+from helix_desktop.acp_client.agent_connection import AgentConnection, AgentHandlers, AgentRefused
 from helix_desktop.errors import HelixError, ModelFailed, NotFound
 from helix_desktop.workbench import Workbench
 
@@ -81,7 +81,7 @@ async def agent(
         os.environ,
         bench.kit,
         bench.tasks.spawn_task,
-        (hears.answer_request, hears.hear_update),
+        AgentHandlers(hears.answer_request, hears.hear_update),
     )
     try:
         yield link
@@ -199,12 +199,12 @@ async def test_an_agent_that_cannot_be_started_leaves_no_process(
 async def test_what_is_too_long_or_too_much_ends_the_agent(
     bench: Workbench, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_connection, "LONGEST_MESSAGE", 200_000)
+    monkeypatch.setattr(agent_connection, "LONGEST_MESSAGE_BYTES", 200_000)
     code = "def on(message):\n    update('x' * 1_000_000)\n    return {}"
     async with agent(bench, folder, code) as link:
         with pytest.raises(ModelFailed, match="a message of more than 200,000 bytes"):
             await link.ask_agent("session/prompt", {})
-    monkeypatch.setattr(agent_connection, "MOST_WAITING", 200_000)
+    monkeypatch.setattr(agent_connection, "MOST_WAITING_BYTES", 200_000)
     code = "def on(message):\n    for n in range(8): send(id=f'r{n}', method='slow', params={})"
     heard = Heard()
 

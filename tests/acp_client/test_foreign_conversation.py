@@ -187,7 +187,7 @@ async def test_lines_and_updates_that_nobody_understands_do_no_harm(bench: Workb
 async def test_a_message_without_an_end_ends_the_agent_and_a_long_text_is_kept(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_connection, "LONGEST_MESSAGE", 8 << 20)
+    monkeypatch.setattr(agent_connection, "LONGEST_MESSAGE_BYTES", 8 << 20)
     session = await bench.start_conversation(acp_agent="Script")
     ended = await run_turn(session, "crowd\nsay x\nendless")
     assert ended.reason is TurnEnd.FAILED
@@ -207,7 +207,7 @@ async def test_requests_that_nobody_waits_for_take_no_memory(
     bench: Workbench, folder: Path, monkeypatch: pytest.MonkeyPatch, deed: str, why: str
 ) -> None:
     """They are handled side by side, and their answers wait until the agent reads them."""
-    monkeypatch.setattr(agent_connection, "MOST_WAITING", 4 << 20)
+    monkeypatch.setattr(agent_connection, "MOST_WAITING_BYTES", 4 << 20)
     (folder / "small.txt").write_text("x" * 200)
     (folder / "large.txt").write_text("x" * (3 << 20))
     session = await bench.start_conversation(acp_agent="Script")

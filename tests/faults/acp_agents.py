@@ -178,10 +178,10 @@ class Watcher:
 
 def processes_of(session: Session, bench: Workbench) -> list[int]:
     """The agent's process and all below it."""
-    foreign = bench.acp._open.get(session.id)
-    if foreign is None or foreign._link is None:
+    foreign = bench.acp._open_conversations.get(session.id)
+    if foreign is None or foreign._connection is None:
         return []
-    return below(foreign._link._command.process.pid)
+    return below(foreign._connection._command.process.pid)
 
 
 def below(pid: int) -> list[int]:
@@ -241,12 +241,12 @@ async def run(agent: str, steps: int, kills: int, seed: int, *, routed: bool) ->
             "asked": watch.asked,
             "refused": watch.refused,
         }
-        foreign = bench.acp._open[session.id]
+        foreign = bench.acp._open_conversations[session.id]
         found |= {
             "choices": {name: len(one.values) for name, one in foreign.choices.items()},
             "commands": len(foreign.commands),
         }
-        found["can"] = sorted(foreign._link.abilities) if foreign._link else []
+        found["can"] = sorted(foreign._connection.abilities) if foreign._connection else []
         watch.refuses = True
         model.per_turn = model.left = 4
         longest = 8.0

@@ -284,9 +284,9 @@ def test_what_is_no_file_or_too_large_is_refused(
     with pytest.raises(InvalidInput, match="is not a file"):
         list(history_reading.read_sessions(tmp_path, ReadingReport()))
     path = written(tmp_path, "s.jsonl", HELLO, ANSWER)
-    monkeypatch.setattr(history_reading, "LARGEST", path.stat().st_size)
+    monkeypatch.setattr(history_reading, "LARGEST_FILE_BYTES", path.stat().st_size)
     assert texts(path) == [["hello", "hi"]]
-    monkeypatch.setattr(history_reading, "LARGEST", path.stat().st_size - 1)
+    monkeypatch.setattr(history_reading, "LARGEST_FILE_BYTES", path.stat().st_size - 1)
     with pytest.raises(InvalidInput, match="is larger than"):
         texts(path)
 
