@@ -21,47 +21,58 @@ def is_anthropic_message(value: Mapping[str, object]) -> bool:
     """Whether a message has blocks that occur only in this format."""
     if value.get("role") not in ("user", "assistant"):
         return False
-    return any(block.get("type") in _BLOCKS for block in objects_at(value, "content"))
+    for block in objects_at(value, "content"):
+        if block.get("type") in _BLOCKS:
+            return True
+    return False
 
 
 def read_anthropic_recordings(
     rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
-    return [
-        RecordedSession(
-            str(path), tuple(AnthropicMessages(report).read_rows(rows).messages), KIND, path.stem
-        )
-    ]
+    messages = AnthropicMessages(report).read_rows(rows).messages
+    return [RecordedSession(str(path), tuple(messages), KIND, path.stem)]
 
 
 class AnthropicMessages(history_rows.HistoryMessages):
     def read_row(self, value: Mapping[str, object]) -> None:
-        role, content = value.get("role"), value.get("content")
+        role = value.get("role")
+        content = value.get("content")
         time = history_rows.parse_time(value.get("ts", value.get("timestamp")))
         if role == "assistant":
-            model, usage = (
-                text_at(value, "model"),
-                anthropic_gateway.parse_usage(object_at(value, "usage")),
-            )
+            model = text_at(value, "model")
+            usage = anthropic_gateway.parse_usage(object_at(value, "usage"))
             parts = _unsigned_reply_parts(content)
             self.messages.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
         elif role == "system":
-            self.messages.append(
-                RecordedMessage("system", history_rows.text_of_message_content(content), time=time)
-            )
+            text = history_rows.text_of_message_content(content)
+            self.messages.append(RecordedMessage("system", text, time=time))
         elif role == "user":
-            results = [block for block in objects_at(content) if block.get("type") == "tool_result"]
-            self.messages += [
-                history_rows.read_tool_result(one, time, "tool_use_id", "is_error")
-                for one in results
-            ]
-            words = [block for block in objects_at(content) if block.get("type") != "tool_result"]
-            self.add_user_message(words if isinstance(content, list) else content, time)
+            self._read_results_and_words(content, time)
         else:
             raise history_rows.UnknownRow(f"there is no role {role!r}")
+
+    def _read_results_and_words(self, content: object, time: float) -> None:
+        """Add the results in a message of the user, and then what the user says in it."""
+        if not isinstance(content, list):
+            self.add_user_message(content, time)
+            return
+        other_blocks: list[Mapping[str, object]] = []
+        for block in objects_at(content):
+            if block.get("type") == "tool_result":
+                result = history_rows.read_tool_result(block, time, "tool_use_id", "is_error")
+                self.messages.append(result)
+            else:
+                other_blocks.append(block)
+        self.add_user_message(other_blocks, time)
 
 
 def _unsigned_reply_parts(content: object) -> list[ReplyPart]:
     """Return a reply's parts without signatures, as nobody knows which provider could read them."""
-    parts = claude_code_history.read_claude_reply_parts(content, "")
-    return [Reasoning(part.text) if isinstance(part, Reasoning) else part for part in parts]
+    unsigned_parts: list[ReplyPart] = []
+    for part in claude_code_history.read_claude_reply_parts(content, ""):
+        if isinstance(part, Reasoning):
+            unsigned_parts.append(Reasoning(part.text))
+        else:
+            unsigned_parts.append(part)
+    return unsigned_parts

@@ -27,53 +27,65 @@ class ClaudeOwnLine:
 
 @dataclass(slots=True)
 class ClaudeOwnLines:
-    """The lines in the order of the file. Those before `taken` were given back."""
+    """The lines in the order of the file. The first `taken_count` of them were given back."""
 
     lines: list[ClaudeOwnLine] = field(default_factory=list)
-    taken: int = 0
+    taken_count: int = 0
 
     @classmethod
     def from_stored_lines(cls, stored: Iterable[bytes]) -> "ClaudeOwnLines":
-        lines = []
-        for line in stored:
-            value = object_at(parse_json_or_none(line.decode("utf-8", "replace")))
+        lines: list[ClaudeOwnLine] = []
+        for stored_line in stored:
+            value = object_at(parse_json_or_none(stored_line.decode("utf-8", "replace")))
             is_attachment = value.get("type") == "attachment"
-            if is_attachment or value.get("subtype") == "local_command":
-                time = parse_time(value.get("timestamp"))
-                text = text_shown_by_line(value)
-                lines.append(ClaudeOwnLine(_without_place_in_session(value), text, time))
+            is_local_command = value.get("subtype") == "local_command"
+            if is_attachment or is_local_command:
+                own_line = ClaudeOwnLine(
+                    value=_without_ids_of_session(value),
+                    text=text_shown_by_line(value),
+                    time=parse_time(value.get("timestamp")),
+                )
+                lines.append(own_line)
         return cls(lines)
 
     def take_lines_up_to(self, text: str) -> list[dict[str, object]]:
         """Return the next line that says `text`, behind those that say nothing. Lines that say
         something else on the way are no part of the conversation any more.
         """
-        for position in range(self.taken, len(self.lines)):
-            if self.lines[position].text == text:
-                passed = self.lines[self.taken : position]
-                self.taken = position + 1
-                unseen = [line.value for line in passed if not line.text]
-                return [*unseen, self.lines[position].value]
+        unseen_lines: list[dict[str, object]] = []
+        for position in range(self.taken_count, len(self.lines)):
+            line = self.lines[position]
+            if line.text == text:
+                self.taken_count = position + 1
+                return unseen_lines + [line.value]
+            if not line.text:
+                unseen_lines.append(line.value)
         return []
 
     def take_unseen_lines_before(self, time: float) -> list[dict[str, object]]:
         """Return the next lines that the model does not see, if they are older than `time`."""
         unseen: list[dict[str, object]] = []
-        while self.taken < len(self.lines):
-            line = self.lines[self.taken]
+        while self.taken_count < len(self.lines):
+            line = self.lines[self.taken_count]
             if line.text or line.time > time:
                 break
             unseen.append(line.value)
-            self.taken += 1
+            self.taken_count += 1
         return unseen
 
 
 def texts_of_own_lines(stored: Iterable[bytes]) -> frozenset[str]:
     """Return the messages that these lines can say again."""
-    lines = ClaudeOwnLines.from_stored_lines(stored).lines
-    return frozenset(line.text for line in lines if line.text)
+    texts: set[str] = set()
+    for line in ClaudeOwnLines.from_stored_lines(stored).lines:
+        if line.text:
+            texts.add(line.text)
+    return frozenset(texts)
 
 
-def _without_place_in_session(value: Mapping[str, object]) -> dict[str, object]:
-    places = ("uuid", "parentUuid", "sessionId", "logicalParentUuid")
-    return {name: one for name, one in value.items() if name not in places}
+def _without_ids_of_session(value: Mapping[str, object]) -> dict[str, object]:
+    """Return the line without the fields that say where it stands in which session."""
+    remaining_fields = dict(value)
+    for name in ("uuid", "parentUuid", "sessionId", "logicalParentUuid"):
+        remaining_fields.pop(name, None)
+    return remaining_fields

@@ -400,11 +400,7 @@ class _CodexMessages(history_rows.HistoryMessages):
 
     def finish_reply(self) -> None:
         """Add the assembled reply to the messages, unless it says and calls nothing."""
-        is_empty = True
-        for part in self.reply_parts:
-            if isinstance(part, ToolCall) or (isinstance(part, Text) and part.text):
-                is_empty = False
-        if not is_empty:
+        if recorded_session.has_text_or_call(self.reply_parts):
             reply = recorded_session.build_recorded_reply(
                 self.reply_parts, model=self.model, time=self.reply_start_time
             )

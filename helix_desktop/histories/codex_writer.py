@@ -30,66 +30,73 @@ Item = dict[str, Any]
 
 def rollout_path_below_sessions(new_id: str, time: float) -> str:
     """Return the path, relative to `sessions`, of a rollout that began at this time."""
-    when = datetime.fromtimestamp(time).astimezone()
-    return f"{when:%Y/%m/%d}/rollout-{when:%Y-%m-%dT%H-%M-%S}-{new_id}.jsonl"
+    local_time = datetime.fromtimestamp(time).astimezone()
+    return f"{local_time:%Y/%m/%d}/rollout-{local_time:%Y-%m-%dT%H-%M-%S}-{new_id}.jsonl"
 
 
 def build_codex_lines(
-    session: RecordedSession, new_id: str, begun: float
+    session: RecordedSession, new_id: str, start_time: float
 ) -> Iterator[Mapping[str, Any]]:
     items = list(list_session_items(session))
-    about: Item = {
+    session_meta: Item = {
         "id": new_id,
         "session_id": new_id,
-        "timestamp": format_iso_time(begun),
+        "timestamp": format_iso_time(start_time),
         "cwd": session.folder,
         "originator": "codex_exec",
         "cli_version": SEEN_VERSION,
         "source": "exec",
         "helix_title": session.title,
     }
-    first = items[0] if items else None
-    if isinstance(first, RecordedMessage) and first.role == "system" and not first.beside:
-        about["base_instructions"] = {"text": first.text}
-        items = items[1:]
-    yield {"timestamp": format_iso_time(begun), "type": "session_meta", "payload": about}
-    custom: set[str] = set()
-    typed: list[str] = []
+    if items and _is_system_prompt(items[0]):
+        system_prompt = items.pop(0)
+        session_meta["base_instructions"] = {"text": system_prompt.text}
+    yield _rollout_line("session_meta", start_time, session_meta)
+
+    custom_calls: set[str] = set()
+    texts_of_user: list[str] = []
     for item in items:
         if isinstance(item, RecordedCompaction):
-            yield _compaction_line(item, typed)
+            yield _compaction_line(item, texts_of_user)
             continue
         if item.role == "user" and not item.beside:
-            typed.append(item.text)
-        for written in _message_items(item, custom):
-            yield {
-                "timestamp": format_iso_time(item.time),
-                "type": "response_item",
-                "payload": written,
-            }
+            texts_of_user.append(item.text)
+        for response_item in _message_items(item, custom_calls):
+            yield _rollout_line("response_item", item.time, response_item)
 
 
-def _compaction_line(compaction: RecordedCompaction, typed: Sequence[str]) -> Item:
+def _is_system_prompt(item: RecordedMessage | RecordedCompaction) -> bool:
+    return isinstance(item, RecordedMessage) and item.role == "system" and not item.beside
+
+
+def _rollout_line(kind: str, time: float, payload: Item) -> Item:
+    return {"timestamp": format_iso_time(time), "type": kind, "payload": payload}
+
+
+def _compaction_line(compaction: RecordedCompaction, texts_of_user: Sequence[str]) -> Item:
     """Return the line of a compaction. Its text begins with the messages of the user that Codex
-    had kept (`typed` are all before it). Each is a message of its own again, as Codex had sent it.
+    had kept (`texts_of_user` are all before it). Each is a message of its own again, as Codex had
+    sent it.
     """
-    kept: list[str] = []
+    kept_texts: list[str] = []
     summary = compaction.text
-    for text in typed:
-        if text.strip() and summary.startswith(f"{text}\n\n"):
-            kept.append(text)
-            summary = summary[len(text) + 2 :]
-    history = [
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
-        for text in [*kept, summary]
-    ]
-    payload = {"message": summary, "replacement_history": history}
-    return {"timestamp": format_iso_time(compaction.time), "type": "compacted", "payload": payload}
+    for text in texts_of_user:
+        beginning = f"{text}\n\n"
+        if text.strip() and summary.startswith(beginning):
+            kept_texts.append(text)
+            summary = summary.removeprefix(beginning)
+
+    replacement_history: list[Item] = []
+    for text in kept_texts + [summary]:
+        content = [{"type": "input_text", "text": text}]
+        replacement_history.append({"type": "message", "role": "user", "content": content})
+    payload = {"message": summary, "replacement_history": replacement_history}
+    return _rollout_line("compacted", compaction.time, payload)
 
 
 def _message_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator[Item]:
-    """`custom_calls`: ids of calls that take text, not arguments. Replies add to it,
-    results read it.
+    """Yield a message as items of the Responses API. `custom_calls`: ids of calls that take text,
+    not arguments. Replies add to it, results look it up.
     """
     if message.role == "assistant":
         yield from _reply_items(message, custom_calls)
@@ -108,25 +115,39 @@ def _message_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator
             kind = "custom_tool_call_output"
         yield {"type": kind, "call_id": plain_call_id(message.answers), "output": output}
     elif message.role in ("user", "system") and content:
-        role = "user" if message.role == "user" else "developer"
+        role = "developer"
+        if message.role == "user":
+            role = "user"
         yield {"type": "message", "role": role, "content": content}
 
 
 def _reply_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator[Item]:
     for part in message.parts:
         if isinstance(part, Reasoning) and part.opaque:
-            yield {"summary": [], **json.loads(part.opaque)}
+            reasoning: Item = {"summary": []}
+            reasoning.update(json.loads(part.opaque))
+            yield reasoning
         elif isinstance(part, Text) and part.text.strip():
             content = [{"type": "output_text", "text": part.text}]
             yield {"type": "message", "role": "assistant", "content": content}
         elif isinstance(part, ToolCall):
-            call: Item = {"call_id": plain_call_id(part.id), "name": part.name}
+            call_id = plain_call_id(part.id)
             patch = _text_given_to_custom_tool(part)
             if part.name == "apply_patch" and patch:
                 custom_calls.add(part.id)
-                yield {"type": "custom_tool_call", **call, "input": patch}
+                yield {
+                    "type": "custom_tool_call",
+                    "call_id": call_id,
+                    "name": part.name,
+                    "input": patch,
+                }
             else:
-                yield {"type": "function_call", **call, "arguments": part.arguments}
+                yield {
+                    "type": "function_call",
+                    "call_id": call_id,
+                    "name": part.name,
+                    "arguments": part.arguments,
+                }
 
 
 def _text_given_to_custom_tool(call: ToolCall) -> str:

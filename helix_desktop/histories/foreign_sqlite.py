@@ -11,7 +11,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -42,10 +42,11 @@ class ForeignConnection(sqlite3.Connection):
 
     def limit_time_of_next_statement(self) -> float:
         """Give the next statement only the time left. Return the thread's processor time so far."""
-        began = time.thread_time()
-        ends = began + self.seconds_left
-        self.set_progress_handler(lambda: time.thread_time() > ends, STEPS)
-        return began
+        start = time.thread_time()
+        end = start + self.seconds_left
+        # SQLite ends the statement once the handler returns True.
+        self.set_progress_handler(lambda: time.thread_time() > end, STEPS)
+        return start
 
 
 def is_sqlite_file(path: Path) -> bool:
@@ -64,16 +65,7 @@ def connect_foreign_database(
     """Open a connection with limits. Raises sqlite3.Error if one of the database's
     files is a link.
     """
-    size, is_read_only = 0, mode == "ro"
-    for end in ("", "-wal", "-shm", "-journal"):
-        with suppress(FileNotFoundError):
-            about = path.with_name(f"{path.name}{end}").lstat() if end else path.stat()
-            is_written = end == "-shm" or (end and not is_read_only)
-            if not stat.S_ISREG(about.st_mode) or (is_written and about.st_nlink > 1):
-                raise sqlite3.DatabaseError(f"{path.name}{end} is a link")
-            if end == "-journal" and not is_read_only:  # It could make SQLite delete any file.
-                raise sqlite3.DatabaseError(f"a crash left {path.name}{end}")
-            size += about.st_size
+    size = _check_files_of_database(path, is_read_only=mode == "ro")
     address = f"file:{quote(str(path))}?mode={mode}"
     connection = sqlite3.connect(address, uri=True, timeout=timeout, factory=ForeignConnection)
     connection.seconds_left = LONGEST_SECONDS
@@ -83,6 +75,31 @@ def connect_foreign_database(
     connection.set_progress_handler(lambda: True, MOST_SCHEMA_STEPS)
     connection.execute("PRAGMA trusted_schema = OFF")
     return connection
+
+
+def _check_files_of_database(path: Path, *, is_read_only: bool) -> int:
+    """Return the size of the database and of what SQLite has written beside it. Raises
+    sqlite3.Error if writing these files could change others.
+    """
+    size = 0
+    for ending in ("", "-wal", "-shm", "-journal"):
+        name = path.name + ending
+        try:
+            if ending:
+                status = path.with_name(name).lstat()
+            else:  # The database itself may be reached through a link.
+                status = path.stat()
+        except FileNotFoundError:
+            continue
+        # SQLite writes the "-shm" file even for a reader.
+        is_written = ending == "-shm" or (ending != "" and not is_read_only)
+        has_other_names = status.st_nlink > 1
+        if not stat.S_ISREG(status.st_mode) or (is_written and has_other_names):
+            raise sqlite3.DatabaseError(f"{name} is a link")
+        if ending == "-journal" and not is_read_only:  # It could make SQLite delete any file.
+            raise sqlite3.DatabaseError(f"a crash left {name}")
+        size += status.st_size
+    return size
 
 
 def deny_triggers_and_views(_action: int, _first: str | None, _second: str | None, _database: str | None, inside: str | None) -> int:  # fmt: skip
@@ -100,8 +117,8 @@ def open_foreign_database(path: Path) -> Iterator[ForeignConnection]:
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         for setting in ("query_only = ON", "cell_size_check = ON", "mmap_size = 0"):
             connection.execute(f"PRAGMA {setting}")
-        real = ordinary_table_names(connection)
-        calculated = {tuple(row) for row in connection.execute(_CALCULATED)}
+        ordinary_tables = ordinary_table_names(connection)
+        calculated_columns = {tuple(row) for row in connection.execute(_CALCULATED)}
 
         def authorize(
             action: int,
@@ -110,13 +127,13 @@ def open_foreign_database(path: Path) -> Iterator[ForeignConnection]:
             _schema: str | None,
             view: str | None,
         ) -> int:
-            """`view`: the view or trigger that wants this."""
-            if action == sqlite3.SQLITE_READ and (table, column) in calculated:
+            """Decide what a statement may do. `view`: the view or trigger that wants this."""
+            if action == sqlite3.SQLITE_READ and (table, column) in calculated_columns:
                 return sqlite3.SQLITE_IGNORE  # The column reads as NULL.
             if view is not None or action not in _ALLOWED:
                 return sqlite3.SQLITE_DENY
-            is_known = table in real or table in _CATALOGUE
-            if action == sqlite3.SQLITE_READ and not is_known:
+            is_readable = table in ordinary_tables or table in _CATALOGUE
+            if action == sqlite3.SQLITE_READ and not is_readable:
                 return sqlite3.SQLITE_DENY
             return sqlite3.SQLITE_OK
 
@@ -152,26 +169,30 @@ def count_table_rows(path: Path) -> Mapping[str, int]:
 
 def count_rows_of_tables(connection: ForeignConnection, tables: Iterable[str]) -> dict[str, int]:
     """Return how many rows each of these tables has. Raises sqlite3.Error for a damaged one."""
-    counted = {}
-    for name in tables:
-        named = name.replace('"', '""')
-        (row,) = query_rows(connection, f'SELECT count(*) AS count FROM "{named}"')  # noqa: S608 -- a quoted name
-        counted[name] = int(str(row["count"]))
-    return counted
+    row_counts: dict[str, int] = {}
+    for table in tables:
+        quoted_name = table.replace('"', '""')
+        query = f'SELECT count(*) AS count FROM "{quoted_name}"'  # noqa: S608 -- a quoted name
+        (row,) = query_rows(connection, query)
+        row_counts[table] = int(str(row["count"]))
+    return row_counts
 
 
 def query_rows(
     connection: ForeignConnection, query: str, values: Sequence[object] = ()
 ) -> Iterator[Mapping[str, object]]:
-    began = connection.limit_time_of_next_statement()
+    """Yield the rows of a query by column. Raises sqlite3.Error at the connection's limits."""
+    start = connection.limit_time_of_next_statement()
     try:
         for row in connection.execute(query, tuple(values)):
-            connection.bytes_left -= sum(len(one) for one in row if isinstance(one, str | bytes))
+            for value in row:
+                if isinstance(value, str | bytes):
+                    connection.bytes_left -= len(value)
             if connection.bytes_left < 0:
                 raise sqlite3.DatabaseError("it claims to hold more than its file can")
             yield dict(zip(row.keys(), tuple(row), strict=True))
     finally:
-        connection.seconds_left -= time.thread_time() - began
+        connection.seconds_left -= time.thread_time() - start
 
 
 def query_until_damage(
@@ -182,15 +203,17 @@ def query_until_damage(
     order: Sequence[str],
 ) -> list[Mapping[str, object]]:
     """Return the rows up to the first damage, sorted by the columns `order`. Damage is reported."""
-    found: list[Mapping[str, object]] = []
+    rows: list[Mapping[str, object]] = []
     try:
-        found.extend(query_rows(connection, query, values))
+        rows.extend(query_rows(connection, query, values))
     except (sqlite3.Error, OverflowError) as error:
         report.is_damaged = True
         report.complaints.append(
             f"The database is damaged: {error}; what was read before it was taken."
         )
-    return sorted(found, key=lambda row: [_sort_key(row.get(name)) for name in order])
+    # Sorted here and not by SQLite, which would return nothing of a damaged table.
+    rows.sort(key=lambda row: [_sort_key(row.get(name)) for name in order])
+    return rows
 
 
 def _sort_key(value: object) -> tuple[int, object]:

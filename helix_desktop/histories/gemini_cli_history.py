@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 
-from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
 from helix_desktop.histories.companion_files import read_file_below
@@ -26,6 +26,7 @@ from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedSession,
     build_recorded_reply,
+    has_text_or_call,
 )
 from helix_desktop.json_values import (
     first_text,
@@ -43,8 +44,9 @@ _NOTES = ("info", "error", "warning")
 
 def is_gemini_cli_row(value: Mapping[str, object]) -> bool:
     """Whether a row is a session's head or record."""
-    head = isinstance(value.get("sessionId"), str) and isinstance(value.get("projectHash"), str)
-    return head or "$set" in value or "$rewindTo" in value
+    if "$set" in value or "$rewindTo" in value:
+        return True
+    return isinstance(value.get("sessionId"), str) and isinstance(value.get("projectHash"), str)
 
 
 def read_gemini_cli_recordings(
@@ -58,33 +60,36 @@ def read_gemini_cli_recordings(
         indices: Sequence[int], report: history_rows.ReadingReport
     ) -> _GeminiMessages:
         records = [(index, log.records[index]) for index in indices]
-        return _GeminiMessages(report).read_gemini_records(records, log.compacted)
+        return _GeminiMessages(report).read_gemini_records(records, log.compressions)
 
-    session = text_at(log.about, "sessionId") or path.stem
-    title = text_at(log.about, "summary")
+    def id_of_record(index: int) -> str:
+        return text_at(log.records[index].value, "id")
+
     parent = ""
-    if path.parent.parent.name == "chats":
+    if path.parent.parent.name == "chats":  # It is a sub-agent's file.
         parent = path.parent.name
-    folder = value_at(log.about, "directories", 0)
+    folder = value_at(log.head, "directories", 0)
     if not isinstance(folder, str):
         folder = read_gemini_project_folder(path)
-    first = RecordedSession(str(path), (), KIND, session, title, folder, parent=parent)
-    return build_branch_sessions(
-        log.tree,
-        first,
-        lambda index: text_at(log.records[index].value, "id"),
-        read_gemini_messages,
-        report,
+    template = RecordedSession(
+        name=str(path),
+        messages=(),
+        kind=KIND,
+        session=text_at(log.head, "sessionId") or path.stem,
+        title=text_at(log.head, "summary"),
+        folder=folder,
+        parent=parent,
     )
+    return build_branch_sessions(log.tree, template, id_of_record, read_gemini_messages, report)
 
 
 def read_gemini_project_folder(path: Path) -> str:
     """Return the project's folder, which the program writes beside the chats. A
     sub-agent's file is one folder deeper.
     """
-    for place in path.parents[1:3]:
+    for folder in path.parents[1:3]:
         with suppress(OSError, ValueError):
-            return read_file_below(place, ".project_root", 4096).decode("utf-8").strip()
+            return read_file_below(folder, ".project_root", 4096).decode("utf-8").strip()
     return ""
 
 
@@ -98,30 +103,33 @@ class GeminiCompression:
 
 @dataclass(slots=True)
 class _GeminiLog:
-    """The final records, and where a new history replaced the old one."""
+    """The final records, and where a new history replaced the old one. `head`: the session's
+    own fields.
+    """
 
-    about: dict[str, object] = field(default_factory=dict)
+    head: dict[str, object] = field(default_factory=dict)
     records: list[history_rows.HistoryRow] = field(default_factory=list)
-    places: dict[str, int] = field(default_factory=dict)
+    index_by_record_id: dict[str, int] = field(default_factory=dict)
     tree: HistoryTree = field(default_factory=HistoryTree)
     # What replaced the older records, by the position of the record before it.
-    compacted: dict[int, GeminiCompression] = field(default_factory=dict)
-    rewound: str = ""
+    compressions: dict[int, GeminiCompression] = field(default_factory=dict)
+    parent_after_rewind: str = ""  # The record that the next one follows, if not the last one.
 
     def read_gemini_row(self, row: history_rows.HistoryRow) -> None:
         value = row.value
         fields = object_at(value.get("$set", value))
         if "$rewindTo" in value:
-            position = self.places.get(text_at(value, "$rewindTo"))
-            self.rewound = ROOT
+            position = self.index_by_record_id.get(text_at(value, "$rewindTo"))
+            self.parent_after_rewind = ROOT
             if position:
-                self.rewound = text_at(self.records[position - 1].value, "id")
+                self.parent_after_rewind = text_at(self.records[position - 1].value, "id")
         elif isinstance(value.get("type"), str):
-            named = {**value, "id": text_at(value, "id") or row.place}
-            self._add_or_replace_record(replace(row, value=named))
+            record_with_id = dict(value)
+            record_with_id["id"] = text_at(value, "id") or row.place
+            self._add_or_replace_record(replace(row, value=record_with_id))
         else:
-            self.about.update(fields)
-            self.about.pop("messages", None)
+            self.head.update(fields)
+            self.head.pop("messages", None)
         records = fields.get("messages")
         if isinstance(records, list):
             rows = [history_rows.HistoryRow(record, row.place) for record in objects_at(records)]
@@ -129,50 +137,56 @@ class _GeminiLog:
 
     def _add_or_replace_record(self, row: history_rows.HistoryRow) -> None:
         name = text_at(row.value, "id")
-        if name in self.places:
-            self.records[self.places[name]] = row
+        if name in self.index_by_record_id:
+            self.records[self.index_by_record_id[name]] = row
             return
-        parent = self.rewound
+        parent = self.parent_after_rewind
         if not parent and self.records:
             parent = text_at(self.records[-1].value, "id")
-        self.places[name] = len(self.records)
+        self.index_by_record_id[name] = len(self.records)
         self.records.append(row)
         kind = row.value.get("type")
         node = HistoryNode(name, parent, begins=kind == "user")
         if kind == "gemini":
             node = replace(node, step=name)
         self.tree.add_node(len(self.records) - 1, node)
-        self.rewound = ""
+        self.parent_after_rewind = ""
 
     def _replace_whole_history(self, rows: Iterable[history_rows.HistoryRow]) -> None:
         """Apply a whole history: append what is new in it, and replace what is no longer in it."""
-        given = list(rows)
-        fresh = [row for row in given if text_at(row.value, "id") not in self.places]
-        kept = {text_at(row.value, "id") for row in given}
-        if self.records and fresh and any(name not in kept for name in self.places):
-            self._add_compression(given)
+        new_history = list(rows)
+        new_ids = {text_at(row.value, "id") for row in new_history}
+        known_ids = set(self.index_by_record_id)
+        has_new_records = bool(new_ids - known_ids)
+        lacks_known_records = bool(known_ids - new_ids)
+        if has_new_records and lacks_known_records:
+            self._add_compression(new_history)
             return
-        for row in given:
+        for row in new_history:
             self._add_or_replace_record(row)
 
-    def _add_compression(self, given: Sequence[history_rows.HistoryRow]) -> None:
+    def _add_compression(self, new_history: Sequence[history_rows.HistoryRow]) -> None:
         """Note what a compressed history begins with, and which records it keeps at its end.
 
         Gemini CLI gives the records that it keeps new ids. After that, it writes the whole
         compressed history again with each change.
         """
-        count = 0
-        for row, record in zip(reversed(given), reversed(self.records), strict=False):
+        kept_count = 0
+        for row, record in zip(reversed(new_history), reversed(self.records), strict=False):
             if not _are_same_record(row.value, record.value):
                 break
-            count += 1
-        beginning = tuple(given[: len(given) - count])
-        ids = [text_at(row.value, "id") for row in beginning]
-        for earlier in self.compacted.values():
-            if ids == [text_at(row.value, "id") for row in earlier.beginning]:
+            kept_count += 1
+        beginning = tuple(new_history[: len(new_history) - kept_count])
+        ids = _ids_of_records(beginning)
+        for earlier in self.compressions.values():
+            if ids == _ids_of_records(earlier.beginning):
                 return
-        keep = len(self.records) - count
-        self.compacted[len(self.records) - 1] = GeminiCompression(beginning, keep)
+        keep = len(self.records) - kept_count
+        self.compressions[len(self.records) - 1] = GeminiCompression(beginning, keep)
+
+
+def _ids_of_records(rows: Sequence[history_rows.HistoryRow]) -> list[str]:
+    return [text_at(row.value, "id") for row in rows]
 
 
 def _are_same_record(value: Mapping[str, object], other: Mapping[str, object]) -> bool:
@@ -183,12 +197,18 @@ def _are_same_record(value: Mapping[str, object], other: Mapping[str, object]) -
 def _content_of_record(value: Mapping[str, object]) -> object:
     """Return what is equal in two copies of a record. Outputs may be shortened in one of them."""
     content = value.get("content")
-    parts = objects_at(content)
-    calls = {text_at(part, "functionCall", "id") for part in parts}
-    calls |= {text_at(call, "id") for call in objects_at(value, "toolCalls")}
-    answers = {text_at(part, "functionResponse", "id") for part in parts}
+    call_ids: set[str] = set()
+    answered_ids: set[str] = set()
+    for part in objects_at(content):
+        call_ids.add(text_at(part, "functionCall", "id"))
+        answered_ids.add(text_at(part, "functionResponse", "id"))
+    for call in objects_at(value, "toolCalls"):
+        call_ids.add(text_at(call, "id"))
+    # Parts without an id have an empty one.
+    call_ids.discard("")
+    answered_ids.discard("")
     text = history_rows.text_of_message_content(content).strip()
-    return value.get("type"), text, calls - {""}, answers - {""}
+    return value.get("type"), text, call_ids, answered_ids
 
 
 @dataclass(slots=True)
@@ -198,28 +218,31 @@ class _GeminiMessages(history_rows.HistoryMessages):
     def read_gemini_records(
         self,
         rows: Sequence[tuple[int, history_rows.HistoryRow]],
-        compacted: Mapping[int, GeminiCompression],
+        compressions: Mapping[int, GeminiCompression],
     ) -> "_GeminiMessages":
-        places: dict[int, int] = {}  # By a record's position: that of its first message.
+        # By a record's position: that of its first message.
+        message_index_by_record: dict[int, int] = {}
         for position, row in rows:
-            places[position] = len(self.messages)
+            message_index_by_record[position] = len(self.messages)
             self.read_rows([row])
-            compression = compacted.get(position)
+            compression = compressions.get(position)
             if compression is not None and self.messages:
-                keep = places.get(compression.keep, len(self.messages))
+                keep = message_index_by_record.get(compression.keep, len(self.messages))
                 self._add_gemini_compaction(compression.beginning, keep)
         return self
 
     def _add_gemini_compaction(
         self, beginning: Sequence[history_rows.HistoryRow], keep: int
     ) -> None:
-        texts = [
-            history_rows.text_of_message_content(row.value.get("content")) for row in beginning
-        ]
-        said = [text for text in texts if text.strip() and not text.startswith(_OWN_CONTEXT)]
-        if said:
+        summary_texts: list[str] = []
+        for row in beginning:
+            text = history_rows.text_of_message_content(row.value.get("content"))
+            if text.strip() and not text.startswith(_OWN_CONTEXT):
+                summary_texts.append(text)
+        if summary_texts:
             time = history_rows.parse_time(beginning[0].value.get("timestamp"))
-            self.add_compaction("\n\n".join(said), time, "Gemini CLI compressed here", keep)
+            summary = "\n\n".join(summary_texts)
+            self.add_compaction(summary, time, "Gemini CLI compressed here", keep)
 
     def read_row(self, value: Mapping[str, object]) -> None:
         kind = value.get("type")
@@ -234,18 +257,20 @@ class _GeminiMessages(history_rows.HistoryMessages):
             raise history_rows.UnknownRow(f"there is no record of type {kind!r}")
 
     def _read_gemini_user(self, content: object, time: float) -> None:
-        words = content
+        """Read a message of the user, which may have results of calls among its parts."""
+        content_without_results = content
         if isinstance(content, list):
-            words = []
+            content_without_results = []
             for part in content:
                 if isinstance(part, Mapping) and "functionResponse" in part:
                     self._read_gemini_result(object_at(part["functionResponse"]), time)
                 else:
-                    words.append(part)
+                    content_without_results.append(part)
         elif isinstance(content, Mapping) and "functionResponse" in content:
             self._read_gemini_result(object_at(content["functionResponse"]), time)
-        beside = history_rows.text_of_message_content(words).startswith(_OWN_CONTEXT)
-        self.add_user_message(words, time, beside=beside)
+        text = history_rows.text_of_message_content(content_without_results)
+        is_beside = text.startswith(_OWN_CONTEXT)
+        self.add_user_message(content_without_results, time, beside=is_beside)
 
     def _read_gemini_result(self, response: Mapping[str, object], time: float) -> None:
         """Read a result, unless the reply's record already had it."""
@@ -265,14 +290,10 @@ class _GeminiMessages(history_rows.HistoryMessages):
             parts.append(Reasoning(thoughts))
         parts.append(Text(_text_of_record(value)))
         for call in calls:
-            identity = text_at(call, "id")
+            call_id = text_at(call, "id")
             name = text_at(call, "name")
-            parts.append(history_rows.checked_tool_call(identity, name, call.get("args")))
-        says_something = any(
-            isinstance(part, ToolCall) or (isinstance(part, Text) and bool(part.text))
-            for part in parts
-        )
-        if says_something:
+            parts.append(history_rows.checked_tool_call(call_id, name, call.get("args")))
+        if has_text_or_call(parts):
             model = text_at(value, "model")
             usage = _usage_of_record(value)
             self.messages.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
@@ -283,21 +304,21 @@ class _GeminiMessages(history_rows.HistoryMessages):
         result = call.get("result")
         if result is None:
             return
-        responses = [
-            object_at(part["functionResponse"])
-            for part in objects_at(result)
-            if "functionResponse" in part
-        ]
-        if responses:
-            text = "\n".join(map(_text_of_gemini_response, responses))
+        response_texts: list[str] = []
+        for part in objects_at(result):
+            if "functionResponse" in part:
+                response = object_at(part["functionResponse"])
+                response_texts.append(_text_of_gemini_response(response))
+        if response_texts:
+            text = "\n".join(response_texts)
         else:
             text = history_rows.text_of_message_content(result)
-        answers = text_at(call, "id")
-        self.answered.add(answers)
+        call_id = text_at(call, "id")
+        self.answered.add(call_id)
         message = RecordedMessage(
             "tool",
             text,
-            answers=answers,
+            answers=call_id,
             ok=text_at(call, "status") not in ("error", "cancelled"),
             time=history_rows.parse_time(call.get("timestamp")) or time,
             pictures=history_rows.pictures_in_content(result),
@@ -310,15 +331,18 @@ def _calls_of_record(value: Mapping[str, object]) -> Sequence[Mapping[str, objec
     calls = objects_at(value, "toolCalls")
     if calls:
         return calls
-    parts = objects_at(value.get("content"))
-    return [object_at(part, "functionCall") for part in parts if "functionCall" in part]
+    calls_in_content: list[Mapping[str, object]] = []
+    for part in objects_at(value.get("content")):
+        if "functionCall" in part:
+            calls_in_content.append(object_at(part, "functionCall"))
+    return calls_in_content
 
 
 def _thoughts_of_record(value: Mapping[str, object]) -> str:
-    thoughts = []
+    thoughts: list[str] = []
     for thought in objects_at(value, "thoughts"):
-        lines = (text_at(thought, "subject"), text_at(thought, "description"))
-        thoughts.append("\n".join(filter(None, lines)))
+        lines = [text_at(thought, "subject"), text_at(thought, "description")]
+        thoughts.append(history_rows.join_nonempty_texts(lines, "\n"))
     return "\n\n".join(thoughts)
 
 
@@ -327,23 +351,27 @@ def _text_of_record(value: Mapping[str, object]) -> str:
     parts = objects_at(content)
     if not parts:
         return history_rows.text_of_message_content(content)
-    said = [part for part in parts if "functionCall" not in part and not part.get("thought")]
-    return history_rows.text_of_message_content(said)
+    spoken_parts: list[Mapping[str, object]] = []
+    for part in parts:
+        if "functionCall" not in part and not part.get("thought"):
+            spoken_parts.append(part)
+    return history_rows.text_of_message_content(spoken_parts)
 
 
 def _usage_of_record(value: Mapping[str, object]) -> Usage:
     tokens = object_at(value, "tokens")
-    thoughts = number_at(tokens, "thoughts")
+    reasoning = number_at(tokens, "thoughts")
+    # Gemini CLI counts thoughts apart from the output.
     return Usage(
         input=number_at(tokens, "input"),
         cache_read=number_at(tokens, "cached"),
-        output=number_at(tokens, "output") + thoughts,
-        reasoning=thoughts,
+        output=number_at(tokens, "output") + reasoning,
+        reasoning=reasoning,
     )
 
 
-def _text_of_gemini_response(found: Mapping[str, object]) -> str:
-    response = object_at(found, "response")
+def _text_of_gemini_response(function_response: Mapping[str, object]) -> str:
+    response = object_at(function_response, "response")
     text = first_text(response, "output", "error")
     if not text and response.get("output") != "":  # A command may have printed nothing.
         return json.dumps(response, ensure_ascii=False)

@@ -28,82 +28,98 @@ from helix_desktop.json_values import object_at, text_at
 
 SEEN_VERSION = "0.61.0"
 MARKER = ".project_root"
-_UNHEARD = ("/", "?", "<session_context>", "<hook_context>")  # Gemini CLI hides such messages.
+# Gemini CLI hides messages that begin so.
+_HIDDEN_BEGINNINGS = ("/", "?", "<session_context>", "<hook_context>")
 
 
 def choose_gemini_project_name(folders: Path, working_folder: str) -> str:
     """Return the name of the project folder that is marked for this working folder, or
     a new name.
     """
-    listed: Mapping[str, object] = {}
-    with suppress(OSError, ValueError):
-        listed = object_at(json.loads(read_file_below(folders.parent, "projects.json")), "projects")
+    name_by_working_folder: Mapping[str, object] = {}
+    with suppress(OSError, ValueError):  # Gemini CLI may not have written its list yet.
+        listed_projects = json.loads(read_file_below(folders.parent, "projects.json"))
+        name_by_working_folder = object_at(listed_projects, "projects")
     owner_by_name: dict[str, str] = {}
     if folders.is_dir():
         for project_folder in folders.iterdir():
             owner_by_name[project_folder.name] = _read_project_marker(project_folder)
-    listed_name = text_at(listed, working_folder)
-    # A listed name counts unless the project folder is marked for another working folder.
-    if listed_name and owner_by_name.get(listed_name, working_folder) in ("", working_folder):
-        return listed_name
+
+    listed_name = text_at(name_by_working_folder, working_folder)
+    if listed_name:
+        # A listed name counts unless the project folder is marked for another working folder.
+        owner = owner_by_name.get(listed_name, "")
+        if owner in ("", working_folder):
+            return listed_name
     for name, owner in owner_by_name.items():
         if owner == working_folder and name:
             return name
+
     folder_name = Path(working_folder).name.lower()
     new_name = re.sub(r"[^a-z0-9]+", "-", folder_name).strip("-") or "project"
-    taken = set(owner_by_name)
-    taken.update(str(name) for name in listed.values())
-    return _add_number_if_taken(new_name, taken)
+    used_names = set(owner_by_name)
+    for name in name_by_working_folder.values():
+        used_names.add(str(name))
+    return _add_number_if_used(new_name, used_names)
 
 
-def _add_number_if_taken(name: str, taken: set[str]) -> str:
-    if name not in taken:
+def _add_number_if_used(name: str, used_names: set[str]) -> str:
+    if name not in used_names:
         return name
     number = 1
-    while f"{name}-{number}" in taken:
+    while f"{name}-{number}" in used_names:
         number += 1
     return f"{name}-{number}"
 
 
-def _read_project_marker(place: Path) -> str:
+def _read_project_marker(project_folder: Path) -> str:
+    """Return the working folder that a project folder is marked for, or an empty string."""
     with suppress(OSError, ValueError):
-        return read_file_below(place, MARKER).decode("utf-8").strip()
+        return read_file_below(project_folder, MARKER).decode("utf-8").strip()
     return ""
 
 
-def gemini_file_name(new_id: str, begun: float) -> str:
-    return f"session-{format_iso_time(begun)[:16].replace(':', '-')}-{new_id[:8]}.jsonl"
+def gemini_file_name(new_id: str, start_time: float) -> str:
+    """Return a name like `session-2026-11-21T03-33-1a2b3c4d.jsonl`."""
+    minute = format_iso_time(start_time)[: len("2026-11-21T03:33")]
+    return f"session-{minute.replace(':', '-')}-{new_id[:8]}.jsonl"
 
 
 def build_gemini_lines(
-    session: RecordedSession, new_id: str, begun: float
+    session: RecordedSession, new_id: str, start_time: float
 ) -> Iterator[Mapping[str, Any]]:
     header: Line = {
         "sessionId": new_id,
         "projectHash": hashlib.sha256(session.folder.encode()).hexdigest(),
-        "startTime": format_iso_time(begun),
-        "lastUpdated": format_iso_time(begun),
+        "startTime": format_iso_time(start_time),
+        "lastUpdated": format_iso_time(start_time),
         "kind": "main",
     }
     if session.title:
         header["summary"] = session.title
     yield header
-    for number, (item, results) in enumerate(session_writing.list_items_with_results(session)):
+    items_with_results = session_writing.list_items_with_results(session)
+    for number, (item, results) in enumerate(items_with_results):
         message: Line = {"id": f"{new_id}-{number}", "timestamp": format_iso_time(item.time)}
         if isinstance(item, RecordedCompaction):
+            message["type"] = "user"
+            message["content"] = [{"text": item.text}]
             # The summary takes the place of all messages before it.
-            summary = {**message, "type": "user", "content": [{"text": item.text}]}
-            yield {"$set": {"messages": [summary]}}
+            yield {"$set": {"messages": [message]}}
         elif item.role == "assistant":
-            yield {**message, "type": "gemini", **_gemini_reply(item, results)}
+            message["type"] = "gemini"
+            message.update(_gemini_reply(item, results))
+            yield message
         else:
-            yield {**message, "type": "user", "content": _gemini_content(item)}
+            message["type"] = "user"
+            message["content"] = _gemini_content(item)
+            yield message
 
 
 def _gemini_content(message: RecordedMessage) -> list[Line]:
     """Return the message's content, behind a note if Gemini CLI would otherwise hide it."""
     content: list[Line] = []
-    if message.text.strip().startswith(_UNHEARD):
+    if message.text.strip().startswith(_HIDDEN_BEGINNINGS):
         content.append({"text": "[The user:]\n"})
     if message.text:
         content.append({"text": message.text})

@@ -30,8 +30,10 @@ from helix_desktop.histories.unknown_shapes import unknown_tables
 from helix_desktop.json_values import first_text, object_at, parse_json_or_none, text_at
 from helix_desktop.resources import read_table
 
-_LOOKED_AT = 256 << 10  # Only this many bytes are read to find out what a file is.
-_LARGEST_ABOUT = 64 << 20  # Files that only describe a session have no more bytes than this.
+_BYTES_OF_BEGINNING = 256 << 10  # Only this many bytes are read to find out what a file is.
+_LARGEST_DESCRIPTION_BYTES = (
+    64 << 20
+)  # Files that only describe a session have no more bytes than this.
 _EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 
 
@@ -84,10 +86,12 @@ def history_folders(places: HistoryPlaces) -> Mapping[str, Sequence[Path]]:
     claude_home = places.folder_from_variable("CLAUDE_CONFIG_DIR", ".claude")
     gemini_home = places.folder_from_variable("GEMINI_CLI_HOME")
     pi_home = places.folder_from_variable("PI_CODING_AGENT_DIR", ".pi", "agent")
+    opencode_folders = [data / "opencode"]
+    opencode_folders.extend(_folder_of_named_database(places, data))
     return {
         claude_code_history.KIND: [claude_home / "projects"],
         codex_history.KIND: [codex_home / "sessions", codex_home / "archived_sessions"],
-        opencode_history.KIND: [data / "opencode", *_folder_of_named_database(places, data)],
+        opencode_history.KIND: opencode_folders,
         gemini_cli_history.KIND: [gemini_home / ".gemini" / "tmp"],
         pi_history.KIND: [pi_home / "sessions"],
         cline_history.KIND: list(_cline_folders(places)),
@@ -110,11 +114,13 @@ def _folder_of_named_database(places: HistoryPlaces, data: Path) -> Iterator[Pat
 
 def list_json_files_of_histories(places: HistoryPlaces) -> list[Path]:
     """Return all files in which programs recorded conversations as lines of JSON."""
-    files = []
+    files: list[Path] = []
     for folders in history_folders(places).values():
         for folder in folders:
-            with suppress(OSError):
-                files += [path for path in folder.rglob("*.jsonl") if path.is_file()]
+            with suppress(OSError):  # The folder may not exist.
+                for path in folder.rglob("*.jsonl"):
+                    if path.is_file():
+                        files.append(path)
     return files
 
 
@@ -126,35 +132,50 @@ def find_histories(places: HistoryPlaces) -> Iterator[FoundHistories]:
                 yield from _find_histories_in_folder(kind, folder)
 
 
-def find_kind_by_folder(folders: Mapping[str, Sequence[Path]], file: Path) -> str:
-    for kind, places in folders.items():
-        if any(map(file.is_relative_to, places)):
-            return kind
+def find_kind_by_folder(folders_by_kind: Mapping[str, Sequence[Path]], file: Path) -> str:
+    """Return the kind of history in whose folders the file lies, or an empty string."""
+    for kind, folders in folders_by_kind.items():
+        for folder in folders:
+            if file.is_relative_to(folder):
+                return kind
     return ""
 
 
 def find_history_of_changed_file(kind: str, path: Path) -> Path | None:
     """Return the history to which a changed file belongs, or None."""
+    # SQLite writes what is new into a file beside the database first.
     name = path.name.removesuffix("-wal")
     if _is_database_of_program(kind, name):
         return path.with_name(name)
-    is_history = path.match(_NAME_PATTERNS.get(kind, " "))
     if kind == cline_history.KIND:
         is_history = cline_history.is_cline_file(path)
     elif kind == gemini_cli_history.KIND:
-        is_history = is_history and "chats" in path.parts
-    return path if is_history else None
+        is_history = path.match(_NAME_PATTERNS[kind]) and "chats" in path.parts
+    else:
+        is_history = kind in _NAME_PATTERNS and path.match(_NAME_PATTERNS[kind])
+    if not is_history:
+        return None
+    return path
 
 
 def find_histories_in_file(
     kind: str, path: Path, copy: Path | None = None
 ) -> Iterator[FoundHistories]:
     """Yield a file's histories, one for each working folder. `copy`: a copy to read instead."""
+    readable_path = copy or path
     if _is_database_of_program(kind, path.name):
-        yield from _histories_in_database(kind, copy or path)
-    else:
-        folder, _ = _read_folder_and_time(kind, path, copy)
-        yield FoundHistories(kind, path, folder, 1, (copy or path).stat().st_size, 0.0, 0.0)
+        yield from _histories_in_database(kind, readable_path)
+        return
+    folder, _ = _read_folder_and_time(kind, path, copy)
+    yield FoundHistories(
+        kind,
+        path,
+        folder,
+        conversations=1,
+        size=readable_path.stat().st_size,
+        first=0.0,
+        last=0.0,
+    )
 
 
 def _find_histories_in_folder(kind: str, folder: Path) -> Iterator[FoundHistories]:
@@ -180,21 +201,23 @@ def _is_main_session_file(kind: str, file: Path) -> bool:
     return True
 
 
-def list_files_of_history(found: FoundHistories) -> Sequence[Path]:
+def list_files_of_history(history: FoundHistories) -> Sequence[Path]:
     """Return the files to import for it: its own, and its sub-agents'."""
-    beside = found.path.parent
-    stem = found.path.stem
-    others: list[Path] = []
-    if found.kind == claude_code_history.KIND:
-        subagents = beside / stem / "subagents"
-        others += list_files_below(subagents, "agent-*.jsonl", allowed_root=beside)
-    elif found.kind == gemini_cli_history.KIND:
-        # The folder is named by the whole ID of the session.
-        for folder in sorted(beside.glob(f"{stem.rpartition('-')[2]}-*/")):
-            others += list_files_below(folder, "*.jsonl", allowed_root=beside)
-    elif found.path.name.endswith(cline_history.END_OF_NAME):
-        others += list_files_below(beside, "agent_*.messages.json")
-    return (found.path, *others)
+    folder = history.path.parent
+    stem = history.path.stem
+    files = [history.path]
+    if history.kind == claude_code_history.KIND:
+        subagents_folder = folder / stem / "subagents"
+        files.extend(list_files_below(subagents_folder, "agent-*.jsonl", allowed_root=folder))
+    elif history.kind == gemini_cli_history.KIND:
+        # The file's name ends in the first digits of the session's id, by which the folder of
+        # its sub-agents is named.
+        _, _, beginning_of_id = stem.rpartition("-")
+        for subagents_folder in sorted(folder.glob(f"{beginning_of_id}-*/")):
+            files.extend(list_files_below(subagents_folder, "*.jsonl", allowed_root=folder))
+    elif history.path.name.endswith(cline_history.END_OF_NAME):
+        files.extend(list_files_below(folder, "agent_*.messages.json"))
+    return tuple(files)
 
 
 def _history_in_file(kind: str, file: Path) -> Iterator[FoundHistories]:
@@ -202,10 +225,18 @@ def _history_in_file(kind: str, file: Path) -> Iterator[FoundHistories]:
         status = file.stat()
     except OSError:
         return
-    if status.st_size:
-        folder, start_time = _read_folder_and_time(kind, file)
-        first_time = start_time or status.st_mtime
-        yield FoundHistories(kind, file, folder, 1, status.st_size, first_time, status.st_mtime)
+    if status.st_size == 0:
+        return
+    folder, start_time = _read_folder_and_time(kind, file)
+    yield FoundHistories(
+        kind,
+        file,
+        folder,
+        conversations=1,
+        size=status.st_size,
+        first=start_time or status.st_mtime,
+        last=status.st_mtime,
+    )
 
 
 def _read_folder_and_time(kind: str, file: Path, copy: Path | None = None) -> tuple[str, float]:
@@ -217,7 +248,7 @@ def _read_folder_and_time(kind: str, file: Path, copy: Path | None = None) -> tu
         folder = gemini_cli_history.read_gemini_project_folder(file)
     try:
         with (copy or file).open("rb") as opened_file:
-            beginning = opened_file.read(_LOOKED_AT)
+            beginning = opened_file.read(_BYTES_OF_BEGINNING)
     except OSError:
         return folder, 0.0
     if kind == cline_history.KIND:
@@ -242,28 +273,36 @@ def _read_cline_folder(file: Path, beginning: bytes) -> str:
 
 
 def _find_opencode_histories(data: Path) -> Iterator[FoundHistories]:
-    found: list[FoundHistories] = []
+    histories: list[FoundHistories] = []
     for database in sorted(data.glob("*.db")):
-        found += _histories_in_database(opencode_history.KIND, database)
-    yield from found
-    if not found:
-        for file in list_files_below(data / "storage" / "session", "ses_*.json"):
-            with suppress(OSError):
-                yield from _opencode_history_in_file(data, file)
+        histories.extend(_histories_in_database(opencode_history.KIND, database))
+    yield from histories
+    if histories:
+        return
+    # Versions before the database wrote a file for each session.
+    for file in list_files_below(data / "storage" / "session", "ses_*.json"):
+        with suppress(OSError):
+            yield from _opencode_history_in_file(data, file)
 
 
 def _opencode_history_in_file(data: Path, file: Path) -> Iterator[FoundHistories]:
-    content = read_file_below(data, str(file.relative_to(data)), _LARGEST_ABOUT)
+    content = read_file_below(data, str(file.relative_to(data)), _LARGEST_DESCRIPTION_BYTES)
     value = object_at(parse_json_or_none(content))
     if value.get("parentID"):
         return
-    messages = list_files_below(data / "storage" / "message" / file.stem, "*.json")
-    size = file.stat().st_size + sum(message.stat().st_size for message in messages)
-    folder = text_at(value, "directory")
+    size = file.stat().st_size
+    for message_file in list_files_below(data / "storage" / "message" / file.stem, "*.json"):
+        size += message_file.stat().st_size
     times = object_at(value, "time")
-    created = parse_time(times.get("created"))
-    updated = parse_time(times.get("updated"))
-    yield FoundHistories(opencode_history.KIND, file, folder, 1, size, created, updated)
+    yield FoundHistories(
+        opencode_history.KIND,
+        file,
+        folder=text_at(value, "directory"),
+        conversations=1,
+        size=size,
+        first=parse_time(times.get("created")),
+        last=parse_time(times.get("updated")),
+    )
 
 
 def _is_database_of_program(kind: str, name: str) -> bool:
@@ -279,36 +318,55 @@ def _histories_in_database(kind: str, path: Path) -> Iterator[FoundHistories]:
     """
     if not foreign_sqlite.is_sqlite_file(path):
         return
-    times_by_folder: dict[str, list[SessionTimes]] = {}
     try:
-        with foreign_sqlite.open_foreign_database(path) as connection:
-            tables = foreign_sqlite.ordinary_table_names(connection)
-            rows_of_unknown_tables = foreign_sqlite.count_rows_of_tables(
-                connection, unknown_tables(kind, tables)
-            )
-            for query in _queries_of_sessions(kind, tables):
-                for row in foreign_sqlite.query_rows(connection, query):
-                    folder, begun, ended = row.values()
-                    times = SessionTimes(parse_time(begun), parse_time(ended))
-                    times_by_folder.setdefault(str(folder or ""), []).append(times)
+        sessions = list(_read_sessions_in_database(kind, path))
+        rows_of_unknown_tables = _count_rows_of_unknown_tables(kind, path)
     except sqlite3.Error:
         return
     status = path.stat()
-    if not times_by_folder and any(rows_of_unknown_tables.values()):
-        yield FoundHistories(kind, path, "", 0, status.st_size, status.st_mtime, status.st_mtime)
-    session_count = sum(map(len, times_by_folder.values()))
-    for folder, times_of_sessions in sorted(times_by_folder.items()):
-        count = len(times_of_sessions)
-        first_time = min(times.begun for times in times_of_sessions)
-        last_time = max(times.ended for times in times_of_sessions)
-        size = status.st_size * count // session_count
-        yield FoundHistories(kind, path, folder, count, size, first_time, last_time)
+    if not sessions and any(rows_of_unknown_tables.values()):
+        yield FoundHistories(
+            kind,
+            path,
+            folder="",
+            conversations=0,
+            size=status.st_size,
+            first=status.st_mtime,
+            last=status.st_mtime,
+        )
+
+    sessions_by_folder: dict[str, list[SessionInDatabase]] = {}
+    for session in sessions:
+        sessions_by_folder.setdefault(session.folder, []).append(session)
+    for folder, sessions_of_folder in sorted(sessions_by_folder.items()):
+        count = len(sessions_of_folder)
+        yield FoundHistories(
+            kind,
+            path,
+            folder,
+            conversations=count,
+            size=status.st_size * count // len(sessions),
+            first=min(session.start_time for session in sessions_of_folder),
+            last=max(session.end_time for session in sessions_of_folder),
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class SessionTimes:
-    begun: float
-    ended: float
+class SessionInDatabase:
+    folder: str
+    start_time: float
+    end_time: float
+
+
+def _read_sessions_in_database(kind: str, path: Path) -> Iterator[SessionInDatabase]:
+    with foreign_sqlite.open_foreign_database(path) as connection:
+        tables = foreign_sqlite.ordinary_table_names(connection)
+        for query in _queries_of_sessions(kind, tables):
+            for row in foreign_sqlite.query_rows(connection, query):
+                folder, start_time, end_time = row.values()
+                yield SessionInDatabase(
+                    str(folder or ""), parse_time(start_time), parse_time(end_time)
+                )
 
 
 def _count_rows_of_unknown_tables(kind: str, database: Path) -> Mapping[str, int]:

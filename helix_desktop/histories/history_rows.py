@@ -162,7 +162,8 @@ class HistoryMessages:
             kinds = list(part)
             if "type" in part:
                 kinds = [str(part["type"])]
-            if not any(map(_KNOWN_PART.fullmatch, kinds)):
+            known_kinds = [kind for kind in kinds if _KNOWN_PART.fullmatch(kind)]
+            if not known_kinds:
                 self.report.add_left_out_row(f"part {' '.join(kinds)[:80]}")
 
     def read_row(self, value: Mapping[str, object]) -> None:
@@ -179,10 +180,10 @@ class HistoryMessages:
     def add_compaction(self, text: str, time: float, why: str, keep: int | None = None) -> None:
         """Add a summary, which replaces what came before it, or before the message `keep`."""
         position = len(self.messages)
-        first_kept = position
-        if keep is not None:
-            first_kept = keep
-        self.compactions.append(RecordedCompaction(position, first_kept, text, time, why))
+        if keep is None:
+            keep = position
+        compaction = RecordedCompaction(at=position, keep=keep, text=text, time=time, why=why)
+        self.compactions.append(compaction)
 
 
 def text_of_message_content(content: object) -> str:
@@ -194,19 +195,25 @@ def text_of_message_content(content: object) -> str:
     if isinstance(content, Mapping):
         return text_of_message_content([content])
     if isinstance(content, list):
-        return "\n".join(filter(None, map(_text_or_placeholder_of_part, content)))
+        texts = [_text_or_placeholder_of_part(part) for part in content]
+        return join_nonempty_texts(texts, "\n")
     raise UnreadableRow(
         f"a content of type {type(content).__name__} is neither text nor a list of parts"
     )
 
 
-def checked_tool_call(identity: str, name: str, arguments: object) -> ToolCall:
-    if not identity or not name:
+def join_nonempty_texts(texts: Iterable[str], separator: str) -> str:
+    return separator.join(text for text in texts if text)
+
+
+def checked_tool_call(call_id: str, name: str, arguments: object) -> ToolCall:
+    if not call_id or not name:
         raise UnreadableRow("a call has no id or no name")
-    return ToolCall(identity, name, format_arguments(arguments))
+    return ToolCall(call_id, name, format_arguments(arguments))
 
 
 def format_arguments(value: object) -> str:
+    """Return the arguments of a call as JSON text, which some programs write already."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -226,11 +233,15 @@ def parse_time(value: object) -> float:
     """Return seconds since 1970 from an ISO date, seconds, milliseconds or microseconds, or 0."""
     if isinstance(value, str):
         return _parse_iso_time(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e17:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
-    for unit in (1, 1_000, 1_000_000):
-        if value / unit < 1e11:
-            return min(value / unit, LATEST)
+    if not 0 < value < 1e17:
+        return 0.0
+    # 1e11 seconds are some 3,000 years, so a greater value has a smaller unit.
+    for units_a_second in (1, 1_000, 1_000_000):
+        seconds = value / units_a_second
+        if seconds < 1e11:
+            return min(seconds, LATEST)
     return 0.0
 
 
@@ -260,31 +271,36 @@ def decode_picture(media_type: object, data: object, name: str = "") -> Recorded
 def picture_from_data_url(url: object) -> RecordedPicture | None:
     if not isinstance(url, str) or not url.startswith("data:"):
         return None
-    head, _, data = url.partition(",")
-    if not head.endswith(";base64"):
+    header, _, data = url.partition(",")
+    if not header.endswith(";base64"):
         return None
-    return decode_picture(head.removeprefix("data:").partition(";")[0], data)
+    media_type, _, _ = header.removeprefix("data:").partition(";")
+    return decode_picture(media_type, data)
 
 
 def pictures_in_content(content: object) -> tuple[RecordedPicture, ...]:
     """Return the pictures and documents in a content, in the form of any protocol."""
-    pictures = (_picture_of_part(part) for part in _content_parts(content))
-    return tuple(picture for picture in pictures if picture is not None)
+    pictures: list[RecordedPicture] = []
+    for part in _content_parts(content):
+        picture = _picture_of_part(part)
+        if picture is not None:
+            pictures.append(picture)
+    return tuple(pictures)
 
 
 def text_and_pictures(content: object) -> tuple[str, tuple[RecordedPicture, ...]]:
     """Return a content's text and pictures. Only unreadable pictures leave a note in the text."""
     pictures: list[RecordedPicture] = []
-    words: list[object] = []
+    other_parts: list[object] = []
     for part in _content_parts(content):
         picture = _picture_of_part(part)
         if picture is None:
-            words.append(part)
+            other_parts.append(part)
         else:
             pictures.append(picture)
     if not pictures:
         return text_of_message_content(content), ()
-    return text_of_message_content(words), tuple(pictures)
+    return text_of_message_content(other_parts), tuple(pictures)
 
 
 def read_tool_result(
@@ -293,12 +309,12 @@ def read_tool_result(
     """Return a result. `call_field`: the field with its call's id. `failed_field`: the
     field that says whether it failed.
     """
-    answers = text_at(block, call_field)
-    if not answers:
+    call_id = text_at(block, call_field)
+    if not call_id:
         raise UnreadableRow("a tool result names no call")
     text, pictures = text_and_pictures(block.get("content"))
     is_ok = not block.get(failed_field)
-    return RecordedMessage("tool", text, answers=answers, ok=is_ok, time=time, pictures=pictures)
+    return RecordedMessage("tool", text, answers=call_id, ok=is_ok, time=time, pictures=pictures)
 
 
 def _content_parts(content: object) -> Sequence[object]:

@@ -29,15 +29,25 @@ class HistoryNode:
     step: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class RowLocation:
+    """The number of a branch, and the index of one of its own rows, or -1 for the place before
+    the first one.
+    """
+
+    branch: int
+    row_index: int
+
+
 @dataclass(slots=True)
 class HistoryBranch:
-    """`rows`: the positions of its own rows. `of`: its parent branch. `at`: after which
-    row of that it begins.
+    """`rows`: the positions of its own rows. `parent`: the number of the branch that it forks, or
+    -1 for the first one. `after_row`: the index of the parent's row behind which it begins.
     """
 
     rows: list[int] = field(default_factory=list)
-    of: int = -1
-    at: int = -1
+    parent: int = -1
+    after_row: int = -1
 
 
 @dataclass(slots=True)
@@ -46,46 +56,60 @@ class HistoryTree:
 
     branches: list[HistoryBranch] = field(default_factory=lambda: [HistoryBranch()])
     nodes: dict[int, HistoryNode] = field(default_factory=dict)
-    places: dict[str, tuple[int, int]] = field(
-        default_factory=dict
-    )  # By row: its branch and its position there.
-    current: int = 0
+    location_by_row_id: dict[str, RowLocation] = field(default_factory=dict)
+    current_branch: int = 0  # The branch of the newest row.
 
     def add_node(self, index: int, node: HistoryNode) -> int:
         """Add the next row. Return the number of its branch."""
-        here = (self.current, len(self.branches[self.current].rows) - 1)
-        branch, at = (0, -1) if node.parent == ROOT else self.places.get(node.parent, here)
-        if node.begins and self._begins_new_branch(branch, at, node):
-            self.branches.append(HistoryBranch(of=branch, at=at))
+        parent_location = self._location_of_parent(node)
+        branch = parent_location.branch
+        if node.begins and self._begins_new_branch(parent_location):
+            new_branch = HistoryBranch(parent=branch, after_row=parent_location.row_index)
+            self.branches.append(new_branch)
             branch = len(self.branches) - 1
-        rows = self.branches[branch].rows
-        rows.append(index)
+        self.branches[branch].rows.append(index)
         self.nodes[index] = node
+        self.current_branch = branch
         if node.id:
-            self.places[node.id] = (branch, len(rows) - 1)
-        self.current = branch
+            self.location_by_row_id[node.id] = self._location_of_newest_row()
         return branch
+
+    def _location_of_parent(self, node: HistoryNode) -> RowLocation:
+        if node.parent == ROOT:
+            return RowLocation(branch=0, row_index=-1)
+        if node.parent in self.location_by_row_id:
+            return self.location_by_row_id[node.parent]
+        return self._location_of_newest_row()
+
+    def _location_of_newest_row(self) -> RowLocation:
+        rows = self.branches[self.current_branch].rows
+        return RowLocation(self.current_branch, len(rows) - 1)
 
     def skip_row(self, name: str, parent: str) -> None:
         """Leave out a row. Its children follow its parent."""
-        if name and parent in self.places:
-            self.places[name] = self.places[parent]
+        if name and parent in self.location_by_row_id:
+            self.location_by_row_id[name] = self.location_by_row_id[parent]
 
     def redirect_followers_to_newest_row(self, ids: Sequence[str]) -> None:
         """Attach later children of these rows to the newest row, since a compaction kept them."""
-        for name in ids:
-            self.places[name] = (self.current, len(self.branches[self.current].rows) - 1)
+        for row_id in ids:
+            self.location_by_row_id[row_id] = self._location_of_newest_row()
 
-    def _begins_new_branch(self, branch: int, at: int, node: HistoryNode) -> bool:
+    def _begins_new_branch(self, parent: RowLocation) -> bool:
+        """Whether a row that can begin a branch does so: if its parent was followed by something
+        else before, other than rows of the same reply.
+        """
         if len(self.branches) >= MOST_BRANCHES:
             return False
-        rows = self.branches[branch].rows
-        step = ""
-        if 0 <= at < len(rows):
-            step = self.nodes[rows[at]].step
-        for index in rows[at + 1 :]:
-            later = self.nodes[index]
-            if later.begins or (later.step and later.step != step):
+        rows = self.branches[parent.branch].rows
+        step_of_parent = ""
+        if 0 <= parent.row_index < len(rows):
+            step_of_parent = self.nodes[rows[parent.row_index]].step
+        for index in rows[parent.row_index + 1 :]:
+            later_node = self.nodes[index]
+            if later_node.begins:
+                return True
+            if later_node.step and later_node.step != step_of_parent:
                 return True
         return False
 
@@ -94,10 +118,10 @@ class HistoryTree:
         return self.rows_shared_with_parent(branch) + self.branches[branch].rows
 
     def rows_shared_with_parent(self, branch: int) -> list[int]:
-        parent = self.branches[branch].of
+        parent = self.branches[branch].parent
         if parent < 0:
             return []
-        end = self.branches[branch].at + 1
+        end = self.branches[branch].after_row + 1
         return self.rows_shared_with_parent(parent) + self.branches[parent].rows[:end]
 
 
@@ -113,23 +137,33 @@ def build_branch_sessions(
     """
     sessions: list[RecordedSession] = []
     for number, branch in enumerate(tree.branches):
+        is_main_branch = number == 0
         # What cannot be read in a branch's shared rows was reported with its parent.
-        own_report = ReadingReport() if number else report
-        reader = read_messages(tree.rows_of_branch(number), own_report)
+        report_of_branch = ReadingReport()
+        if is_main_branch:
+            report_of_branch = report
+        reader = read_messages(tree.rows_of_branch(number), report_of_branch)
         session = replace(
             template, messages=tuple(reader.messages), compactions=tuple(reader.compactions)
         )
-        if number:
-            shared_rows = tree.rows_shared_with_parent(number)
-            shared_count = len(read_messages(shared_rows, ReadingReport()).messages)
-            first_own_row = name_of_row(branch.rows[0]) if branch.rows else ""
-            forked_from = sessions[branch.of].session if shared_count else ""
-            session = replace(
-                session,
-                name=f"{template.name}#{number + 1}",
-                session=f"{template.session}#{first_own_row}",
-                forked_from=forked_from,
-                forked_at=shared_count,
-            )
-        sessions.append(session)
+        if is_main_branch:
+            sessions.append(session)
+            continue
+
+        shared_rows = tree.rows_shared_with_parent(number)
+        shared_count = len(read_messages(shared_rows, ReadingReport()).messages)
+        forked_from = ""
+        if shared_count > 0:
+            forked_from = sessions[branch.parent].session
+        first_own_row = ""
+        if branch.rows:
+            first_own_row = name_of_row(branch.rows[0])
+        fork = replace(
+            session,
+            name=f"{template.name}#{number + 1}",
+            session=f"{template.session}#{first_own_row}",
+            forked_from=forked_from,
+            forked_at=shared_count,
+        )
+        sessions.append(fork)
     return sessions

@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedSession,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,29 +30,31 @@ def put_results_behind_their_calls(session: RecordedSession) -> RecordedSession:
     moved = _find_late_results(session.messages)
     if not moved:
         return session
-    compactions = tuple(
-        replace(
-            compaction,
-            at=_new_position(compaction.at, moved),
-            keep=_new_position(compaction.keep, moved),
-        )
-        for compaction in session.compactions
-    )
+    compactions: list[RecordedCompaction] = []
+    for compaction in session.compactions:
+        at = _new_position(compaction.at, moved)
+        keep = _new_position(compaction.keep, moved)
+        compactions.append(replace(compaction, at=at, keep=keep))
     return replace(
         session,
         messages=_messages_in_new_order(session.messages, moved),
-        compactions=compactions,
+        compactions=tuple(compactions),
         forked_at=_count_messages_still_shared(session.forked_at, moved),
     )
 
 
 def _find_late_results(messages: Sequence[RecordedMessage]) -> list[MovedResult]:
-    ends = _ends_of_replies(messages)
-    moved = []
+    """Return the results that do not stand between their reply and the end of its wait, with
+    where they belong.
+    """
+    end_by_reply = _ends_of_replies(messages)
+    moved: list[MovedResult] = []
     for position, reply in _replies_by_result(messages).items():
-        if not reply < position <= ends[reply]:
-            moved.append(MovedResult(position, ends[reply]))
-    return sorted(moved, key=lambda result: (result.before, result.position))
+        end = end_by_reply[reply]
+        if not reply < position <= end:
+            moved.append(MovedResult(position, before=end))
+    moved.sort(key=lambda result: (result.before, result.position))
+    return moved
 
 
 def _replies_by_result(messages: Sequence[RecordedMessage]) -> dict[int, int]:
@@ -75,16 +81,17 @@ def _replies_by_result(messages: Sequence[RecordedMessage]) -> dict[int, int]:
 
 def _ends_of_replies(messages: Sequence[RecordedMessage]) -> dict[int, int]:
     """Return the position of the message that ends the wait for each reply's results."""
-    ends: dict[int, int] = {}
+    end_by_reply: dict[int, int] = {}
     next_end = len(messages)
-    for position in range(len(messages) - 1, -1, -1):
+    # From the last message to the first, as each reply is ended by what comes behind it.
+    for position in reversed(range(len(messages))):
         message = messages[position]
         if message.role == "assistant":
-            ends[position] = next_end
+            end_by_reply[position] = next_end
         is_result_or_note = message.role == "tool" or message.beside
         if message.role in ("assistant", "failure") or not is_result_or_note:
             next_end = position
-    return ends
+    return end_by_reply
 
 
 def _messages_in_new_order(
@@ -105,9 +112,13 @@ def _messages_in_new_order(
 
 def _new_position(position: int, moved: Sequence[MovedResult]) -> int:
     """Return where the message that stood at `position` stands now."""
-    arrived = sum(result.before <= position for result in moved)
-    left = sum(result.position < position for result in moved)
-    return position + arrived - left
+    new_position = position
+    for result in moved:
+        if result.before <= position:  # It stands before the message now.
+            new_position += 1
+        if result.position < position:  # It stood before the message.
+            new_position -= 1
+    return new_position
 
 
 def _count_messages_still_shared(forked_at: int, moved: Sequence[MovedResult]) -> int:
@@ -115,7 +126,10 @@ def _count_messages_still_shared(forked_at: int, moved: Sequence[MovedResult]) -
 
     A result of the fork that moves to a shared call ends what both have in common.
     """
-    from_fork = (result.before for result in moved if result.before <= forked_at <= result.position)
-    shared = min(from_fork, default=forked_at)
-    earlier = [result for result in moved if result.before < shared]
-    return min(forked_at, _new_position(shared, earlier))
+    shared_count = forked_at
+    for result in moved:
+        is_from_fork_to_shared = result.before <= forked_at <= result.position
+        if is_from_fork_to_shared:
+            shared_count = min(shared_count, result.before)
+    earlier_moves = [result for result in moved if result.before < shared_count]
+    return min(forked_at, _new_position(shared_count, earlier_moves))

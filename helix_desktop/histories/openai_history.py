@@ -22,16 +22,23 @@ def messages_in_object(value: Mapping[str, object]) -> Sequence[Mapping[str, obj
         return None
     for name in ("messages", "input", "conversation", "history"):
         items = value.get(name)
-        if isinstance(items, list) and items:
-            # What is no object is reported as a message without a role.
-            return [item if isinstance(item, Mapping) else {"role": None} for item in items]
+        if not isinstance(items, list) or not items:
+            continue
+        messages: list[Mapping[str, object]] = []
+        for item in items:
+            if isinstance(item, Mapping):
+                messages.append(item)
+            else:  # It is reported as a message without a role.
+                messages.append({"role": None})
+        return messages
     return None
 
 
 def read_openai_recordings(
     rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
-    if rows and not any("role" in row.value for row in rows):
+    rows_with_role = [row for row in rows if "role" in row.value]
+    if rows and not rows_with_role:
         report.complaints.append(f"{path}: no line of it is a message: none has a role.")
         return []
     messages = OpenaiMessages(report).read_rows(rows).messages
@@ -44,7 +51,7 @@ class OpenaiMessages(history_rows.HistoryMessages):
 
 
 def _read_openai_message(
-    value: Mapping[str, object], before: Sequence[RecordedMessage]
+    value: Mapping[str, object], earlier_messages: Sequence[RecordedMessage]
 ) -> RecordedMessage:
     role = _ROLES.get(str(value.get("role")))
     if role is None:
@@ -55,15 +62,17 @@ def _read_openai_message(
         return RecordedMessage(
             role,
             text,
-            _openai_calls(value, len(before)),
+            _openai_calls(value, message_number=len(earlier_messages)),
             reasoning=first_text(value, "reasoning_content", "reasoning"),
             time=time,
             model=text_at(value, "model"),
             usage=chat_gateway.parse_usage(object_at(value, "usage")),
         )
     if role == "tool":
-        answers = text_at(value, "tool_call_id") or _find_answered_call(value, before)
-        return RecordedMessage(role, text, answers=answers, time=time, pictures=pictures)
+        call_id = text_at(value, "tool_call_id")
+        if not call_id:
+            call_id = _find_answered_call(value, earlier_messages)
+        return RecordedMessage(role, text, answers=call_id, time=time, pictures=pictures)
     return RecordedMessage(role, text, time=time, pictures=pictures)
 
 
@@ -71,10 +80,11 @@ def _openai_calls(message: Mapping[str, object], message_number: int) -> tuple[T
     entries = message.get("tool_calls") or []
     if not isinstance(entries, list):
         raise history_rows.UnreadableRow("its tool_calls are not a list")
-    legacy = message.get("function_call")
-    if isinstance(legacy, Mapping):
-        entries = [*entries, {"function": legacy}]
-    calls = []
+    # Before there were several calls in a message, it had one in this field.
+    function_call = message.get("function_call")
+    if isinstance(function_call, Mapping):
+        entries = entries + [{"function": function_call}]
+    calls: list[ToolCall] = []
     for index, entry in enumerate(entries):
         call = object_at(entry)
         function = object_at(call, "function") or object_at(call, "custom")

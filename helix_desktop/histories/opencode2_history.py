@@ -53,9 +53,12 @@ def ids_of_opencode2_sessions(connection: ForeignConnection) -> frozenset[str]:
     tables = ordinary_table_names(connection)
     if not tables >= TABLES:
         return frozenset()
-    ids = {text_at(row, "id") for row in query_rows(connection, _WITH_MESSAGES)}
+    ids: set[str] = set()
+    for row in query_rows(connection, _WITH_MESSAGES):
+        ids.add(text_at(row, "id"))
     if SESSIONS in tables:
-        ids |= {text_at(row, "id") for row in query_rows(connection, "SELECT id FROM session_v2")}
+        for row in query_rows(connection, "SELECT id FROM session_v2"):
+            ids.add(text_at(row, "id"))
     return frozenset(ids)
 
 
@@ -64,16 +67,18 @@ def read_opencode2_database(
 ) -> Iterator[RecordedSession]:
     ids = ids_of_opencode2_sessions(connection)
     tables = ordinary_table_names(connection) & {SESSIONS, "session"}
-    rows: dict[str, Mapping[str, object]] = {}
+    session_by_id: dict[str, Mapping[str, object]] = {}
     for table in sorted(tables):  # What is in both is newer in `session_v2`.
         query = f"SELECT * FROM {table}"  # noqa: S608 -- one of two names
         for row in query_until_damage(connection, query, (), report, ("time_created", "id")):
-            rows[text_at(row, "id")] = row
-    messages_by_session: dict[str, tuple[RecordedMessage, ...]] = {}
+            session_by_id[text_at(row, "id")] = row
+
+    sessions = list(session_by_id.values())
     # A sub-agent's session comes behind the one that started it, and a fork behind its source.
-    for session in sorted(rows.values(), key=lambda row: row.get("parent_id") is not None):
-        name = text_at(session, "id")
-        if name not in ids:
+    sessions.sort(key=lambda row: row.get("parent_id") is not None)
+    messages_by_session: dict[str, tuple[RecordedMessage, ...]] = {}
+    for session in sessions:
+        if text_at(session, "id") not in ids:
             continue
         report.shape = f"{KIND}-2"
         report.version = text_at(session, "version")
@@ -91,41 +96,44 @@ def _read_session(
     report: history_rows.ReadingReport,
 ) -> Iterator[RecordedSession]:
     """Yield the session and, if its end was reverted, a branch that still has it."""
-    name = text_at(session, "id")
-    hidden_from = _first_reverted_id_of_version_2(session)
+    session_id = text_at(session, "id")
+    first_reverted_id = _first_reverted_id_of_version_2(session)
     reader = _Opencode2Messages(report)
     without_messages = RecordedSession(
-        f"{path}#{name}",
-        (),
-        KIND,
-        name,
-        text_at(session, "title"),
-        text_at(session, "directory"),
-        text_at(session, "version"),
+        name=f"{path}#{session_id}",
+        messages=(),
+        kind=KIND,
+        session=session_id,
+        title=text_at(session, "title"),
+        folder=text_at(session, "directory"),
+        version=text_at(session, "version"),
         parent=text_at(session, "parent_id"),
     )
-    before_revert: RecordedSession | None = None
-    for row in query_until_damage(connection, _MESSAGES, [name], report, ("seq", "id")):
-        value = parse_json_column(row["data"], f"{path}, message {row['id']}", report)
-        if hidden_from and row["id"] == hidden_from:
-            before_revert = _with_messages(without_messages, reader)
-        if value is not None:
+    without_reverted_end: RecordedSession | None = None
+    for row in query_until_damage(connection, _MESSAGES, [session_id], report, ("seq", "id")):
+        if first_reverted_id and row["id"] == first_reverted_id:
+            without_reverted_end = _with_messages(without_messages, reader)
+        data = parse_json_column(row["data"], f"{path}, message {row['id']}", report)
+        if data is not None:
+            message = dict(data.value)
             # The id and the type are in columns of their own.
-            columns = {"id": row["id"], "type": row["type"]}
-            complete_row = replace(value, value={**value.value, **columns})
+            message["id"] = row["id"]
+            message["type"] = row["type"]
+            complete_row = replace(data, value=message)
             report.note_unknown_fields(complete_row)
             reader.read_rows([complete_row])
-    if before_revert is None:
+
+    if without_reverted_end is None:
         yield _with_messages(without_messages, reader)
         return
-    yield before_revert
-    branch = f"{name}#{hidden_from}"
+    yield without_reverted_end
+    branch_id = f"{session_id}#{first_reverted_id}"
     yield replace(
         _with_messages(without_messages, reader),
-        name=f"{path}#{branch}",
-        session=branch,
-        forked_from=name,
-        forked_at=len(before_revert.messages),
+        name=f"{path}#{branch_id}",
+        session=branch_id,
+        forked_from=session_id,
+        forked_at=len(without_reverted_end.messages),
     )
 
 
@@ -136,22 +144,28 @@ def _with_messages(session: RecordedSession, reader: "_Opencode2Messages") -> Re
 
 def _first_reverted_id_of_version_2(session: Mapping[str, object]) -> str:
     """Return the id of the first message that opencode hides now and deletes at the next prompt."""
-    value = session.get("revert")
-    return text_at(parse_json_or_none(value) if isinstance(value, str) else value, "messageID")
+    revert = session.get("revert")
+    if isinstance(revert, str):
+        revert = parse_json_or_none(revert)
+    return text_at(revert, "messageID")
 
 
 def _with_shared_beginning(
     recording: RecordedSession, session: Mapping[str, object], source: Sequence[RecordedMessage]
 ) -> RecordedSession:
     """Return a fork with the number of messages that it shares with its source."""
-    shared = 0
-    for own, other in zip(recording.messages, source, strict=False):
-        if (own.role, own.text, own.calls) != (other.role, other.text, other.calls):
-            break
-        shared += 1
-    if not shared or recording.forked_from:
+    if recording.forked_from:
         return recording
-    return replace(recording, forked_from=text_at(session, "fork_session_id"), forked_at=shared)
+    shared_count = 0
+    for message, source_message in zip(recording.messages, source, strict=False):
+        is_same_text = (message.role, message.text) == (source_message.role, source_message.text)
+        if not is_same_text or message.calls != source_message.calls:
+            break
+        shared_count += 1
+    if shared_count == 0:
+        return recording
+    source_id = text_at(session, "fork_session_id")
+    return replace(recording, forked_from=source_id, forked_at=shared_count)
 
 
 @dataclass(slots=True)
@@ -197,7 +211,7 @@ class _Opencode2Messages(history_rows.HistoryMessages):
                 texts.append(f"Attached file: {name}\n\n{content.decode('utf-8', 'replace')}")
             else:
                 pictures.append(RecordedPicture(text_at(file, "mime"), content, name))
-        text = "\n\n".join(filter(None, texts))
+        text = history_rows.join_nonempty_texts(texts, "\n\n")
         if text.strip() or pictures:
             message = RecordedMessage("user", text, time=self.time, pictures=tuple(pictures))
             self.messages.append(message)
@@ -213,7 +227,8 @@ class _Opencode2Messages(history_rows.HistoryMessages):
             self.report.add_left_out_row("compaction open")
             return
         # The newest messages follow the summary as text, also the user's.
-        text = "\n\n".join(filter(None, (text_at(value, "summary"), text_at(value, "recent"))))
+        texts = [text_at(value, "summary"), text_at(value, "recent")]
+        text = history_rows.join_nonempty_texts(texts, "\n\n")
         if not text.strip():
             self.report.add_left_out_row("compaction sealed")
         elif self.messages:
@@ -237,7 +252,8 @@ class _Opencode2Messages(history_rows.HistoryMessages):
                 results += self._results_of_tool(call, state, part)
             else:
                 self.report.add_left_out_row(f"part {kind}", part)
-        if any(isinstance(part, ToolCall) or part.text for part in parts):
+        has_content = any(isinstance(part, ToolCall) or part.text for part in parts)
+        if has_content:
             model = text_at(value, "model", "id")
             usage = _usage_of_reply(value)
             self.messages.append(
@@ -246,8 +262,8 @@ class _Opencode2Messages(history_rows.HistoryMessages):
             self.messages += results
         error = object_at(value, "error")
         if error:
-            why = first_text(error, "message", "type") or "error"
-            self.messages.append(RecordedMessage("failure", why, time=self.time))
+            reason = first_text(error, "message", "type") or "error"
+            self.messages.append(RecordedMessage("failure", reason, time=self.time))
 
     def _results_of_tool(
         self, call: ToolCall, state: Mapping[str, object], part: Mapping[str, object]
@@ -255,8 +271,10 @@ class _Opencode2Messages(history_rows.HistoryMessages):
         status = text_at(state, "status")
         if status not in ("completed", "error"):
             return
-        texts = [text_at(state, "error", "message")] if status == "error" else []
-        pictures = []
+        texts: list[str] = []
+        if status == "error":
+            texts.append(text_at(state, "error", "message"))
+        pictures: list[RecordedPicture] = []
         for block in objects_at(state, "content"):
             content = _content_of_file(block)
             if block.get("type") == "text":
@@ -293,14 +311,15 @@ def _content_of_file(file: Mapping[str, object]) -> bytes | None:
 
 def _usage_of_reply(value: Mapping[str, object]) -> Usage:
     tokens = object_at(value, "tokens")
-    read = number_at(tokens, "cache", "read")
-    write = number_at(tokens, "cache", "write")
-    thoughts = number_at(tokens, "reasoning")
+    cache_read = number_at(tokens, "cache", "read")
+    cache_write = number_at(tokens, "cache", "write")
+    reasoning = number_at(tokens, "reasoning")
+    # opencode counts apart what is part of the input and of the output here.
     return Usage(
-        input=number_at(tokens, "input") + read + write,
-        cache_read=read,
-        cache_write=write,
-        output=number_at(tokens, "output") + thoughts,
-        reasoning=thoughts,
+        input=number_at(tokens, "input") + cache_read + cache_write,
+        cache_read=cache_read,
+        cache_write=cache_write,
+        output=number_at(tokens, "output") + reasoning,
+        reasoning=reasoning,
         cost=history_rows.cost_or_zero(value.get("cost")),
     )

@@ -38,6 +38,12 @@ _MESSAGES = "SELECT id, data, time_created FROM message WHERE session_id = ?"
 Parts = Sequence[Mapping[str, object]]
 
 
+@dataclass(frozen=True, slots=True)
+class MessageWithParts:
+    message: Mapping[str, object]
+    parts: Parts
+
+
 def read_opencode_database(
     connection: ForeignConnection, path: Path, report: history_rows.ReadingReport
 ) -> Iterator[recorded_session.RecordedSession]:
@@ -45,20 +51,30 @@ def read_opencode_database(
     in_version_2 = ids_of_opencode2_sessions(connection)
     sessions = query_until_damage(connection, "SELECT * FROM session", (), report, ("id",))
     # A sub-agent's session comes behind the one that started it.
-    for session in sorted(sessions, key=lambda row: row.get("parent_id") is not None):
-        name = text_at(session, "id")
-        if name in in_version_2:
+    sessions.sort(key=lambda row: row.get("parent_id") is not None)
+    for session in sessions:
+        session_id = text_at(session, "id")
+        if session_id in in_version_2:
             continue
         report.version = text_at(session, "version")
-        parts = _read_parts_by_message(connection, name, path, report)
-        messages = []
-        rows = query_until_damage(connection, _MESSAGES, [name], report, ("time_created", "id"))
-        for row in rows:
-            message = parse_json_column(row["data"], f"{path}, message {row['id']}", report)
-            if message is not None:
-                own_parts = parts.get(text_at(row, "id"), [])
-                messages.append(({"id": row["id"], **message.value}, own_parts))
+        messages = _read_messages_with_parts(connection, session_id, path, report)
         yield from _build_opencode_recordings(session, messages, path, report)
+
+
+def _read_messages_with_parts(
+    connection: ForeignConnection, session: str, path: Path, report: history_rows.ReadingReport
+) -> list[MessageWithParts]:
+    parts_by_message = _read_parts_by_message(connection, session, path, report)
+    messages: list[MessageWithParts] = []
+    rows = query_until_damage(connection, _MESSAGES, [session], report, ("time_created", "id"))
+    for row in rows:
+        data = parse_json_column(row["data"], f"{path}, message {row['id']}", report)
+        if data is not None:
+            message: dict[str, object] = {"id": row["id"]}
+            message.update(data.value)
+            parts = parts_by_message.get(text_at(row, "id"), [])
+            messages.append(MessageWithParts(message, parts))
+    return messages
 
 
 def _read_parts_by_message(
@@ -90,20 +106,22 @@ def read_opencode_file(
     session = _read_opencode_json(storage, path, report)
     if session is None:
         return
-    messages: list[tuple[Mapping[str, object], Parts]] = []
+    messages: list[MessageWithParts] = []
     for file in sorted((storage / "message" / path.stem).glob("*.json")):
         message = _read_opencode_json(storage, file, report)
         if message is None:
             continue
-        parts = []
+        parts: list[Mapping[str, object]] = []
         for part_file in sorted((storage / "part" / file.stem).glob("*.json")):
             part = _read_opencode_json(storage, part_file, report)
             if part:
                 parts.append(part)
-        messages.append((message, parts))
-    messages.sort(key=lambda entry: _time_of_message(entry[0]))
-    about = {**session, "parent_id": session.get("parentID")}
-    yield from _build_opencode_recordings(about, messages, path, report)
+        messages.append(MessageWithParts(message, parts))
+    messages.sort(key=lambda entry: _time_of_message(entry.message))
+    # The field has the name of the database's column.
+    session_row = dict(session)
+    session_row["parent_id"] = session.get("parentID")
+    yield from _build_opencode_recordings(session_row, messages, path, report)
 
 
 def _time_of_message(message: Mapping[str, object]) -> float:
@@ -117,113 +135,141 @@ def _read_opencode_json(
     with suppress(OSError):
         content = read_file_below(storage, str(path.relative_to(storage)))
     row = parse_json_column(content.decode("utf-8", "replace"), str(path), report)
-    return row.value if row is not None else None
+    if row is None:
+        return None
+    return row.value
 
 
 def _build_opencode_recordings(
     session: Mapping[str, object],
-    found: Sequence[tuple[Mapping[str, object], Parts]],
+    messages: Sequence[MessageWithParts],
     path: Path,
     report: history_rows.ReadingReport,
 ) -> Iterator[recorded_session.RecordedSession]:
     """Yield the session and, if its end was reverted, a branch that still has it."""
-    back = _first_reverted_message_id(session)
-    stands = sum(not back or text_at(message, "id") < back for message, _ in found)
-    writing = _OpencodeMessages(report)
-    for at, (message, parts) in enumerate(found):
-        for value in (message, *parts):
-            report.note_unknown_fields(history_rows.HistoryRow(value, str(path)))
-        if at == stands:
-            shared = len(writing.messages)
-            yield _build_opencode_recording(session, writing, path)
-        writing.read_opencode_message(message, parts)
-    whole = _build_opencode_recording(session, writing, path)
-    if stands == len(found):
-        yield whole
+    for entry in messages:
+        report.note_unknown_fields(history_rows.HistoryRow(entry.message, str(path)))
+        for part in entry.parts:
+            report.note_unknown_fields(history_rows.HistoryRow(part, str(path)))
+
+    # The ids of messages grow, so those before the first reverted one are smaller.
+    first_reverted_id = _first_reverted_message_id(session)
+    standing_messages: list[MessageWithParts] = []
+    reverted_messages: list[MessageWithParts] = []
+    for entry in messages:
+        if not first_reverted_id or text_at(entry.message, "id") < first_reverted_id:
+            standing_messages.append(entry)
+        else:
+            reverted_messages.append(entry)
+
+    reader = _OpencodeMessages(report)
+    for entry in standing_messages:
+        reader.read_opencode_message(entry.message, entry.parts)
+    recording = _build_opencode_recording(session, reader, path)
+    yield recording
+    if not reverted_messages:
         return
-    name = f"{whole.session}#{back}"
+
+    for entry in reverted_messages:
+        reader.read_opencode_message(entry.message, entry.parts)
+    branch_id = f"{recording.session}#{first_reverted_id}"
     yield replace(
-        whole, session=name, forked_from=whole.session, forked_at=shared, name=f"{path}#{name}"
+        _build_opencode_recording(session, reader, path),
+        name=f"{path}#{branch_id}",
+        session=branch_id,
+        forked_from=recording.session,
+        forked_at=len(recording.messages),
     )
 
 
 def _first_reverted_message_id(session: Mapping[str, object]) -> str:
     """Return the id of the first message that opencode hides now and deletes at the next prompt."""
-    value = session.get("revert")
-    return text_at(parse_json_or_none(value) if isinstance(value, str) else value, "messageID")
+    revert = session.get("revert")
+    if isinstance(revert, str):
+        revert = parse_json_or_none(revert)
+    return text_at(revert, "messageID")
 
 
 def _build_opencode_recording(
-    session: Mapping[str, object], writing: "_OpencodeMessages", path: Path
+    session: Mapping[str, object], reader: "_OpencodeMessages", path: Path
 ) -> recorded_session.RecordedSession:
+    session_id = text_at(session, "id")
     return recorded_session.RecordedSession(
-        f"{path}#{text_at(session, 'id')}",
-        tuple(writing.messages),
-        KIND,
-        text_at(session, "id"),
-        text_at(session, "title"),
-        text_at(session, "directory"),
-        text_at(session, "version"),
-        tuple(writing.compactions),
+        name=f"{path}#{session_id}",
+        messages=tuple(reader.messages),
+        kind=KIND,
+        session=session_id,
+        title=text_at(session, "title"),
+        folder=text_at(session, "directory"),
+        version=text_at(session, "version"),
+        compactions=tuple(reader.compactions),
         parent=text_at(session, "parent_id"),
     )
 
 
 @dataclass(slots=True)
 class _OpencodeMessages(history_rows.HistoryMessages):
-    places: dict[str, int] = field(default_factory=dict)  # By message id: where it stands here.
+    message_index_by_id: dict[str, int] = field(default_factory=dict)
     # By the id of the message that asked for a compaction: the first message that it keeps.
     first_kept: dict[str, str] = field(default_factory=dict)
 
     def read_opencode_message(self, message: Mapping[str, object], parts: Parts) -> None:
         time = _time_of_message(message)
-        identity = text_at(message, "id")
-        self.places[identity] = len(self.messages)
-        if message.get("role") == "user":
+        message_id = text_at(message, "id")
+        self.message_index_by_id[message_id] = len(self.messages)
+        role = message.get("role")
+        if role == "user":
             for part in parts:
                 if part.get("type") == "compaction":
-                    self.first_kept[identity] = text_at(part, "tail_start_id")
+                    self.first_kept[message_id] = text_at(part, "tail_start_id")
             self._read_opencode_user(parts, time)
-        elif message.get("role") == "assistant" and message.get("summary"):
+        elif role == "assistant" and message.get("summary"):
             self._read_opencode_compaction(message, parts, time)
-        elif message.get("role") == "assistant":
+        elif role == "assistant":
             self._read_opencode_reply(message, parts, time)
         else:
-            kind = f"message {message.get('role')}"
-            self.report.add_left_out_row(kind, {**message, "parts": parts})
+            message_and_parts = dict(message)
+            message_and_parts["parts"] = parts
+            self.report.add_left_out_row(f"message {role}", message_and_parts)
 
     def _read_opencode_compaction(
         self, message: Mapping[str, object], parts: Parts, time: float
     ) -> None:
         """Read a summary. The newest turns before it may stay behind it, word for word."""
-        text = "\n".join(text_at(part, "text") for part in parts if part.get("type") == "text")
+        texts: list[str] = []
+        for part in parts:
+            if part.get("type") == "text":
+                texts.append(text_at(part, "text"))
+        text = "\n".join(texts)
         if not self.messages or not text.strip():
             return
         first_kept = self.first_kept.get(text_at(message, "parentID"), "")
-        keep = self.places.get(first_kept, len(self.messages))
+        keep = self.message_index_by_id.get(first_kept, len(self.messages))
         self.add_compaction(text, time, "opencode compacted the conversation here", keep)
 
     def _read_opencode_user(self, parts: Parts, time: float) -> None:
         texts: list[str] = []
         files: list[recorded_session.RecordedPicture] = []
-        is_added = True  # Whether opencode added all of it.
+        has_words_of_user = False
         for part in parts:
             kind = part.get("type")
             if kind in ("text", "subtask"):
-                if not part.get("ignored"):
-                    texts.append(first_text(part, "text", "prompt"))
-                    is_added = is_added and bool(part.get("synthetic"))
+                if part.get("ignored"):
+                    continue
+                texts.append(first_text(part, "text", "prompt"))
+                if not part.get("synthetic"):  # opencode's word for what it added itself.
+                    has_words_of_user = True
             elif kind == "file":
                 file = _opencode_picture(part)
                 if file is not None:
                     files.append(file)
             elif kind != "compaction":
                 self.report.add_left_out_row(f"part {kind}", part)
-        text = "\n".join(filter(None, texts))
+        text = history_rows.join_nonempty_texts(texts, "\n")
         if text.strip() or files:
-            beside = bool(texts) and is_added
+            is_beside = bool(texts) and not has_words_of_user
             message = recorded_session.RecordedMessage(
-                "user", text, time=time, pictures=tuple(files), beside=beside
+                "user", text, time=time, pictures=tuple(files), beside=is_beside
             )
             self.messages.append(message)
 
@@ -232,45 +278,46 @@ class _OpencodeMessages(history_rows.HistoryMessages):
     ) -> None:
         """Read a reply, whose calls contain their results. What follows them is another reply."""
         model = text_at(message, "modelID")
-        written: list[ReplyPart] = []
+        reply_parts: list[ReplyPart] = []
         results: list[recorded_session.RecordedMessage] = []
         for part in parts:
             kind = part.get("type")
             if kind in ("step-start", "text", "reasoning") and results:
-                self._add_opencode_reply(written, results, model, time)
+                self._add_opencode_reply(reply_parts, results, model, time)
             if kind == "text":
                 if not part.get("ignored"):
-                    written.append(Text(text_at(part, "text")))
+                    reply_parts.append(Text(text_at(part, "text")))
             elif kind == "reasoning":
-                written.append(Reasoning(text_at(part, "text")))
+                reply_parts.append(Reasoning(text_at(part, "text")))
             elif kind == "tool":
-                written.append(_opencode_call(part))
+                reply_parts.append(_opencode_call(part))
                 results.extend(_opencode_result(part, time))
             elif kind not in ("step-start", "step-finish"):
                 self.report.add_left_out_row(f"part {kind}", part)
-        self._add_opencode_reply(written, results, model, time, _opencode_usage(message))
+        self._add_opencode_reply(reply_parts, results, model, time, _opencode_usage(message))
         error = object_at(message, "error")
         if error:
-            why = text_at(error, "data", "message") or text_at(error, "name") or "error"
-            self.messages.append(recorded_session.RecordedMessage("failure", why, time=time))
+            reason = text_at(error, "data", "message") or text_at(error, "name") or "error"
+            self.messages.append(recorded_session.RecordedMessage("failure", reason, time=time))
 
     def _add_opencode_reply(
         self,
-        written: list[ReplyPart],
+        reply_parts: list[ReplyPart],
         results: list[recorded_session.RecordedMessage],
         model: str,
         time: float,
         usage: Usage | None = None,
     ) -> None:
-        if any(
-            isinstance(part, ToolCall) or (isinstance(part, Text) and part.text) for part in written
-        ):
-            self.messages.append(
-                recorded_session.build_recorded_reply(written, model=model, time=time, usage=usage)
-            )
-            self.messages.extend(results)
-            written.clear()
-            results.clear()
+        """Add a reply with its results, unless it says and calls nothing, and empty both lists."""
+        if not recorded_session.has_text_or_call(reply_parts):
+            return
+        reply = recorded_session.build_recorded_reply(
+            reply_parts, model=model, time=time, usage=usage
+        )
+        self.messages.append(reply)
+        self.messages.extend(results)
+        reply_parts.clear()
+        results.clear()
 
 
 def _opencode_call(part: Mapping[str, object]) -> ToolCall:
@@ -289,20 +336,23 @@ def _opencode_result(
     status = text_at(state, "status")
     if status not in ("completed", "error"):
         return
-    files = []
+    pictures: list[recorded_session.RecordedPicture] = []
     for attachment in objects_at(state, "attachments"):
-        file = _opencode_picture(attachment)
-        if file is not None:
-            files.append(file)
+        picture = _opencode_picture(attachment)
+        if picture is not None:
+            pictures.append(picture)
     times = object_at(state, "time")
+    shown_text = ""
+    if times.get("compacted"):
+        shown_text = CLEARED
     yield recorded_session.RecordedMessage(
         "tool",
         first_text(state, "output", "error"),
         answers=_call_id_of_part(part),
         ok=status == "completed",
         time=history_rows.parse_time(times.get("end")) or time,
-        pictures=tuple(files),
-        shown=CLEARED if times.get("compacted") else "",
+        pictures=tuple(pictures),
+        shown=shown_text,
         child=first_text(object_at(state, "metadata"), "sessionId", "sessionID"),
     )
 
@@ -316,14 +366,15 @@ def _opencode_picture(part: Mapping[str, object]) -> recorded_session.RecordedPi
 
 def _opencode_usage(message: Mapping[str, object]) -> Usage:
     tokens = object_at(message, "tokens")
-    read = number_at(tokens, "cache", "read")
-    write = number_at(tokens, "cache", "write")
-    thoughts = number_at(tokens, "reasoning")
+    cache_read = number_at(tokens, "cache", "read")
+    cache_write = number_at(tokens, "cache", "write")
+    reasoning = number_at(tokens, "reasoning")
+    # opencode counts apart what is part of the input and of the output here.
     return Usage(
-        input=number_at(tokens, "input") + read + write,
-        cache_read=read,
-        cache_write=write,
-        output=number_at(tokens, "output") + thoughts,
-        reasoning=thoughts,
+        input=number_at(tokens, "input") + cache_read + cache_write,
+        cache_read=cache_read,
+        cache_write=cache_write,
+        output=number_at(tokens, "output") + reasoning,
+        reasoning=reasoning,
         cost=history_rows.cost_or_zero(message.get("cost")),
     )

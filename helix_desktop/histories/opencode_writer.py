@@ -46,49 +46,57 @@ _PROVIDERS = {
     "gemini": "google",
 }
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_TOKENS: Line = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+_NO_TOKENS: Line = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 
 
 def create_opencode_id(kind: str, number: int = 0) -> str:
-    """Create an id as opencode does: ids of sessions shrink with time, all others grow."""
-    moment = (number or ~round(time.time() * 0x3E8000)) & ((1 << 48) - 1)
+    """Create an id as opencode does. `number`: its place in the order. Without one, as for
+    sessions, ids shrink with time.
+    """
+    if not number:
+        # opencode counts 4,096 ids to the millisecond.
+        number = ~round(time.time() * 1000 * 0x1000)
+    moment = number & ((1 << 48) - 1)
     random_digits = "".join(_DIGITS[byte % 62] for byte in os.urandom(14))
     return f"{kind}_{moment:012x}{random_digits}"
 
 
-def build_opencode_lines(session: RecordedSession, ident: str, begun: float) -> Iterator[Line]:
-    """Yield the document with the id `ident`, as one line."""
-    numbers = itertools.count(round(begun * 1000) * 0x1000)
+def build_opencode_lines(
+    session: RecordedSession, session_id: str, start_time: float
+) -> Iterator[Line]:
+    """Yield the document with the id `session_id`, as one line."""
+    start_ms = round(start_time * 1000)
+    id_numbers = itertools.count(start_ms * 0x1000)
     messages: list[Line] = []
-    last_time = 0
-    last_user_message = ""  # Its id.
+    last_time_ms = 0
+    last_user_message_id = ""
     for item, results in list_items_with_results(session):
         # Times grow, so that opencode keeps the order of the messages.
-        last_time = max(last_time + 1, round(item.time * 1000))
-        for info, parts in _opencode_messages(item, results, session.folder, last_time):
-            message_id = create_opencode_id("msg", next(numbers))
+        last_time_ms = max(last_time_ms + 1, round(item.time * 1000))
+        for info, parts in _opencode_messages(item, results, session.folder, last_time_ms):
+            message_id = create_opencode_id("msg", next(id_numbers))
             if info["role"] == "user":
-                last_user_message = message_id
-            parts_with_ids: list[Line] = []
+                last_user_message_id = message_id
             for part in parts:
-                part_id = create_opencode_id("prt", next(numbers))
-                part_ids = {"id": part_id, "sessionID": ident, "messageID": message_id}
-                parts_with_ids.append({**part, **part_ids})
-            ids = {"id": message_id, "sessionID": ident, "parentID": last_user_message}
-            messages.append({"info": {**info, **ids}, "parts": parts_with_ids})
+                part["id"] = create_opencode_id("prt", next(id_numbers))
+                part["sessionID"] = session_id
+                part["messageID"] = message_id
+            info["id"] = message_id
+            info["sessionID"] = session_id
+            info["parentID"] = last_user_message_id
+            messages.append({"info": info, "parts": parts})
     _name_models_of_replies([message["info"] for message in messages])
-    when = round(begun * 1000)
     yield {
         "info": {
-            "id": ident,
-            "slug": f"restored-{ident[-8:].lower()}",
+            "id": session_id,
+            "slug": f"restored-{session_id[-8:].lower()}",
             "projectID": "global",
             "directory": session.folder,
             "title": session.title or _first_words_of_user(session),
             "version": SEEN_VERSION,
             "cost": 0,
-            "tokens": _TOKENS,
-            "time": {"created": when, "updated": when},
+            "tokens": _NO_TOKENS,
+            "time": {"created": start_ms, "updated": start_ms},
         },
         "messages": messages,
     }
@@ -99,14 +107,19 @@ def _name_models_of_replies(infos: list[Line]) -> None:
     the model of the last user's message; without one, it asks the user's own default.
     """
     replies = [info for info in infos if info["role"] == "assistant"]
-    model = USUAL_MODEL
+    last_named_model = USUAL_MODEL
     for info in replies:
         if info["modelID"]:
-            model = info["modelID"]  # The last one that is named counts.
-    provider = next(name for begins, name in _PROVIDERS.items() if model.startswith(begins))
+            last_named_model = info["modelID"]
+
+    provider = ""
+    for beginning_of_model, name in _PROVIDERS.items():
+        if last_named_model.startswith(beginning_of_model):
+            provider = name
     for info in replies:
         info["providerID"] = provider
-        info["modelID"] = info["modelID"] or model
+        if not info["modelID"]:
+            info["modelID"] = last_named_model
 
 
 def _first_words_of_user(session: RecordedSession) -> str:
@@ -122,26 +135,36 @@ def _opencode_messages(
     folder: str,
     time_ms: int,
 ) -> Iterator[tuple[Line, list[Line]]]:
-    user: Line = {"role": "user", "time": {"created": time_ms}, "agent": "build"}
+    """Yield the messages of an item, each with its parts. A compaction is a message of the user
+    and a reply.
+    """
+    user_info: Line = {"role": "user", "time": {"created": time_ms}, "agent": "build"}
     if isinstance(item, RecordedCompaction):
-        yield user, [{"type": "compaction", "auto": False}]
-        reply = _opencode_reply_info(RecordedMessage("assistant", ""), folder, time_ms)
-        yield (
-            {**reply, "summary": True, "mode": "compaction", "agent": "compaction"},
-            [_text_part(item.text)],
-        )
+        yield user_info, [{"type": "compaction", "auto": False}]
+        summary_info = _opencode_reply_info(RecordedMessage("assistant", ""), folder, time_ms)
+        summary_info["summary"] = True
+        summary_info["mode"] = "compaction"
+        summary_info["agent"] = "compaction"
+        yield summary_info, [_text_part(item.text)]
     elif item.role == "assistant":
-        texts: list[Line] = []
-        tools: list[Line] = []
-        for part in item.parts:
-            if isinstance(part, ToolCall):
-                tools.append(_opencode_tool(part, results.get(part.id), time_ms))
-            elif isinstance(part, Text) and part.text.strip():
-                texts.append(_text_part(part.text))
-        info = _opencode_reply_info(item, folder, time_ms)
-        yield info, [{"type": "step-start"}, *texts, *tools]
+        reply_info = _opencode_reply_info(item, folder, time_ms)
+        yield reply_info, _parts_of_reply(item, results, time_ms)
     else:
-        yield user, _parts_of_user_message(item)
+        yield user_info, _parts_of_user_message(item)
+
+
+def _parts_of_reply(
+    reply: RecordedMessage, results: Mapping[str, RecordedMessage], time_ms: int
+) -> list[Line]:
+    texts: list[Line] = []
+    tools: list[Line] = []
+    for part in reply.parts:
+        if isinstance(part, ToolCall):
+            tools.append(_opencode_tool(part, results.get(part.id), time_ms))
+        elif isinstance(part, Text) and part.text.strip():
+            texts.append(_text_part(part.text))
+    step_start: Line = {"type": "step-start"}
+    return [step_start] + texts + tools
 
 
 def _parts_of_user_message(message: RecordedMessage) -> list[Line]:
@@ -182,7 +205,7 @@ def _opencode_reply_info(message: RecordedMessage, folder: str, time_ms: int) ->
         "agent": "build",
         "path": {"cwd": folder, "root": folder},
         "cost": 0,
-        "tokens": _TOKENS,
+        "tokens": _NO_TOKENS,
         "modelID": model,
         "time": {"created": time_ms, "completed": time_ms},
         "finish": finish,
@@ -240,26 +263,65 @@ def insert_opencode_session(database: Path, content: bytes) -> None:
 
 def _insert_rows(connection: sqlite3.Connection, document: Mapping[str, Any]) -> None:
     info = document["info"]
-    times = (info["time"]["created"], info["time"]["updated"])
+    session_row = {
+        "id": info["id"],
+        "project_id": _find_or_insert_project(connection, info),
+        "slug": info["slug"],
+        "directory": info["directory"],
+        "title": info["title"],
+        "version": info["version"],
+        "time_created": info["time"]["created"],
+        "time_updated": info["time"]["updated"],
+    }
+    _insert_row(connection, "session", session_row)
+    for message in document["messages"]:
+        message_row = {
+            "id": message["info"]["id"],
+            "session_id": info["id"],
+            "time_created": message["info"]["time"]["created"],
+            "time_updated": message["info"]["time"]["created"],
+            "data": _format_without_ids(message["info"]),
+        }
+        _insert_row(connection, "message", message_row)
+        for part in message["parts"]:
+            part_row = {
+                "id": part["id"],
+                "message_id": message["info"]["id"],
+                "session_id": info["id"],
+                "time_created": message["info"]["time"]["created"],
+                "time_updated": message["info"]["time"]["created"],
+                "data": _format_without_ids(part),
+            }
+            _insert_row(connection, "part", part_row)
+
+
+def _find_or_insert_project(connection: sqlite3.Connection, info: Mapping[str, Any]) -> str:
+    """Return the id of the folder's project, or of the one for all other folders."""
     query = "SELECT id FROM project WHERE worktree = ? UNION ALL SELECT id FROM project WHERE id = 'global'"
     project_row = connection.execute(query, [info["directory"]]).fetchone()
-    project_id = "global"
     if project_row is not None:
-        project_id = project_row[0]
-    else:
-        # In a repository, opencode gives the folder's sessions to its project when it starts there.
-        connection.execute("INSERT INTO project (id, worktree, time_created, time_updated, sandboxes) VALUES ('global', '/', ?, ?, '[]')", times)  # fmt: skip
-    names = (info["slug"], info["directory"], info["title"], info["version"])
-    row = (info["id"], project_id, *names, *times)
-    connection.execute("INSERT INTO session (id, project_id, slug, directory, title, version, time_created, time_updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)  # fmt: skip
-    for message in document["messages"]:
-        message_id = message["info"]["id"]
-        when = message["info"]["time"]["created"]
-        data = _format_without_ids(message["info"])
-        connection.execute("INSERT INTO message (id, session_id, time_created, time_updated, data) VALUES (?, ?, ?, ?, ?)", (message_id, info["id"], when, when, data))  # fmt: skip
-        for part in message["parts"]:
-            values = (part["id"], message_id, info["id"], when, when, _format_without_ids(part))
-            connection.execute("INSERT INTO part (id, message_id, session_id, time_created, time_updated, data) VALUES (?, ?, ?, ?, ?, ?)", values)  # fmt: skip
+        project_id: str = project_row[0]
+        return project_id
+    # In a repository, opencode gives the folder's sessions to its project when it starts there.
+    global_project = {
+        "id": "global",
+        "worktree": "/",
+        "time_created": info["time"]["created"],
+        "time_updated": info["time"]["updated"],
+        "sandboxes": "[]",
+    }
+    _insert_row(connection, "project", global_project)
+    return "global"
+
+
+def _insert_row(connection: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> None:
+    """Insert a row. The names of the table and of its columns are our own."""
+    columns = ", ".join(row)
+    placeholders = ", ".join("?" for _ in row)
+    connection.execute(
+        f"INSERT INTO {table} ({columns}) VALUES ({placeholders})",  # noqa: S608 -- our own names
+        tuple(row.values()),
+    )
 
 
 def _format_without_ids(value: Line) -> str:

@@ -50,12 +50,12 @@ def read_pi_recordings(
 ) -> list[RecordedSession]:
     tree = HistoryTree()
     title = ""
-    about: Mapping[str, object] = {}
+    header: Mapping[str, object] = {}
     for index, row in enumerate(rows):
         report.row = row
         kind = row.value.get("type")
         if kind == "session":
-            about = row.value
+            header = row.value
         elif kind == "session_info":
             title = text_at(row.value, "name")
         elif kind not in _SHOWN + _ABOUT:
@@ -68,12 +68,22 @@ def read_pi_recordings(
     def read_pi_messages(indices: Sequence[int], report: history_rows.ReadingReport) -> _PiMessages:
         return _PiMessages(report).read_rows(rows[index] for index in indices)
 
-    session = text_at(about, "id") or path.stem.rpartition("_")[2]  # If the first line is damaged.
-    version = f"format {number_at(about, 'version') or 1}"
-    first = RecordedSession(str(path), (), KIND, session, title, text_at(about, "cwd"), version)
-    return build_branch_sessions(
-        tree, first, lambda index: text_at(rows[index].value, "id"), read_pi_messages, report
+    def id_of_row(index: int) -> str:
+        return text_at(rows[index].value, "id")
+
+    session_id = text_at(header, "id")
+    if not session_id:  # The first line is damaged. The file's name ends in the id, too.
+        _, _, session_id = path.stem.rpartition("_")
+    template = RecordedSession(
+        name=str(path),
+        messages=(),
+        kind=KIND,
+        session=session_id,
+        title=title,
+        folder=text_at(header, "cwd"),
+        version=f"format {number_at(header, 'version') or 1}",
     )
+    return build_branch_sessions(tree, template, id_of_row, read_pi_messages, report)
 
 
 def _node_of_pi_entry(value: Mapping[str, object]) -> HistoryNode:

@@ -25,79 +25,100 @@ from helix_desktop.histories.session_writing import (
 )
 
 SEEN_VERSION = "format 3"
-_COUNTS = dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), 0)
-_NO_USAGE: Line = {**_COUNTS, "totalTokens": 0, "cost": {**_COUNTS, "total": 0}}
+_NO_USAGE: Line = {
+    "input": 0,
+    "output": 0,
+    "cacheRead": 0,
+    "cacheWrite": 0,
+    "totalTokens": 0,
+    "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0},
+}
 
 
-def build_relative_pi_session_path(working_folder: str, new_id: str, begun: float) -> str:
+def build_relative_pi_session_path(working_folder: str, new_id: str, start_time: float) -> str:
     """Return the path, relative to `sessions`, of a session of this working folder."""
-    safe = re.sub(r"[/\\:]", "-", re.sub(r"^[/\\]", "", working_folder))
-    return f"--{safe}--/{re.sub('[:.]', '-', format_iso_time(begun))}_{new_id}.jsonl"
+    without_root = re.sub(r"^[/\\]", "", working_folder)
+    folder_name = re.sub(r"[/\\:]", "-", without_root)
+    timestamp = re.sub("[:.]", "-", format_iso_time(start_time))
+    return f"--{folder_name}--/{timestamp}_{new_id}.jsonl"
 
 
 def build_pi_lines(
-    session: RecordedSession, new_id: str, begun: float
+    session: RecordedSession, new_id: str, start_time: float
 ) -> Iterator[Mapping[str, Any]]:
     yield {
         "type": "session",
         "version": 3,
         "id": new_id,
-        "timestamp": format_iso_time(begun),
+        "timestamp": format_iso_time(start_time),
         "cwd": session.folder,
     }
-    before, tools = None, dict[str, str]()
+    previous_entry_id: str | None = None
+    tool_by_call_id: dict[str, str] = {}
     for number, item in enumerate(list_session_items(session)):
-        identity = f"{number:08x}"
-        about: Line = {"id": identity, "parentId": before, "timestamp": format_iso_time(item.time)}
+        entry_id = f"{number:08x}"
         if isinstance(item, RecordedCompaction):
-            yield {
-                "type": "compaction",
-                **about,
-                "summary": item.text,
-                "firstKeptEntryId": identity,
-                "tokensBefore": 0,
-            }
+            entry = _new_entry("compaction", entry_id, previous_entry_id, item.time)
+            entry["summary"] = item.text
+            entry["firstKeptEntryId"] = entry_id
+            entry["tokensBefore"] = 0
         elif item.beside:
-            words = {"customType": "note", "content": _pi_content(item), "display": True}
-            yield {"type": "custom_message", **about, **words}
+            entry = _new_entry("custom_message", entry_id, previous_entry_id, item.time)
+            entry["customType"] = "note"
+            entry["content"] = _pi_content(item)
+            entry["display"] = True
         else:
-            yield {"type": "message", **about, "message": _pi_message(item, tools)}
-        before = identity
+            entry = _new_entry("message", entry_id, previous_entry_id, item.time)
+            entry["message"] = _pi_message(item, tool_by_call_id)
+        yield entry
+        previous_entry_id = entry_id
     if session.title:
-        about = {"id": "title", "parentId": before, "timestamp": format_iso_time(begun)}
-        yield {"type": "session_info", **about, "name": session.title}
+        entry = _new_entry("session_info", "title", previous_entry_id, start_time)
+        entry["name"] = session.title
+        yield entry
 
 
-def _pi_message(message: RecordedMessage, tool_names: dict[str, str]) -> Line:
-    """`tool_names`: the tool of each call, by call id. Replies add to it, results look it up."""
-    time = round(message.time * 1000)
+def _new_entry(kind: str, entry_id: str, parent_id: str | None, time: float) -> Line:
+    return {
+        "type": kind,
+        "id": entry_id,
+        "parentId": parent_id,
+        "timestamp": format_iso_time(time),
+    }
+
+
+def _pi_message(message: RecordedMessage, tool_by_call_id: dict[str, str]) -> Line:
+    """Return the message as pi has it. Replies add their calls to `tool_by_call_id`, in which
+    results look up their tool.
+    """
+    time_ms = round(message.time * 1000)
     if message.role == "assistant":
-        tool_names |= {
-            part.id: with_plain_name(part).name
-            for part in message.parts
-            if isinstance(part, ToolCall)
-        }
-        return {**_pi_reply(message), "timestamp": time}
-    content = _pi_content(message)
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                tool_by_call_id[part.id] = with_plain_name(part).name
+        reply = _pi_reply(message)
+        reply["timestamp"] = time_ms
+        return reply
     if message.role == "tool":
-        answers = {
-            "toolCallId": plain_call_id(message.answers),
-            "toolName": tool_names.get(message.answers, "tool"),
-        }
         return {
             "role": "toolResult",
-            **answers,
-            "content": content,
+            "toolCallId": plain_call_id(message.answers),
+            "toolName": tool_by_call_id.get(message.answers, "tool"),
+            "content": _pi_content(message),
             "isError": not message.ok,
-            "timestamp": time,
+            "timestamp": time_ms,
         }
-    return {"role": "user", "content": content, "timestamp": time}
+    return {"role": "user", "content": _pi_content(message), "timestamp": time_ms}
 
 
 def _pi_content(message: RecordedMessage) -> list[Line]:
-    words: list[Line] = [{"type": "text", "text": message.text}] if message.text else []
-    pictures = ((one.media_type, format_picture_data(one)) for one in message.pictures)
-    return [*words, *({"type": "image", "data": data, "mimeType": kind} for kind, data in pictures)]
+    content: list[Line] = []
+    if message.text:
+        content.append({"type": "text", "text": message.text})
+    for picture in message.pictures:
+        data = format_picture_data(picture)
+        content.append({"type": "image", "data": data, "mimeType": picture.media_type})
+    return content
 
 
 def _pi_reply(message: RecordedMessage) -> Line:
@@ -110,19 +131,20 @@ def _pi_reply(message: RecordedMessage) -> Line:
                 "type": "toolCall",
                 "id": plain_call_id(part.id),
                 "name": with_plain_name(part).name,
+                "arguments": parse_arguments_object(part.arguments),
             }
-            content.append({**call, "arguments": parse_arguments_object(part.arguments)})
-    # pi goes on with the last reply's provider if it knows it. The user's own default
-    # is asked instead.
-    about = {
-        "api": "anthropic-messages",
-        "provider": "restored",
-        "model": message.model,
-        "usage": _NO_USAGE,
-    }
+            content.append(call)
+    stop_reason = "stop"
+    if message.calls:
+        stop_reason = "toolUse"
     return {
         "role": "assistant",
         "content": content,
-        **about,
-        "stopReason": "toolUse" if message.calls else "stop",
+        "api": "anthropic-messages",
+        # pi would go on with the last reply's provider if it knew it. It does not know this
+        # name, so it asks the user's own default.
+        "provider": "restored",
+        "model": message.model,
+        "usage": _NO_USAGE,
+        "stopReason": stop_reason,
     }

@@ -18,10 +18,19 @@ AGENTS_TO_CONTINUE_IN = dict(
 
 def history_kinds_of_agents(names: Sequence[str]) -> list[str]:
     """Return the kinds of history for agents as people write them."""
-    known = {name.casefold(): kind for kind, title in NAMES.items() for name in (kind, title)}
-    known |= {agent: known[title.casefold()] for agent, title in AGENTS_TO_CONTINUE_IN.items()}
-    if unknown := [name for name in names if name.casefold() not in known]:
-        raise InvalidInput(
-            f"There is no agent named {unknown[0]}.", remedy=f"Available: {', '.join(NAMES)}."
-        )
-    return [known[name.casefold()] for name in names]
+    kind_by_name: dict[str, str] = {}
+    for kind, title in NAMES.items():
+        kind_by_name[kind.casefold()] = kind
+        kind_by_name[title.casefold()] = kind
+    for agent, title in AGENTS_TO_CONTINUE_IN.items():
+        kind_by_name[agent] = kind_by_name[title.casefold()]
+
+    kinds: list[str] = []
+    for name in names:
+        named_kind = kind_by_name.get(name.casefold())
+        if named_kind is None:
+            raise InvalidInput(
+                f"There is no agent named {name}.", remedy=f"Available: {', '.join(NAMES)}."
+            )
+        kinds.append(named_kind)
+    return kinds

@@ -55,25 +55,33 @@ class _MeasuredFile:
 
 def measure_read_shares(places: HistoryPlaces, now: float | None = None) -> list[ReadShare]:
     """Return the share of each agent that has files here."""
-    since = (clock.time() if now is None else now) - RECENT_SECONDS
+    if now is None:
+        now = clock.time()
+    recent_since = now - RECENT_SECONDS
     shares: list[ReadShare] = []
     for kind, folders in history_folders(places).items():
         files: list[_MeasuredFile] = []
         for folder in folders:
-            files += _measure_files(kind, folder, since)
+            files.extend(_measure_files(kind, folder, recent_since))
         if files:
             shares.append(_share_of_files(kind, files))
     return shares
 
 
-def _measure_files(kind: str, folder: Path, since: float) -> Iterator[_MeasuredFile]:
-    for file, about in list_tree_files(folder):
+def _measure_files(kind: str, folder: Path, recent_since: float) -> Iterator[_MeasuredFile]:
+    for file, file_status in list_tree_files(folder):
+        # What SQLite writes beside a database counts as the database.
         name = file.name
-        for end in _BESIDE_DATABASE:
-            name = name.removesuffix(end)
-        if name.endswith(_ENDINGS):
-            is_read = _is_history_or_beside_one(kind, folder, file.with_name(name))
-            yield _MeasuredFile(file, about.st_size, is_read, about.st_mtime >= since)
+        for ending in _BESIDE_DATABASE:
+            name = name.removesuffix(ending)
+        if not name.endswith(_ENDINGS):
+            continue
+        yield _MeasuredFile(
+            path=file,
+            bytes=file_status.st_size,
+            is_read=_is_history_or_beside_one(kind, folder, file.with_name(name)),
+            is_recent=file_status.st_mtime >= recent_since,
+        )
 
 
 def _is_history_or_beside_one(kind: str, folder: Path, file: Path) -> bool:
@@ -90,17 +98,34 @@ def _is_history_or_beside_one(kind: str, folder: Path, file: Path) -> bool:
 
 
 def _share_of_files(kind: str, files: Sequence[_MeasuredFile]) -> ReadShare:
-    recent = [file for file in files if file.is_recent]
-    unread = [file for file in recent if not file.is_read]
-    unread.sort(key=lambda file: (-file.bytes, file.path))
-    names = dict.fromkeys(file.path.name for file in unread)
+    all_bytes = 0
+    read_bytes = 0
+    recent_bytes = 0
+    recent_read_bytes = 0
+    recent_unread_files: list[_MeasuredFile] = []
+    for file in files:
+        all_bytes += file.bytes
+        if file.is_read:
+            read_bytes += file.bytes
+        if not file.is_recent:
+            continue
+        recent_bytes += file.bytes
+        if file.is_read:
+            recent_read_bytes += file.bytes
+        else:
+            recent_unread_files.append(file)
+
+    # The largest come first. Several files may have the same name.
+    recent_unread_files.sort(key=lambda file: file.path)
+    recent_unread_files.sort(key=lambda file: file.bytes, reverse=True)
+    names = dict.fromkeys(file.path.name for file in recent_unread_files)
     return ReadShare(
-        kind,
-        sum(file.bytes for file in files),
-        sum(file.bytes for file in files if file.is_read),
-        sum(file.bytes for file in recent),
-        sum(file.bytes for file in recent if file.is_read),
-        tuple(names)[:MOST_NAMES],
+        kind=kind,
+        bytes=all_bytes,
+        read_bytes=read_bytes,
+        recent_bytes=recent_bytes,
+        recent_read_bytes=recent_read_bytes,
+        unread_names=tuple(names)[:MOST_NAMES],
     )
 
 

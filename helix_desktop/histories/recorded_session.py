@@ -90,14 +90,18 @@ class RecordedSession:
 
 def message_texts(message: RecordedMessage) -> Sequence[str]:
     """Return what the message says: its text and its calls' arguments."""
-    return (message.text, *(call.arguments for call in message.calls))
+    texts = [message.text]
+    for call in message.calls:
+        texts.append(call.arguments)
+    return texts
 
 
 def texts_to_count(message: RecordedMessage) -> Sequence[str]:
     """Return the texts of which tokens are counted, each by itself."""
     texts = [message.text, message.reasoning]
     for call in message.calls:
-        texts += [call.name, call.arguments]
+        texts.append(call.name)
+        texts.append(call.arguments)
     # What a provider sealed is counted, too.
     for part in message.parts:
         if not isinstance(part, ToolCall):
@@ -106,12 +110,15 @@ def texts_to_count(message: RecordedMessage) -> Sequence[str]:
 
 
 def texts_in_context(session: RecordedSession) -> Iterator[str]:
-    """Yield the texts that the agent will send: the last summary, and all messages that it kept."""
+    """Yield the texts that the agent will send: the last summary, which is empty if there is none,
+    and all messages that it kept.
+    """
     summary = ""
     first_kept = 0
     if session.compactions:
-        summary = session.compactions[-1].text
-        first_kept = session.compactions[-1].keep
+        last_compaction = session.compactions[-1]
+        summary = last_compaction.text
+        first_kept = last_compaction.keep
     yield summary
     for message in session.messages[first_kept:]:
         yield from texts_to_count(message)
@@ -128,7 +135,8 @@ def reply_parts_from_message(message: RecordedMessage) -> Iterator[ReplyPart]:
 def build_recorded_reply(
     parts: Iterable[ReplyPart], *, model: str = "", time: float = 0.0, usage: Usage | None = None
 ) -> RecordedMessage:
-    said: list[ReplyPart] = []
+    """Build a reply from its parts, without empty texts."""
+    nonempty_parts: list[ReplyPart] = []
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[ToolCall] = []
@@ -136,13 +144,13 @@ def build_recorded_reply(
         match part:
             case Text(text=text):
                 if text:
-                    said.append(part)
+                    nonempty_parts.append(part)
                     texts.append(text)
             case ToolCall():
-                said.append(part)
+                nonempty_parts.append(part)
                 calls.append(ToolCall(part.id, part.name, part.arguments))
             case Reasoning(text=thought):
-                said.append(part)
+                nonempty_parts.append(part)
                 if thought:
                     thoughts.append(thought)
     return RecordedMessage(
@@ -150,11 +158,21 @@ def build_recorded_reply(
         "\n".join(texts),
         tuple(calls),
         reasoning="\n".join(thoughts),
-        parts=tuple(said),
+        parts=tuple(nonempty_parts),
         model=model,
         time=time,
         usage=usage or Usage(),
     )
+
+
+def has_text_or_call(parts: Iterable[ReplyPart]) -> bool:
+    """Whether a reply with these parts says or calls something."""
+    for part in parts:
+        if isinstance(part, ToolCall):
+            return True
+        if isinstance(part, Text) and part.text:
+            return True
+    return False
 
 
 def format_opaque_json(**fields: object) -> str:

@@ -71,7 +71,7 @@ def build_session_from_facts(
     whole conversation. `is_folded`: results have the texts of folds that were made here, too.
     `is_for_same_agent`: messages also have what the agent itself added to the user's words.
     """
-    message_builder = _MessageBuilder(
+    message_builder = _ExportedMessageBuilder(
         read_content,
         _replacement_texts_of_results(recorded_facts, origin, is_folded=is_folded),
         _names_of_chosen_models(recorded_facts),
@@ -164,7 +164,7 @@ def _names_of_chosen_models(recorded_facts: Sequence[facts.Recorded]) -> set[str
 
 
 @dataclass(frozen=True, slots=True)
-class _MessageBuilder:
+class _ExportedMessageBuilder:
     """Turns facts into messages. `replacement_texts`: what is written instead of results, by their
     numbers. `is_imported`: long texts that the import stored as attachments become text again.
     `keeps_additions`: what an agent added to the user's words stays.

@@ -14,7 +14,9 @@ async def end_interrupted_turn(session: Session) -> bool:
     """Record that the last turn of an idle conversation was interrupted. Returns
     whether one was open.
     """
-    if session.agent or not session.is_idle or not session.conversation.state.branch.turn.running:
+    if session.agent or not session.is_idle:
+        return False
+    if not session.conversation.state.branch.turn.running:
         return False
     await session.conversation.append_facts(TurnEnded(TurnEnd.FAILED, CLOSED))
     return True
@@ -24,16 +26,16 @@ async def end_interrupted_turns(bench: Workbench, *, keep: str = "") -> list[str
     """End open turns in the conversations of this computer, except in `keep`. Returns
     those that had one.
     """
-    found = []
+    ended_conversations: list[str] = []
     for conversation in await bench.workspace.journal.conversations_with_open_turn():
         row = bench.conversation_row(conversation)
-        if (
-            conversation == keep
-            or row is None
-            or row.agent
-            or bench.sharing.other_machine_of_last_write(conversation)
-        ):
-            continue  # Another program or computer may be running this turn.
-        if await end_interrupted_turn(await bench.open_session(conversation)):
-            found.append(conversation)
-    return found
+        if conversation == keep or row is None:
+            continue
+        # Another program or computer may be running this turn.
+        if row.agent or bench.sharing.other_machine_of_last_write(conversation):
+            continue
+        session = await bench.open_session(conversation)
+        was_ended = await end_interrupted_turn(session)
+        if was_ended:
+            ended_conversations.append(conversation)
+    return ended_conversations

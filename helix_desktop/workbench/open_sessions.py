@@ -12,51 +12,59 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from helix_desktop.engine.session import Session
 
-KEPT = 2  # The number of idle sessions that stay open besides the visible one.
+MOST_IDLE_SESSIONS = 2  # The number of idle sessions that stay open besides the visible one.
 
 
 class OpenSessions:
     """The open sessions, by the conversation's id."""
 
     def __init__(self) -> None:
-        self._there: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
-        self._kept: dict[str, Session] = {}  # Open sessions. The most recently used one is last.
-        self.opening = asyncio.Lock()  # While held, no facts change and no conversation is opened.
+        # A session is open as long as something refers to it.
+        self._open_sessions: weakref.WeakValueDictionary[str, Session] = (
+            weakref.WeakValueDictionary()
+        )
+        # Those that this object keeps open. The most recently used one is last.
+        self._recently_used: dict[str, Session] = {}
+        self.opening = (
+            asyncio.Lock()
+        )  # While exit_stack, no facts change and no conversation is opened.
 
     def __iter__(self) -> Iterator[Session]:
-        return iter(list(self._there.values()))
+        return iter(list(self._open_sessions.values()))
 
     def find_open_session(self, conversation: str) -> Session | None:
-        return self._there.get(conversation)
+        return self._open_sessions.get(conversation)
 
     def keep_session_open(self, session: Session) -> None:
         """Keep the session open until it is idle and other sessions have been used since."""
-        self._there[session.id] = session
-        self._kept.pop(session.id, None)
-        self._kept[session.id] = session
-        resting = [each for each in self._kept.values() if each.is_idle]
-        for one in resting[:-KEPT]:
-            del self._kept[one.id]
+        self._open_sessions[session.id] = session
+        self._recently_used.pop(session.id, None)
+        self._recently_used[session.id] = session
+        idle_sessions = [session for session in self._recently_used.values() if session.is_idle]
+        for idle_session in idle_sessions[:-MOST_IDLE_SESSIONS]:
+            del self._recently_used[idle_session.id]
 
     async def close_sessions(self, conversations: Iterable[str]) -> None:
         for conversation in conversations:
-            self._kept.pop(conversation, None)
-            if (session := self._there.pop(conversation, None)) is not None:
+            self._recently_used.pop(conversation, None)
+            session = self._open_sessions.pop(conversation, None)
+            if session is not None:
                 await session.aclose()
 
     @asynccontextmanager
     async def hold_conversation(self, conversation: str) -> AsyncIterator[None]:
         """Pause its session and let nobody open one, so that its facts may be changed."""
-        async with AsyncExitStack() as held:
-            await held.enter_async_context(self.opening)
-            if (session := self.find_open_session(conversation)) is not None:
-                await held.enter_async_context(session.pause_session())
+        async with AsyncExitStack() as exit_stack:
+            await exit_stack.enter_async_context(self.opening)
+            session = self.find_open_session(conversation)
+            if session is not None:
+                await exit_stack.enter_async_context(session.pause_session())
             yield
 
     @asynccontextmanager
     async def hold_all_sessions_still(self) -> AsyncIterator[None]:
         """Pause all sessions. Raises ActionRefused while one of them works."""
-        async with AsyncExitStack() as held:
+        async with AsyncExitStack() as exit_stack:
             for session in self:
-                await held.enter_async_context(session.pause_session())
+                await exit_stack.enter_async_context(session.pause_session())
             yield

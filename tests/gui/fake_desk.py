@@ -517,7 +517,7 @@ class FakeSizeLimit:
     """`heard`: the listeners, whom a test may tell a size."""
 
     def __init__(self) -> None:
-        self.over = 0
+        self.excess_bytes = 0
         self.heard: list[Callable[[int], object]] = []
 
     def watch_cache_size(self, listener: Callable[[int], object]) -> Callable[[], None]:

@@ -63,7 +63,7 @@ def test_words_behind_an_earlier_row_begin_a_line_of_their_own() -> None:
         replies("f", "e"),
     )
     assert rows(tree) == [[0, 1, 2, 3], [0, 1, 4, 5]]
-    assert (tree.branches[1].of, tree.branches[1].at) == (0, 1)
+    assert (tree.branches[1].parent, tree.branches[1].after_row) == (0, 1)
     assert tree.rows_shared_with_parent(1) == [0, 1]
     assert tree.rows_shared_with_parent(0) == []
     tree.add_node(6, asks("g", "f"))

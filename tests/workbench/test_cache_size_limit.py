@@ -33,13 +33,13 @@ async def test_who_watches_hears_when_the_limit_is_passed_and_when_no_longer(
     stop = room.watch_cache_size(heard.append)
     await workspace.cache.store_content(NOISE, EntryOrigin("shell"))
     await owner.wait_for_all_tasks()
-    assert (room.over, heard) == (0, []), "there is no limit"
+    assert (room.excess_bytes, heard) == (0, []), "there is no limit"
 
     workspace.change_settings({"limits.cache_bytes": 10})
     await workspace.cache.store_content(b"more", EntryOrigin("shell"))
     await owner.wait_for_all_tasks()
-    assert room.over == await workspace.bytes_over_limit() > 0
-    assert heard == [room.over]
+    assert room.excess_bytes == await workspace.bytes_over_limit() > 0
+    assert heard == [room.excess_bytes]
 
     await workspace.cache.store_content(b"and more", EntryOrigin("shell"))
     await owner.wait_for_all_tasks()
@@ -48,13 +48,13 @@ async def test_who_watches_hears_when_the_limit_is_passed_and_when_no_longer(
 
     await workspace.cache.remove_unused_down_to(10)
     await owner.wait_for_all_tasks()
-    assert (room.over, heard[1:]) == (0, [0])
+    assert (room.excess_bytes, heard[1:]) == (0, [0])
 
     stop()
     workspace.change_settings({"limits.cache_bytes": 1})
     await workspace.cache.store_content(b"yet more", EntryOrigin("shell"))
     await owner.wait_for_all_tasks()
-    assert (room.over > 0, len(heard)) == (True, 2)
+    assert (room.excess_bytes > 0, len(heard)) == (True, 2)
     await owner.aclose()
 
 
@@ -66,7 +66,7 @@ async def test_what_comes_while_it_counts_is_counted_too(workspace: StoredWorksp
     await workspace.cache.store_content(NOISE, EntryOrigin("shell"))
     room.count_cache_size_soon()
     await owner.wait_for_all_tasks()
-    assert room.over == await workspace.bytes_over_limit() > 0
+    assert room.excess_bytes == await workspace.bytes_over_limit() > 0
     await owner.aclose()
 
 

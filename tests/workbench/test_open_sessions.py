@@ -42,7 +42,7 @@ async def stopped(session: Session) -> str:
     return session.id
 
 
-async def others(bench: Workbench, many: int = open_sessions.KEPT) -> None:
+async def others(bench: Workbench, many: int = open_sessions.MOST_IDLE_SESSIONS) -> None:
     for _ in range(many):
         await told(await bench.start_conversation(), "hello")
 
@@ -65,7 +65,7 @@ async def test_what_is_at_rest_is_let_go_when_others_were_wanted_and_opens_again
         first = await bench.start_conversation()
         name, facts = await told(first, "read README.md"), list(first.all_facts)
         state, first = weakref.ref(first), None  # type: ignore[assignment]
-        await others(bench, open_sessions.KEPT - 1)
+        await others(bench, open_sessions.MOST_IDLE_SESSIONS - 1)
         assert state() is not None
         await others(bench, 1)
         assert await gone(state)

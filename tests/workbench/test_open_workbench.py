@@ -642,11 +642,11 @@ async def test_a_cache_beyond_its_limit_is_told(desks: Desks, folder: Path) -> N
     heard = asyncio.Queue[int]()
     stop = bench.size_limit.watch_cache_size(heard.put_nowait)
     await bench.attach_content("notes.txt", bytes(range(256)), "application/octet-stream")
-    assert bench.size_limit.over == 0, "there is no limit"
+    assert bench.size_limit.excess_bytes == 0, "there is no limit"
     await bench.file_changes.prepare_checkpoints()
     _, taken = await bench.workspace.index.measure_checkpoint_bytes()
     await bench.change_settings({"limits.cache_bytes": 100 + taken})
-    assert await asyncio.wait_for(heard.get(), 60) == bench.size_limit.over == 157
+    assert await asyncio.wait_for(heard.get(), 60) == bench.size_limit.excess_bytes == 157
     stop()
 
 

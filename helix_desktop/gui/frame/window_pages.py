@@ -144,7 +144,7 @@ class WindowPages(QObject):
         )
         self._stop_watching_limit()
         self._stop_watching_limit = bench.size_limit.watch_cache_size(page.show_bytes_over_limit)
-        page.show_bytes_over_limit(bench.size_limit.over)
+        page.show_bytes_over_limit(bench.size_limit.excess_bytes)
         page.show_cache_of(
             bench.workspace, lambda: [(row.id, row.title) for row in bench.list_conversations()]
         )
