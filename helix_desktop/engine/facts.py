@@ -365,6 +365,14 @@ class ChangeKept:
 
 
 @dataclass(frozen=True, slots=True)
+class FilesCommitted:
+    """The user has committed these changed files in the window. `answer`: what git said."""
+
+    paths: tuple[str, ...]
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
 class Decided:
     """A permission decision, for the record. No summary repeats it, and it authorises nothing."""
 
@@ -597,8 +605,8 @@ class Forgotten:
 
 
 Fact = (
-    UserSaid | ModelReplied | ToolReturned | FilesChanged | ChangeKept | Decided | TodoSet
-    | Spent | TurnEnded | Rewound | Folded | Unfolded | Refolded | DocumentEdited | FoldFailed
+    UserSaid | ModelReplied | ToolReturned | FilesChanged | ChangeKept | FilesCommitted | Decided
+    | TodoSet | Spent | TurnEnded | Rewound | Folded | Unfolded | Refolded | DocumentEdited | FoldFailed
     | BreakerClosed | Pinned | Unpinned | Excluded | Included | ConversationStarted | BroughtIn
     | Received | ConversationChanged | SystemSet | RulesSet | ToolsOffered | PolicySet
     | ModelSet | Forgotten

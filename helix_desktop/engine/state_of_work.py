@@ -112,14 +112,25 @@ class OpenChange:
 
 @dataclass(frozen=True, slots=True)
 class RecordedCommit:
-    answered: AnsweredCall
+    """`command` and `call`: what the agent ran for it; both are empty if the user committed
+    in the window.
+    """
+
+    seq: int
     reported: ReportedCommit | None
+    command: str = ""
+    call: str = ""
 
     def describe(self) -> str:
-        if self.reported is None:
-            return f"`{_on_one_line(self.answered.command)}`"
-        subject = shorten_with_mark(self.reported.subject, LONGEST_SUMMARY)
-        return f'{self.reported.commit} on {self.reported.branch}, "{subject}"'
+        who = ""
+        if not self.call:
+            who = ", by the user"
+        if self.reported is not None:
+            subject = shorten_with_mark(self.reported.subject, LONGEST_SUMMARY)
+            return f'{self.reported.commit} on {self.reported.branch}, "{subject}"{who}'
+        if self.command:
+            return f"`{_on_one_line(self.command)}`"
+        return f"a commit of the listed files{who}"
 
 
 @dataclass(slots=True)
@@ -156,6 +167,11 @@ class StateOfWork:
             self.tasks = (answered.seq, tasks)
         self._add_git_commands(answered)
 
+    def note_end_of_turn(self, seq: int, reason: facts.TurnEnd) -> None:
+        self.stopped_turn = 0
+        if reason is facts.TurnEnd.STOPPED:
+            self.stopped_turn = seq
+
     def _add_git_commands(self, answered: AnsweredCall) -> None:
         for git in answered.git_commands:
             if git.verb in ("add", "stage", "rm", "mv"):
@@ -171,15 +187,31 @@ class StateOfWork:
         if reported is None and not (answered.result.exit_code == 0 and alone):
             self.unconfirmed_commit = answered
             return
-        self.commit = RecordedCommit(answered, reported)
+        left_out: dict[str, OpenChange] = {}
+        for path, change in {**self.not_added, **self.changes}.items():
+            if not self._may_be_in(change, git):
+                left_out[path] = change
+        commit = RecordedCommit(answered.seq, reported, answered.command, answered.call.id)
+        self._begin_after_commit(commit, left_out)
+
+    def add_commit_by_user(self, seq: int, committed: facts.FilesCommitted) -> None:
+        """Add a commit that the user made in the window, of exactly these files."""
+        # The paths have the number of their folder first.
+        names = [printable_path(path.partition("/")[2]) for path in committed.paths]
+        left_out: dict[str, OpenChange] = {}
+        for path, change in {**self.not_added, **self.changes}.items():
+            if not any(_is_same_or_within(change.path, name) for name in names):
+                left_out[path] = change
+        reported = test_and_commit_commands.find_reported_commit(committed.answer)
+        self._begin_after_commit(RecordedCommit(seq, reported), left_out)
+
+    def _begin_after_commit(self, commit: RecordedCommit, left_out: dict[str, OpenChange]) -> None:
+        """Count changes from this commit on. `left_out`: earlier ones that are not in it."""
+        self.commit = commit
+        self.not_added = left_out
         self.unconfirmed_commit = None
         self.git_since.clear()
         self.changed_by_commit_command.clear()
-        changes_before = {**self.not_added, **self.changes}
-        self.not_added = {}
-        for path, change in changes_before.items():
-            if not self._may_be_in(change, git):
-                self.not_added[path] = change
         self.changes.clear()
         self._added.clear()
 
@@ -197,9 +229,9 @@ class StateOfWork:
 
     def add_change(self, change: OpenChange, call: str = "") -> None:
         commit = self.commit
-        if commit is not None and call and commit.answered.call.id == call:
+        if commit is not None and call and commit.call == call:
             # The command that committed also changed files, before the commit or after it.
-            programs = test_and_commit_commands.split_command_line(commit.answered.command)
+            programs = test_and_commit_commands.split_command_line(commit.command)
             if "commit" not in programs[-1].text:
                 self.changed_by_commit_command.append(change.path)
             return
@@ -300,12 +332,12 @@ class _RecordReader:
                 self._read_result(self._answered_calls[recorded.seq])
             case facts.FilesChanged() as changed if recorded.seq in self._differences:
                 self._read_changes(recorded.seq, changed)
+            case facts.FilesCommitted() as committed:
+                work.add_commit_by_user(recorded.seq, committed)
             case facts.Decided(allowed=False) as decided:
                 _add_denial(work, self._calls.get(decided.call), decided.by, recorded.seq)
             case facts.TurnEnded(reason=reason):
-                work.stopped_turn = 0
-                if reason is facts.TurnEnd.STOPPED:
-                    work.stopped_turn = recorded.seq
+                work.note_end_of_turn(recorded.seq, reason)
             case facts.TodoSet(items=items):
                 open_tasks = [text for text, task_state in items if task_state != "done"]
                 work.tasks = (recorded.seq, open_tasks)
@@ -451,10 +483,13 @@ def _lines_about_commits_and_changes(work: StateOfWork) -> Iterator[str]:
         if changed_files:
             yield f"Changed files, without a recorded commit: {changed_files}"
     else:
-        yield f"Last commit [{work.commit.answered.seq}]: {work.commit.describe()}"
+        yield f"Last commit [{work.commit.seq}]: {work.commit.describe()}"
         yield f"Changed since that commit: {changed_files or 'nothing that is recorded'}"
         if work.not_added:
-            yield f"Changed before it, and in no recorded git add: {_list_files(work.not_added.values())}"
+            left_out = "and in no recorded git add"
+            if not work.commit.call:
+                left_out = "and not in it"
+            yield f"Changed before it, {left_out}: {_list_files(work.not_added.values())}"
         if work.changed_by_commit_command:
             names = ", ".join(work.changed_by_commit_command[:MOST_FILES])
             yield f"Changed by the command that committed: {names}"

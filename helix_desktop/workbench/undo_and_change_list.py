@@ -14,7 +14,7 @@ from helix_desktop.engine.changes import diff_hunks, folder_state, turn_changes
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.engine.changes.git_patch import format_git_patch
 from helix_desktop.engine.changes.turn_changes import ChangeSource, FileChange, PlannedUndo
-from helix_desktop.engine.facts import ChangeKept, FilesChanged, Recorded
+from helix_desktop.engine.facts import ChangeKept, FilesChanged, FilesCommitted, Recorded
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, NotFound
@@ -272,6 +272,18 @@ class FileChanges:
     async def keep_hunk(self, conversation: str, path: str, hunk: str = "") -> None:
         await self.append_change_fact(conversation, ChangeKept(path, hunk))
 
+    async def commit_files(
+        self, conversation: str, files: Sequence[FileChange], message: str
+    ) -> str:
+        """Commit these files as they are now, and record it in the conversation, so that its
+        agent is not told that they are uncommitted. Return git's answer.
+        """
+        paths = [file.path_of_change for file in files]
+        answer = await self.git_repository.commit_files(paths, message)
+        if conversation:  # It may also be the files of a folder, without a conversation.
+            await self.append_change_fact(conversation, FilesCommitted(tuple(paths), answer))
+        return answer
+
     async def plan_undo(self, files: Sequence[FileChange]) -> Sequence[PlannedUndo]:
         broken = frozenset(file.path_of_change for file in files if file.broken)
         return await change_restoring.plan_undo_of_changes(
@@ -477,7 +489,7 @@ class FileChanges:
         return bool(await self.file_changes_of_steps(sources))
 
     async def append_change_fact(
-        self, conversation: str, fact: FilesChanged | ChangeKept
+        self, conversation: str, fact: FilesChanged | ChangeKept | FilesCommitted
     ) -> Sequence[Recorded]:
         session = await self._bench.open_session(conversation)
         return await session.conversation.append_facts(fact)

@@ -20,6 +20,7 @@ from helix_desktop.engine.changes.folder_state import (
 from helix_desktop.engine.facts import (
     Decided,
     FilesChanged,
+    FilesCommitted,
     ModelReplied,
     Rewound,
     Stop,
@@ -271,6 +272,21 @@ async def test_what_no_git_add_names_is_said_to_be_left_out_of_a_commit() -> Non
     assert "- Changed since that commit: nothing that is recorded" in lines
     _, seq = await work.run("git reset --hard HEAD~1", "HEAD is now at 1")
     assert f"- Run since then [{seq}]: `git reset --hard HEAD~1`" in await work.lines()
+
+
+async def test_what_the_user_commits_in_the_window_is_no_longer_said_to_be_uncommitted() -> None:
+    work = Work()
+    for path in ("src/a.py", "notes/x.txt"):
+        name, _ = await work.call("write_file", json.dumps({"path": path}), "done")
+        await work.change(name, path, (0, 1))
+    seq = work.talk.add(FilesCommitted(("0/src/a.py",), "[main 0eac1f8] Add a\n 1 file changed"))
+    lines = await work.lines()
+    assert f'- Last commit [{seq}]: 0eac1f8 on main, "Add a", by the user' in lines
+    assert "- Changed before it, and not in it: notes/x.txt (new)" in lines
+    assert "- Changed since that commit: nothing that is recorded" in lines
+    name, _ = await work.call("write_file", json.dumps({"path": "src/a.py"}), "done")
+    await work.change(name, "src/a.py", (1, 2))
+    assert "- Changed since that commit: src/a.py" in await work.lines()
 
 
 async def test_another_agents_files_are_those_that_its_calls_name() -> None:

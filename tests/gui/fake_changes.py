@@ -145,6 +145,12 @@ class FakeChanges(StandIn):
             found.append(FileChange(change, place, added, removed, "edit_file", 31))
         return found
 
+    async def commit_files(
+        self, conversation: str, files: Sequence[FileChange], message: str
+    ) -> str:
+        paths = [file.path_of_change for file in files]
+        return await self.git_repository.commit_files(paths, message)
+
     def watch_checkpoints(self, listener: Callable[[Any], object]) -> Callable[[], None]:
         self.listeners.append(listener)
         return lambda: self.listeners.remove(listener)

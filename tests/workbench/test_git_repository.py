@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine.changes.turn_changes import ChangeSource, FileChange
+from helix_desktop.engine.facts import FilesCommitted
+from helix_desktop.engine.state_of_work import describe_state_of_work
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
 from tests.workbench.conftest import Desks
 from tests.workbench.test_open_workbench import bench_on
@@ -151,3 +153,26 @@ async def test_a_repository_is_begun_where_there_is_none(desks: Desks, tmp_path:
     )
     await repository.commit_files(["0/a"], "First")
     assert git(folder, "show", "--name-only", "--format=%s", "HEAD").split() == ["First", "a"]
+
+
+async def test_a_commit_in_the_window_is_recorded_in_its_conversation(
+    desks: Desks, project: Path
+) -> None:
+    bench = await bench_on(desks, project)
+    changes = bench.file_changes
+    await changes.prepare_checkpoints()
+    session = await bench.start_conversation("Says two")
+    step = await changes.workspace_checkpoints.begin_step("1", session.id, "command")
+    assert step is not None
+    (project / "a").write_text("two\n")
+    fact = await changes.workspace_checkpoints.end_step(step)
+    assert fact is not None
+    (recorded,) = await session.conversation.append_facts(fact)
+    source = ChangeSource(session.id, recorded.seq, recorded.time, fact)
+    files = await changes.file_changes_of_steps([source])
+    answer = await changes.commit_files(session.id, files, "Say two")
+    last = session.all_facts[-1].fact
+    assert last == FilesCommitted(("0/a",), answer)
+    state = await describe_state_of_work(session.conversation.state, bench.workspace.cache)
+    assert '"Say two", by the user' in state
+    assert "without a recorded commit" not in state

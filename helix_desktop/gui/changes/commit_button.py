@@ -166,8 +166,8 @@ class CommitButton(QPushButton):
             self.committed.emit()
             self.notice_wanted.emit(answer)
 
-        paths = [file.path_of_change for file in dialog.checked_files]
-        work = changes.git_repository.commit_files(paths, dialog.message.toPlainText())
+        message = dialog.message.toPlainText()
+        work = changes.commit_files(conversation, dialog.checked_files, message)
         self._doing.run_in_background(work, then=report_commit, owner=self)
 
     def _report_no_proposal(self, dialog: CommitDialog, error: HelixError) -> None:
