@@ -40,12 +40,19 @@ class AgentSettingsChange:
     created: tuple[Path, ...] = ()
 
     def as_unified_diff(self) -> str:
-        lines_before = (self.before or b"").decode("utf-8", "replace").splitlines(keepends=True)
-        lines_after = (self.after or b"").decode("utf-8", "replace").splitlines(keepends=True)
         difference = difflib.unified_diff(
-            lines_before, lines_after, f"{self.file} (now)", f"{self.file} (then)"
+            _lines_of_content(self.before),
+            _lines_of_content(self.after),
+            fromfile=f"{self.file} (now)",
+            tofile=f"{self.file} (then)",
         )
         return "".join(difference)
+
+
+def _lines_of_content(content: bytes | None) -> list[str]:
+    if content is None:
+        return []
+    return content.decode("utf-8", "replace").splitlines(keepends=True)
 
 
 def plan_address_install(
@@ -56,26 +63,35 @@ def plan_address_install(
     """
     surroundings = AgentSurroundings(environ, home, home)
     upstreams = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
-    usual = upstreams[0]
+    _check_no_address_is_overwritten(agent, upstreams)
+    agent_environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
+    _check_no_proxy_gets_requests(agent, agent_environ)
+
+    usual_upstream = upstreams[0]
+    registration = GatewayRegistration(
+        token=new_token(),
+        upstream=usual_upstream.address,
+        agent=agent.name,
+        headers=find_own_header_names(agent.name, surroundings),
+    )
+    file = agent.file(home, agent_environ)
+    before = _read_settings_or_none(file)
+    text_before = (before or b"").decode("utf-8")
+    url = agent_address(port, registration.token)
+    after = agent.change(text_before, url, agent_environ).encode()
+    return AgentSettingsChange(agent.name, file, before, after, registration, port)
+
+
+def _check_no_address_is_overwritten(agent: KnownAgent, upstreams: Sequence[AgentUpstream]) -> None:
+    """Raise if the agent's settings have an address of the user's where the gateway's would be."""
+    usual_upstream = upstreams[0]
     for upstream in upstreams:
-        is_replaced = upstream is usual or upstream.provider in USUAL_PROVIDERS
+        is_replaced = upstream is usual_upstream or upstream.provider in USUAL_PROVIDERS
         if upstream.provider and is_replaced:
             raise ActionRefused(
                 f"{agent.title} already has another address for {upstream.provider} ({upstream.source}). Connecting the agent would overwrite the address that it uses now.",
                 remedy="Start the agent with `wrap` each time instead. `wrap` keeps the address that the agent uses now.",
             )
-    environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
-    _check_no_proxy_gets_requests(agent, environ)
-    headers = find_own_header_names(agent.name, surroundings)
-    registration = GatewayRegistration(
-        new_token(), usual.address, agent=agent.name, headers=headers
-    )
-    file = agent.file(home, environ)
-    before = _read_settings_or_none(file)
-    text = (before or b"").decode("utf-8")
-    url = agent_address(port, registration.token)
-    after = agent.change(text, url, environ).encode()
-    return AgentSettingsChange(agent.name, file, before, after, registration, port)
 
 
 def _check_no_proxy_gets_requests(agent: KnownAgent, environ: Mapping[str, str]) -> None:
@@ -89,6 +105,7 @@ def _check_no_proxy_gets_requests(agent: KnownAgent, environ: Mapping[str, str])
         return  # Where NO_PROXY is not set, it reads it from its own file, which gets it, too.
     if exceptions and all(map(_excepts_this_computer, exceptions)):
         return
+
     for name in environ:
         if name.lower() in ("http_proxy", "https_proxy", "all_proxy") and environ[name]:
             raise ActionRefused(
@@ -98,7 +115,9 @@ def _check_no_proxy_gets_requests(agent: KnownAgent, environ: Mapping[str, str])
 
 
 def _excepts_this_computer(no_proxy: str) -> bool:
-    return not {"127.0.0.1", "*"}.isdisjoint(re.split(r"[,\s]+", no_proxy))
+    """Whether a value of NO_PROXY names this computer, or everything."""
+    hosts = re.split(r"[,\s]+", no_proxy)
+    return "127.0.0.1" in hosts or "*" in hosts
 
 
 def check_not_connected(agent: KnownAgent, config: Path) -> None:
@@ -114,11 +133,11 @@ def install_address(change: AgentSettingsChange, config: Path) -> None:
     if change.before == change.after:
         return
     check_not_connected(KNOWN_AGENTS[change.agent], config)
-    note = config / FOLDER / f"{change.agent}.json"
     registration = change.registration or GatewayRegistration("")
     encoded_before: str | None = None  # The file did not exist.
     if change.before is not None:
         encoded_before = base64.b64encode(change.before).decode()
+    folders_to_create = [str(folder) for folder in change.file.parents if not folder.exists()]
     install_note = {
         "file": str(change.file),
         "before": encoded_before,
@@ -127,13 +146,16 @@ def install_address(change: AgentSettingsChange, config: Path) -> None:
         "port": change.port,
         "upstream": registration.upstream,
         "headers": registration.headers,
-        "created": [str(folder) for folder in change.file.parents if not folder.exists()],
+        "created": folders_to_create,
     }
-    atomic_files.write_file_atomically(note, json.dumps(install_note), private=True)
+
+    # The note is first, so that the old content is never only in memory.
+    note_file = config / FOLDER / f"{change.agent}.json"
+    atomic_files.write_file_atomically(note_file, json.dumps(install_note), private=True)
     try:
         _write_settings_if_unchanged(change)
     except HelixError:
-        _delete_install_note(note)
+        _delete_install_note(note_file)
         raise
 
 
@@ -141,33 +163,41 @@ def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange
     """Return what `remove_address` would change. Refuses if somebody else has changed
     the file since.
     """
-    note = config / FOLDER / f"{agent.name}.json"
+    note_file = config / FOLDER / f"{agent.name}.json"
     try:
-        install_note = json.loads(atomic_files.read_small_file(note, LARGEST_SETTINGS_BYTES))
+        install_note = json.loads(atomic_files.read_small_file(note_file, LARGEST_SETTINGS_BYTES))
         file = Path(install_note["file"])
         installed_content = base64.b64decode(install_note["after"])
         original_content: bytes | None = None
         if install_note["before"] is not None:
             original_content = base64.b64decode(install_note["before"])
-        created = tuple(map(Path, install_note.get("created", [str(file.parent)])))
+        created_folders = [Path(name) for name in install_note.get("created", [file.parent])]
     except FileNotFoundError:
         raise NotFound(f"{agent.title} was not connected by Helix Desktop.") from None
     except (InvalidInput, OSError, ValueError, KeyError, TypeError, binascii.Error) as error:
         raise StoreFailed(
-            f"{note} could not be read, so the previous settings are unknown."
+            f"{note_file} could not be read, so the previous settings are unknown."
         ) from error
+
     current_content = _read_settings_or_none(file)
     if current_content != installed_content:
         raise ActionRefused(
             f"The settings file {file} was changed after the agent was connected. Nothing was written.",
-            remedy=f"Remove the gateway's address from the settings file yourself, and delete {note}.",
+            remedy=f"Remove the gateway's address from the settings file yourself, and delete {note_file}.",
         )
     return AgentSettingsChange(
-        agent.name, file, before=current_content, after=original_content, created=created
+        agent=agent.name,
+        file=file,
+        before=current_content,
+        after=original_content,
+        created=tuple(created_folders),
     )
 
 
 def remove_address(change: AgentSettingsChange, config: Path) -> None:
+    """Give the settings file its old content back, or delete it with its folders if there was
+    none.
+    """
     _write_settings_if_unchanged(change)
     if change.after is None:
         with suppress(OSError):  # The folder contains other files, so it stays.
@@ -183,35 +213,37 @@ def _write_settings_if_unchanged(change: AgentSettingsChange) -> None:
     file = Path(os.path.realpath(change.file))
     atomic_files.create_folders(file.parent)
     roots = WorkspaceRoots.from_folders([file.parent])
-    place = RootPath(file.parent, file.name)
-    expected: Digest | None = None
+    path = RootPath(file.parent, file.name)
+    expected_digest: Digest | None = None
     if change.before is not None:
-        expected = Digest.of_content(change.before)
+        expected_digest = Digest.of_content(change.before)
     try:
         if change.after is not None:
-            replace_file(roots, place, change.after, expected=expected)
-        elif expected is not None:
-            delete_file(roots, place, expected=expected)
+            replace_file(roots, path, change.after, expected=expected_digest)
+        elif expected_digest is not None:
+            delete_file(roots, path, expected=expected_digest)
     except ActionRefused as error:
         raise ActionRefused(error.what, remedy="You can try again.") from error
 
 
-def _delete_install_note(note: Path) -> None:
+def _delete_install_note(note_file: Path) -> None:
+    """Delete the note, and its folder if no other agent is connected."""
     with suppress(OSError):
-        note.unlink()
-        note.parent.rmdir()
+        note_file.unlink()
+        note_file.parent.rmdir()
 
 
 def remove_all_addresses(config: Path) -> tuple[list[str], list[str]]:
     """Remove all addresses. Return the agents without one, and why others still have one."""
     disconnected_agents: list[str] = []
     complaints: list[str] = []
-    for note in sorted((config / FOLDER).glob("*.json")):
-        agent = KNOWN_AGENTS.get(note.stem)
+    for note_file in sorted((config / FOLDER).glob("*.json")):
+        agent = KNOWN_AGENTS.get(note_file.stem)
         if agent is None:  # This version does not know it, so its note stays.
             continue
         try:
-            remove_address(plan_address_removal(agent, config), config)
+            change = plan_address_removal(agent, config)
+            remove_address(change, config)
             disconnected_agents.append(agent.title)
         except HelixError as error:
             complaints.append(str(error))
@@ -225,35 +257,50 @@ def is_agent_connected(agent: KnownAgent, config: Path) -> bool:
 def read_written_registrations(config: Path) -> dict[GatewayRegistration, int]:
     """Return the registrations and ports of addresses in agents' files. Old ones have no token."""
     ports: dict[GatewayRegistration, int] = {}
-    for note in sorted((config / FOLDER).glob("*.json")):
+    for note_file in sorted((config / FOLDER).glob("*.json")):
+        # An agent whose note cannot be read is refused until it is connected again.
         with suppress(InvalidInput, OSError, ValueError, TypeError, KeyError):
-            install_note = json.loads(atomic_files.read_small_file(note, LARGEST_SETTINGS_BYTES))
-            if install_note.get("token"):
-                registration = GatewayRegistration(
-                    install_note["token"],
-                    install_note.get("upstream", ""),
-                    agent=note.stem,
-                    headers=tuple(install_note.get("headers", ())),
-                )
-                ports[registration] = int(install_note["port"])
+            content = atomic_files.read_small_file(note_file, LARGEST_SETTINGS_BYTES)
+            install_note = json.loads(content)
+            if not install_note.get("token"):
+                continue
+            registration = GatewayRegistration(
+                token=install_note["token"],
+                upstream=install_note.get("upstream", ""),
+                agent=note_file.stem,
+                headers=tuple(install_note.get("headers", ())),
+            )
+            ports[registration] = int(install_note["port"])
     return ports
 
 
 def resolve_own_addresses(upstreams: Sequence[AgentUpstream], config: Path) -> list[AgentUpstream]:
     """Replace this gateway's address in the agent's settings by where that address leads."""
-    usual = upstreams[0]
-    others = list(upstreams[1:])
-    for registration in read_written_registrations(config):
-        path_of_own_address = f"/t/{registration.token}"
-        if path_of_own_address in usual.address:
-            usual = replace(
-                usual,
+    registrations = list(read_written_registrations(config))
+    resolved: list[AgentUpstream] = []
+    for position, upstream in enumerate(upstreams):
+        registration = _registration_in_address(upstream.address, registrations)
+        if registration is None:
+            resolved.append(upstream)
+        elif position == 0:  # The usual providers, which always have an upstream.
+            usual_upstream = replace(
+                upstream,
                 provider="",
                 address=registration.upstream,
                 source="its configuration from before wrap --install",
             )
-        others = [upstream for upstream in others if path_of_own_address not in upstream.address]
-    return [usual, *others]
+            resolved.append(usual_upstream)
+    return resolved
+
+
+def _registration_in_address(
+    address: str, registrations: Sequence[GatewayRegistration]
+) -> GatewayRegistration | None:
+    """Return the registration whose token an address has in its path."""
+    for registration in registrations:
+        if f"/t/{registration.token}" in address:
+            return registration
+    return None
 
 
 def _read_settings_or_none(file: Path) -> bytes | None:

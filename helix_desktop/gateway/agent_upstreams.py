@@ -6,7 +6,7 @@ gateway can't stand in front of it, it is refused with a sentence before the age
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -55,10 +55,13 @@ class AgentUpstream:
         return bool(self.source) and "environment" not in self.source
 
     def describe_route(self) -> str:
-        named = f"the provider {self.provider}" if self.provider else "requests"
+        """Say in a line where these requests go, and what says so."""
+        what_is_sent = "requests"
+        if self.provider:
+            what_is_sent = f"the provider {self.provider}"
         if self.address:
-            return f"{named}: to {self.address}, as {self.source} says"
-        return f"{named}: to their usual provider; no setting names another address"
+            return f"{what_is_sent}: to {self.address}, as {self.source} says"
+        return f"{what_is_sent}: to their usual provider; no setting names another address"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +74,10 @@ class AgentSurroundings:
     arguments: Sequence[str] = ()
 
     @property
-    def folder_and_above(self) -> tuple[Path, ...]:
-        return (self.folder, *self.folder.parents)
+    def folder_and_above(self) -> list[Path]:
+        folders = [self.folder]
+        folders.extend(self.folder.parents)
+        return folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,18 +146,27 @@ def _refusal(title: str, reason: str) -> ActionRefused:
     )
 
 
-def _option_values(arguments: Sequence[str], *names: str) -> Iterator[str]:
+def _option_values(arguments: Sequence[str], *names: str) -> list[str]:
+    """Return all values that a command line gives to an option with these names."""
+    values: list[str] = []
     for position, argument in enumerate(arguments):
+        name, _, value_behind_sign = argument.partition("=")
         if argument in names:
-            yield from arguments[position + 1 : position + 2]
-        elif argument.partition("=")[0] in names:
-            yield argument.partition("=")[2]
+            if position + 1 < len(arguments):
+                values.append(arguments[position + 1])
+        elif name in names:
+            values.append(value_behind_sign)
         elif argument[:2] in names:  # A short option with its value behind it.
-            yield argument[2:]
+            values.append(argument[2:])
+    return values
 
 
 def _first_option_value(arguments: Sequence[str], *names: str) -> str:
-    return next(_option_values(arguments, *names), "")
+    """Return the first value of an option, or an empty string if it is not given."""
+    values = _option_values(arguments, *names)
+    if not values:
+        return ""
+    return values[0]
 
 
 # --- Claude Code: settings files take precedence over the environment
@@ -166,17 +180,27 @@ def claude_settings_files(where: AgentSurroundings) -> list[Path]:
     """Return the files that Claude Code reads, strongest first."""
     files = sorted(CLAUDE_MANAGED_SETTINGS.with_suffix(".d").glob("*.json"), reverse=True)
     files.append(CLAUDE_MANAGED_SETTINGS)
-    own_files = {
+    files_by_source = {
         "local": where.folder / ".claude" / "settings.local.json",
         "project": where.folder / ".claude" / "settings.json",
         "user": _claude_folder(where) / "settings.json",
     }
-    usual = ",".join(own_files)
+    for source in _claude_setting_sources(where, usual=list(files_by_source)):
+        file = files_by_source[source]
+        if file not in files:  # In the home folder, the project's are the user's.
+            files.append(file)
+    return files
+
+
+def _claude_setting_sources(where: AgentSurroundings, usual: Sequence[str]) -> list[str]:
+    """Return which of the usual sources Claude Code reads, in their order."""
+    chosen_sources = _option_values(where.arguments, "--setting-sources")
+    if chosen_sources:
+        names = chosen_sources[0].split(",")
+        return [source for source in usual if source in names]
     if "--restricted" in where.arguments:
-        usual = ""
-    chosen = next(_option_values(where.arguments, "--setting-sources"), usual).split(",")
-    files.extend(file for name, file in own_files.items() if name in chosen)
-    return list(dict.fromkeys(files))  # In the home folder, the project's are the user's.
+        return []
+    return list(usual)
 
 
 def _claude_settings_in_arguments(where: AgentSurroundings) -> dict[str, Any]:
@@ -210,11 +234,13 @@ def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     for argument in where.arguments:
         if argument.partition("=")[0] in elsewhere:
             raise _refusal("Claude Code", f"with {argument} it does not run in this terminal")
+
     variable = "ANTHROPIC_BASE_URL"
     variables_in_arguments = object_at(_claude_settings_in_arguments(where), "env")
     if variables_in_arguments.get(variable):
         raise _refusal("Claude Code", "its arguments name an address (--settings)")
     _refuse_signed_requests(where)
+
     address = _find_claude_variable(variable, where)
     if address.file is not None:
         place = _locate_in_file(address.file, variable)
@@ -227,37 +253,44 @@ def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
 
 
 def _find_claude_variable(name: str, where: AgentSurroundings) -> FoundVariable:
+    """Return a variable as Claude Code finds it: its files are stronger than its arguments, and
+    these are stronger than the environment.
+    """
     for file in claude_settings_files(where):
         value = object_at(_read_json_settings(file), "env").get(name)
         if value:
             return FoundVariable(str(value), file)
-    variables_in_arguments = object_at(_claude_settings_in_arguments(where), "env")
-    return FoundVariable(str(variables_in_arguments.get(name) or where.environ.get(name, "")))
+    value_in_arguments = object_at(_claude_settings_in_arguments(where), "env").get(name)
+    if value_in_arguments:
+        return FoundVariable(str(value_in_arguments))
+    return FoundVariable(where.environ.get(name, ""))
 
 
 def _refuse_signed_requests(where: AgentSurroundings) -> None:
     """Raise if requests are signed: a changed one would be refused."""
     for name, title in read_table("known_agents")["claude_signs_for"].items():
         variable = _find_claude_variable(f"CLAUDE_CODE_USE_{name}", where)
-        if variable.value.casefold() not in ("", "0", "false"):
-            place = ""
-            if variable.file is not None:
-                place = f" in {_locate_in_file(variable.file, name)}"
-            reason = f"it uses {title}, whose requests are signed (CLAUDE_CODE_USE_{name}{place})"
-            raise _refusal("Claude Code", reason)
+        if variable.value.casefold() in ("", "0", "false"):
+            continue
+        place = ""
+        if variable.file is not None:
+            place = f" in {_locate_in_file(variable.file, name)}"
+        reason = f"it uses {title}, whose requests are signed (CLAUDE_CODE_USE_{name}{place})"
+        raise _refusal("Claude Code", reason)
 
 
 def _refuse_address_that_stays(file: Path, place: str, where: AgentSurroundings) -> None:
     """Raise if wrap cannot replace an address in a settings file, or must not follow it."""
     if file.is_relative_to(CLAUDE_MANAGED_SETTINGS.parent):
         raise _refusal("Claude Code", f"your organization sets its address ({place})")
-    is_of_project = file.parent.parent == where.folder != where.home
+    is_of_project = file.parent.parent == where.folder and where.folder != where.home
     if is_of_project and not _is_folder_trusted(where):
         reason = f"{place} names an address, and you have not trusted this folder in Claude Code"
         raise _refusal("Claude Code", reason)
-    if any(argument.partition("=")[0] == "--settings" for argument in where.arguments):
-        reason = f"{place} names an address, which wrap replaces with --settings, as you do"
-        raise _refusal("Claude Code", reason)
+    for argument in where.arguments:
+        if argument.partition("=")[0] == "--settings":
+            reason = f"{place} names an address, which wrap replaces with --settings, as you do"
+            raise _refusal("Claude Code", reason)
 
 
 def _is_folder_trusted(where: AgentSurroundings) -> bool:
@@ -286,25 +319,30 @@ def _codex_folder(where: AgentSurroundings) -> Path:
 
 def read_codex_settings(where: AgentSurroundings) -> list[SettingsLayer]:
     """Return what Codex reads, weakest first."""
-    file = _codex_folder(where) / "config.toml"
-    system = CODEX_SYSTEM_FOLDER / "config.toml"
-    profile = _first_option_value(where.arguments, "-p", "--profile")
-    settings = _read_toml(file)
-    layers = [SettingsLayer(system, _read_toml(system)), SettingsLayer(file, settings)]
-    chosen_profile = profile or settings.get("profile", "")
-    profile_settings = object_at(settings, "profiles", chosen_profile)
-    layers.append(SettingsLayer(file, profile_settings))
-    if profile:
-        profile_file = file.with_name(f"{profile}.config.toml")
+    system_file = CODEX_SYSTEM_FOLDER / "config.toml"
+    user_file = _codex_folder(where) / "config.toml"
+    user_settings = _read_toml(user_file)
+    layers = [
+        SettingsLayer(system_file, _read_toml(system_file)),
+        SettingsLayer(user_file, user_settings),
+    ]
+
+    # A profile is a table of the user's file, and may have a file of its own if it is an argument.
+    profile_in_arguments = _first_option_value(where.arguments, "-p", "--profile")
+    profile = profile_in_arguments or user_settings.get("profile", "")
+    profile_settings = object_at(user_settings, "profiles", profile)
+    layers.append(SettingsLayer(user_file, profile_settings))
+    if profile_in_arguments:
+        profile_file = user_file.with_name(f"{profile_in_arguments}.config.toml")
         layers.append(SettingsLayer(profile_file, _read_toml(profile_file)))
     return layers
 
 
 def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     layers = read_codex_settings(where)
-    given = list(_option_values(where.arguments, "-c", "--config"))
-    _refuse_codex_address_that_stays(where, given)
-    provider = _choose_codex_provider(layers, given)
+    settings_in_arguments = _option_values(where.arguments, "-c", "--config")
+    _refuse_codex_address_that_stays(where, settings_in_arguments)
+    provider = _choose_codex_provider(layers, settings_in_arguments)
     for layer in reversed(layers):
         address = _codex_address_in_settings(layer.settings, provider)
         if address:
@@ -323,15 +361,20 @@ def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     return [AgentUpstream()]
 
 
-def _refuse_codex_address_that_stays(where: AgentSurroundings, given: Sequence[str]) -> None:
+def _refuse_codex_address_that_stays(
+    where: AgentSurroundings, settings_in_arguments: Sequence[str]
+) -> None:
     """Raise if wrap cannot replace the address: arguments and the organization's file are
     stronger than what it sets.
     """
-    if "--oss" in where.arguments or any("base_url" in setting for setting in given):
+    names_address = any("base_url" in setting for setting in settings_in_arguments)
+    if names_address or "--oss" in where.arguments:
         raise _refusal("Codex", "its arguments name an address")
-    managed = CODEX_SYSTEM_FOLDER / "managed_config.toml"
-    if not {"model_provider", "model_providers", "openai_base_url"}.isdisjoint(_read_toml(managed)):
-        raise _refusal("Codex", f"your organization sets its provider ({managed})")
+    managed_file = CODEX_SYSTEM_FOLDER / "managed_config.toml"
+    managed_settings = _read_toml(managed_file)
+    for name in ("model_provider", "model_providers", "openai_base_url"):
+        if name in managed_settings:
+            raise _refusal("Codex", f"your organization sets its provider ({managed_file})")
 
 
 def _codex_address_in_settings(settings: Mapping[str, Any], provider: str) -> Any:
@@ -341,11 +384,15 @@ def _codex_address_in_settings(settings: Mapping[str, Any], provider: str) -> An
     return address
 
 
-def _choose_codex_provider(layers: Sequence[SettingsLayer], given: Sequence[str]) -> str:
+def _choose_codex_provider(
+    layers: Sequence[SettingsLayer], settings_in_arguments: Sequence[str]
+) -> str:
+    """Return the provider that Codex uses. The last one that names it is the strongest."""
     provider = "openai"
     for layer in layers:
-        provider = str(layer.settings.get("model_provider") or provider)
-    for setting in given:
+        if layer.settings.get("model_provider"):
+            provider = str(layer.settings["model_provider"])
+    for setting in settings_in_arguments:
         name, _, value = setting.partition("=")
         if name.strip() == "model_provider":
             provider = value.strip(" \"'")
@@ -356,13 +403,14 @@ def _find_chatgpt_upstream(layers: Sequence[SettingsLayer]) -> AgentUpstream:
     """Return where a Codex goes that is signed in with ChatGPT. Its backend may be another one."""
     for layer in reversed(layers):
         backend = layer.settings.get("chatgpt_base_url")
-        if backend:
-            place = _locate_in_file(layer.file, "chatgpt_base_url")
-            parts = urlsplit(_checked_address(backend, place))
-            address = f"{parts.scheme}://{parts.netloc}{CODEX_SUBSCRIPTION_PATH}"
-            if address == CODEX_SUBSCRIPTION_URL:
-                return AgentUpstream()
-            return AgentUpstream("", address, place)
+        if not backend:
+            continue
+        place = _locate_in_file(layer.file, "chatgpt_base_url")
+        parts = urlsplit(_checked_address(backend, place))
+        address = f"{parts.scheme}://{parts.netloc}{CODEX_SUBSCRIPTION_PATH}"
+        if address == CODEX_SUBSCRIPTION_URL:  # That is where it goes without the setting, too.
+            return AgentUpstream()
+        return AgentUpstream(address=address, source=place)
     return AgentUpstream()
 
 
@@ -380,29 +428,45 @@ def read_opencode_settings(where: AgentSurroundings) -> list[SettingsLayer]:
     """Return what opencode reads, weakest first. The settings in its environment have
     the variable as their file.
     """
+    layers: list[SettingsLayer] = []
+    for file in _opencode_settings_files(where):
+        layers.append(SettingsLayer(file, _read_json_settings(file)))
+    variable = "OPENCODE_CONFIG_CONTENT"
+    settings_in_environment = parse_commented_json(where.environ.get(variable, ""), variable)
+    layers.append(SettingsLayer(Path(variable), settings_in_environment))
+    return layers
+
+
+def _opencode_settings_files(where: AgentSurroundings) -> list[Path]:
+    """Return the files that opencode reads, weakest first, whether they exist or not."""
     environ = where.environ
-    names = ("opencode.json", "opencode.jsonc")
-    user = Path(environ.get("XDG_CONFIG_HOME") or where.home / ".config") / "opencode"
-    files = [user / name for name in ("config.json", *names)]
+    user_folder = Path(environ.get("XDG_CONFIG_HOME") or where.home / ".config") / "opencode"
+    files = [user_folder / "config.json"]
+    files.extend(_opencode_files_in(user_folder))
     if environ.get("OPENCODE_CONFIG"):
         files.append(Path(environ["OPENCODE_CONFIG"]))
-    project = _folders_up_to_repository(where)
-    folders = list(reversed(project))
-    folders.extend(folder / ".opencode" for folder in project)
+
+    # opencode reads a project's plain files from the repository's folder down, and then all of
+    # its `.opencode` folders from the project's folder up.
+    project_folders = _folders_up_to_repository(where)
+    folders = list(reversed(project_folders))
+    for folder in project_folders:
+        folders.append(folder / ".opencode")
     folders.append(where.home / ".opencode")
     if environ.get("OPENCODE_CONFIG_DIR"):
         folders.append(Path(environ["OPENCODE_CONFIG_DIR"]))
-    files.extend(folder / name for folder in folders for name in names)
-    layers = [SettingsLayer(file, _read_json_settings(file)) for file in files]
-    variable = "OPENCODE_CONFIG_CONTENT"
-    in_environment = parse_commented_json(environ.get(variable, ""), variable)
-    layers.append(SettingsLayer(Path(variable), in_environment))
-    return layers
+    for folder in folders:
+        files.extend(_opencode_files_in(folder))
+    return files
+
+
+def _opencode_files_in(folder: Path) -> list[Path]:
+    return [folder / "opencode.json", folder / "opencode.jsonc"]
 
 
 def _folders_up_to_repository(where: AgentSurroundings) -> list[Path]:
     """Return the folder and those above it, up to the one of the repository."""
-    folders = []
+    folders: list[Path] = []
     for folder in where.folder_and_above:
         folders.append(folder)
         if (folder / ".git").exists():
@@ -411,58 +475,71 @@ def _folders_up_to_repository(where: AgentSurroundings) -> list[Path]:
 
 
 def _find_opencode_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
-    for name in ("opencode.json", "opencode.jsonc"):
-        file = OPENCODE_MANAGED_FOLDER / name
+    for file in _opencode_files_in(OPENCODE_MANAGED_FOLDER):
         if object_at(_read_json_settings(file), "provider"):
             raise _refusal("opencode", f"your organization sets its providers ({file})")
+
+    # What stands in a file replaces what a variable says.
     upstreams: dict[str, AgentUpstream] = {}
     for provider, variable in (("anthropic", "ANTHROPIC_BASE_URL"), ("openai", "OPENAI_BASE_URL")):
         if where.environ.get(variable):
             upstreams[provider] = _upstream_of_variable(variable, where.environ, provider)
     for layer in read_opencode_settings(where):
-        for name, provider in object_at(layer.settings, "provider").items():
-            address = object_at(provider, "options").get("baseURL")
-            if address:
-                known = _fill_in_variables(str(address), where.environ)
-                place = _locate_in_file(layer.file, str(address))
-                upstreams[name] = AgentUpstream(name, _checked_address(known, place), place)
-    return [AgentUpstream(), *upstreams.values()]
+        for name, settings in object_at(layer.settings, "provider").items():
+            address = object_at(settings, "options").get("baseURL")
+            if not address:
+                continue
+            place = _locate_in_file(layer.file, str(address))
+            filled_in_address = _fill_in_variables(str(address), where.environ)
+            checked_address = _checked_address(filled_in_address, place)
+            upstreams[name] = AgentUpstream(name, checked_address, place)
+
+    all_upstreams = [AgentUpstream()]
+    all_upstreams.extend(upstreams.values())
+    return all_upstreams
 
 
 def _fill_in_variables(text: str, environ: Mapping[str, str]) -> str:
-    """Replace opencode's references to variables."""
-    return re.sub(r"\{env:([^}]*)\}", lambda found: environ.get(found[1], ""), text)
+    """Replace opencode's references to variables, such as `{env:NAME}`."""
+
+    def value_of_variable(reference: re.Match[str]) -> str:
+        return environ.get(reference[1], "")
+
+    return re.sub(r"\{env:([^}]*)\}", value_of_variable, text)
 
 
 def _find_gemini_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
-    name = "GOOGLE_GEMINI_BASE_URL"
-    settings = where.home / ".gemini" / "settings.json"
-    chosen = object_at(_read_json_settings(settings), "security", "auth").get("selectedType")
-    sign_in = _GEMINI_SIGN_INS.get(str(chosen), "")
+    settings_file = where.home / ".gemini" / "settings.json"
+    sign_in_settings = object_at(_read_json_settings(settings_file), "security", "auth")
+    sign_in = _GEMINI_SIGN_INS.get(str(sign_in_settings.get("selectedType")), "")
     if sign_in:
-        place = _locate_in_file(settings, "selectedType")
+        place = _locate_in_file(settings_file, "selectedType")
         raise _refusal("Gemini CLI", f"it signs in with {sign_in} ({place})")
-    if where.environ.get(name):
-        return [_upstream_of_variable(name, where.environ)]
-    for folder in dict.fromkeys((*where.folder_and_above, where.home)):
+
+    variable = "GOOGLE_GEMINI_BASE_URL"
+    if where.environ.get(variable):
+        return [_upstream_of_variable(variable, where.environ)]
+    folders = list(where.folder_and_above)
+    folders.append(where.home)
+    for folder in folders:
         for file in (folder / ".gemini" / ".env", folder / ".env"):
             text = _read_text_or_empty(file)
             if text:  # Gemini CLI reads the first of these files alone.
-                return [_upstream_of_env_file(file, text, name, where)]
+                return [_upstream_of_env_file(file, text, variable, where)]
     return [AgentUpstream()]
 
 
 def _upstream_of_env_file(
-    file: Path, text: str, name: str, where: AgentSurroundings
+    file: Path, text: str, variable: str, where: AgentSurroundings
 ) -> AgentUpstream:
-    found = re.search(rf"^(?:export )?{name}=[\"']?([^\"'\s]+)", text, re.MULTILINE)
-    if found is None:
+    address = re.search(rf"^(?:export )?{variable}=[\"']?([^\"'\s]+)", text, re.MULTILINE)
+    if address is None:
         return AgentUpstream()
-    place = _locate_in_file(file, name)
+    place = _locate_in_file(file, variable)
     if file.parent not in (where.home, where.home / ".gemini"):
-        reason = f"{place} names an address. Set {name} in your shell to use it"
+        reason = f"{place} names an address. Set {variable} in your shell to use it"
         raise _refusal("Gemini CLI", reason)
-    return AgentUpstream("", _checked_address(found[1], place), place)
+    return AgentUpstream(address=_checked_address(address[1], place), source=place)
 
 
 def _pi_folder(where: AgentSurroundings) -> Path:
@@ -492,21 +569,21 @@ def list_bypassing_providers(
     """Return the signed-in or chosen providers whose requests bypass the gateway."""
     if agent == "pi":
         folder = _pi_folder(where)
+        chosen_provider = _choose_pi_provider(where)
     elif agent == "opencode":
-        data = where.environ.get("XDG_DATA_HOME") or where.home / ".local" / "share"
-        folder = Path(data) / "opencode"
+        data_folder = where.environ.get("XDG_DATA_HOME") or where.home / ".local" / "share"
+        folder = Path(data_folder) / "opencode"
+        chosen_provider = _choose_opencode_provider(where)
     else:
         return []
-    if agent == "pi":
-        chosen = _choose_pi_provider(where)
-    else:
-        chosen = _choose_opencode_provider(where)
-    served = {upstream.provider for upstream in upstreams}
-    served.update(USUAL_PROVIDERS)
-    served.add("")
-    bypassing = set(_read_json_settings(folder / "auth.json"))  # Those signed in.
-    bypassing.add(chosen)
-    bypassing -= served
+
+    signed_in_providers = _read_json_settings(folder / "auth.json")
+    providers = set(signed_in_providers)
+    if chosen_provider:
+        providers.add(chosen_provider)
+    served_providers = {upstream.provider for upstream in upstreams}
+    served_providers.update(USUAL_PROVIDERS)
+    bypassing = providers - served_providers
     if agent == "pi":
         for name in read_pi_providers(where):
             if _has_models_with_addresses(name, where):
@@ -515,6 +592,7 @@ def list_bypassing_providers(
 
 
 def _provider_of_model_argument(where: AgentSurroundings) -> str:
+    """Return the provider in an argument such as `--model anthropic/claude`, or an empty string."""
     for model in _option_values(where.arguments, "-m", "--model"):
         if "/" in model:
             return model.partition("/")[0]
@@ -522,15 +600,20 @@ def _provider_of_model_argument(where: AgentSurroundings) -> str:
 
 
 def _choose_pi_provider(where: AgentSurroundings) -> str:
-    usual = _read_json_settings(_pi_folder(where) / "settings.json").get("defaultProvider")
-    given = _first_option_value(where.arguments, "--provider").partition("/")[0]
-    return given or _provider_of_model_argument(where) or str(usual or "").partition("/")[0]
+    provider_argument = _first_option_value(where.arguments, "--provider").partition("/")[0]
+    if provider_argument:
+        return provider_argument
+    provider_of_model = _provider_of_model_argument(where)
+    if provider_of_model:
+        return provider_of_model
+    settings = _read_json_settings(_pi_folder(where) / "settings.json")
+    return str(settings.get("defaultProvider") or "").partition("/")[0]
 
 
 def _choose_opencode_provider(where: AgentSurroundings) -> str:
-    given = _provider_of_model_argument(where)
-    if given:
-        return given
+    provider_of_model = _provider_of_model_argument(where)
+    if provider_of_model:
+        return provider_of_model
     for layer in reversed(read_opencode_settings(where)):
         model = layer.settings.get("model")
         if model:
@@ -549,16 +632,23 @@ def uses_subscription_by_settings(agent: str, where: AgentSurroundings) -> bool:
     if agent not in _KEYS_OF_AGENTS:
         return False
     environ = read_agent_environment(agent, where)
-    if any(environ.get(name) for name in _KEYS_OF_AGENTS[agent]):
-        return False
+    for name in _KEYS_OF_AGENTS[agent]:
+        if environ.get(name):
+            return False
     if agent == "codex":
-        return bool(_read_json_settings(_codex_folder(where) / "auth.json").get("tokens"))
-    layers = [_claude_settings_in_arguments(where)]
-    layers += map(_read_json_settings, claude_settings_files(where))
-    if any(settings.get("apiKeyHelper") for settings in layers):
-        return False
+        sign_in = _read_json_settings(_codex_folder(where) / "auth.json")
+        return bool(sign_in.get("tokens"))
+
+    all_settings = [_claude_settings_in_arguments(where)]
+    for file in claude_settings_files(where):
+        all_settings.append(_read_json_settings(file))
+    for settings in all_settings:
+        if settings.get("apiKeyHelper"):  # A program that prints a key to pay with.
+            return False
+    if environ.get("CLAUDE_CODE_OAUTH_TOKEN"):
+        return True
     credentials = _read_json_settings(_claude_folder(where) / ".credentials.json")
-    return bool(environ.get("CLAUDE_CODE_OAUTH_TOKEN") or credentials.get("claudeAiOauth"))
+    return bool(credentials.get("claudeAiOauth"))
 
 
 _FINDERS: Mapping[str, Callable[[AgentSurroundings], list[AgentUpstream]]] = {

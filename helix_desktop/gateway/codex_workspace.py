@@ -45,11 +45,20 @@ class WorkspaceRoute:
     region: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _RouteAnswer:
+    """What ChatGPT said of a workspace, and when, by this process's clock."""
+
+    answered_at: float
+    route: WorkspaceRoute
+
+
 class CodexWorkspaceRoutes:
     """The routes of the workspaces that asked lately. Logins are kept only as hashes."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[bytes, tuple[float, WorkspaceRoute]] = OrderedDict()
+        # By the hash of a login. The one that was used last comes last.
+        self._answers: OrderedDict[bytes, _RouteAnswer] = OrderedDict()
         self._asking = asyncio.Lock()
 
     async def find_route(
@@ -61,29 +70,32 @@ class CodexWorkspaceRoutes:
         if not account or not _is_chatgpt(base_url):
             return WorkspaceRoute(base_url)
         login_hash = hashlib.sha256(f"{base_url}\n{account}\n{login}".encode()).digest()
-        route = self._find_known_route(login_hash)
-        if route is not None:
-            return route
+        known_route = self._find_known_route(login_hash)
+        if known_route is not None:
+            return known_route
         async with self._asking:
-            route = self._find_known_route(login_hash)  # Another request may have asked meanwhile.
-            if route is None:
-                route = await _ask_for_route(base_url, account, login, client)
-                self._known[login_hash] = (time.monotonic(), route)
-                if len(self._known) > _MOST_KNOWN:
-                    self._known.popitem(last=False)
-        return route
+            # Another request may have asked meanwhile.
+            known_route = self._find_known_route(login_hash)
+            if known_route is not None:
+                return known_route
+            route = await _ask_for_route(base_url, account, login, client)
+            self._answers[login_hash] = _RouteAnswer(time.monotonic(), route)
+            if len(self._answers) > _MOST_KNOWN:
+                self._answers.popitem(last=False)
+            return route
 
     def _find_known_route(self, login_hash: bytes) -> WorkspaceRoute | None:
-        time_of_answer, route = self._known.get(login_hash, (0.0, None))
-        if route is None or time.monotonic() - time_of_answer > _KNOWN_SECONDS:
+        answer = self._answers.get(login_hash)
+        if answer is None or time.monotonic() - answer.answered_at > _KNOWN_SECONDS:
             return None
-        self._known.move_to_end(login_hash)
-        return route
+        self._answers.move_to_end(login_hash)
+        return answer.route
 
 
 async def _ask_for_route(
     base_url: str, account: str, login: str, client: httpx.AsyncClient
 ) -> WorkspaceRoute:
+    """Ask ChatGPT where this account's requests go. Raises ProviderUnreachable if it does not say."""
     url = base_url.removesuffix("/codex") + _ACCOUNTS_PATH
     headers = {"authorization": login, ACCOUNT_HEADER: account, "accept-encoding": "identity"}
     try:
@@ -103,10 +115,11 @@ async def _ask_for_route(
 
 
 def _account_in_reply(content: bytes, account: str) -> Mapping[str, Json]:
+    """Return what a reply says of one account. It is empty if nothing is said of it."""
     try:
         accounts = object_at(orjson.loads(content)).get("accounts")
     except orjson.JSONDecodeError:
-        accounts = None
+        return {}
     if isinstance(accounts, Mapping):  # Older replies: by id, each within an envelope.
         accounts = [object_at(envelope, "account") for envelope in accounts.values()]
     for entry in list_at(accounts):
@@ -116,15 +129,20 @@ def _account_in_reply(content: bytes, account: str) -> Mapping[str, Json]:
 
 
 def _route_of_account(base_url: str, account: Mapping[str, Json]) -> WorkspaceRoute:
-    origin = text_at(account, "workspace_backend_origin") or NO_CONSTRAINT
+    """Return where an account's requests go, by the fields that ChatGPT says of it."""
     region = text_at(account, "account_routing_override")
     if region == NO_CONSTRAINT:
         region = ""
-    if origin == NO_CONSTRAINT:
+    origin = text_at(account, "workspace_backend_origin")
+    if origin in ("", NO_CONSTRAINT):
         return WorkspaceRoute(base_url, region)
+
+    # The login is sent there, so nothing but a plain address of a trusted host will do.
     parts = urlsplit(origin)
-    is_origin = parts.scheme == "https" and parts.path in ("", "/") and not parts.query
-    if not is_origin or parts.username or not _is_trusted_host(parts.hostname or ""):
+    is_plain_address = parts.scheme == "https" and parts.path in ("", "/") and not parts.query
+    has_user_name = bool(parts.username)
+    is_trusted = _is_trusted_host(parts.hostname or "")
+    if not is_plain_address or has_user_name or not is_trusted:
         raise _unknown_workspace("it names a host that cannot be used")
     return WorkspaceRoute(f"https://{parts.netloc}{urlsplit(base_url).path}", region)
 
@@ -134,7 +152,10 @@ def _is_chatgpt(base_url: str) -> bool:
 
 
 def _is_trusted_host(host: str) -> bool:
-    return any(host == domain or host.endswith(f".{domain}") for domain in TRUSTED_DOMAINS)
+    for domain in TRUSTED_DOMAINS:
+        if host == domain or host.endswith(f".{domain}"):
+            return True
+    return False
 
 
 def _unknown_workspace(reason: str) -> ProviderUnreachable:

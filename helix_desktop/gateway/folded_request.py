@@ -6,7 +6,6 @@ import operator
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import takewhile
 from typing import Any
 
 from helix_desktop.engine.message_blocks import EXCLUDED
@@ -21,7 +20,6 @@ from helix_desktop.gateway.view_entries import (
     As,
     Changed,
     Entry,
-    Hidden,
     Part,
     Returned,
     Says,
@@ -70,7 +68,12 @@ class PreviousBody:
 
 def count_leading_instructions(messages: Sequence[Wired]) -> int:
     """Return the number of instructions at the beginning, which belong to the request's head."""
-    return sum(1 for _ in takewhile(lambda message: message.speaker is Speaker.SYSTEM, messages))
+    count = 0
+    for message in messages:
+        if message.speaker is not Speaker.SYSTEM:
+            break
+        count += 1
+    return count
 
 
 def are_all_unchanged(entries: Sequence[Entry], count: int) -> bool:
@@ -79,7 +82,11 @@ def are_all_unchanged(entries: Sequence[Entry], count: int) -> bool:
     """
     if not entries:
         return True
-    if len(entries) != count or set(map(type, entries)) != {As}:
+    if len(entries) != count:
+        return False
+    # Without a loop in Python: a long history has 70,000 entries, and other agents wait meanwhile.
+    kinds = set(map(type, entries))
+    if kinds != {As}:
         return False
     positions = map(operator.attrgetter("at"), entries)
     return all(map(operator.eq, positions, range(count)))
@@ -107,11 +114,12 @@ def build_folded_body(
     units = protocol.merge_added_messages(built.units)
     usual_mark = _find_usual_mark(messages, may_be_marked)
     if usual_mark is not None:
-        body_beside_messages = {key: value for key, value in body.items() if key != "messages"}
+        body_beside_messages = dict(body)
+        body_beside_messages.pop("messages", None)
         marks_elsewhere = anthropic_gateway.count_cache_marks(body_beside_messages)
         marks_elsewhere += _last_total(built.inner_mark_counts)
-        instructions = units[:instruction_count]
-        units[:instruction_count] = map(anthropic_gateway.without_cache_marks, instructions)
+        for position in range(min(instruction_count, len(units))):
+            units[position] = anthropic_gateway.without_cache_marks(units[position])
         _set_cache_marks(units, usual_mark, marks_elsewhere, previous)
     return with_messages(wire, body, units)
 
@@ -154,32 +162,41 @@ class _FoldedMessagesBuilder:
     may_be_marked: Sequence[int]
 
     def build(self, entries: Sequence[Entry], before: BuiltMessages | None) -> BuiltMessages:
-        """Those at the beginning that are as `before` become the same values."""
+        """Build what the entries send. Those at the beginning that are as `before` become the
+        same values.
+        """
         built = self._reuse_first_entries(entries, before)
         messages_of_conversation = self.messages[self.instruction_count :]
         for number in range(len(built.unit_counts), len(entries)):
             entry = entries[number]
-            units = _units_of_entry(self.protocol, messages_of_conversation, entry)
             position = _position_of_entry(entry)
             previous_position = -1
             if number:
                 previous_position = _position_of_entry(entries[number - 1])
-            if _stands_beside_gap(position, previous_position, built.unit_counts):
-                # As messages are missing, two neighbours may have one role.
-                units = [(unit, True) for unit, _ in units]
+            stands_beside_gap = _stands_beside_gap(position, previous_position, built.unit_counts)
+            may_be_marked = self._may_message_be_marked(position)
+
             inner_marks = _last_total(built.inner_mark_counts)
-            if position >= 0 and self.instruction_count + position in self.may_be_marked:
-                units = [
-                    (anthropic_gateway.without_cache_marks(unit), is_added)
-                    for unit, is_added in units
-                ]
-                inner_marks += sum(anthropic_gateway.count_cache_marks(unit) for unit, _ in units)
+            for entry_unit, is_added in _units_of_entry(
+                self.protocol, messages_of_conversation, entry
+            ):
+                unit = entry_unit
+                if may_be_marked:
+                    unit = anthropic_gateway.without_cache_marks(entry_unit)
+                    inner_marks += anthropic_gateway.count_cache_marks(unit)
+                # Where messages are missing, two neighbours may have one role, and are merged
+                # like what was added.
+                built.units.append((unit, is_added or stands_beside_gap))
+
             messages_needed = self.instruction_count + _messages_needed(entry)
-            built.units.extend(units)
             built.unit_counts.append(len(built.units))
             built.message_counts.append(max(_last_total(built.message_counts), messages_needed))
             built.inner_mark_counts.append(inner_marks)
         return built
+
+    def _may_message_be_marked(self, position: int) -> bool:
+        """Whether the message that an entry is may have the client's cache mark."""
+        return position >= 0 and self.instruction_count + position in self.may_be_marked
 
     def _reuse_first_entries(
         self, entries: Sequence[Entry], before: BuiltMessages | None
@@ -256,11 +273,12 @@ def pair_calls_with_results(
         stray_results = _positions_of_stray_results(message, awaited_ids)
         if stray_results:
             is_changed = True
-        remaining_units = _units_without_pieces(protocol, message, stray_results)
-        units.extend((unit, False) for unit in remaining_units)
+        for unit in _units_without_pieces(protocol, message, stray_results):
+            units.append((unit, False))
         calls = message.pieces_of_kind(PieceKind.CALL)
         if not calls:
             continue
+
         answered_ids = _ids_of_next_results(messages[position + 1 :])
         awaited_ids = set[str]()
         for call in calls:
@@ -303,31 +321,33 @@ def _positions_of_stray_results(message: Wired, awaited_ids: set[str]) -> list[i
 
 def _ids_of_next_results(messages: Sequence[Wired]) -> set[str]:
     """Return the calls whose results come before the next reply."""
-    answered = set[str]()
+    answered_ids = set[str]()
     for message in messages:
         if message.speaker is Speaker.ASSISTANT:
             break
-        answered.update(piece.id for piece in message.pieces_of_kind(PieceKind.RESULT))
-    return answered
+        for result in message.pieces_of_kind(PieceKind.RESULT):
+            answered_ids.add(result.id)
+    return answered_ids
 
 
 def _units_of_entry(protocol: Any, messages: Sequence[Wired], entry: Entry) -> Units:
     """Return what an entry sends. `True`: it was added here."""
-    match entry:
-        case As(at=position):
-            return [(unit, False) for unit in messages[position].units]
-        case Changed(at=position, parts=parts, answers=answers):
-            edited_units = _edit_message(protocol, messages[position], parts, answers)
-            if not edited_units and position == 0:  # Providers want the user to speak first.
-                return [(protocol.user_message(EXCLUDED), True)]
-            return [(unit, False) for unit in edited_units]
-        case Says():
-            return [(unit, True) for unit in _units_of_fold(protocol, messages, entry)]
-        case Returned(call=call, name=name, text=text, ok=ok):
-            return [(protocol.result_message(call, name, text, ok=ok), True)]
-        case Hidden(raw=raw, parts=parts):
-            message = _parse_hidden_reply(protocol, raw)
-            return [(unit, True) for unit in _edit_message(protocol, message, parts)]
+    if isinstance(entry, As):
+        return [(unit, False) for unit in messages[entry.at].units]
+    if isinstance(entry, Changed):
+        edited_units = _edit_message(protocol, messages[entry.at], entry.parts, entry.answers)
+        if not edited_units and entry.at == 0:  # Providers want the user to speak first.
+            return [(protocol.user_message(EXCLUDED), True)]
+        return [(unit, False) for unit in edited_units]
+    if isinstance(entry, Says):
+        added_units = _units_of_fold(protocol, messages, entry)
+    elif isinstance(entry, Returned):
+        result = protocol.result_message(entry.call, entry.name, entry.text, ok=entry.ok)
+        added_units = [result]
+    else:
+        hidden_reply = _parse_hidden_reply(protocol, entry.raw)
+        added_units = list(_edit_message(protocol, hidden_reply, entry.parts))
+    return [(unit, True) for unit in added_units]
 
 
 def _units_of_fold(protocol: Any, messages: Sequence[Wired], fold: Says) -> list[Json]:
@@ -358,6 +378,7 @@ def _edit_message(
     for part in parts:
         for position in _positions_of_part(message, part, answers):
             edits[position] = PieceEdit(position, part.text)
+
     removed_positions = {position for position, edit in edits.items() if edit.text is None}
     if removed_positions and not _says_something_without(message, removed_positions):
         return ()
@@ -448,11 +469,14 @@ def _set_cache_marks(
     own marks. Those elsewhere stay, and the provider accepts only so many together.
     """
     request = previous.marked_request.mark_next_request(list(units))
-    units_behind_cached = units[request.stable :]
-    new_blocks = sum(map(anthropic_gateway.count_content_blocks, units_behind_cached))
+    new_blocks = 0
+    for unit in units[request.stable :]:
+        new_blocks += anthropic_gateway.count_content_blocks(unit)
+    # From a mark, the provider looks so many blocks back for what it has cached.
     is_near = new_blocks < anthropic_gateway.LOOK_BACK
     most_marks = anthropic_gateway.MOST_MARKS - marks_elsewhere
     previous.marked_request = request.limit_marks(most_marks, near=is_near)
+
     # A message that had this mark before becomes the same value, not only an equal one.
     marked_by_bare_id = {id(bare_unit): marked for bare_unit, marked in previous.marked_units}
     marked_units: list[tuple[Json, Json]] = []

@@ -37,6 +37,7 @@ TOKEN_FILE = "gateway.token"  # noqa: S105 -- a name
 IDLE_SECONDS = 5.0  # Full garbage collection waits until no request has come for this long.
 COLLECTION_PAUSE_SECONDS = 120.0
 OPENING_END_SECONDS = 2.0  # At the end, a workspace that is being opened gets so long.
+_ENDING_SIGNALS = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
 
 
 def read_or_create_token(where: ProgramFolders) -> str:
@@ -89,12 +90,14 @@ class _LateWorkspaces:
 
     @contextlib.asynccontextmanager
     async def use_conversations(self, name: str) -> AsyncIterator[AgentConversations]:
+        """Yield a workspace's conversations. The workspace stays open meanwhile."""
         workspaces = await self._ensure_workspaces()
         async with workspaces.hold_workspace_open(name) as conversations:
             yield conversations
 
     async def open_usual_workspace(self) -> None:
-        with contextlib.suppress(HelixError):
+        """Open the workspace that most requests are for, before the first of them comes."""
+        with contextlib.suppress(HelixError):  # The first request will say why it does not open.
             workspaces = await self._ensure_workspaces()
             await workspaces.open_usual_if_known()
 
@@ -180,8 +183,8 @@ def _stop_in_order_on_signals(server: uvicorn.Server) -> None:
     def stop(_number: int, _frame: object) -> None:
         server.should_exit = True
 
-    for number in {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:
-        signal.signal(number, stop)
+    for signal_number in _ENDING_SIGNALS:
+        signal.signal(signal_number, stop)
 
 
 def _should_log_record(record: logging.LogRecord) -> bool:
@@ -196,6 +199,7 @@ def parse_registrations(line: bytes) -> list[GatewayRegistration]:
 def _follow_registrations(
     lines: BinaryIO, registrations: GatewayRegistrations, server: uvicorn.Server
 ) -> None:
-    while line := lines.readline():
+    """Take over the registrations that the resident sends, each time all of them in a line."""
+    for line in iter(lines.readline, b""):
         registrations.replace_all(parse_registrations(line))
     server.should_exit = True  # The resident has ended, so its socket is closed.

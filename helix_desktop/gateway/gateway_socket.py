@@ -15,27 +15,27 @@ CAN_RESERVE_PORTS = sys.platform == "linux"
 def listen_on_loopback(port: int, *, is_reserved: bool = False) -> socket.socket:
     """Listen on this port, or any for 0. `is_reserved`: processes of this home may reserve it."""
     # asyncio sends small packets without delay only on sockets that name their protocol as TCP.
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     is_shared = CAN_RESERVE_PORTS and is_reserved
     try:
         if is_shared:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        found.bind(("127.0.0.1", port))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind(("127.0.0.1", port))
         if is_shared:
             _check_nobody_listens(port)
-        found.listen(BACKLOG)
+        listener.listen(BACKLOG)
         if CAN_RESERVE_PORTS:
             # Needed by `reserve_port_beside_listener`. Set any earlier, it would let a
             # second process listen on the port.
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except OSError as error:
-        found.close()
+        listener.close()
         raise InvalidInput(
             f"Port {port} is already in use: {error.strerror}.",
             remedy="Choose another port with --port, or 0 for any free port.",
         ) from error
-    return found
+    return listener
 
 
 def reserve_port_beside_listener(port: int) -> socket.socket | None:
@@ -46,14 +46,14 @@ def reserve_port_beside_listener(port: int) -> socket.socket | None:
     """
     if not CAN_RESERVE_PORTS:
         return None
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    reservation = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
-        found.bind(("127.0.0.1", port))
+        reservation.bind(("127.0.0.1", port))
     except OSError:
-        found.close()
+        reservation.close()
         return None
-    return found
+    return reservation
 
 
 def _check_nobody_listens(port: int) -> None:
@@ -65,4 +65,5 @@ def _check_nobody_listens(port: int) -> None:
 
 
 def agent_address(port: int, token: str) -> str:
+    """Return the address that an agent is given, with the token that lets its requests in."""
     return f"http://127.0.0.1:{port}/t/{token}"

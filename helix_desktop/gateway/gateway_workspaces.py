@@ -48,9 +48,9 @@ class GatewayWorkspaces:
         """Open it before the first request, if it exists. It is only created for a
         request, as lists show it.
         """
-        await asyncio.to_thread(
-            self._known.find_known_workspace, self._usual or USUAL_WORKSPACE_NAME
-        )
+        usual_name = self._usual or USUAL_WORKSPACE_NAME
+        # Raises NotFound if it does not exist: opening it would create it.
+        await asyncio.to_thread(self._known.find_known_workspace, usual_name)
         async with self.hold_workspace_open(""):
             pass
 
@@ -64,7 +64,7 @@ class GatewayWorkspaces:
         identity = self._ids_by_name[requested_name]
         self._request_counts[identity] += 1
         stack = self._stacks_by_id.pop(identity, None)
-        if stack is not None:  # It is now the one used last.
+        if stack is not None:  # Put back at the end, as the one used last.
             self._stacks_by_id[identity] = stack
         try:
             yield conversations
@@ -74,10 +74,12 @@ class GatewayWorkspaces:
                 self._tasks.spawn_task(self._close_idle_workspaces(), name="close idle workspaces")
 
     async def _close_idle_workspaces(self) -> None:
+        """Close the workspaces that were used longest ago, if too many are open."""
         async with self._lock:
-            idle = [
-                identity for identity in self._stacks_by_id if not self._request_counts[identity]
-            ]
+            idle: list[str] = []
+            for identity in self._stacks_by_id:
+                if not self._request_counts[identity]:
+                    idle.append(identity)
             too_many = max(0, len(self._stacks_by_id) - OPEN_AT_MOST)
             for identity in idle[:too_many]:
                 conversations = self._conversations_by_id.pop(identity, None)
@@ -88,9 +90,11 @@ class GatewayWorkspaces:
                 await stack.aclose()
 
     async def _find_or_open_conversations(self, workspace: str) -> AgentConversations:
-        conversations = self._get_live_conversations(self._ids_by_name.get(workspace, ""))
+        known_identity = self._ids_by_name.get(workspace, "")
+        conversations = self._get_live_conversations(known_identity)
         if conversations is not None:
             return conversations
+        # Only one is opened at a time, so that two requests do not open the same one twice.
         async with self._lock:
             identity = await self._find_workspace_id(workspace)
             conversations = self._get_live_conversations(identity)
@@ -111,14 +115,16 @@ class GatewayWorkspaces:
         return tuple(self._conversations_by_id.values())
 
     async def _find_workspace_id(self, name_or_id: str) -> str:
+        """Return a workspace's id. The usual one is created if it does not exist yet."""
         try:
-            known = await asyncio.to_thread(self._known.find_known_workspace, name_or_id)
+            workspace = await asyncio.to_thread(self._known.find_known_workspace, name_or_id)
         except NotFound:
             if name_or_id != USUAL_WORKSPACE_NAME:
                 raise
-            create = self._known.create_stored_workspace
-            known = await asyncio.to_thread(create, USUAL_WORKSPACE_NAME)
-        return known.id
+            workspace = await asyncio.to_thread(
+                self._known.create_stored_workspace, USUAL_WORKSPACE_NAME
+            )
+        return workspace.id
 
     async def _open_here_or_connect(self, identity: str) -> AgentConversations:
         """Open a workspace in this process, or connect to the process that has it open.
@@ -140,14 +146,17 @@ class GatewayWorkspaces:
                 await asyncio.sleep(OPEN_PAUSE_SECONDS)
 
     async def _open_in_this_process(self, identity: str) -> AgentConversations:
-        async with AsyncExitStack() as undo:
+        # If a step fails, the stack undoes those before it. Else it is kept, to close the
+        # workspace later.
+        async with AsyncExitStack() as closing:
             workspace = await self._known.open_stored_workspace(identity)
-            undo.push_async_callback(workspace.aclose)
-            bench = await undo.enter_async_context(open_single_workbench(workspace, self._where))
+            closing.push_async_callback(workspace.aclose)
+            bench = await closing.enter_async_context(open_single_workbench(workspace, self._where))
             serving = await self._serve(workspace)
             if serving is not None:
-                undo.push_async_callback(serving.finish_requests)
-            self._stacks_by_id[identity] = undo.pop_all()
+                closing.push_async_callback(serving.finish_requests)
+            self._stacks_by_id[identity] = closing.pop_all()
+
         # The first text that is counted loads the vocabulary, so that no request waits for it.
         counting = asyncio.to_thread(bench.token_counter.count_tokens, USUAL_WORKSPACE_NAME)
         self._tasks.spawn_task(counting, name="load the vocabulary")

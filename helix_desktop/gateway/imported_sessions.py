@@ -45,23 +45,28 @@ async def find_imported_session(
     """Return the imported conversation that a request continues, or None. What the user has
     continued here, thrown away or works on with another machine stays as it is.
     """
-    if not any(message.speaker is Speaker.ASSISTANT for message in messages):
+    has_reply = any(message.speaker is Speaker.ASSISTANT for message in messages)
+    if not has_reply:  # The session begins with this request.
         return None
     if arrival.session:
         candidates = [id_of_imported_session(arrival.agent, arrival.session)]
     else:
         candidates = await _list_conversations_that_begin_alike(bench, arrival.agent, messages)
-    best: ImportedSession | None = None
+
+    most_similar: ImportedSession | None = None
+    most_messages = 0
     for conversation in candidates:
         imported = await _compare_with_imported(bench, conversation, messages)
-        if imported is not None and (best is None or len(imported.seqs) > len(best.seqs)):
-            best = imported
-    return best
+        if imported is not None and len(imported.seqs) > most_messages:
+            most_similar = imported
+            most_messages = len(imported.seqs)
+    return most_similar
 
 
 async def _compare_with_imported(
     bench: Workbench, conversation: str, messages: Sequence[Wired]
 ) -> ImportedSession | None:
+    """Return the conversation if it begins with these messages, and may be continued."""
     row = bench.conversation_row(conversation)
     if row is None or row.trashed or bench.sharing.other_machine_writing(conversation):
         return None
@@ -71,11 +76,10 @@ async def _compare_with_imported(
     seqs = await asyncio.to_thread(find_facts_of_messages, recorded_facts, messages)
     if not seqs:
         return None
-    start_facts = [
-        recorded.fact
-        for recorded in recorded_facts
-        if isinstance(recorded.fact, facts.ConversationStarted)
-    ]
+    start_facts: list[facts.ConversationStarted] = []
+    for recorded in recorded_facts:
+        if isinstance(recorded.fact, facts.ConversationStarted):
+            start_facts.append(recorded.fact)
     return ImportedSession(conversation, seqs, start_facts[-1], is_archived=row.archived)
 
 
@@ -136,7 +140,8 @@ def find_facts_of_messages(
     """Return the last fact of each of the first messages, as far as they are recorded behind the
     fact `after`. It may take a second.
     """
-    return match_first_messages(recorded_facts, list(map(_told_message, messages)), after)
+    told_messages = [_told_message(message) for message in messages]
+    return match_first_messages(recorded_facts, told_messages, after)
 
 
 def has_imported_facts(recorded_facts: Sequence[facts.Recorded], after: int) -> bool:
@@ -150,6 +155,7 @@ def has_imported_facts(recorded_facts: Sequence[facts.Recorded], after: int) -> 
 
 
 def _told_message(message: Wired) -> ToldMessage:
+    """Return a request's message in the form in which it is compared with recorded facts."""
     if message.speaker is Speaker.ASSISTANT:
         parts = parts_from_pieces(message.pieces)
         return ToldMessage(facts.ModelReplied(parts, "", facts.Stop.END))

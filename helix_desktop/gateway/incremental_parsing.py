@@ -109,8 +109,10 @@ class PackedBody:
         unpacked_from = first_part * STEP
         return unpacked[first - unpacked_from : end - unpacked_from]
 
-    def startswith(self, words: memoryview, at: int) -> bool:
-        return self[at : at + len(words)].startswith(words)  # `==` would be slow with a view.
+    def startswith(self, words: memoryview, start: int) -> bool:
+        """Whether these bytes are at this position, as `bytes.startswith` says of its own."""
+        end = start + len(words)
+        return self[start:end].startswith(words)  # `==` would be slow with a view.
 
 
 @functools.lru_cache(maxsize=2)  # Values are read in order, and one may begin in the part before.
@@ -132,11 +134,13 @@ class ValueOffsets:
         return memoryview(self.content)[first:end]
 
     def pieces_between(self, first: int, end: int) -> Iterator[bytes | memoryview]:
-        step = max(1, end - first)
-        if isinstance(self.content, PackedBody):
-            step = STEP  # So that not all of it is unpacked at once.
-        for start in range(first, end, step):
-            yield self.bytes_between(start, min(start + step, end))
+        """Yield the bytes there, in steps if they must be unpacked."""
+        if not isinstance(self.content, PackedBody):
+            if first < end:
+                yield self.bytes_between(first, end)
+            return
+        for start in range(first, end, STEP):
+            yield self.bytes_between(start, min(start + STEP, end))
 
     def pack_content(self) -> None:
         """Compress a body once it was sent on, as its values are rarely read again."""
@@ -147,24 +151,30 @@ class ValueOffsets:
 class ValueInBytes(dict[str, Json]):
     """An object of a body's list, parsed once something in it is used: as Python
     objects, a history of short messages takes several times its bytes. Until then, json
-    and orjson see an empty object. `places`: those of the newest body with it.
+    and orjson see an empty object. `places`: those of the newest body with it. `number`: its
+    place in the list.
     """
 
-    __slots__ = ("at", "places")
+    __slots__ = ("number", "places")
 
-    def __init__(self, places: ValueOffsets, at: int) -> None:
+    def __init__(self, places: ValueOffsets, number: int) -> None:
         self.places = places
-        self.at = at
+        self.number = number
 
     @property
     def raw(self) -> bytes | memoryview:
-        return self.places.bytes_between(self.places.begins[self.at], self.places.ends[self.at])
+        begin = self.places.begins[self.number]
+        end = self.places.ends[self.number]
+        return self.places.bytes_between(begin, end)
 
-    def parse(self) -> Any:  # It is not kept here.
-        return parse_value_between(bytes(self.raw), 0, len(self.raw))
+    def parse(self) -> Any:
+        """Return a new object with what the bytes say. It is not kept here."""
+        content = bytes(self.raw)
+        return parse_value_between(content, 0, len(content))
 
 
 def _parsing_method(name: str) -> Callable[..., Any]:
+    """Return the method of this name that first parses what is not parsed yet."""
     method = getattr(dict, name)
 
     def call(*arguments: Any, **named: Any) -> Any:
@@ -176,11 +186,18 @@ def _parsing_method(name: str) -> Callable[..., Any]:
     return call
 
 
-_ASKED = {name for name in vars(dict) if callable(getattr(dict, name)) and name not in vars(object)}
-for _name in (*(_ASKED - {"fromkeys", "__class_getitem__"}), "__eq__", "__ne__", "__repr__"):
-    setattr(
-        ValueInBytes, _name, _parsing_method(_name)
-    )  # `dict(value)` and `{**value}` use these, too.
+def _names_of_reading_methods() -> list[str]:
+    """Return the methods of an object that need its content."""
+    names = ["__eq__", "__ne__", "__repr__"]
+    for name in vars(dict):
+        is_own_method = callable(getattr(dict, name)) and name not in vars(object)
+        if is_own_method and name not in ("fromkeys", "__class_getitem__"):
+            names.append(name)
+    return names
+
+
+for _name in _names_of_reading_methods():  # `dict(value)` and `{**value}` use these, too.
+    setattr(ValueInBytes, _name, _parsing_method(_name))
 
 
 class MessageInBytes(Wired):
@@ -209,8 +226,9 @@ class MessageInBytes(Wired):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        whole: Wired = _parse_messages(self.wire, [unit.parse() for unit in self.units])[0]
-        return whole.pieces
+        values = [unit.parse() for unit in self.units]
+        parsed_message: Wired = _parse_messages(self.wire, values)[0]
+        return parsed_message.pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +271,18 @@ class ParsedBody:
         units = value.get(name)
         if not isinstance(units, list):
             return [orjson.dumps(value)]
-        # The list is left out by a word that occurs nowhere else, so that its bytes can be put there.
-        token = secrets.token_hex(16)
-        frame = orjson.dumps({**value, name: token})
-        before, _, behind = frame.partition(b'"%s"' % token.encode())
-        return [before, b"[", *self._encode_list(units), b"]", behind]
+        # A word that occurs nowhere else stands for the list, so that its bytes can be put there.
+        placeholder = secrets.token_hex(16)
+        body_without_list = dict(value)
+        body_without_list[name] = placeholder
+        encoded = orjson.dumps(body_without_list)
+        before, _, behind = encoded.partition(b'"%s"' % placeholder.encode())
+
+        pieces: list[bytes | memoryview] = [before, b"["]
+        pieces.extend(self._encode_list(units))
+        pieces.append(b"]")
+        pieces.append(behind)
+        return pieces
 
     def _encode_list(self, units: list[Json]) -> Iterator[bytes | memoryview]:
         begins = self.places.begins
@@ -281,10 +306,10 @@ class ParsedBody:
             values = [unit for _, unit in group]
             if number:
                 yield b","
-            if run:
+            if run is not None:  # These follow one another in a body, so its bytes are sent.
                 places = values[0].places
-                run_begin = places.begins[values[0].at]
-                run_end = places.ends[values[-1].at]
+                run_begin = places.begins[values[0].number]
+                run_end = places.ends[values[-1].number]
                 yield from places.pieces_between(run_begin, run_end)
                 continue
             for start in range(0, len(values), VALUES_IN_GROUP):
@@ -308,10 +333,11 @@ def _run_in_body(numbered: tuple[int, Json]) -> tuple[int, int] | None:
     """Return a key, equal for values that follow one another in a body's bytes, or None
     for a new value.
     """
-    number, value = numbered
+    position, value = numbered
     if not isinstance(value, ValueInBytes):
         return None
-    return id(value.places), value.at - number
+    # In a run, a value's number in the body grows as its position in the list to send does.
+    return id(value.places), value.number - position
 
 
 class BodyParser:
@@ -328,21 +354,25 @@ class BodyParser:
         invalid JSON. `may_go_on_unread`: only make the first messages of a long body
         that resembles none before.
         """
-        before, common_bytes = self._find_most_similar(wire, content, session)
+        earlier_body, common_bytes = self._find_most_similar(wire, content, session)
         parsed: ParsedBody | None = None
-        if before is not None:
-            parsed = _parse_from_difference(wire, content, before, common_bytes)
-        if parsed is None and may_go_on_unread and wire in UNREAD_WIRES:
-            parsed = _parse_from_beginning(wire, content, most_values=FIRST_VALUES)
-            if parsed is not None and len(parsed.places.ends) > FIRST_VALUES:
+        if earlier_body is not None:
+            parsed = _parse_from_difference(wire, content, earlier_body, common_bytes)
+
+        if parsed is None:
+            most_values: int | None = None
+            if may_go_on_unread and wire in UNREAD_WIRES:
+                most_values = FIRST_VALUES
+            parsed = _parse_from_beginning(wire, content, most_values=most_values)
+            if parsed is None:
+                return None
+            if most_values is not None and len(parsed.places.ends) > most_values:
                 # Not remembered, since most of it is not parsed yet.
                 read_rest = functools.partial(self.parse_body, wire, content, session)
                 return replace(parsed, read_rest=read_rest)
-        elif parsed is None:
-            parsed = _parse_from_beginning(wire, content)
-        if parsed is not None:
-            with self._lock:
-                self._remember_body((wire, session), parsed, before)
+
+        with self._lock:
+            self._remember_body((wire, session), parsed, earlier_body)
         return parsed
 
     def _find_most_similar(
@@ -362,28 +392,30 @@ class BodyParser:
         return most_similar, most_common_bytes
 
     def _remember_body(
-        self, key: tuple[str, str], body: ParsedBody, before: ParsedBody | None
+        self, key: tuple[str, str], body: ParsedBody, earlier_body: ParsedBody | None
     ) -> None:
+        """Remember a body of a session. `key`: its protocol and the session."""
         bodies_of_session = self._held.setdefault(key, [])
         self._held.move_to_end(key)
-        if before is not None and before in bodies_of_session:
-            is_continued = len(before.messages) <= len(body.messages)
+        if earlier_body is not None and earlier_body in bodies_of_session:
+            is_continued = len(earlier_body.messages) <= len(body.messages)
             if is_continued:  # Nothing is in the earlier body that is not in this one.
-                bodies_of_session.remove(before)
+                bodies_of_session.remove(earlier_body)
         bodies_of_session.append(body)
         del bodies_of_session[:-MOST_BODIES_PER_SESSION]
         self._forget_sessions_used_longest_ago()
 
     def _forget_sessions_used_longest_ago(self) -> None:
         """Keep to the limits, but keep at least the bodies of one session."""
-        sizes: list[int] = []
+        bytes_of_sessions: list[int] = []
         for bodies in self._held.values():
-            sizes.append(sum(len(body.places.content) for body in bodies))
-        while len(sizes) > 1:
-            if len(sizes) <= MOST_HELD_BODIES and sum(sizes) <= MOST_HELD_BYTES:
+            bytes_of_sessions.append(sum(len(body.places.content) for body in bodies))
+        while len(bytes_of_sessions) > 1:
+            are_few = len(bytes_of_sessions) <= MOST_HELD_BODIES
+            if are_few and sum(bytes_of_sessions) <= MOST_HELD_BYTES:
                 return
             self._held.popitem(last=False)
-            del sizes[0]
+            del bytes_of_sessions[0]
 
 
 class _MessageReader:
@@ -399,28 +431,26 @@ class _MessageReader:
         self.instructions: list[Json] = []
         self._wire = wire
         self._most_values = most_values
-        self._made = 0  # How many values the messages are made of.
-        self._open: list[Json] = []  # Values whose message may not be complete yet.
+        self._used_values = 0  # How many values the messages are made of.
+        self._waiting_values: list[Json] = []  # Their message may not be complete yet.
 
     def reuse_from_previous_body(self, before: ParsedBody, known_values: int) -> None:
         """Take over the messages that consist of the first, known values."""
         self.values = before.message_units[:known_values]
         for unit in self.values:
             unit.places = self.places
-        known_messages = bisect_left(
-            before.messages, known_values, key=lambda message: message.units[-1].at
-        )
+        known_messages = bisect_left(before.messages, known_values, key=_number_of_last_value)
         # More values may belong to the last known message, so it is made again.
         self.messages = before.messages[: max(0, known_messages - 1)]
         hash_count = len(self.messages) - count_leading_instructions(self.messages)
-        self.chain += before.chain[:hash_count]
-        self.instructions += before.instructions[:known_values]
-        self._made = 0
+        self.chain.extend(before.chain[:hash_count])
+        self.instructions.extend(before.instructions[:known_values])
         if self.messages:
-            self._made = self.messages[-1].units[-1].at + 1
-        self._open = [unit.parse() for unit in self.values[self._made :]]
+            self._used_values = _number_of_last_value(self.messages[-1]) + 1
+        self._waiting_values = [unit.parse() for unit in self.values[self._used_values :]]
 
     def add_values(self, values: Sequence[dict[str, Json]]) -> None:
+        """Add the next values of the list, and make the messages that are complete by them."""
         first_number = len(self.values)
         if self._most_values is not None and first_number >= self._most_values:
             return
@@ -430,28 +460,41 @@ class _MessageReader:
             else:
                 self.instructions.append(_SAID)
             self.values.append(ValueInBytes(self.places, number))
-        self._open += values
+        self._waiting_values.extend(values)
         if self._wire in UNREAD_WIRES:
-            self._add_messages(_parse_messages(self._wire, self._open)[:-1])
+            # The next values may belong to the last message, so it is not made yet.
+            messages = _parse_messages(self._wire, self._waiting_values)
+            self._add_messages(messages[:-1])
 
     def add_last_message(self) -> None:
-        values = self.values[: self._made] + self._open
+        """Make the messages of all values that wait, as no more will come."""
+        values = self.values[: self._used_values] + self._waiting_values
         messages = _parse_messages(self._wire, values, self.messages)
         self._add_messages(messages[len(self.messages) :])
 
     def _add_messages(self, messages: Sequence[Wired]) -> None:
-        made_before = self._made
+        used_before = self._used_values
         for message in messages:
-            units = tuple(self.values[self._made : self._made + len(message.units)])
-            self._made += len(units)
+            end = self._used_values + len(message.units)
+            units = tuple(self.values[self._used_values : end])
+            self._used_values = end
             size = sum(len(unit.raw) for unit in units)
             if size > MOST_PARSED_AGAIN or self._wire not in UNREAD_WIRES:
                 self.messages.append(replace(message, units=units))
             else:
                 self.messages.append(MessageInBytes(self._wire, message.speaker, units))
-            if self.chain or message.speaker is not Speaker.SYSTEM:
-                self.chain.append(next_message_hash(self.chain, self._wire, message.identity_key))
-        del self._open[: self._made - made_before]
+
+            is_instruction_at_beginning = not self.chain and message.speaker is Speaker.SYSTEM
+            if not is_instruction_at_beginning:
+                message_hash = next_message_hash(self.chain, self._wire, message.identity_key)
+                self.chain.append(message_hash)
+        del self._waiting_values[: self._used_values - used_before]
+
+
+def _number_of_last_value(message: Wired) -> int:
+    """Return which value of the body's list is the last one of a message."""
+    last_value: ValueInBytes = message.units[-1]
+    return last_value.number
 
 
 def _is_instruction(value: dict[str, Json]) -> bool:
@@ -614,17 +657,25 @@ def parse_value_between(content: BodyBytes, begin: int, end: int, level: int = 0
     """Parse the value there. A long text, list or object is parsed in slices."""
     if end - begin <= SLICE:
         return orjson.loads(content[begin:end])
-    match content[begin : begin + 1] + content[end - 1 : end]:
-        case b'""':
-            # Text that grows by `+=` in a `for` loop is not copied each time. Joining
-            # 30 MB at once would block all other threads for up to 30 ms.
-            text = ""
-            for first, last in itertools.pairwise(_slice_positions(content, begin + 1, end - 1)):
-                text += orjson.loads(b'"%s"' % content[first:last])
-            return text
-        case b"[]" | b"{}" if level < MOST_SLICED_LEVELS:
-            return _parse_members(content, begin, end, level + 1)
+    signs_around = content[begin : begin + 1] + content[end - 1 : end]
+    if signs_around == b'""':
+        return _parse_long_text(content, begin + 1, end - 1)
+    if signs_around in (b"[]", b"{}") and level < MOST_SLICED_LEVELS:
+        return _parse_members(content, begin, end, level + 1)
     raise ValueError("there is no value that can be read in slices")
+
+
+def _parse_long_text(content: BodyBytes, begin: int, end: int) -> str:
+    """Parse the text between these quotes, slice by slice."""
+    text = ""
+    slice_begin = begin
+    while slice_begin < end:
+        slice_end = _next_slice_position(content, slice_begin + SLICE, end)
+        # Text that grows by `+=` is not copied each time. Joining 30 MB at once would block
+        # all other threads for up to 30 ms.
+        text += orjson.loads(b'"%s"' % content[slice_begin:slice_end])
+        slice_begin = slice_end
+    return text
 
 
 def _parse_members(content: BodyBytes, begin: int, end: int, level: int) -> Json:
@@ -634,7 +685,7 @@ def _parse_members(content: BodyBytes, begin: int, end: int, level: int) -> Json
     opening = content[begin : begin + 1]
     closing = content[end - 1 : end]
     is_object = opening == b"{"
-    parsed_object: dict[str, Json] = {}
+    parsed_object: dict[str, Json] = {}  # Only one of these two is filled.
     parsed_list: list[Json] = []
     closing_position = end - 1
     position = _end_of_repeat(_SPACE, content, begin + 1)
@@ -662,34 +713,27 @@ def _parse_members(content: BodyBytes, begin: int, end: int, level: int) -> Json
 
 
 def _parse_long_member(
-    content: BodyBytes, at: int, level: int, *, is_named: bool
+    content: BodyBytes, start: int, level: int, *, is_named: bool
 ) -> tuple[Any, int]:
     """Return a list or object with the one member that begins here, and the position after it."""
-    begin = _end_of_repeat(_SPACE, content, at)
-    name_end = begin
-    value_begin = begin
-    if is_named:
-        name_end, value_begin = _find_named_value(content, begin)
+    begin = _end_of_repeat(_SPACE, content, start)
+    if not is_named:
+        value_end = _find_value_end(content, begin)
+        value = parse_value_between(content, begin, value_end, level)
+        return [value], _end_of_repeat(_SPACE, content, value_end)
+
+    name_end, value_begin = _find_named_value(content, begin)
+    name = orjson.loads(content[begin:name_end])
     value_end = _find_value_end(content, value_begin)
     value = parse_value_between(content, value_begin, value_end, level)
-    behind = _end_of_repeat(_SPACE, content, value_end)
-    if is_named:
-        return {orjson.loads(content[begin:name_end]): value}, behind
-    return [value], behind
+    return {name: value}, _end_of_repeat(_SPACE, content, value_end)
 
 
-def _slice_positions(content: BodyBytes, at: int, end: int) -> Iterator[int]:
-    yield at
-    while at < end:
-        at = _next_slice_position(content, at + SLICE, end)
-        yield at
-
-
-def _next_slice_position(content: BodyBytes, at: int, end: int) -> int:
+def _next_slice_position(content: BodyBytes, start: int, end: int) -> int:
     """Return where a string may be split: not in a character, escape or surrogate pair.
     Or return the end.
     """
-    for position in range(at, min(at + MOST_SLICE_TRIES, end)):
+    for position in range(start, min(start + MOST_SLICE_TRIES, end)):
         is_behind_escapes = b"\\" not in content[position - LONGEST_ESCAPE : position]
         # In UTF-8, the bytes of a character after its first one begin with the bits 10.
         is_within_character = content[position] & 0xC0 == 0x80
@@ -724,6 +768,7 @@ def count_common_bytes(one: BodyBytes | PackedBody, other: BodyBytes) -> int:
             same_until = middle
         else:
             stop = middle
+    # As numbers, the few bytes differ from their first different byte on.
     number = int.from_bytes(one[same_until:stop], "big")
     other_number = int.from_bytes(other[same_until:stop], "big")
     differing_bits = (number ^ other_number).bit_length()
@@ -731,24 +776,26 @@ def count_common_bytes(one: BodyBytes | PackedBody, other: BodyBytes) -> int:
     return stop - differing_bytes
 
 
-def _find_all_in_steps(content: BodyBytes, words: bytes, at: int, end: int) -> Iterator[int]:
+def _find_all_in_steps(content: BodyBytes, words: bytes, start: int, end: int) -> Iterator[int]:
     """Yield where these words are, searching in steps so that other threads can run."""
-    while at < end:
-        stop = min(at + STEP, end)
-        position = content.find(words, at, stop + len(words) - 1)
+    search_from = start
+    while search_from < end:
+        step_end = min(search_from + STEP, end)
+        # Words that begin in this step may end behind it.
+        position = content.find(words, search_from, step_end + len(words) - 1)
         if position < 0:
-            at = stop
+            search_from = step_end
         else:
             yield position
-            at = position + 1
+            search_from = position + 1
 
 
-def check_bracket_count(content: BodyBytes, at: int, most: int = MOST_OPENING_SIGNS) -> None:
-    """Raise ValueError if so many lists and objects may begin here that parsing them
+def check_bracket_count(content: BodyBytes, start: int, most: int = MOST_OPENING_SIGNS) -> None:
+    """Raise ValueError if so many lists and objects may begin from here on that parsing them
     would delay other requests.
     """
     count = 0
-    for step_start in range(at, len(content), STEP):
+    for step_start in range(start, len(content), STEP):
         step_end = step_start + STEP
         count += content.count(b"[", step_start, step_end)
         count += content.count(b"{", step_start, step_end)
@@ -779,11 +826,11 @@ def read_values_of_list(
         position = _find_value_end(content, value_begin)
 
 
-def _find_named_value(content: BodyBytes, at: int) -> tuple[int, int]:
+def _find_named_value(content: BodyBytes, name_begin: int) -> tuple[int, int]:
     """Return the position after the name that begins here, and where its value begins."""
-    if content[at : at + 1] != b'"':
+    if content[name_begin : name_begin + 1] != b'"':
         raise MessagesNotFound
-    name_end = _find_string_end(content, at + 1)
+    name_end = _find_string_end(content, name_begin + 1)
     colon = _end_of_repeat(_SPACE, content, name_end)
     if content[colon : colon + 1] != b":":
         raise MessagesNotFound
@@ -791,12 +838,12 @@ def _find_named_value(content: BodyBytes, at: int) -> tuple[int, int]:
 
 
 def _read_values_from(
-    places: ValueOffsets, at: int, add: Callable[[list[dict[str, Json]]], object]
+    places: ValueOffsets, start: int, add: Callable[[list[dict[str, Json]]], object]
 ) -> None:
     """Read a list's objects, many small ones at once, or for a while one by one if that fails."""
     content = places.content
-    one_by_one_until = at
-    position = at
+    one_by_one_until = start
+    position = start
     while True:
         begin = _end_of_repeat(_SPACE_AND_COMMAS, content, position)
         first_sign = content[begin : begin + 1]
@@ -830,37 +877,44 @@ class _ParsedGroup:
     values: list[dict[str, Json]]
 
 
-def _parse_group_of_values(content: BodyBytes, at: int) -> _ParsedGroup | None:
+def _parse_group_of_values(content: BodyBytes, start: int) -> _ParsedGroup | None:
     """Parse as many objects as fit into a slice. Return None if not all of their ends are found."""
-    stop = at + SLICE
+    search_until = start + SLICE
     for _ in range(_SEAM_TRIES):
-        stop = max(content.rfind(seam, at, stop) for seam in _SEAMS) + 1
-        if not stop:
+        last_seam = max(content.rfind(seam, start, search_until) for seam in _SEAMS)
+        if last_seam < 0:
             return None
+        group_end = last_seam + 1  # The seam begins with the brace that closes the last object.
         try:
-            values = orjson.loads(b"[" + content[at:stop] + b"]")
+            values = orjson.loads(b"[" + content[start:group_end] + b"]")
         except ValueError:
-            continue  # These bytes only look like a seam, within a text.
-        return _find_places_of_group(content, at, stop, values)
+            # These bytes only look like a seam, within a text: take the one before.
+            search_until = group_end
+            continue
+        return _find_places_of_group(content, start, group_end, values)
     return None
 
 
 def _find_places_of_group(
-    content: BodyBytes, at: int, stop: int, values: list[Any]
+    content: BodyBytes, start: int, end: int, values: list[Any]
 ) -> _ParsedGroup | None:
     """Return where each of these objects is. None: the seams between them are not certain."""
-    if not all(value and isinstance(value, dict) for value in values):
+    first_names = set[str]()
+    for value in values:
+        if not value or not isinstance(value, dict):
+            return None
+        first_names.add(next(iter(value)))
+    pattern = _pattern_between_objects(frozenset(first_names))
+    seams = [match.span() for match in pattern.finditer(content, start, end)]
+    if len(seams) + 1 != len(values) or _ESCAPED_FIRST_NAME.search(content, start, end):
         return None
-    pattern = _pattern_between_objects(frozenset(next(iter(value)) for value in values))
-    seams = [match.span() for match in pattern.finditer(content, at, stop)]
-    if len(seams) + 1 != len(values) or _ESCAPED_FIRST_NAME.search(content, at, stop):
-        return None
-    begins = [at]
+
+    begins = [start]
     ends: list[int] = []
     for seam_begin, seam_end in seams:
         ends.append(seam_begin + 1)  # The seam begins with the brace that closes the object.
         begins.append(seam_end)
-    ends.append(stop)
+    ends.append(end)
     return _ParsedGroup(begins, ends, values)
 
 
@@ -873,64 +927,69 @@ def _pattern_between_objects(first_names: frozenset[str]) -> re.Pattern[bytes]:
     return re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{[ \t\r\n]*(?:%s)[ \t\r\n]*:)" % names)
 
 
-def _end_of_repeat(pattern: re.Pattern[bytes], content: BodyBytes, at: int) -> int:
+def _end_of_repeat(pattern: re.Pattern[bytes], content: BodyBytes, start: int) -> int:
     """Return the end of a repeated pattern, in steps, since matching blocks other threads."""
-    end = _match_end_up_to(pattern, content, at, at + STEP)
-    while end > at:
-        at = end
-        end = _match_end_up_to(pattern, content, at, at + STEP)
-    return at
+    position = start
+    while True:
+        end = _match_end_up_to(pattern, content, position, position + STEP)
+        if end == position:
+            return position
+        position = end
 
 
-def _match_end_up_to(pattern: re.Pattern[bytes], content: BodyBytes, at: int, most: int) -> int:
+def _match_end_up_to(pattern: re.Pattern[bytes], content: BodyBytes, start: int, most: int) -> int:
     """Return the end of a match at this position, looking no further than `most`."""
-    match = pattern.match(content, at, most)
+    match = pattern.match(content, start, most)
     if match is None:
-        return at
+        return start
     return match.end()
 
 
-def _find_value_end(content: BodyBytes, at: int) -> int:
-    first = content[at : at + 1]
-    if first == b'"':
-        return _find_string_end(content, at + 1)
-    if first not in (b"[", b"{"):
-        return _end_of_repeat(_PLAIN_VALUE, content, at)
-    whole_value = _NESTED_VALUE.match(content, at, at + STEP)
+def _find_value_end(content: BodyBytes, begin: int) -> int:
+    """Return the position after the value that begins here."""
+    first_sign = content[begin : begin + 1]
+    if first_sign == b'"':
+        return _find_string_end(content, begin + 1)
+    if first_sign not in (b"[", b"{"):
+        return _end_of_repeat(_PLAIN_VALUE, content, begin)
+    whole_value = _NESTED_VALUE.match(content, begin, begin + STEP)
     if whole_value is None:
-        return _find_end_step_by_step(content, at + 1)
+        return _find_end_step_by_step(content, begin + 1)
     return whole_value.end()
 
 
-def _find_end_step_by_step(content: BodyBytes, at: int) -> int:
+def _find_end_step_by_step(content: BodyBytes, start: int) -> int:
     """Return where a deep or long list or object ends, starting after its first character."""
+    position = start
     depth = 1
     while depth:
-        at = _end_of_repeat(_UNTIL_SIGN, content, at)
-        sign = content[at : at + 1]
+        position = _end_of_repeat(_UNTIL_SIGN, content, position)
+        sign = content[position : position + 1]
         if sign == b'"':
-            at = _find_string_end(content, at + 1)
+            position = _find_string_end(content, position + 1)
             continue
         if sign in (b"[", b"{"):
             depth += 1
         else:
             depth -= 1
-        if not sign or depth > MOST_LEVELS:
+        is_behind_body = not sign
+        if is_behind_body or depth > MOST_LEVELS:
             raise MessagesNotFound
-        at += 1
-    return at
+        position += 1
+    return position
 
 
-def _find_string_end(content: BodyBytes, at: int) -> int:
-    """Return the position after the quote that ends the text around `at`. Fast without escapes."""
-    quote = content.find(b'"', at)
-    if quote >= 0 and content[quote - 1] != _BACKSLASH:
-        return quote + 1
-    while quote >= 0:
-        at = _end_of_repeat(_TEXT, content, at)
-        if content[at : at + 1] == b'"':
-            return at + 1
-        at += 2  # Skip the escape that stopped the search.
-        if at >= len(content):
-            break
+def _find_string_end(content: BodyBytes, start: int) -> int:
+    """Return the position after the quote that ends the text from here on."""
+    quote = content.find(b'"', start)
+    if quote < 0:
+        raise MessagesNotFound
+    if content[quote - 1] != _BACKSLASH:
+        return quote + 1  # Most texts end so, and this is faster than the pattern.
+    position = start
+    while position < len(content):
+        position = _end_of_repeat(_TEXT, content, position)
+        if content[position : position + 1] == b'"':
+            return position + 1
+        position += 2  # Skip the escape that stopped the search.
     raise MessagesNotFound

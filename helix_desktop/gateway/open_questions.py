@@ -31,15 +31,16 @@ class OpenQuestions:
     ) -> Iterator[None]:
         """Keep a note of a question. `usage`: what it costs at least."""
         note = self.folder / f"{conversation}-{secrets.token_hex(6)}.json"
-        told = {
+        question = {
             "process": os.getpid(),
             "purpose": purpose.value,
             "model": model,
             "input": usage.input,
             "cache_read": usage.cache_read,
         }
-        with suppress(OSError, StoreFailed):  # A question is not worth less on a full disk.
-            atomic_files.write_file_atomically(note, json.dumps(told), private=True)
+        # On a full disk, the question is asked all the same: only its cost may be forgotten.
+        with suppress(OSError, StoreFailed):
+            atomic_files.write_file_atomically(note, json.dumps(question), private=True)
         try:
             yield
         finally:
@@ -48,13 +49,15 @@ class OpenQuestions:
 
     def take_unanswered(self, conversation: str) -> list[Spent]:
         """Return what the questions of an ended process cost, and forget them."""
-        found = []
+        unanswered: list[Spent] = []
         for note in sorted(self.folder.glob(f"{conversation}-*.json")):
+            # A note that cannot be read is deleted like the others: nothing else would read it.
             with suppress(OSError, ValueError, KeyError, TypeError):
-                told = json.loads(note.read_bytes())
-                if told["process"] == os.getpid():
+                question = json.loads(note.read_bytes())
+                if question["process"] == os.getpid():
                     continue  # It is still being answered.
-                usage = Usage(int(told["input"]), int(told["cache_read"]))
-                found.append(Spent(Purpose(told["purpose"]), str(told["model"]), usage))
+                purpose = Purpose(question["purpose"])
+                usage = Usage(int(question["input"]), int(question["cache_read"]))
+                unanswered.append(Spent(purpose, str(question["model"]), usage))
             note.unlink(missing_ok=True)
-        return found
+        return unanswered

@@ -49,57 +49,70 @@ class RefusedRequest:
         """Send what the provider may accept. None: it accepts nothing, and the agent
         got the refusal.
         """
-        refusal = await read_refusal(response)
-        is_too_long = _is_about_length(refusal)
-        outcome: AnsweredBody | ProviderRefusal = refusal
-        if is_too_long and self.request.arrival.fold:
-            outcome = await self._send_shorter(refusal)
-        elif self.body.pieces is not None and response.status_code in ABOUT_THE_FORM:
-            log.warning(
-                "the provider refused a changed request with %d; it was sent as it came",
-                response.status_code,
-            )
-            outcome = await self._send_as_it_came()
+        first_refusal = await read_refusal(response)
+        is_too_long = _is_about_length(first_refusal)
+        outcome = await self._send_shorter_or_as_it_came(first_refusal, is_too_long=is_too_long)
         if isinstance(outcome, AnsweredBody):
             return outcome
-        if outcome.response.status_code in ABOUT_THE_FORM:
-            own = await self._build_own_body()
-            answered = await self._send_with_paired_calls(own)
+
+        refusal = outcome
+        if refusal.response.status_code in ABOUT_THE_FORM:
+            own_body = await self._build_own_body()
+            answered = await self._send_with_paired_calls(own_body)
             if answered is not None:
                 return answered
-            if own.pieces is not None and not is_too_long:
-                outcome = _refusal_without_what_was_taken_out(outcome)
-        await self.sending.send_refusal(outcome)
+            was_something_taken_out = own_body.pieces is not None
+            if was_something_taken_out and not is_too_long:
+                refusal = _refusal_without_what_was_taken_out(refusal)
+        await self.sending.send_refusal(refusal)
         return None
 
+    async def _send_shorter_or_as_it_came(
+        self, refusal: ProviderRefusal, *, is_too_long: bool
+    ) -> AnsweredBody | ProviderRefusal:
+        """Send the request in another form, if there is one. Else return the refusal."""
+        if is_too_long and self.request.arrival.fold:
+            return await self._send_shorter(refusal)
+        status = refusal.response.status_code
+        was_changed = self.body.pieces is not None
+        if was_changed and status in ABOUT_THE_FORM:
+            log.warning(
+                "the provider refused a changed request with %d; it was sent as it came", status
+            )
+            return await self._send_as_it_came()
+        return refusal
+
     async def _send_shorter(self, refusal: ProviderRefusal) -> AnsweredBody | ProviderRefusal:
+        """Fold more of the conversation, and send what is left."""
         shorter = await self.conversations.fold_after_overflow(self.sent.ticket)
         if shorter is None:
             return refusal
         size = len(self.sending.incoming.content)
         has_tools = self.body.has_tools
         build = partial(build_sent_body, self.request, shorter, has_tools=has_tools)
-        return await self._send_changed_body(await run_in_thread_if_large(size, build))
+        shorter_body = await run_in_thread_if_large(size, build)
+        return await self._send_changed_body(shorter_body)
 
     async def _send_as_it_came(self) -> AnsweredBody | ProviderRefusal:
-        outcome = await self._send_changed_body(await self._build_own_body())
+        own_body = await self._build_own_body()
+        outcome = await self._send_changed_body(own_body)
         if isinstance(outcome, AnsweredBody):
+            # What was refused was ours, so this conversation gets it no more.
             self.memory.refused_conversations.add(self.sent.ticket.conversation)
         return outcome
 
-    async def _send_with_paired_calls(self, own: SentBody) -> AnsweredBody | None:
+    async def _send_with_paired_calls(self, own_body: SentBody) -> AnsweredBody | None:
         """Send the request with exactly one result for each call, if it is not so already."""
         parsed = self.request.body
         messages = parsed.messages
-        if own.pieces is not None:
+        if own_body.pieces is not None:
             wire: Any = WIRE_MODULES[parsed.wire]
-            messages = wire.parse_messages(own.value)
-        paired = folded_request.pair_calls_with_results(parsed.wire, own.value, messages)
-        if paired is None:
+            messages = wire.parse_messages(own_body.value)
+        paired_value = folded_request.pair_calls_with_results(parsed.wire, own_body.value, messages)
+        if paired_value is None:
             return None
-        outcome = await self._send_changed_body(
-            SentBody(parsed.encode_changed_body(paired), paired)
-        )
+        paired_body = SentBody(parsed.encode_changed_body(paired_value), paired_value)
+        outcome = await self._send_changed_body(paired_body)
         if isinstance(outcome, ProviderRefusal):
             return None
         return outcome
@@ -126,7 +139,11 @@ def _refusal_without_what_was_taken_out(refusal: ProviderRefusal) -> ProviderRef
 
 
 def _is_about_length(refusal: ProviderRefusal) -> bool:
+    """Whether the provider says that the request is too long for its model."""
     if refusal.response.status_code not in (400, 413):
         return False
     text = refusal.text.lower()
-    return any(phrase in text for phrase in TOO_LONG_PHRASES)
+    for phrase in TOO_LONG_PHRASES:
+        if phrase in text:
+            return True
+    return False

@@ -82,22 +82,24 @@ def new_token() -> str:
 
 
 class GatewayRegistrations:
-    def __init__(self, *first: GatewayRegistration) -> None:
-        self._known: dict[bytes, GatewayRegistration] = {}
-        self.replace_all(first)
+    """The registrations of all addresses that the gateway answers at."""
+
+    def __init__(self, *registrations: GatewayRegistration) -> None:
+        self._by_digest_of_token: dict[bytes, GatewayRegistration] = {}
+        self.replace_all(registrations)
 
     def replace_all(self, registrations: Iterable[GatewayRegistration]) -> None:
-        known: dict[bytes, GatewayRegistration] = {}
+        by_digest: dict[bytes, GatewayRegistration] = {}
         for registration in registrations:
             if registration.token:
-                known[_digest_of_token(registration.token)] = registration
-        self._known = known
+                by_digest[_digest_of_token(registration.token)] = registration
+        self._by_digest_of_token = by_digest
 
     def find_by_token(self, token: str) -> GatewayRegistration | None:
         """Find a registration by its token's digest, so that timing reveals nothing."""
         if not token:
             return None
-        return self._known.get(_digest_of_token(token))
+        return self._by_digest_of_token.get(_digest_of_token(token))
 
     def find_or_refuse(
         self, headers: Mapping[str, str], token_in_path: str
@@ -123,32 +125,39 @@ class RegisteredConversations:
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
-        self._known: dict[str, dict[str, str]] = {}
+        # By the hash of a token: the workspace of each of its conversations.
+        self._workspaces_by_token: dict[str, dict[str, str]] = {}
         if file is None:
             return
         with suppress(OSError, ValueError, TypeError):  # A later gateway only lacks figures.
-            for token_hash, conversations in dict(json.loads(file.read_bytes())).items():
-                if isinstance(conversations, dict):
-                    self._known[token_hash] = conversations
+            stored = dict(json.loads(file.read_bytes()))
+            for token_hash, workspaces in stored.items():
+                if isinstance(workspaces, dict):
+                    self._workspaces_by_token[token_hash] = workspaces
 
     def remember_conversation_of_token(self, token: str, conversation: str, workspace: str) -> None:
-        conversations = self._known.setdefault(_digest_of_token(token).hex(), {})
-        if conversations.get(conversation) == workspace:
+        """Remember that requests with this token are recorded there."""
+        token_hash = _digest_of_token(token).hex()
+        workspaces = self._workspaces_by_token.setdefault(token_hash, {})
+        if workspaces.get(conversation) == workspace:
             return
-        conversations[conversation] = workspace
+        workspaces[conversation] = workspace
         if self._file is None:
             return
+
         # Written beside the file and renamed, so that a killed gateway leaves no half of it.
         new_file = self._file.with_suffix(".new")
         try:
-            new_file.write_text(json.dumps(self._known), "utf-8")
+            new_file.write_text(json.dumps(self._workspaces_by_token), "utf-8")
             new_file.replace(self._file)
         except OSError as error:
             # A later gateway will lack figures, but the agent is still served.
             log.warning("what a registration's conversations are was not kept: %s", error.strerror)
 
     def find_conversations(self, token: str) -> Mapping[str, str]:
-        return self._known.get(_digest_of_token(token).hex(), {})
+        """Return the conversations of a registration, each with its workspace."""
+        token_hash = _digest_of_token(token).hex()
+        return self._workspaces_by_token.get(token_hash, {})
 
 
 def _digest_of_token(token: str) -> bytes:

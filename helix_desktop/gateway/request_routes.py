@@ -55,20 +55,23 @@ class RequestRoute:
 def parse_route(raw_path: str) -> RequestRoute:
     """Parse a path, which may begin with `/t/TOKEN`, `/w/WORKSPACE` or `/a/AGENT`. Quotes stay."""
     path = raw_path
-    named: dict[str, Any] = {}
+    named_parts: dict[str, Any] = {}  # The token, the workspace and the agent.
     prefix = _PREFIX.match(raw_path)
     if prefix is not None:
         path = raw_path[prefix.end() :]
         for name, value in prefix.groupdict(default="").items():
-            named[name] = unquote(value)
+            named_parts[name] = unquote(value)
     path = path or "/"
+
     for ending, protocol in _PROTOCOL_BY_ENDING.items():
         if path.endswith(ending):
             counts_tokens = ending.endswith("/count_tokens")
-            return RequestRoute(path, protocol, counts_tokens=counts_tokens, **named)
+            return RequestRoute(path, protocol, counts_tokens=counts_tokens, **named_parts)
+
+    # Gemini's paths name the model, and what is to be done with it.
     gemini = _GEMINI.search(path)
     if gemini is None:
-        return RequestRoute(path, **named)
+        return RequestRoute(path, **named_parts)
     model, method = gemini.groups()
     return RequestRoute(
         path,
@@ -76,7 +79,7 @@ def parse_route(raw_path: str) -> RequestRoute:
         counts_tokens=method == "countTokens",
         model=model,
         streams=method == "streamGenerateContent",
-        **named,
+        **named_parts,
     )
 
 
@@ -97,24 +100,30 @@ def headers_to_forward(
     What else came along stays here, such as a cookie, what a proxy noted about this
     computer, or a page's address with the gateway's token. `own_names` are in lower case.
     """
-    nominated = _headers_of_this_connection(headers)
-    forwarded = []
-    for name, value in headers:
-        lower = name.decode("latin-1").lower()
-        is_wanted = is_known_header(lower, protocol) or _is_own_header(lower, own_names)
-        if is_wanted and lower not in nominated and value != NO_KEY:
-            forwarded.append((name, value))
+    connection_names = _headers_of_this_connection(headers)
+    forwarded: list[tuple[bytes, bytes]] = []
+    for raw_name, value in headers:
+        name = raw_name.decode("latin-1").lower()
+        is_wanted = is_known_header(name, protocol) or _is_own_header(name, own_names)
+        if is_wanted and name not in connection_names and value != NO_KEY:
+            forwarded.append((raw_name, value))
     return forwarded
 
 
 def is_known_header(name: str, protocol: str) -> bool:
-    for known in _FORWARDED_TO_ALL + _FORWARDED[protocol]:
-        if name == known or (known[-1] == "*" and name.startswith(known[:-1])):
+    """Whether providers of this protocol know a header. A known name may end with an asterisk,
+    which stands for any ending.
+    """
+    for known_name in _FORWARDED_TO_ALL + _FORWARDED[protocol]:
+        if name == known_name:
+            return True
+        if known_name.endswith("*") and name.startswith(known_name.removesuffix("*")):
             return True
     return False
 
 
 def _is_own_header(name: str, own_names: Collection[str]) -> bool:
+    """Whether the agent's settings add this header, and it is not meant for the gateway."""
     if name in CONNECTION_HEADERS or name.startswith(OWN_PREFIX):
         return False
     return name in own_names
@@ -136,10 +145,10 @@ def join_provider_address(upstream: str, path: str, query: str) -> str:
     """
     if not path.startswith("/"):  # `*@other.example` would become a host name.
         raise httpx.InvalidURL("the path does not begin with a slash")
-    base = upstream.rstrip("/")
-    last = urlsplit(base).path.rpartition("/")[2]
-    if last and path.startswith(f"/{last}/"):
-        path = path[len(last) + 1 :]
+    base_url = upstream.rstrip("/")
+    version = urlsplit(base_url).path.rpartition("/")[2]
+    if version and path.startswith(f"/{version}/"):
+        path = path.removeprefix(f"/{version}")
     if query:
         path = f"{path}?{query}"
-    return f"{base}{path}"
+    return f"{base_url}{path}"

@@ -55,6 +55,7 @@ def build_sent_body(
     parsed = request.body
     if is_unchanged and not has_tools:
         return SentBody(None, parsed.value)
+
     value: dict[str, Json] = parsed.value
     if has_tools:
         wire: Any = WIRE_MODULES[parsed.wire]

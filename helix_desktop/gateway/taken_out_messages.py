@@ -25,26 +25,29 @@ class TakenOutMessage:
 
 
 class TakenOutMessages:
-    """By the hash of a message and all before it (`Arrival.chain`)."""
+    """The messages of which something was taken out, in all sessions."""
 
     def __init__(self) -> None:
-        self._known: dict[str, TakenOutMessage] = {}
+        # By the hash of a message and all before it (`Arrival.chain`).
+        self._messages_by_hash: dict[str, TakenOutMessage] = {}
 
     def remember_taken_out(self, arrival: Arrival, taken_out: tuple[Changed, ...]) -> None:
         """Remember what the user has taken out of this request, replacing what was known."""
-        chain = arrival.chain
-        if not self._known and not taken_out:
+        if not self._messages_by_hash and not taken_out:
             return  # Usually: most users take nothing out, and a chain may be long.
-        hashes_of_request = frozenset(chain)
+
+        # What is known of other requests stays.
+        hashes_of_request = frozenset(arrival.chain)
         messages_by_hash: dict[str, TakenOutMessage] = {}
-        for message_hash, message in self._known.items():
+        for message_hash, message in self._messages_by_hash.items():
             if message_hash not in hashes_of_request:
                 messages_by_hash[message_hash] = message
+
         for change in taken_out:
-            if change.at < len(chain):
-                message_hash = chain[change.at]
+            if change.at < len(arrival.chain):
+                message_hash = arrival.chain[change.at]
                 messages_by_hash[message_hash] = TakenOutMessage(arrival.session, change)
-        self._known = messages_by_hash
+        self._messages_by_hash = messages_by_hash
 
     def build_body_without_taken_out(
         self, request: ParsedRequest
@@ -52,16 +55,18 @@ class TakenOutMessages:
         """Return the agent's request without what was taken out, in bytes (None: its
         own) and as a value.
         """
-        if self._known and request.body.read_rest:
+        if self._messages_by_hash and request.body.read_rest:
             request = request.with_all_messages()
         parsed = request.body
         chain = request.arrival.chain
-        if self._known.keys().isdisjoint(chain):
+        if self._messages_by_hash.keys().isdisjoint(chain):
             return None, parsed.value
+
+        # Whatever goes wrong here, the message must not be sent with what was taken out.
         try:
             entries: list[Entry] = []
             for position, message_hash in enumerate(chain):
-                message = self._known.get(message_hash)
+                message = self._messages_by_hash.get(message_hash)
                 if message is None:
                     entries.append(As(position))
                 else:
@@ -77,6 +82,6 @@ class TakenOutMessages:
         """
         if not session:
             return
-        for message in self._known.values():
+        for message in self._messages_by_hash.values():
             if message.session == session:
                 raise ActionRefused(NOT_SENT)

@@ -130,15 +130,13 @@ class ViewEntriesBuilder:
         new_blocks = view.blocks[len(before.blocks) :]
         await self._add_entries_of_blocks(new_blocks)
         self._insert_messages_without_facts(before.messages, known_count)
+
         has_fold = before.has_fold or any(block.fold for block in new_blocks)
         if len(new_blocks) > BLOCKS_BEFORE_PAUSE:
             await asyncio.sleep(0)
-        may_be_plain = before.is_plain and not has_fold
-        if self.conversation.state.branch.exclusions:
-            may_be_plain = False
-        is_plain = may_be_plain and all(
-            isinstance(entry, CLIENT_MESSAGES) for entry in self.out[known_count:]
-        )
+        has_exclusions = bool(self.conversation.state.branch.exclusions)
+        may_be_plain = before.is_plain and not has_fold and not has_exclusions
+        is_plain = may_be_plain and self._are_all_messages_of_agent(known_count)
         if is_plain:
             self._leave_messages_unchanged(known_count)
         else:
@@ -155,10 +153,20 @@ class ViewEntriesBuilder:
         )
 
     def _take_over_entries(self, before: ViewEntries) -> None:
+        """Begin with the entries of the last view."""
         self.out = list(before.entries)
         self.spans = list(before.spans)
-        ends_of_covered = [bisect_right(self.seqs, span.last) for span in self.spans]
-        self._covered_until = max(ends_of_covered, default=0)
+        self._covered_until = 0
+        for span in self.spans:
+            end_of_covered = bisect_right(self.seqs, span.last)
+            self._covered_until = max(self._covered_until, end_of_covered)
+
+    def _are_all_messages_of_agent(self, first: int) -> bool:
+        """Whether all entries from this one on are messages of the agent's own."""
+        for entry in self.out[first:]:
+            if not isinstance(entry, CLIENT_MESSAGES):
+                return False
+        return True
 
     def _leave_messages_unchanged(self, known_count: int) -> None:
         """Make every new message one that goes on as it came, in its order."""
@@ -168,7 +176,9 @@ class ViewEntriesBuilder:
             self.out[known_count:] = map(As, all_new_positions)
 
     def _begin_with_user(self) -> None:
-        """Providers want the user to speak first."""
+        """Put a note before entries that begin with a reply: providers want the user to speak
+        first.
+        """
         if not self.seqs:
             return
         if self.out:
@@ -273,10 +283,12 @@ class ViewEntriesBuilder:
         return [state.facts[seq - 1] for seq in state.branch.covered_messages(span)]
 
     def _entries_of_message(self, position: int, blocks: Sequence[Block]) -> Iterator[Entry]:
+        """Yield the entries of one message: a single one, but for a reply with hidden calls."""
         recorded_facts = self._facts_of_message(position)
         if any(map(_is_hidden_reply, recorded_facts)):
             yield from self._entries_of_hidden_reply(position, recorded_facts, blocks)
             return
+
         changed = self._changed_message(position, recorded_facts, blocks)
         if changed.parts:
             yield changed
@@ -286,6 +298,7 @@ class ViewEntriesBuilder:
     def _changed_message(
         self, position: int, recorded_facts: Sequence[facts.Recorded], blocks: Sequence[Block]
     ) -> Changed:
+        """Return the message with its parts that these blocks show in another way."""
         changed_parts: list[Part] = []
         answered_calls: list[str] = []
         for recorded in recorded_facts:
@@ -297,6 +310,7 @@ class ViewEntriesBuilder:
     def _find_changed_parts(
         self, recorded: facts.Recorded, blocks: Sequence[Block]
     ) -> Iterator[Part]:
+        """Yield the parts of a fact that are not sent as the agent wrote them."""
         blocks_by_source = {block.source: block for block in blocks}
         parts = message_blocks.parts_of(message_blocks.require_message(recorded))
         for place, part in enumerate(parts):
@@ -305,6 +319,7 @@ class ViewEntriesBuilder:
                 yield from self._describe_changed_part(recorded.fact, place, part, block)
 
     def _is_part_changed(self, part: object, block: Block | None) -> bool:
+        """Whether the block that shows a part differs from it. Without a block, it is left out."""
         if block is not None:
             return bool(block.fold) or self._is_exclusion_note(block, part)
         # Clients leave out empty texts themselves.
@@ -338,7 +353,8 @@ class ViewEntriesBuilder:
     def _is_exclusion_note(block: Block, part: object) -> bool:
         """Whether this part was replaced by a note because the user excluded it."""
         if isinstance(part, facts.ToolCall) and isinstance(block.content, facts.ToolCall):
-            return block.content.arguments == message_blocks.EXCLUDED_ARGUMENTS != part.arguments
+            shows_note = block.content.arguments == message_blocks.EXCLUDED_ARGUMENTS
+            return shows_note and part.arguments != message_blocks.EXCLUDED_ARGUMENTS
         return isinstance(part, facts.Stored) and isinstance(block.content, facts.Text)
 
     def _entries_of_hidden_reply(
@@ -348,9 +364,11 @@ class ViewEntriesBuilder:
         what the agent was shown.
         """
         blocks_by_source = {block.source: block for block in blocks}
-        shown_seqs = {
-            source.seq for source in blocks_by_source if isinstance(source, facts.PartRef)
-        }
+        shown_seqs = set[int]()
+        for source in blocks_by_source:
+            if isinstance(source, facts.PartRef):
+                shown_seqs.add(source.seq)
+
         for recorded in recorded_facts:
             fact = recorded.fact
             if recorded.seq not in shown_seqs:
@@ -366,6 +384,7 @@ class ViewEntriesBuilder:
                 yield self._returned_of_hidden_call(fact, block)
 
     def _returned_of_hidden_call(self, fact: facts.ToolReturned, block: Block | None) -> Returned:
+        """Return the result of a hidden call as the block shows it. None: it was taken out."""
         calls = self.conversation.state.branch.calls
         name = ""
         if fact.call in calls:
@@ -390,6 +409,7 @@ class ViewEntriesBuilder:
             end_of_covered = bisect_right(self.seqs, span.last)
             covered_count = end_of_covered - first_covered
             is_represented[first_covered:end_of_covered] = bytes([True]) * covered_count
+
         empty_messages: list[int] = []
         for position in range(first_new, len(self.seqs)):
             if not is_represented[position] and not self._facts_of_message(position):
@@ -401,16 +421,18 @@ class ViewEntriesBuilder:
         """Insert messages among the entries behind the known ones. Entries that are no message
         of the agent's stay behind the one before them.
         """
-        placed_entries: list[tuple[int, Entry]] = []
+        entries_with_position: list[tuple[int, Entry]] = []
         highest_position = -1
         for entry in self.out[known_count:]:
             if isinstance(entry, CLIENT_MESSAGES):
                 highest_position = max(highest_position, entry.at)
-            placed_entries.append((highest_position, entry))
+            entries_with_position.append((highest_position, entry))
         for position in positions:
-            placed_entries.append((position, As(position)))
-        placed_entries.sort(key=itemgetter(0))
-        self.out[known_count:] = [entry for _, entry in placed_entries]
+            entries_with_position.append((position, As(position)))
+
+        # Sorting keeps the order of those with the same position.
+        entries_with_position.sort(key=itemgetter(0))
+        self.out[known_count:] = [entry for _, entry in entries_with_position]
 
     def _shown_text_of_block(self, block: Block) -> str:
         """Return a block's text. If its content is not read yet, it is added to `missing`."""
@@ -440,7 +462,9 @@ class ViewEntriesBuilder:
 
 
 def _only_adds_to(view: View, before: ViewEntries) -> bool:
-    return count_same_first_objects(view.blocks, before.blocks) == len(before.blocks)
+    """Whether the view begins with all blocks of the last one."""
+    same_count = count_same_first_objects(view.blocks, before.blocks)
+    return same_count == len(before.blocks)
 
 
 def _is_hidden_reply(recorded: facts.Recorded) -> bool:

@@ -47,6 +47,8 @@ log = logging.getLogger(__name__)
 
 
 class McpConnectionState(StrEnum):
+    """Whether a server can be used, and if not, what it waits for."""
+
     OFF = "off"
     STARTING = "starting"
     READY = "ready"
@@ -97,13 +99,19 @@ class McpServerTool:
 
     @property
     def has_changed_description(self) -> bool:
-        known = self.server.needs.approved.get(self.spec.name)
-        return known not in (None, self.fingerprint, self.earlier_fingerprint)
+        """Whether the server says something else of the tool than what the user allowed."""
+        approved = self.server.needs.approved.get(self.spec.name)
+        if approved is None:
+            return False
+        return approved not in (self.fingerprint, self.earlier_fingerprint)
 
     def remember_approval(self) -> None:
-        if self.server.needs.approved.get(self.spec.name) != self.fingerprint:
-            self.server.needs.approved[self.spec.name] = self.fingerprint
-            self.server.needs.approve(self.spec.name, self.fingerprint)
+        """Note that the user allowed the tool as it is described now."""
+        approved = self.server.needs.approved
+        if approved.get(self.spec.name) == self.fingerprint:
+            return
+        approved[self.spec.name] = self.fingerprint
+        self.server.needs.approve(self.spec.name, self.fingerprint)
 
     async def call_foreign_tool(
         self, values: Mapping[str, Any], context: CallContext
@@ -149,21 +157,24 @@ class HostedServer:
     resources: tuple[McpServerResource, ...] = ()
     log: Any = None
     _client: Any = None
-    _calls: list[CallContext] = field(default_factory=list)
-    _again: asyncio.Event = field(default_factory=asyncio.Event)
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
-    _stale: bool = False
-    _lost: bool = False
-    _limits: set[asyncio.Timeout] = field(default_factory=set)
-    _opening: asyncio.Timeout | None = None
+    _running_calls: list[CallContext] = field(default_factory=list)
+    # Set when the user wants a new connection without waiting for a pause.
+    _is_reconnect_wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    # Set when the list of tools has changed, or the connection is lost.
+    _has_news: asyncio.Event = field(default_factory=asyncio.Event)
+    _is_tool_list_old: bool = False
+    _is_connection_lost: bool = False
+    # The time limits of all running calls. Moved to now, they end these calls.
+    _limits_of_calls: set[asyncio.Timeout] = field(default_factory=set)
+    _limit_of_opening: asyncio.Timeout | None = None
     _wants_sign_in: bool = False
     # Opens the sign-in page that the user asked for.
-    _page: Callable[[str], Awaitable[object]] | None = None
+    _open_page: Callable[[str], Awaitable[object]] | None = None
 
     @property
     def offered_tools(self) -> Sequence[McpServerTool]:
         """Return its tools, without those turned off, or none while it is not ready."""
-        if self.status.state is not McpConnectionState.READY or self._lost:
+        if self.status.state is not McpConnectionState.READY or self._is_connection_lost:
             return ()
         turned_on = [tool for tool in self.all_tools if tool.own_name not in self.config.off]
         return turned_on[:MOST_TOOLS]
@@ -176,9 +187,10 @@ class HostedServer:
 
     def reconnect_now(self) -> None:
         """Reconnect now, without waiting for a pause or an answer."""
-        self._again.set()
-        if self._opening is not None and not self._opening.expired():
-            self._opening.reschedule(0)
+        self._is_reconnect_wanted.set()
+        opening = self._limit_of_opening
+        if opening is not None and not opening.expired():
+            opening.reschedule(0)
         self._fail_waiting_calls()
 
     def sign_in_with_page(self, page: Callable[[str], Awaitable[object]]) -> None:
@@ -192,7 +204,7 @@ class HostedServer:
             )
             await page(address)
 
-        self._page = open_page_once
+        self._open_page = open_page_once
         self._set_status(McpConnectionState.STARTING)
         self.reconnect_now()
 
@@ -200,56 +212,60 @@ class HostedServer:
         """Connect, stay connected and reconnect, until cancelled."""
         failures = 0
         while True:
-            began = time.monotonic()
-            self._again.clear()
+            connecting_since = time.monotonic()
+            self._is_reconnect_wanted.clear()
             self._wants_sign_in = False
             self._set_status(McpConnectionState.STARTING)
             try:
-                why = await self._run_server_connection()
+                reason = await self._run_server_connection()
             except Exception as error:  # A task handles any error at its top.
-                why = self._explain_connection_error(error)
+                reason = self._explain_connection_error(error)
                 if failures == 0:  # Logged once, as it may be our bug.
                     log.info(
                         "MCP server %s", self.config.name, exc_info=_error_without_words(error)
                     )
+
             if self._wants_sign_in:
                 self._set_status(McpConnectionState.SIGN_IN, "Sign-in required.")
-                await self._again.wait()
+                await self._is_reconnect_wanted.wait()
                 continue
-            if self._again.is_set():
+            if self._is_reconnect_wanted.is_set():
                 failures = 0
                 continue
-            if time.monotonic() - began > STEADY_SECONDS:
+            if time.monotonic() - connecting_since > STEADY_SECONDS:
                 failures = 0
             failures += 1
-            await self._pause_before_reconnecting(failures, why)
+            await self._pause_before_reconnecting(failures, reason)
 
-    async def _pause_before_reconnecting(self, failures: int, why: str) -> None:
-        pause = RECONNECT_PAUSES[min(failures, len(RECONNECT_PAUSES)) - 1]
-        sentence = f"{why[:1].upper()}{why[1:]} Retrying in {pause:.0f} s."
+    async def _pause_before_reconnecting(self, failures: int, reason: str) -> None:
+        """Wait longer after each failure, unless the user wants a connection at once."""
+        pause_number = min(failures, len(RECONNECT_PAUSES))
+        pause_seconds = RECONNECT_PAUSES[pause_number - 1]
+        capitalized_reason = reason[:1].upper() + reason[1:]
+        sentence = f"{capitalized_reason} Retrying in {pause_seconds:.0f} s."
         self._set_status(McpConnectionState.FAILED, sentence)
         with suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await self._again.wait()
+            async with asyncio.timeout(pause_seconds):
+                await self._is_reconnect_wanted.wait()
 
     async def _run_server_connection(self) -> str:
         """Open, list, and stay until the connection is lost. Return why it was."""
-        self._lost = False
-        self._stale = False
-        self._news.clear()
-        page = self._page
-        self._page = None  # It is opened once: a later connection must not open it unasked.
+        self._is_connection_lost = False
+        self._is_tool_list_old = False
+        self._has_news.clear()
+        open_page = self._open_page
+        self._open_page = None  # It is opened once: a later connection must not open it unasked.
         seconds = self.config.start_seconds
-        if page is not None:
+        if open_page is not None:
             seconds = SIGN_IN_SECONDS
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(seconds) as opening:
-                self._opening = opening
+                self._limit_of_opening = opening
                 try:
-                    self._client = await stack.enter_async_context(self._open_client(page))
+                    self._client = await stack.enter_async_context(self._open_client(open_page))
                     await self._list_server_tools()
                 finally:
-                    self._opening = None
+                    self._limit_of_opening = None
             try:
                 async with asyncio.TaskGroup() as group:
                     listening = group.create_task(self._subscribe_to_changes())
@@ -274,29 +290,30 @@ class HostedServer:
                     self._request_relisting()
 
     def _request_relisting(self) -> None:
-        self._stale = True
-        self._news.set()
+        self._is_tool_list_old = True
+        self._has_news.set()
 
     async def _handle_changes_until_lost(self) -> None:
         """Reload changed lists of tools until the connection is lost."""
-        while not self._lost:
-            await self._news.wait()
-            self._news.clear()
-            if self._lost or not self._stale:
+        while not self._is_connection_lost:
+            await self._has_news.wait()
+            self._has_news.clear()
+            if self._is_connection_lost or not self._is_tool_list_old:
                 continue
-            self._stale = False
-            began = time.monotonic()
+            self._is_tool_list_old = False
+            listing_since = time.monotonic()
             with suppress(HelixError):
                 async with asyncio.timeout(self.config.start_seconds):
                     await self._list_server_tools()
             # Listing takes at most half of the time, even if changes never stop.
-            await asyncio.sleep(time.monotonic() - began)
+            seconds_of_listing = time.monotonic() - listing_since
+            await asyncio.sleep(seconds_of_listing)
 
     def _fail_waiting_calls(self) -> None:
         """Fail all waiting calls, because the connection is lost."""
-        self._lost = True
-        self._news.set()
-        for limit in self._limits:
+        self._is_connection_lost = True
+        self._has_news.set()
+        for limit in self._limits_of_calls:
             if not limit.expired():  # An expired limit can't be moved, but its task will notice.
                 limit.reschedule(0)
 
@@ -316,7 +333,8 @@ class HostedServer:
         self.log = self.log or ServerLog()
         self.log.why = ""
         config = await self._config_with_secrets()
-        environment = {**await self.environment(), **config.env}
+        environment = dict(await self.environment())
+        environment.update(config.env)
         async with (
             self._open_transport(config, environment, page) as transport,
             mcp.Client(
@@ -330,12 +348,15 @@ class HostedServer:
             yield client
 
     async def _config_with_secrets(self) -> ServerConfig:
-        secrets = {}
+        """Return the configuration with secrets and variables in place of their names."""
+        secrets: dict[str, str] = {}
         for name in secret_references(self.config):
-            value = await self.needs.secret(self.config.referenced_secret(name))
+            secret = self.config.referenced_secret(name)
+            value = await self.needs.secret(secret)
             if value is not None:
                 secrets[name] = value
-        return fill_in_references(self.config, secrets, await self.environment())
+        environment = await self.environment()
+        return fill_in_references(self.config, secrets, environment)
 
     @asynccontextmanager
     async def _open_transport(
@@ -375,9 +396,10 @@ class HostedServer:
                 f"The program {config.command} was not found.",
                 remedy="Install the program, or specify its full path.",
             )
-        words = [program, *config.args]
+        command_line = [program]
+        command_line.extend(config.args)
         return start_server_process(
-            words, environment, config.folder, self.log, self._fail_waiting_calls
+            command_line, environment, config.folder, self.log, self._fail_waiting_calls
         )
 
     @asynccontextmanager
@@ -399,37 +421,42 @@ class HostedServer:
         def remember_wanted_sign_in() -> None:
             self._wants_sign_in = True
 
-        kept = StoredSignIn(
+        stored_sign_in = StoredSignIn(
             self.config.sign_in_secret, self.needs.secret, self.needs.keep, config.registered_client
         )
         async with open_signed_in_client(
-            config.url, kept, page, config.headers, remember_wanted_sign_in
+            config.url, stored_sign_in, page, config.headers, remember_wanted_sign_in
         ) as http:
             yield http
 
     async def _list_server_tools(self) -> None:
+        """Ask the server what it offers, and show what of it cannot be used."""
         listed_tools, is_cut = await self._fetch_tool_list()
         await self._list_prompts_and_resources()
-        usable = []
+
+        usable_tools: list[Any] = []
         for tool in listed_tools:
             # Such a tool answers later, to a client that asks again for its task.
-            if getattr(tool.execution, "task_support", None) != "required":
-                usable.append(tool)
-        self.all_tools = tuple(map(self._build_server_tool, usable))
-        notes = []
-        if len(usable) > MOST_TOOLS:
+            task_support = getattr(tool.execution, "task_support", None)
+            if task_support != "required":
+                usable_tools.append(tool)
+        self.all_tools = tuple(map(self._build_server_tool, usable_tools))
+
+        notes: list[str] = []
+        usable_count = len(usable_tools)
+        if usable_count > MOST_TOOLS:
             notes.append(
-                f"The server has {len(usable)} tools. Of the tools that are turned on, only the first {MOST_TOOLS} are offered to the agent."
+                f"The server has {usable_count} tools. Of the tools that are turned on, only the first {MOST_TOOLS} are offered to the agent."
             )
         if is_cut:
             notes.append(
                 f"The list of tools is longer than {MOST_TOOL_BYTES >> 20} MB, so the rest was left out."
             )
-        if len(usable) < len(listed_tools):
+        if usable_count < len(listed_tools):
             notes.append(
-                f"Tools left out because they run only as tasks: {len(listed_tools) - len(usable)}."
+                f"Tools left out because they run only as tasks: {len(listed_tools) - usable_count}."
             )
-        self._set_status(McpConnectionState.READY, " ".join(notes), tools=len(usable))
+        self._set_status(McpConnectionState.READY, " ".join(notes), tools=usable_count)
 
     async def _fetch_tool_list(self) -> tuple[list[Any], bool]:
         """Return the server's tools, and whether the list was too long for us."""
@@ -454,10 +481,11 @@ class HostedServer:
             return
         try:
             if capabilities.prompts:
-                prompts = (await self._client.list_prompts()).prompts[:MOST_TOOLS]
-                self.prompts = tuple(map(self._build_prompt, prompts))
+                listed_prompts = await self._client.list_prompts()
+                self.prompts = tuple(map(self._build_prompt, listed_prompts.prompts[:MOST_TOOLS]))
             if capabilities.resources:
-                resources = (await self._client.list_resources()).resources[:MOST_TOOLS]
+                listed_resources = await self._client.list_resources()
+                resources = listed_resources.resources[:MOST_TOOLS]
                 self.resources = tuple(map(self._build_resource, resources))
         except Exception as error:
             log.info(
@@ -476,6 +504,7 @@ class HostedServer:
         return McpServerResource(self.config.name, str(resource.uri), name)
 
     async def fetch_prompt_text(self, name: str, values: Mapping[str, str]) -> str:
+        """Return what a prompt of the server says, with these values for its arguments."""
         prompt = await self._ask_server(name, lambda: self._client.get_prompt(name, dict(values)))
         content = tool_results.ServerContent()
         for message in prompt.messages:
@@ -494,17 +523,17 @@ class HostedServer:
         """Return the server's answer, or fail at once if the connection is lost, with a
         sentence that names the server.
         """
-        if self._client is None or self._lost:
+        if self._client is None or self._is_connection_lost:
             raise ProviderUnreachable(
                 f"The server {self.config.name} is not ready. {self.status.why}".strip()
             )
         try:
             async with asyncio.timeout(self.config.call_seconds) as limit:
-                self._limits.add(limit)
+                self._limits_of_calls.add(limit)
                 try:
                     return await ask()
                 finally:
-                    self._limits.discard(limit)
+                    self._limits_of_calls.discard(limit)
         except TimeoutError:
             raise ProviderUnreachable(self._describe_timeout(name)) from None
         except HelixError:
@@ -516,14 +545,15 @@ class HostedServer:
                 exc_info=_error_without_words(error),
             )
             await self._fail_calls_if_session_lost()
-            sentence = self._describe_failure(name, error)
-            if self._is_gone:
-                sentence = self._describe_timeout(name)
-            raise ProviderUnreachable(sentence) from error
+            if self._has_stopped:
+                raise ProviderUnreachable(self._describe_timeout(name)) from error
+            raise ProviderUnreachable(self._describe_failure(name, error)) from error
 
     @property
-    def _is_gone(self) -> bool:
-        return self._lost or bool(self.log and self.log.why)
+    def _has_stopped(self) -> bool:
+        if self._is_connection_lost:
+            return True
+        return self.log is not None and bool(self.log.why)
 
     def _build_server_tool(self, tool: Any) -> McpServerTool:
         spec = tool_results.build_tool_spec(self.config.name, tool)
@@ -533,41 +563,46 @@ class HostedServer:
         if hints:
             hints_text = hints.model_dump_json()
             declares_only_reading = bool(hints.read_only_hint)
-        earlier = json.dumps([spec.description, spec.schema, hints_text])
+        description_of_earlier_version = json.dumps([spec.description, spec.schema, hints_text])
         return McpServerTool(
-            self,
-            tool.name,
-            spec,
+            server=self,
+            own_name=tool.name,
+            spec=spec,
             fingerprint=_hash_text(tool_results.describe_whole_tool(tool)),
-            earlier_fingerprint=_hash_text(earlier),
+            earlier_fingerprint=_hash_text(description_of_earlier_version),
             runs_alone=not declares_only_reading,
         )
 
     async def call_server_tool(
         self, name: str, values: Mapping[str, Any], context: CallContext
     ) -> ForeignToolResult:
+        """Call a tool and wait for its result. Meanwhile, its progress is shown."""
+
         async def show_call_progress(
             progress: float, total: float | None, message: str | None
         ) -> None:
-            share = f"{progress:g}"
+            line = f"{progress:g}"
             if total:
-                share = f"{progress:g} of {total:g}"
-            context.show(f"{share} {message or ''}".strip() + "\n")
+                line = f"{progress:g} of {total:g}"
+            if message:
+                line = f"{line} {message}"
+            context.show(line.strip() + "\n")
 
-        def ask() -> Awaitable[Any]:
+        def call_tool() -> Awaitable[Any]:
             return self._client.call_tool(name, dict(values), progress_callback=show_call_progress)  # type: ignore[no-any-return]
 
-        self._calls.append(context)
+        self._running_calls.append(context)
         try:
-            return tool_results.convert_tool_result(await self._ask_server(name, ask))
+            result = await self._ask_server(name, call_tool)
+            return tool_results.convert_tool_result(result)
         finally:
-            self._calls.remove(context)
+            self._running_calls.remove(context)
 
     async def _fail_calls_if_session_lost(self) -> None:
         """Ask a server over HTTP for its tools, since it silently loses our session
         when it restarts.
         """
-        if self.config.kind == "stdio" or self._lost:
+        if self.config.kind == "stdio" or self._is_connection_lost:
             return
         try:
             async with asyncio.timeout(10):
@@ -576,13 +611,15 @@ class HostedServer:
             self._fail_waiting_calls()
 
     def _describe_timeout(self, name: str) -> str:
-        if self._is_gone:
-            return f"The server {self.config.name} stopped during {name}: {self._explain_connection_error(None)}"
+        if self._has_stopped:
+            reason = self._explain_connection_error(None)
+            return f"The server {self.config.name} stopped during {name}: {reason}"
         return f"The server {self.config.name} did not respond to {name} within {self.config.call_seconds:g} s."
 
     def _describe_failure(self, name: str, error: Exception) -> str:
-        inner = _innermost_error(error)
-        return f"The server {self.config.name} failed during {name}: {str(inner)[:1_000] or type(inner).__name__}"
+        cause = _innermost_error(error)
+        words = str(cause)[:1_000] or type(cause).__name__
+        return f"The server {self.config.name} failed during {name}: {words}"
 
     # --- Handling the server's own requests and notifications
 
@@ -593,7 +630,7 @@ class HostedServer:
         import mcp_types as types
 
         del context
-        if not self._calls:  # Nobody would know why the server asks.
+        if not self._running_calls:  # Nobody would know why the server asks.
             return types.ElicitResult(action="cancel")
         schema = getattr(params, "requested_schema", None)
         question = self._build_elicitation(params, schema)
@@ -601,7 +638,8 @@ class HostedServer:
         if len(question.preview) > LONGEST_QUESTION or len(question.why) > LONGEST_REASON:
             log.info("the MCP server %s asked at too great a length", self.config.name)
             return types.ElicitResult(action="decline")
-        answer = await self._calls[-1].ask(question)
+        newest_call = self._running_calls[-1]
+        answer = await newest_call.ask(question)
         if answer.allowed:
             return _accept_elicitation(answer.values, has_form=schema is not None)
         if answer.scope == "cancel":
@@ -619,7 +657,7 @@ class HostedServer:
             preview = params.url
             reason = params.message
         return PermissionQuestion(
-            ToolCall("", f"{self.config.name}__elicitation", ""),
+            ToolCall(id="", name=f"{self.config.name}__elicitation", arguments=""),
             f"The server {self.config.name} has a question",
             preview,
             reason,
@@ -642,16 +680,18 @@ class HostedServer:
         last_output = ""
         if self.log and self.log.lines:
             last_output = f" Last output: {self.log.lines[-1][:200]}"
-        inner = None
+        cause: BaseException | None = None
         if error is not None:
-            inner = _innermost_error(error)
-        if isinstance(inner, TimeoutError):
+            cause = _innermost_error(error)
+        if isinstance(cause, TimeoutError):
             return f"it did not respond within {self.config.start_seconds:g} seconds.{last_output}"
-        if isinstance(inner, HelixError):
-            return str(inner)
+        if isinstance(cause, HelixError):
+            return str(cause)
         if self.log and self.log.why:
             return f"{self.log.why}.{last_output}"
-        return f"{inner or 'the connection was lost'}.{last_output}"
+        if cause is None:
+            return f"the connection was lost.{last_output}"
+        return f"{cause}.{last_output}"
 
 
 def _accept_elicitation(values: str, *, has_form: bool) -> "types.ElicitResult":
@@ -677,5 +717,6 @@ def _error_without_words(error: BaseException) -> BaseException:
     """Return an error's kind and place for the log, without its words, which may be the
     server's.
     """
-    inner = _innermost_error(error)
-    return RuntimeError(type(inner).__qualname__).with_traceback(inner.__traceback__)
+    cause = _innermost_error(error)
+    without_words = RuntimeError(type(cause).__qualname__)
+    return without_words.with_traceback(cause.__traceback__)

@@ -31,11 +31,15 @@ async def read_login_path(environment: Mapping[str, str]) -> str:
     login_path = variables.get("PATH")
     if not login_path:
         return own_path
-    folders = login_path.split(os.pathsep) + own_path.split(os.pathsep)
-    return os.pathsep.join(dict.fromkeys(folders))
+    folders: list[str] = []
+    for folder in login_path.split(os.pathsep) + own_path.split(os.pathsep):
+        if folder not in folders:
+            folders.append(folder)
+    return os.pathsep.join(folders)
 
 
 def _login_shell(environment: Mapping[str, str]) -> str:
+    """Return the user's shell, as the environment or else the list of users names it."""
     shell = environment.get("SHELL")
     if shell:
         return shell
@@ -54,15 +58,11 @@ async def read_login_variables(
     """
     if sys.platform == "win32":
         return {}
-    named = "\t".join(f"${name}" for name in names)
+    # What the user's files print comes before the mark. The values have tabs between them.
+    references = "\t".join(f"${name}" for name in names)
+    command = f'printf "\\n%s%s\\n" "{_MARK.decode()}" "{references}"'
     try:
-        argv = [
-            _login_shell(environment),
-            "-l",
-            "-i",
-            "-c",
-            f'printf "\\n%s%s\\n" "{_MARK.decode()}" "{named}"',
-        ]
+        argv = [_login_shell(environment), "-l", "-i", "-c", command]
         launch = ProcessLaunch(
             CommandAuthor.USER, argv, environment=environment, has_own_session=True
         )
@@ -71,7 +71,8 @@ async def read_login_variables(
         return {}
     try:
         async with asyncio.timeout(SECONDS):
-            values = await _read_values_behind_mark(cast(asyncio.StreamReader, process.stdout))
+            printed = cast(asyncio.StreamReader, process.stdout)
+            values = await _read_values_behind_mark(printed)
             return dict(zip(names, values, strict=False))
     except TimeoutError:
         return {}
@@ -86,7 +87,8 @@ async def _read_values_behind_mark(printed: asyncio.StreamReader) -> list[str]:
     with suppress(ValueError):  # An output line was too long.
         async for line in printed:
             if line.startswith(_MARK):
-                return line.removeprefix(_MARK).decode("utf-8", "replace").strip("\r\n").split("\t")
+                values = line.removeprefix(_MARK).decode("utf-8", "replace")
+                return values.strip("\r\n").split("\t")
     return []
 
 
@@ -97,9 +99,9 @@ async def _wait_until_shell_ended(process: Process) -> None:
     One after another, because a second signal interrupts cleaning up. Interactive
     shells react only to the first, and shells under nohup only to the second.
     """
-    for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL):
+    for signal_number in (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+            os.killpg(process.pid, signal_number)
         with suppress(TimeoutError):
             await wait_with_limit(process.wait(), _GONE)
             break

@@ -6,10 +6,10 @@ Until the user asks, no page is opened and nobody is registered anywhere.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider
@@ -19,6 +19,7 @@ from pydantic import AnyUrl, ValidationError
 
 from helix_desktop.concurrency import finish_even_if_cancelled
 from helix_desktop.errors import ActionRefused
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.mcp_client.reply_limits import create_limited_client, limit_reply_body
 from helix_desktop.secrets import McpSignIn
 
@@ -40,34 +41,39 @@ class StoredSignIn:
         self, secret: McpSignIn, read: Read, keep: Keep, client: Mapping[str, str]
     ) -> None:
         self.context: OAuthContext | None = None
-        self._given = client
+        self._users_client = client  # What the user registered with the server, if anything.
         self._secret = secret
         self._read = read
         self._keep = keep
         self._values: dict[str, Any] = {}
 
     async def read_stored_sign_in(self) -> None:
+        """Read what is stored. What cannot be read counts as nothing: the user signs in again."""
+        stored = await self._read(self._secret)
         try:
-            self._values = dict(json.loads(await self._read(self._secret) or "{}"))
+            self._values = dict(json.loads(stored or "{}"))
         except (ValueError, TypeError):
             self._values = {}
 
     @property
     def registered_port(self) -> int:
         """Return the port of the registered redirect address, or 0."""
-        if self._given.get("callbackPort", "").isdecimal():
-            return int(self._given["callbackPort"])
+        users_port = self._users_client.get("callbackPort", "")
+        if users_port.isdecimal():
+            return int(users_port)
         client = self._parse_stored_part(auth.OAuthClientInformationFull, "client")
         if client is None or not client.redirect_uris:
             return 0
         return client.redirect_uris[0].port or 0
 
     def _parse_stored_part(self, kind: Any, name: str) -> Any:
+        """Return a stored part in the SDK's form, or None if there is none that it accepts."""
         with suppress(KeyError, ValidationError):
             return kind.model_validate(self._values[name])
         return None
 
     async def get_tokens(self) -> auth.OAuthToken | None:
+        """Return the stored tokens. What belongs to them goes into the SDK's context."""
         if self.context is not None:
             self.context.token_expiry_time = self._values.get("ends")
             self.context.oauth_metadata = self._parse_stored_part(auth.OAuthMetadata, "endpoints")
@@ -85,17 +91,19 @@ class StoredSignIn:
         await self._store_sign_in()
 
     async def get_client_info(self) -> auth.OAuthClientInformationFull | None:
-        if not self._given.get("clientId"):
+        """Return the user's own client, or else the one that was registered by signing in."""
+        client_id = self._users_client.get("clientId")
+        if not client_id:
             stored: auth.OAuthClientInformationFull | None = self._parse_stored_part(
                 auth.OAuthClientInformationFull, "client"
             )
             return stored
-        secret = self._given.get("clientSecret") or None
+        secret = self._users_client.get("clientSecret") or None
         method: Literal["none", "client_secret_basic"] = "none"
         if secret is not None:
             method = "client_secret_basic"
         return auth.OAuthClientInformationFull(
-            client_id=self._given["clientId"],
+            client_id=client_id,
             client_secret=secret,
             token_endpoint_auth_method=method,
         )
@@ -115,40 +123,44 @@ class StoredSignIn:
 @asynccontextmanager
 async def open_signed_in_client(
     url: str,
-    kept: StoredSignIn,
-    page: Open | None,
+    stored_sign_in: StoredSignIn,
+    open_page: Open | None,
     headers: Mapping[str, str],
-    wanted: Callable[[], None],
+    on_sign_in_wanted: Callable[[], None],
 ) -> AsyncIterator[httpx2.AsyncClient]:
-    """Yield a client that sends and renews the server's token. `page` opens an address if the user
-    has asked to sign in; without it, a server that wants that is refused and `wanted` is called.
+    """Yield a client that sends and renews the server's token. `open_page` opens an address if the
+    user has asked to sign in; without it, a server that wants that is refused and
+    `on_sign_in_wanted` is called.
     """
-    await kept.read_stored_sign_in()
-    asked: list[str] = []  # The pending sign-in's `state`, which the browser returns.
-    async with _listen_for_browser(kept, page, asked) as (port, came_back):
+    await stored_sign_in.read_stored_sign_in()
+    async with _listen_for_browser(stored_sign_in, open_page) as returning_browser:
+        # Port 1 stands in the address while nobody signs in: no browser is sent there then.
+        port = returning_browser.port or 1
         metadata = auth.OAuthClientMetadata(
             client_name="Helix Desktop",
-            redirect_uris=[AnyUrl(f"http://127.0.0.1:{port or 1}{PATH}")],
+            redirect_uris=[AnyUrl(f"http://127.0.0.1:{port}{PATH}")],
         )
 
         async def open_sign_in_address(address: str) -> None:
-            if page is None or urlsplit(address).scheme not in {"http", "https"}:
+            parts = urlsplit(address)
+            if open_page is None or parts.scheme not in {"http", "https"}:
                 raise ActionRefused("The server did not provide a sign-in page that can be opened.")
-            asked[:] = parse_qs(urlsplit(address).query).get("state", [])
-            await page(address)
+            returning_browser.expected_states = parse_qs(parts.query).get("state", [])
+            await open_page(address)
 
         provider = OAuthClientProvider(
-            url, metadata, kept, redirect_handler=open_sign_in_address, callback_handler=came_back
+            url,
+            metadata,
+            stored_sign_in,
+            redirect_handler=open_sign_in_address,
+            callback_handler=returning_browser.wait_for_authorization_code,
         )
-        kept.context = provider.context
+        stored_sign_in.context = provider.context
 
         async def raise_sign_in_wanted(response: httpx2.Response) -> None:
-            if (
-                page is None
-                and response.status_code == 401
-                and response.request.url.path == httpx2.URL(url).path
-            ):
-                wanted()
+            is_for_server = response.request.url.path == httpx2.URL(url).path
+            if open_page is None and response.status_code == 401 and is_for_server:
+                on_sign_in_wanted()
                 raise ActionRefused("Sign-in required.")
 
         async with create_limited_client(headers=dict(headers), auth=provider) as client:
@@ -159,58 +171,112 @@ async def open_signed_in_client(
             yield client
 
 
-@asynccontextmanager
-async def _listen_for_browser(
-    kept: StoredSignIn, page: Open | None, asked: list[str]
-) -> AsyncIterator[tuple[int, Callable[[], Awaitable[auth.AuthorizationCodeResult]]]]:
-    """Listen on this machine for the returning browser, if somebody asked to sign in."""
-    answer: asyncio.Future[auth.AuthorizationCodeResult] = (
-        asyncio.get_running_loop().create_future()
-    )
+class _ReturningBrowser:
+    """Waits for the browser in which the user signs in, which the server sends back to `port`."""
 
-    async def wait_for_authorization_code() -> auth.AuthorizationCodeResult:
+    def __init__(self, port: int) -> None:
+        self.port = port
+        # The `state` of the pending sign-in, which only its page knows. Empty: there is none.
+        self.expected_states: Sequence[str] = ()
+        self._answer: asyncio.Future[auth.AuthorizationCodeResult] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+    async def wait_for_authorization_code(self) -> auth.AuthorizationCodeResult:
         async with asyncio.timeout(SECONDS):
-            return await answer
+            return await self._answer
 
-    if page is None:
-        yield kept.registered_port, wait_for_authorization_code
-        return
-
-    async def answer_browser(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer_browser(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Answer one request, from the returning browser or anything else on this machine."""
         try:
-            await _answer_browser_request(reader, writer, answer, asked)
+            target = await _read_requested_address(reader)
+            if target is not None:
+                page = self._handle_request(target)
+                writer.write(page.as_http_response())
+                with suppress(OSError):  # The browser may be closed already.
+                    await writer.drain()
         finally:
             writer.close()
 
+    def _handle_request(self, target: SplitResult) -> "_BrowserPage":
+        """Take the answer of the sign-in if the request has it, and return what is shown.
+
+        The answer is set before the page is written, because the browser may be closed.
+        """
+        parameters = {name: values[0] for name, values in parse_qs(target.query).items()}
+        state = parameters.get("state", "")
+        is_of_sign_in = target.path == PATH and state in self.expected_states
+        if is_of_sign_in and not self._answer.done():
+            if "code" in parameters:
+                result = auth.AuthorizationCodeResult(
+                    code=parameters["code"], state=state, iss=parameters.get("iss")
+                )
+                self._answer.set_result(result)
+                return _BrowserPage("200 OK", "You are signed in. You can close this page.")
+            if "error" in parameters:
+                reason = parameters["error"][:200]
+                refusal = ActionRefused(f"The sign-in was refused: {reason}.")
+                self._answer.set_exception(refusal)
+                return _BrowserPage("200 OK", "The sign-in was refused.")
+        return _BrowserPage("404 Not Found", "There is nothing here.")
+
+
+@dataclass(frozen=True, slots=True)
+class _BrowserPage:
+    """What the user's browser shows after signing in."""
+
+    status: str
+    text: str
+
+    def as_http_response(self) -> bytes:
+        head = (
+            f"HTTP/1.1 {self.status}\r\n"
+            "Content-Type: text/plain; charset=utf-8\r\n"
+            f"Content-Length: {len(self.text)}\r\n"
+            "Connection: close\r\n\r\n"
+        )
+        return (head + self.text).encode()
+
+
+@asynccontextmanager
+async def _listen_for_browser(
+    stored_sign_in: StoredSignIn, open_page: Open | None
+) -> AsyncIterator[_ReturningBrowser]:
+    """Listen on this machine for the returning browser, if somebody asked to sign in."""
+    returning_browser = _ReturningBrowser(stored_sign_in.registered_port)
+    if open_page is None:
+        yield returning_browser
+        return
+
     try:
-        server = await finish_even_if_cancelled(
-            asyncio.start_server(answer_browser, "127.0.0.1", kept.registered_port),
-            _close_browser_server,
-        )
+        server = await _start_browser_server(returning_browser, stored_sign_in.registered_port)
     except OSError:
-        kept.forget_registration()
-        server = await finish_even_if_cancelled(
-            asyncio.start_server(answer_browser, "127.0.0.1", 0), _close_browser_server
-        )
+        # The registered port is taken, so a new one must be registered.
+        stored_sign_in.forget_registration()
+        server = await _start_browser_server(returning_browser, 0)
     async with server:
-        yield server.sockets[0].getsockname()[1], wait_for_authorization_code
+        returning_browser.port = server.sockets[0].getsockname()[1]
+        yield returning_browser
+
+
+async def _start_browser_server(returning_browser: _ReturningBrowser, port: int) -> asyncio.Server:
+    starting = asyncio.start_server(returning_browser.answer_browser, "127.0.0.1", port)
+    return await finish_even_if_cancelled(starting, _close_browser_server)
 
 
 async def _close_browser_server(server: asyncio.Server) -> None:
     server.close()
 
 
-async def _answer_browser_request(
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    answer: asyncio.Future[auth.AuthorizationCodeResult],
-    asked: list[str],
-) -> None:
-    """Answer one request, from the returning browser or anything else on this machine."""
+async def _read_requested_address(reader: asyncio.StreamReader) -> SplitResult | None:
+    """Return what a request on this machine asks for, or None if it is no request."""
     try:
         async with asyncio.timeout(10):
             head = await reader.readuntil(b"\r\n\r\n")
-        target = urlsplit(head.split(b" ", 2)[1].decode("ascii"))
+        requested_address = head.split(b" ", 2)[1].decode("ascii")
+        return urlsplit(requested_address)
     except (
         OSError,
         asyncio.IncompleteReadError,
@@ -218,30 +284,4 @@ async def _answer_browser_request(
         ValueError,
         IndexError,
     ):
-        return
-    parameters = {name: values[0] for name, values in parse_qs(target.query).items()}
-    # Only the sign-in page knows this sign-in's `state`.
-    is_ours = target.path == PATH and parameters.get("state") in asked and not answer.done()
-    status = "404 Not Found"
-    body = "There is nothing here."
-    # The answer is set before the page is written, because the browser may be closed.
-    if is_ours and "code" in parameters:
-        status = "200 OK"
-        body = "You are signed in. You can close this page."
-        answer.set_result(
-            auth.AuthorizationCodeResult(
-                code=parameters["code"], state=parameters["state"], iss=parameters.get("iss")
-            )
-        )
-    elif is_ours and "error" in parameters:
-        status = "200 OK"
-        body = "The sign-in was refused."
-        answer.set_exception(
-            ActionRefused(f"The sign-in was refused: {parameters['error'][:200]}.")
-        )
-    writer.write(
-        f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
-        f"Connection: close\r\n\r\n{body}".encode()
-    )
-    with suppress(OSError):
-        await writer.drain()
+        return None

@@ -35,6 +35,7 @@ from helix_desktop.processes.starter import (
 LONGEST = 24 << 20  # Messages with more bytes are refused.
 IN_THREAD = 1 << 20  # Messages with more bytes are parsed in a thread.
 MOST_LOG_LINES = 500
+LONGEST_LOG_LINE = 4_000  # In bytes. Of a longer line, only the end is kept.
 _PIECE = 1 << 16
 _ASK_SECONDS = 0.4
 _FORCE_SECONDS = 0.4
@@ -104,26 +105,27 @@ async def _read_process_messages(
 ) -> None:
     """Pass on messages until the process closes its output or sends one that is too long."""
     output = cast(asyncio.StreamReader, process.stdout)
-    pieces: list[bytes] = []
-    size = 0
-    why = "it closed the connection"
+    unfinished_line: list[bytes] = []  # In pieces: joining them each time would copy them all.
+    unfinished_bytes = 0
+    reason = "it closed the connection"
     async with to_session:
         while True:
             data = await output.read(_PIECE)
             if not data:
                 break
-            *line_ends, rest = data.split(b"\n")
-            for line_end in line_ends:
-                pieces.append(line_end)
-                await _deliver_message_line(b"".join(pieces), to_session, record)
-                pieces.clear()
-                size = 0
-            pieces.append(rest)
-            size += len(rest)
-            if size > LONGEST:
-                why = f"it sent a message of more than {LONGEST:,} bytes"
+            parts = data.split(b"\n")
+            beginning_of_next_line = parts.pop()
+            for end_of_line in parts:
+                unfinished_line.append(end_of_line)
+                await _deliver_message_line(b"".join(unfinished_line), to_session, record)
+                unfinished_line.clear()
+                unfinished_bytes = 0
+            unfinished_line.append(beginning_of_next_line)
+            unfinished_bytes += len(beginning_of_next_line)
+            if unfinished_bytes > LONGEST:
+                reason = f"it sent a message of more than {LONGEST:,} bytes"
                 break
-        record.why = why  # From here on, the connection counts as lost.
+        record.why = reason  # From here on, the connection counts as lost.
     await _wait_for_standard_error(process)
     lost()
 
@@ -139,15 +141,20 @@ async def _wait_for_standard_error(process: Process) -> None:
 async def _deliver_message_line(
     line: bytes, to_session: MemoryObjectSendStream[Incoming], record: ServerLog
 ) -> None:
+    """Pass on the message that a line is. What is none goes into the server's log."""
     if not line.strip():
         return
     parse = partial(types.jsonrpc_message_adapter.validate_json, line, by_name=False)
     try:
-        message = await asyncio.to_thread(parse) if len(line) > IN_THREAD else parse()
+        if len(line) > IN_THREAD:
+            message = await asyncio.to_thread(parse)
+        else:
+            message = parse()
     except ValueError:
         beginning = line[:200].decode("utf-8", "replace")
         record.append_log_text(f"[on standard output, and no message] {beginning}")
         return
+    # The session may have ended meanwhile, so that nobody takes messages any more.
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         await to_session.send(SessionMessage(message))
 
@@ -167,17 +174,17 @@ async def _write_process_messages(
 async def _read_standard_error(process: Process, record: ServerLog) -> None:
     """Read its standard error by lines. A line without an end is cut."""
     standard_error = cast(asyncio.StreamReader, process.stderr)
-    rest = b""
+    unfinished_line = b""
     while True:
         data = await standard_error.read(_PIECE)
         if not data:
             break
-        *lines, rest = (rest + data).split(b"\n")
+        lines = (unfinished_line + data).split(b"\n")
+        unfinished_line = lines.pop()[-LONGEST_LOG_LINE:]
         for line in lines:
             record.append_log_text(line.decode("utf-8", "replace").rstrip())
-        rest = rest[-4_000:]
-    if rest:
-        record.append_log_text(rest.decode("utf-8", "replace"))
+    if unfinished_line:
+        record.append_log_text(unfinished_line.decode("utf-8", "replace"))
 
 
 async def _end_server_process(command: RunningCommand) -> None:
@@ -204,6 +211,7 @@ async def _end_server_process(command: RunningCommand) -> None:
 
 
 async def _has_ended_within(process: Process, seconds: float) -> bool:
+    """Wait for the end of a process. False: it is still running after this time."""
     try:
         await wait_with_limit(process.wait(), seconds)
     except TimeoutError:

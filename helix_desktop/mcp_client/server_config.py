@@ -12,7 +12,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -71,20 +71,31 @@ class ServerConfig:
 
     def as_settings_table(self) -> dict[str, Any]:
         """Return a table for the workspace's settings, which `parse_server_table` reads."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        del values["name"]  # The table is stored under the name.
-        for key in _LISTS:
-            values[key] = list(values[key])
-        for key in ("env", "headers"):
-            values[key] = dict(values[key])
-        values["other"] = ""
+        other = ""
         if self.other:
             # Settings are TOML, which cannot hold every JSON value.
-            values["other"] = json.dumps(dict(self.other), ensure_ascii=False)
-        # A server that is turned off stays so: only what is empty may be left out.
-        enabled = values.pop("enabled")
-        table = {key: value for key, value in values.items() if value not in ("", [], {})}
-        table["enabled"] = enabled
+            other = json.dumps(dict(self.other), ensure_ascii=False)
+        values: dict[str, Any] = {
+            "kind": self.kind,
+            "command": self.command,
+            "args": list(self.args),
+            "env": dict(self.env),
+            "folder": self.folder,
+            "url": self.url,
+            "headers": dict(self.headers),
+            "start_seconds": self.start_seconds,
+            "call_seconds": self.call_seconds,
+            "off": list(self.off),
+            "reading": list(self.reading),
+            "approvals": list(self.approvals),
+            "other": other,
+            "bound": self.bound,
+        }
+        table: dict[str, Any] = {}
+        for key, value in values.items():
+            if value not in ("", [], {}):
+                table[key] = value
+        table["enabled"] = self.enabled  # A server that is turned off stays so.
         return table
 
     @property
@@ -97,7 +108,9 @@ class ServerConfig:
         """Return what it runs or reaches on one line, without secrets."""
         if self.kind != "stdio":
             return self.url
-        return shlex.join([self.command, *self.args])
+        words = [self.command]
+        words.extend(self.args)
+        return shlex.join(words)
 
     @property
     def texts_with_references(self) -> tuple[tuple[str, str], ...]:
@@ -131,13 +144,16 @@ class ServerConfig:
 
     @property
     def _secret_binding(self) -> str:
+        """Return what the server's secrets are bound to: a server that reaches another address or
+        runs another command gets none of them.
+        """
         if not self.bound:
             return ""
-        # A server that reaches another address or runs another command gets none of the secrets.
-        what = self.description_without_secrets
-        if self.kind != "stdio":
-            what = self.url_origin
-        bound_to = f"{self.bound}\0{self.kind}\0{what}"
+        if self.kind == "stdio":
+            target = self.description_without_secrets
+        else:
+            target = self.url_origin
+        bound_to = f"{self.bound}\0{self.kind}\0{target}"
         return hashlib.sha256(bound_to.encode("utf-8", "replace")).hexdigest()[:16]
 
     @property
@@ -160,15 +176,17 @@ class ServerConfig:
         """Return the secret that `${secret:…}` names. ActionRefused: it belongs to
         another server.
         """
-        own = f"mcp/{self.name}/"
-        if not reference.startswith(own):
+        own_prefix = f"mcp/{self.name}/"
+        if not reference.startswith(own_prefix):
+            place = self._place_of_reference(reference)
             raise ActionRefused(
-                f"The MCP server {self.name} asks for the secret {reference[:60]!r} in its {self._place_of_reference(reference)}, but this secret does not belong to this server. The secret was not sent.",
+                f"The MCP server {self.name} asks for the secret {reference[:60]!r} in its {place}, but this secret does not belong to this server. The secret was not sent.",
                 remedy="Enter the secret's value, not a reference to it.",
             )
-        return McpServerSecret(self.name, reference.removeprefix(own), self._secret_binding)
+        return McpServerSecret(self.name, reference.removeprefix(own_prefix), self._secret_binding)
 
     def _place_of_reference(self, reference: str) -> str:
+        """Say in which setting a secret is referred to."""
         for place, text in self.texts_with_references:
             if f"secret:{reference}" in text:
                 return place
@@ -202,10 +220,10 @@ def parse_server_table(name: str, table: Mapping[str, Any]) -> ServerConfig:
         values[key] = _get_text_list(table, key)
     for key in ("env", "headers"):
         values[key] = _get_text_table(table, key)
-    other = text_at(table, "other")
+    other_as_json = text_at(table, "other")
     values["other"] = {}
-    if other:
-        values["other"] = json.loads(other)
+    if other_as_json:
+        values["other"] = json.loads(other_as_json)
     values["enabled"] = table.get("enabled", True) is True
     values["start_seconds"] = float(table.get("start_seconds", START_SECONDS))
     values["call_seconds"] = float(table.get("call_seconds", CALL_SECONDS))
@@ -241,13 +259,20 @@ def _parse_bare_server(text: str, name: str) -> ServerConfig:
         words = []
     if not words or "\n" in text:
         raise InvalidInput("No MCP server was found in this text.", remedy="Enter the server's command line, address or JSON configuration.")  # fmt: skip
-    # Most are started by another program: `npx -y @scope/server@latest`.
-    possible_names = [word for word in words if not word.startswith(("-", "/", "."))]
-    package = possible_names[-1] if possible_names else words[0]
-    package_name = package.rpartition("/")[2].partition("@")[0]
-    return ServerConfig(
-        legal_server_name(name or package_name), command=words[0], args=tuple(words[1:])
-    )
+    server_name = legal_server_name(name or _name_of_package(words))
+    return ServerConfig(server_name, command=words[0], args=tuple(words[1:]))
+
+
+def _name_of_package(words: Sequence[str]) -> str:
+    """Return a server's name from its command line. Most are started by another program, as in
+    `npx -y @scope/server@latest`.
+    """
+    package = words[0]
+    for word in words:
+        if not word.startswith(("-", "/", ".")):
+            package = word  # The last one that is neither an option nor a path.
+    name_and_version = package.rpartition("/")[2]
+    return name_and_version.partition("@")[0]
 
 
 def _name_of_host(address: str) -> str:
@@ -292,15 +317,23 @@ def _find_server_tables(pasted: Mapping[str, Any], name: str) -> dict[str, Mappi
 
 
 def _is_single_server(pasted: Mapping[str, Any]) -> bool:
-    if not any(key in pasted for key in ("command", "url", "serverUrl", "httpUrl")):
+    """Whether these are the settings of one server, and not a table of servers."""
+    has_server_key = any(key in pasted for key in ("command", "url", "serverUrl", "httpUrl"))
+    if not has_server_key:
         return False
+    if "args" in pasted:
+        return True
     # A server may itself be called "url", and Zed writes a table under "command".
     has_only_tables = all(isinstance(value, dict) for value in pasted.values())
-    return "args" in pasted or not has_only_tables
+    return not has_only_tables
 
 
 def _tables_in(values: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {str(key): table for key, table in values.items() if isinstance(table, dict)}
+    tables: dict[str, Mapping[str, Any]] = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            tables[str(key)] = value
+    return tables
 
 
 # The keys of a pasted server that are understood. All others are kept as they are.
@@ -311,44 +344,60 @@ _KNOWN_KEYS = frozenset((
 
 
 def _build_server_config(name: str, table: Mapping[str, Any]) -> ServerConfig:
-    if isinstance(table.get("command"), dict):
-        # Zed writes {"command": {"path": …, "args": …, "env": …}}.
-        inner = table["command"]
-        table = {**table, **inner, "command": inner.get("path", ""), "args": inner.get("args")}
+    """Build a server from its pasted settings, in whichever form they are."""
+    table = _without_zeds_nesting(table)
     words = _read_command_words(name, table)
     url = _find_server_address(table)
-    if not (words or url):
+    if not words and not url:
         raise InvalidInput(f"The server {name[:60]!r} has neither a command nor a url.")
+    is_turned_off = table.get("disabled") is True or table.get("enabled") is False
     server = ServerConfig(
         legal_server_name(name),
         env=_get_text_table(table, "env"),
         folder=text_at(table, "cwd"),
         headers=_get_text_table(table, "headers"),
-        enabled=table.get("disabled") is not True and table.get("enabled") is not False,
+        enabled=not is_turned_off,
         call_seconds=_parse_timeout_seconds(table.get("timeout")),
         approvals=_parse_approvals(table),
         other={key: value for key, value in table.items() if key not in _KNOWN_KEYS},
     )
     if words:
         return replace(server, kind="stdio", command=words[0], args=tuple(words[1:]))
-    transport = str(table.get("type") or table.get("transport") or "").lower()
+
+    kind = "http"
+    transport = str(table.get("type") or table.get("transport") or "")
+    if transport.lower() == "sse":
+        kind = "sse"
     args = _get_text_list(table, "args")
-    return replace(server, kind="sse" if transport == "sse" else "http", url=url, args=args)
+    return replace(server, kind=kind, url=url, args=args)
+
+
+def _without_zeds_nesting(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return settings with program and arguments side by side. Zed writes
+    {"command": {"path": …, "args": …, "env": …}}.
+    """
+    command = table.get("command")
+    if not isinstance(command, dict):
+        return table
+    flat_table = dict(table)
+    flat_table.update(command)
+    flat_table["command"] = command.get("path", "")
+    flat_table["args"] = command.get("args")
+    return flat_table
 
 
 def _read_command_words(name: str, table: Mapping[str, Any]) -> list[str]:
     """Return the program and its arguments, or nothing if the server has no program."""
     command = table.get("command", "")
-    words: list[str] = []
     if isinstance(command, list):
-        words += map(str, command)
+        words = [str(word) for word in command]
     elif isinstance(command, str):
-        words.append(command)
+        words = [command]
     else:
         raise InvalidInput(f"The server {name[:60]!r} has neither a command nor a url.")
     if not words or not words[0]:
         return []
-    words += _get_text_list(table, "args")
+    words.extend(_get_text_list(table, "args"))
     return words
 
 
@@ -360,11 +409,12 @@ def _find_server_address(table: Mapping[str, Any]) -> str:
 
 
 def _parse_approvals(table: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what the settings want to be allowed without a question."""
     approvals: list[str] = []
     for key in _APPROVALS:
         value = table.get(key)
         if isinstance(value, list):
-            approvals += map(str, value)
+            approvals.extend(map(str, value))
         elif value is True:
             approvals.append("everything")
     return tuple(approvals)
@@ -395,19 +445,26 @@ def _separate_secrets(servers: list[ServerConfig]) -> PastedServers:
         name = server.name
         for reference in secret_references(server):  # Pasted references. Our own are added below.
             server.referenced_secret(reference)
-        env = {}
-        for key, value in server.env.items():
-            env[key] = _hide_secret_value(name, key, value, secrets)
-        headers = {}
-        for key, value in server.headers.items():
-            headers[key] = _hide_secret_value(name, key, value, secrets)
-        args = _hide_secrets_in_args(name, server.args, secrets)
-        url = _hide_secrets_in_url(name, server.url, secrets)
-        other = _hide_secrets_inside(name, "other", dict(server.other), secrets)
-        servers_without_secrets.append(
-            replace(server, env=env, headers=headers, args=args, url=url, other=other)
+        server_without_secrets = replace(
+            server,
+            env=_hide_secrets_in_table(name, server.env, secrets),
+            headers=_hide_secrets_in_table(name, server.headers, secrets),
+            args=_hide_secrets_in_args(name, server.args, secrets),
+            url=_hide_secrets_in_url(name, server.url, secrets),
+            other=_hide_secrets_inside(name, "other", dict(server.other), secrets),
         )
+        servers_without_secrets.append(server_without_secrets)
     return PastedServers(tuple(servers_without_secrets), secrets)
+
+
+def _hide_secrets_in_table(
+    server: str, table: Mapping[str, str], secrets: dict[str, str]
+) -> dict[str, str]:
+    """Return the table with references for its secrets, which are added to `secrets`."""
+    hidden: dict[str, str] = {}
+    for key, value in table.items():
+        hidden[key] = _hide_secret_value(server, key, value, secrets)
+    return hidden
 
 
 def _hide_secrets_in_args(
@@ -417,21 +474,25 @@ def _hide_secrets_in_args(
     X"`, and lone keys.
     """
     args_without_secrets: list[str] = []
-    previous = ""
-    for number, value in enumerate(args, 1):
+    previous_argument = ""
+    for number, argument in enumerate(args, 1):
         option = ""
-        if previous.startswith("-") and "=" not in previous:
-            option = previous
-        previous = value
-        named = _NAMED.match(value)
-        if named and _may_be_secret(named[1], named[3]):
-            hidden = _hide_secret_value(server, named[1].lstrip("-"), named[3], secrets)
-            args_without_secrets.append(f"{named[1]}{named[2]}{hidden}")
-            continue
-        name = f"argument {number}"
-        if _may_be_secret(option, value):
-            name = option.lstrip("-")
-        args_without_secrets.append(_hide_secret_value(server, name, value, secrets))
+        if previous_argument.startswith("-") and "=" not in previous_argument:
+            option = previous_argument
+        previous_argument = argument
+
+        named_value = _NAMED.match(argument)
+        if named_value is not None:
+            name, sign, value = named_value.groups()
+            if _may_be_secret(name, value):
+                hidden = _hide_secret_value(server, name.lstrip("-"), value, secrets)
+                args_without_secrets.append(f"{name}{sign}{hidden}")
+                continue
+
+        key = f"argument {number}"
+        if _may_be_secret(option, argument):
+            key = option.lstrip("-")
+        args_without_secrets.append(_hide_secret_value(server, key, argument, secrets))
     return tuple(args_without_secrets)
 
 
@@ -447,18 +508,22 @@ def _may_be_secret(option: str, value: str) -> bool:
 def _hide_secrets_in_url(server: str, url: str, secrets: dict[str, str]) -> str:
     """Hide a key in an address's parameters and a password before its host."""
 
-    def replace_parameter(match: re.Match[str]) -> str:
-        if not _SECRET.search(match[2]) or _REFERENCE.search(match[3]):
-            return match.group()
-        name = f"mcp/{server}/{match[2]}"
-        secrets[name] = match[3]
-        return f"{match[1]}{match[2]}=${{secret:{name}}}"
+    def hide_parameter(parameter: re.Match[str]) -> str:
+        sign, name, value = parameter.groups()
+        if not _SECRET.search(name) or _REFERENCE.search(value):
+            return parameter.group()
+        secret_name = f"mcp/{server}/{name}"
+        secrets[secret_name] = value
+        return f"{sign}{name}=${{secret:{secret_name}}}"
 
-    def replace_password(match: re.Match[str]) -> str:
-        secrets[f"mcp/{server}/password"] = match[2]
-        return f"{match[1]}${{secret:mcp/{server}/password}}@"
+    def hide_password(password: re.Match[str]) -> str:
+        scheme_and_user, value = password.groups()
+        secret_name = f"mcp/{server}/password"
+        secrets[secret_name] = value
+        return f"{scheme_and_user}${{secret:{secret_name}}}@"
 
-    return _PARAMETER.sub(replace_parameter, _PASSWORD.sub(replace_password, url))
+    url_without_password = _PASSWORD.sub(hide_password, url)
+    return _PARAMETER.sub(hide_parameter, url_without_password)
 
 
 def _hide_secrets_inside(server: str, key: str, value: Any, secrets: dict[str, str]) -> Any:
@@ -476,9 +541,13 @@ def _hide_secrets_inside(server: str, key: str, value: Any, secrets: dict[str, s
 
 
 def _hide_secret_value(server: str, key: str, value: str, secrets: dict[str, str]) -> str:
+    """Return a reference for a value that seems to be a secret, which is added to `secrets`.
+    Other values stay.
+    """
     if _REFERENCE.search(value):
         return _replace_input_references(server, value)
-    if not value or not (_SECRET.search(key) or _LOOKS_SECRET.search(value)):
+    is_secret = _SECRET.search(key) or _LOOKS_SECRET.search(value)
+    if not value or not is_secret:
         return value
     name = f"mcp/{server}/{key}"
     secrets[name] = value
@@ -498,11 +567,12 @@ def _replace_input_references(server: str, value: str) -> str:
 
 def secret_references(server: ServerConfig) -> tuple[str, ...]:
     """Return the names of the secrets that a server refers to, each once."""
-    names: dict[str, None] = {}
+    names: list[str] = []
     for _, text in server.texts_with_references:
         for reference in _REFERENCE.finditer(text):
-            if reference[1] == "secret":
-                names[reference[2]] = None
+            kind, name, _default = reference.groups()
+            if kind == "secret" and name not in names:
+                names.append(name)
     return tuple(names)
 
 
@@ -511,37 +581,35 @@ def fill_in_references(
 ) -> ServerConfig:
     """Replace references by their values. InvalidInput names a missing secret."""
 
+    def value_of_reference(reference: re.Match[str]) -> str:
+        kind, name, default = reference.groups()
+        if kind == "secret":
+            if name not in secrets:
+                raise InvalidInput(
+                    f"The secret {name} for the server {server.name} is missing.",
+                    remedy="Enter the value of the missing secret.",
+                )
+            return secrets[name]
+        if kind in (None, "env"):
+            return environment.get(name, default or "")
+        return reference.group()
+
     def fill_in_text(text: str) -> str:
-        return _REFERENCE.sub(
-            lambda match: _value_of_reference(match, server.name, secrets, environment), text
-        )
+        return _REFERENCE.sub(value_of_reference, text)
 
     def fill_in_values(table: Mapping[str, str]) -> dict[str, str]:
         return {key: fill_in_text(value) for key, value in table.items()}
 
+    other = dict(server.other)
+    other["oauth"] = fill_in_values(server.registered_client)
     return replace(
         server,
         env=fill_in_values(server.env),
         headers=fill_in_values(server.headers),
         args=tuple(map(fill_in_text, server.args)),
         url=fill_in_text(server.url),
-        other={**server.other, "oauth": fill_in_values(server.registered_client)},
+        other=other,
     )
-
-
-def _value_of_reference(
-    match: re.Match[str], server: str, secrets: Mapping[str, str], environment: Mapping[str, str]
-) -> str:
-    if match[1] == "secret":
-        if match[2] not in secrets:
-            raise InvalidInput(
-                f"The secret {match[2]} for the server {server} is missing.",
-                remedy="Enter the value of the missing secret.",
-            )
-        return secrets[match[2]]
-    if match[1] in (None, "env"):
-        return environment.get(match[2], match[3] or "")
-    return match.group()
 
 
 def _get_text_list(table: Mapping[str, Any], key: str) -> tuple[str, ...]:

@@ -30,8 +30,8 @@ class McpServerHost:
     ) -> None:
         self._spawn = spawn
         self._needs = needs
-        self._given = environment
-        self._path: asyncio.Task[str] | None = None
+        self._own_environment = environment
+        self._reading_login_path: asyncio.Task[str] | None = None
         self._servers: dict[str, hosted_server.HostedServer] = {}
         self._tasks: dict[str, asyncio.Task[Any]] = {}
 
@@ -59,21 +59,23 @@ class McpServerHost:
 
     async def configure_servers(self, configs: Sequence[ServerConfig]) -> None:
         """Run exactly these servers: start new or changed ones, and end the others."""
-        wanted = {config.name: config for config in configs}
-        ending = []
+        configs_by_name = {config.name: config for config in configs}
+        names_to_stop: list[str] = []
         for name, server in self._servers.items():
-            new_config = wanted.get(name)
+            new_config = configs_by_name.get(name)
             if new_config is not None and _can_go_on(server.config, new_config):
                 server.config = new_config
             else:
-                ending.append(name)
-        await asyncio.gather(*map(self._stop_server, ending))
-        for name, config in wanted.items():
+                names_to_stop.append(name)
+
+        await asyncio.gather(*map(self._stop_server, names_to_stop))
+        for name, config in configs_by_name.items():
             if name not in self._servers:
                 self._start_server(config)
         self._needs.changed()
 
     def _start_server(self, config: ServerConfig) -> None:
+        """Start a server's task. One that is turned off is only listed."""
         server = hosted_server.HostedServer(config, self._needs, self._login_environment)
         self._servers[config.name] = server
         if config.enabled:
@@ -123,11 +125,16 @@ class McpServerHost:
 
     async def _login_environment(self) -> Mapping[str, str]:
         """Ask the shell once, in its own task, since the first server may end before it answers."""
-        if self._path is None:
-            self._path = self._spawn(read_login_path(self._given), name="login path")
-        path = await asyncio.shield(self._path)
-        passed_on = {name: self._given[name] for name in PASSED_ON.split() if name in self._given}
-        passed_on["PATH"] = path
+        if self._reading_login_path is None:
+            reading = read_login_path(self._own_environment)
+            self._reading_login_path = self._spawn(reading, name="login path")
+        login_path = await asyncio.shield(self._reading_login_path)
+
+        passed_on: dict[str, str] = {}
+        for name in PASSED_ON.split():
+            if name in self._own_environment:
+                passed_on[name] = self._own_environment[name]
+        passed_on["PATH"] = login_path
         return passed_on
 
 

@@ -18,6 +18,8 @@ from helix_desktop.json_values import parse_json_or_none
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 LARGEST_IMAGE = 10 << 20
+LONGEST_TOOL_NAME = 64  # In characters. Some providers refuse longer names.
+LONGEST_DESCRIPTION = 8_000  # In characters. The end of a longer description is left out.
 _ILLEGAL_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _DIGEST_AT_END = re.compile(r"_[0-9a-f]{8}$")
 
@@ -31,48 +33,55 @@ class ServerContent:
     files: list[tuple[str, bytes]] = field(default_factory=list)
 
     def append_part(self, part: Any) -> None:
-        match getattr(part, "type", ""):
-            case "text":
-                self.texts.append(part.text)
-            case "image":
-                self._append_binary_part(part.data, part.mime_type, "picture", "")
-            case "audio":
-                size = len(part.data) * 3 // 4
-                self.texts.append(f"[sound, {part.mime_type}, {size:,} bytes: not shown]")
-            case "resource_link":
-                about = f": {part.description}" if part.description else ""
-                self.texts.append(f"[link to the resource {part.uri} ({part.name}){about}]")
-            case "resource":
-                self.append_resource(part.resource)
+        """Append a part of a result. Kinds that are not known are left out."""
+        kind = getattr(part, "type", "")
+        if kind == "text":
+            self.texts.append(part.text)
+        elif kind == "image":
+            self._append_binary_part(part.data, part.mime_type, "picture", file_name="")
+        elif kind == "audio":
+            size = len(part.data) * 3 // 4  # Four characters of base64 stand for three bytes.
+            self.texts.append(f"[sound, {part.mime_type}, {size:,} bytes: not shown]")
+        elif kind == "resource_link":
+            description = ""
+            if part.description:
+                description = f": {part.description}"
+            self.texts.append(f"[link to the resource {part.uri} ({part.name}){description}]")
+        elif kind == "resource":
+            self.append_resource(part.resource)
 
-    def append_resource(self, inner: Any) -> None:
+    def append_resource(self, resource: Any) -> None:
         """Append what a server gives to read, after its address."""
-        if getattr(inner, "text", None) is not None:
-            self.texts.append(f"[resource {inner.uri}]\n{inner.text}")
+        address = str(resource.uri)
+        if getattr(resource, "text", None) is not None:
+            self.texts.append(f"[resource {address}]\n{resource.text}")
             return
-        address = str(inner.uri)
-        kind = inner.mime_type or "application/octet-stream"
-        name = address.rpartition("/")[2] or address
-        self._append_binary_part(inner.blob, kind, f"resource {address}", name)
+        media_type = resource.mime_type or "application/octet-stream"
+        file_name = address.rpartition("/")[2] or address
+        self._append_binary_part(resource.blob, media_type, f"resource {address}", file_name)
 
-    def _append_binary_part(self, data: str, kind: str, what: str, file_name: str) -> None:
+    def _append_binary_part(
+        self, data: str, media_type: str, description: str, file_name: str
+    ) -> None:
+        """Append a picture or a document, or only a note if it can be shown as neither."""
         try:
             content = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
-            self.texts.append(f"[{what}: its data is damaged]")
+            self.texts.append(f"[{description}: its data is damaged]")
             return
-        described = f"{what}, {kind}, {len(content):,} bytes"
-        if kind in IMAGES and len(content) <= LARGEST_IMAGE:
-            self.images.append((kind, content))
-            self.texts.append(f"[{described}]")
+        full_description = f"{description}, {media_type}, {len(content):,} bytes"
+        if media_type in IMAGES and len(content) <= LARGEST_IMAGE:
+            self.images.append((media_type, content))
+            self.texts.append(f"[{full_description}]")
         elif file_name and find_document_kind(file_name, content) is not None:
             self.files.append((file_name, content))
-            self.texts.append(f"[{described}]")
+            self.texts.append(f"[{full_description}]")
         else:
-            self.texts.append(f"[{described}: not shown]")
+            self.texts.append(f"[{full_description}: not shown]")
 
 
 def convert_tool_result(result: Any) -> ForeignToolResult:
+    """Return a server's result in the form in which the model gets it."""
     content = ServerContent()
     for part in result.content:
         content.append_part(part)
@@ -82,9 +91,12 @@ def convert_tool_result(result: Any) -> ForeignToolResult:
         is_repeated = any(_repeats_structured(text, structured) for text in content.texts)
         if not is_repeated:
             content.texts.append(json.dumps(structured, ensure_ascii=False, indent=1))
+
     text = "\n".join(content.texts)
-    if not text:
-        text = "[no text]" if content.images else "[no output]"
+    if not text and content.images:
+        text = "[no text]"
+    elif not text:
+        text = "[no output]"
     is_ok = not getattr(result, "is_error", False)
     return ForeignToolResult(text, is_ok, tuple(content.images), tuple(content.files))
 
@@ -100,14 +112,14 @@ def build_tool_spec(server: str, tool: Any) -> ToolSpec:
     """Return a server's tool as offered: with the server's name before its own, and its
     schema unchanged.
     """
-    schema = {}
+    schema: dict[str, Any] = {}
     if isinstance(tool.input_schema, dict):
         schema = tool.input_schema
-    words = tool.description or tool.title or tool.name
+    description = tool.description or tool.title or tool.name
     return ToolSpec(
-        build_tool_name(server, tool.name),
-        f"[{server}] {words[:8_000]}",
-        json.dumps(schema, ensure_ascii=False),
+        name=build_tool_name(server, tool.name),
+        description=f"[{server}] {description[:LONGEST_DESCRIPTION]}",
+        schema=json.dumps(schema, ensure_ascii=False),
     )
 
 
@@ -126,7 +138,9 @@ def build_tool_name(server: str, tool: str) -> str:
     legal_name = _ILLEGAL_IN_NAME.sub("_", whole_name)
     # Two servers, or a name with a digest, must not be able to make one name.
     is_ambiguous = "__" in server or server.endswith("_") or _DIGEST_AT_END.search(legal_name)
-    if len(legal_name) <= 64 and legal_name == whole_name and not is_ambiguous:
+    is_legal = legal_name == whole_name and len(whole_name) <= LONGEST_TOOL_NAME
+    if is_legal and not is_ambiguous:
         return legal_name
-    digest = hashlib.sha256(f"{server}/{tool}".encode("utf-8", "replace")).hexdigest()[:8]
-    return f"{legal_name[:55]}_{digest}"
+    digest = hashlib.sha256(f"{server}/{tool}".encode("utf-8", "replace")).hexdigest()
+    ending = f"_{digest[:8]}"
+    return legal_name[: LONGEST_TOOL_NAME - len(ending)] + ending

@@ -53,6 +53,9 @@ _TRUNCATE = 1 << 14
 _IOCTL = 1 << 15
 _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
+# What a process may no longer reach outside: abstract sockets, or these and by signals.
+_SCOPE_SOCKETS = 1
+_SCOPE_SOCKETS_AND_SIGNALS = 3
 _START = "import sys; sys.path.append(sys.argv.pop(1)); import jail; sys.exit(jail.main())"
 _LOOK = 0.25  # The interval in seconds at which a command's memory and processes are measured.
 _ASKED_SECONDS = 3.0  # When asked to end, a command with a terminal has this long to restore it.
@@ -74,6 +77,27 @@ _CLONE = (56, 220)
 _CLONE3 = (435, 435)
 _CONTROL = (16, 29)
 _SOCKET = (41, 198)
+# How Linux names a processor in what a filter is given.
+_PROCESSORS = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_FIRST_X32_NUMBER = 0x40000000
+# The instructions of a filter: load a value, compare it, and return what the kernel is to do.
+_LOAD = 0x20
+_IF_EQUAL = 0x15
+_IF_AT_LEAST = 0x35
+_IF_ANY_BIT = 0x45
+_RETURN = 0x06
+# Where a filter finds the values of a system call.
+_PLACE_OF_CALL_NUMBER = 0
+_PLACE_OF_PROCESSOR = 4
+_PLACE_OF_FIRST_ARGUMENT = 16
+_PLACE_OF_SECOND_ARGUMENT = 24
+# What the kernel does with a call: it returns an error, ends the process, or accepts.
+_FAIL_WITH_EPERM = 0x00050000 | 1
+_FAIL_WITH_EACCES = 0x00050000 | 13
+_FAIL_WITH_ENOSYS = 0x00050000 | 38
+_END_PROCESS = 0x80000000
+_ACCEPT = 0x7FFF0000
+_WITH_FILTER = 2  # The mode of seccomp that takes a filter.
 # Arguments that are refused: a new user namespace, and typing into the user's terminal.
 _NEW_USER = 0x10000000
 _TYPE_AHEAD = 0x5412
@@ -102,26 +126,35 @@ def jail_command_line(options: Mapping[str, object], command: Sequence[str]) -> 
 
 
 def main() -> int:
+    """Run the command and return its exit code, once nothing of it is left."""
     options = marshal.loads(bytes.fromhex(sys.argv[1]))  # noqa: S302 -- what `jail_command_line` wrote, in this very Python
+    command = sys.argv[2:]
     lifeline = options["lifeline"]
+    is_attended = bool(options.get("attended"))
     if sys.platform.startswith("linux"):
         _open_c_library().prctl(_SUBREAPER, 1, 0, 0, 0)
+
+    # A signal writes its number to this pipe, so that one `select` waits for all there is.
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
-    handled = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    inherited = {number: signal.signal(number, _wake_from_signal) for number in handled}
+    inherited_handlers = {}
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        inherited_handlers[number] = signal.signal(number, _wake_from_signal)
+
     # What an attended command leaves in the background goes on, so it is in no group.
     group = ""
-    if not options.get("attended"):
+    if not is_attended:
         group = _create_control_group()
     child = os.fork()
     if not child:
         signal.set_wakeup_fd(-1)
-        for number, handler in inherited.items():  # A signal that nohup ignores must stay ignored.
+        # A signal that nohup ignores must stay ignored.
+        for number, handler in inherited_handlers.items():
             signal.signal(number, handler)
-        _jail_and_exec_command(options, group, sys.argv[2:])
-    if options.get("attended"):
+        _jail_and_exec_command(options, group, command)
+
+    if is_attended:
         return _wait_and_pass_signals_on(child, lifeline, wake)
     try:
         use = _ResourceUse(group, options.get("limits") or {})
@@ -146,8 +179,9 @@ def _jail_and_exec_command(options: dict[str, Any], group: str, command: list[st
             restrict_this_process(options)
         elif options.get("scoped"):
             block_abstract_sockets()
-        if options.get("filter"):
-            command = [command[0], "--seccomp", str(_open_seccomp_filter()), *command[1:]]
+        if options.get("filter"):  # The command is bubblewrap, which applies the filter.
+            command.insert(1, "--seccomp")
+            command.insert(2, str(_open_seccomp_filter()))
         os.execvp(command[0], command)  # noqa: S606 -- to run this command is the purpose
     except OSError as error:
         os.write(2, f"{command[0]}: {error.strerror}\n".encode())
@@ -192,9 +226,12 @@ def _wait_and_pass_signals_on(child: int, lifeline: int, wake: int) -> int:
         if not ready:  # It was asked to end, and did not in time.
             exit_code = 128 + signal.SIGKILL
             break
+
         signals_to_pass = set[int]()
         if wake in ready:
-            signals_to_pass.update({signal.SIGTERM, signal.SIGHUP}.intersection(os.read(wake, 512)))
+            for number in os.read(wake, 512):
+                if number in (signal.SIGTERM, signal.SIGHUP):
+                    signals_to_pass.add(number)
         if lifeline in ready:
             # A closed pipe is ready again and again, so it is no longer watched.
             watched = [wake]
@@ -203,6 +240,7 @@ def _wait_and_pass_signals_on(child: int, lifeline: int, wake: int) -> int:
         for number in signals_to_pass:
             was_asked_to_end = True
             os.kill(child, number)
+
         ended_with = _reap_until_ended(child)
         if ended_with is not None:
             exit_code = ended_with
@@ -265,13 +303,17 @@ class _ResourceUse:
         most_processes = self.limits["processes"]
         if len(pids) > most_processes:
             return f"it started more than {most_processes:,} processes"
-        most_memory = self.limits["memory"]
-        if most_memory and sum(map(_private_memory_bytes, pids)) > most_memory:
-            return f"it used more than {most_memory >> 20:,} MB of memory"
+
+        most_memory = self.limits["memory"]  # 0: as much as there is.
+        if most_memory:
+            memory = sum(_private_memory_bytes(pid) for pid in pids)
+            if memory > most_memory:
+                return f"it used more than {most_memory >> 20:,} MB of memory"
         self.next_look = time.monotonic() + _LOOK
         return ""
 
     def _list_group_members(self) -> list[int]:
+        """Return the processes of the control group, or else all that this one started."""
         if self.group:
             with _Suppressing(OSError), open(f"{self.group}/cgroup.procs") as file:
                 return [int(line) for line in file]
@@ -315,12 +357,15 @@ def _kill_all_remaining(group: str) -> None:
         _write_to_system_file(f"{group}/cgroup.kill", "1")
     while _reap_ended_children():
         pids = list_descendants(os.getpid())
-        process_groups = {_process_group_of(pid) for pid in pids}
-        # Our own group includes this process.
-        process_groups -= {0, os.getpgrp()}
+        process_groups = set[int]()
+        for pid in pids:
+            process_groups.add(_process_group_of(pid))
+        process_groups.discard(0)  # It ended meanwhile.
+        process_groups.discard(os.getpgrp())  # This process is in it, too.
+
         # Whole groups first, because one call reaches all members of a group.
         for process_group in process_groups:
-            _kill_if_there(-process_group)
+            _kill_if_there(-process_group)  # A negative number stands for a group.
         for pid in pids:
             _kill_if_there(pid)
         time.sleep(0.002)
@@ -337,14 +382,16 @@ def _kill_if_there(target: int) -> None:
 def _reap_ended_children() -> bool:
     """Return whether any child is left."""
     try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while True:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return True
     except ChildProcessError:
         return False
-    return True
 
 
 def _process_group_of(pid: int) -> int:
+    """Return the process group, or 0 if the process has ended."""
     try:
         return os.getpgid(pid)
     except OSError:
@@ -356,13 +403,23 @@ def _create_control_group() -> str:
     that is impossible.
     """
     try:
+        own_group = ""
         with open("/proc/self/cgroup") as file:
-            own_group = next(line[3:].strip() for line in file if line.startswith("0::"))
+            for line in file:
+                if line.startswith("0::"):
+                    own_group = line.removeprefix("0::").strip()
+                    break
+        mount_point = ""
         with open("/proc/self/mountinfo") as file:
-            mount_point = next(line.split()[4] for line in file if " - cgroup2 " in line)
+            for line in file:
+                if " - cgroup2 " in line:
+                    mount_point = line.split()[4]
+                    break
+        if not own_group or not mount_point:
+            return ""
         group = f"{mount_point}{own_group.rstrip('/')}/helix-{os.getpid()}"
         os.mkdir(group)
-    except (OSError, StopIteration):
+    except OSError:
         return ""
     if not os.path.exists(f"{group}/cgroup.kill"):  # The kernel is older than Linux 5.14.
         return ""
@@ -375,15 +432,17 @@ def _write_to_system_file(path: str, text: str) -> None:
 
 
 def list_descendants(root: int) -> list[int]:
-    children: dict[int, list[int]] = {}
+    """Return all processes that this one started, and those that they started."""
+    children_by_parent: dict[int, list[int]] = {}
     for pid, parent in _list_parent_ids():
-        children.setdefault(parent, []).append(pid)
+        children_by_parent.setdefault(parent, []).append(pid)
     descendants: list[int] = []
     parents_to_look_at = [root]
     while parents_to_look_at:
-        pids = children.get(parents_to_look_at.pop(), [])
-        descendants += pids
-        parents_to_look_at += pids
+        parent = parents_to_look_at.pop()
+        children = children_by_parent.get(parent, [])
+        descendants.extend(children)
+        parents_to_look_at.extend(children)
     return descendants
 
 
@@ -418,6 +477,7 @@ def _open_c_library() -> ctypes.CDLL:
 
 
 def landlock_version() -> int:
+    """Return the version of Landlock that the kernel has, or 0 if it has none."""
     if sys.platform != "linux":
         return 0
     version: int = _open_c_library().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
@@ -426,26 +486,22 @@ def landlock_version() -> int:
 
 def restrict_this_process(options: dict[str, Any]) -> None:
     """Restrict this process and what it will execute. After an error, the command must not run."""
+    # Each version of Landlock knows more rights. Each right is a bit, counted from the lowest.
     version = landlock_version()
-    # Each version of Landlock knows more rights, and more fields of these attributes.
     known_rights = {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)
     rights = (1 << known_rights) - 1
-    attributes_size = 24
-    if version < 4:
-        attributes_size = 8
-    elif version < 6:
-        attributes_size = 16
-    attributes = struct.pack("QQQ", rights, 0, 3)[:attributes_size]
-    ruleset = _check_system_call(
-        _open_c_library().syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
-    )
-    for path in _folders_without_closed(options.get("closed") or [], options.get("read") or ["/"]):
+    ruleset = _create_ruleset(version, rights)
+
+    readable_paths = options.get("read") or ["/"]
+    closed_paths = options.get("closed") or []
+    for path in _folders_without_closed(closed_paths, readable_paths):
         _allow_path_in_ruleset(ruleset, path, _READING & rights)
     device_rights = (_READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL) & rights
     for path in _DEVICES:
         _allow_path_in_ruleset(ruleset, path, device_rights)
     for path in options.get("write") or []:
         _allow_path_in_ruleset(ruleset, path, rights)
+
     if not os.geteuid():  # As root, a command must lose root's capabilities, which bypass Landlock.
         _check_system_call(_open_c_library().prctl(_SECUREBITS, 3, 0, 0, 0))
     _check_system_call(_open_c_library().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
@@ -454,23 +510,34 @@ def restrict_this_process(options: dict[str, Any]) -> None:
     _refuse_sockets(network=bool(options.get("network")))
 
 
+def _create_ruleset(version: int, rights: int) -> int:
+    """Return an empty set of rules that takes these rights away wherever no rule gives them."""
+    # Each version has more fields of eight bytes: files, then network ports, then other processes.
+    attributes = struct.pack("QQQ", rights, 0, _SCOPE_SOCKETS_AND_SIGNALS)
+    if version < 4:
+        attributes = attributes[:8]
+    elif version < 6:
+        attributes = attributes[:16]
+    size = ctypes.c_size_t(len(attributes))
+    return _check_system_call(_open_c_library().syscall(_CREATE_RULESET, attributes, size, 0))
+
+
 def block_abstract_sockets() -> None:
     """Cut this process off from others' abstract sockets (X11, D-Bus), if the kernel
     can do that.
     """
     if landlock_version() < 6:
         return
-    ruleset = _check_system_call(
-        _open_c_library().syscall(
-            _CREATE_RULESET, struct.pack("QQQ", 0, 0, 1), ctypes.c_size_t(24), 0
-        )
-    )
+    attributes = struct.pack("QQQ", 0, 0, _SCOPE_SOCKETS)
+    size = ctypes.c_size_t(len(attributes))
+    ruleset = _check_system_call(_open_c_library().syscall(_CREATE_RULESET, attributes, size, 0))
     _check_system_call(_open_c_library().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _check_system_call(_open_c_library().syscall(_RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
 
 
 def _allow_path_in_ruleset(ruleset: int, path: str, rights: int) -> None:
+    """Add a rule that gives these rights for a path. What does not exist needs none."""
     try:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -501,9 +568,9 @@ def _folders_without_closed(closed: list[str], opened: list[str]) -> list[str]:
             continue
         # A link may lead to a closed folder. What it leads to is allowed by its own path.
         with _Suppressing(OSError):
-            folders_to_check += [
-                entry.path for entry in os.scandir(folder) if not entry.is_symlink()
-            ]
+            for entry in os.scandir(folder):
+                if not entry.is_symlink():
+                    folders_to_check.append(entry.path)
     return open_folders
 
 
@@ -511,47 +578,60 @@ def _build_seccomp_filter(families: tuple[int, ...] | None) -> bytes:
     """Build a seccomp program that refuses certain calls, and sockets not in `families`
     (None: allow any).
     """
-    processors = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
-    arch, which = processors.get(os.uname().machine, (0, 0))
-    if not arch:
+    processor_name = os.uname().machine
+    if processor_name not in _PROCESSORS:
         raise OSError(38, "no filter for this processor")
-    # What the kernel does with a call: it returns an error, ends the process, or accepts.
-    no = 0x00050000 | 1  # EPERM
-    absent = 0x00050000 | 38  # ENOSYS
-    no_socket = 0x00050000 | 13  # EACCES
-    kill = 0x80000000
-    accept = 0x7FFF0000
-    code = [(0x20, 0, 0, 4), (0x15, 1, 0, arch), (0x06, 0, 0, kill), (0x20, 0, 0, 0)]
-    if not which:
-        # Refuses calls by their x32 numbers.
-        code += [(0x35, 0, 1, 0x40000000), (0x06, 0, 0, kill)]
+    # In the tables of system calls, x86_64 is the first and aarch64 the second.
+    column = list(_PROCESSORS).index(processor_name)
+
+    program: list[bytes] = []
+    program.append(_instruction(_LOAD, _PLACE_OF_PROCESSOR))
+    program.append(_instruction(_IF_EQUAL, _PROCESSORS[processor_name], skip_if_true=1))
+    program.append(_instruction(_RETURN, _END_PROCESS))
+    program.append(_instruction(_LOAD, _PLACE_OF_CALL_NUMBER))
+    if processor_name == "x86_64":
+        # Calls by their x32 numbers would not be recognised.
+        program.append(_instruction(_IF_AT_LEAST, _FIRST_X32_NUMBER, skip_if_false=1))
+        program.append(_instruction(_RETURN, _END_PROCESS))
+
     for numbers in _REFUSED.values():
-        code += [(0x15, 0, 1, numbers[which]), (0x06, 0, 0, no)]
+        program.append(_instruction(_IF_EQUAL, numbers[column], skip_if_false=1))
+        program.append(_instruction(_RETURN, _FAIL_WITH_EPERM))
+
     # A filter can't see clone3's flags, so clone3 is reported as missing, and programs use clone.
-    code += [(0x15, 0, 1, _CLONE3[which]), (0x06, 0, 0, absent)]
+    program.append(_instruction(_IF_EQUAL, _CLONE3[column], skip_if_false=1))
+    program.append(_instruction(_RETURN, _FAIL_WITH_ENOSYS))
     for numbers in (_UNSHARE, _CLONE):
-        code += [
-            (0x15, 0, 4, numbers[which]),
-            (0x20, 0, 0, 16),
-            (0x45, 0, 1, _NEW_USER),
-            (0x06, 0, 0, no),
-            (0x06, 0, 0, accept),
-        ]
-    code += [
-        (0x15, 0, 5, _CONTROL[which]),
-        (0x20, 0, 0, 24),
-        (0x15, 1, 0, _TYPE_AHEAD),
-        (0x15, 0, 1, _CONSOLE),
-        (0x06, 0, 0, no),
-    ]
-    code += [(0x06, 0, 0, accept)]
+        program.append(_instruction(_IF_EQUAL, numbers[column], skip_if_false=4))
+        program.append(_instruction(_LOAD, _PLACE_OF_FIRST_ARGUMENT))
+        program.append(_instruction(_IF_ANY_BIT, _NEW_USER, skip_if_false=1))
+        program.append(_instruction(_RETURN, _FAIL_WITH_EPERM))
+        program.append(_instruction(_RETURN, _ACCEPT))
+
+    program.append(_instruction(_IF_EQUAL, _CONTROL[column], skip_if_false=5))
+    program.append(_instruction(_LOAD, _PLACE_OF_SECOND_ARGUMENT))
+    program.append(_instruction(_IF_EQUAL, _TYPE_AHEAD, skip_if_true=1))
+    program.append(_instruction(_IF_EQUAL, _CONSOLE, skip_if_false=1))
+    program.append(_instruction(_RETURN, _FAIL_WITH_EPERM))
+    program.append(_instruction(_RETURN, _ACCEPT))
+
     if families is not None:
-        code += [(0x15, 1, 0, _SOCKET[which]), (0x06, 0, 0, accept), (0x20, 0, 0, 16)]
+        program.append(_instruction(_IF_EQUAL, _SOCKET[column], skip_if_true=1))
+        program.append(_instruction(_RETURN, _ACCEPT))
+        program.append(_instruction(_LOAD, _PLACE_OF_FIRST_ARGUMENT))
         for family in families:
-            code += [(0x15, 0, 1, family), (0x06, 0, 0, accept)]
-        code += [(0x06, 0, 0, no_socket)]
-    code += [(0x06, 0, 0, accept)]
-    return b"".join(struct.pack("HBBI", *line) for line in code)
+            program.append(_instruction(_IF_EQUAL, family, skip_if_false=1))
+            program.append(_instruction(_RETURN, _ACCEPT))
+        program.append(_instruction(_RETURN, _FAIL_WITH_EACCES))
+    program.append(_instruction(_RETURN, _ACCEPT))
+    return b"".join(program)
+
+
+def _instruction(
+    operation: int, value: int, *, skip_if_true: int = 0, skip_if_false: int = 0
+) -> bytes:
+    """Return one instruction of a filter. A comparison skips so many of the next ones."""
+    return struct.pack("HBBI", operation, skip_if_true, skip_if_false, value)
 
 
 def _open_seccomp_filter() -> int:
@@ -574,17 +654,19 @@ def _refuse_sockets(*, network: bool) -> None:
     families: tuple[int, ...] = ()
     if network:
         families = (2, 10, 16)  # IPv4, IPv6, and netlink, which looks up network interfaces.
-    lines = _build_seccomp_filter(families)
-    program = ctypes.create_string_buffer(lines)
-    filter_ = ctypes.create_string_buffer(
-        struct.pack("HxxxxxxP", len(lines) // 8, ctypes.addressof(program))
-    )
-    _check_system_call(_open_c_library().prctl(_SECCOMP, 2, filter_, 0, 0))
+    program = _build_seccomp_filter(families)
+    instruction_count = len(program) // 8
+    program_in_memory = ctypes.create_string_buffer(program)
+    address = ctypes.addressof(program_in_memory)
+    count_and_address = struct.pack("HxxxxxxP", instruction_count, address)
+    argument = ctypes.create_string_buffer(count_and_address)
+    _check_system_call(_open_c_library().prctl(_SECCOMP, _WITH_FILTER, argument, 0, 0))
 
 
 def _check_system_call(result: int) -> int:
+    """Return what a system call returned. Raises OSError if it failed."""
     if result < 0:
-        raise OSError(
-            ctypes.get_errno(), f"the sandbox cannot be set up ({os.strerror(ctypes.get_errno())})"
-        )
+        error_number = ctypes.get_errno()
+        reason = os.strerror(error_number)
+        raise OSError(error_number, f"the sandbox cannot be set up ({reason})")
     return int(result)

@@ -43,32 +43,37 @@ class RunningCommand:
         stderr: int = starter.STDOUT,
     ) -> "RunningCommand":
         """Start the command locked in, with one stream of output unless `stderr` is a pipe."""
-        return await finish_even_if_cancelled(
-            cls._start_with_lifeline(launch, command_line, stdin, stderr), cls.kill_and_wait
-        )
+        starting = cls._start_with_lifeline(launch, command_line, stdin, stderr)
+        return await finish_even_if_cancelled(starting, cls.kill_and_wait)
 
     @classmethod
     async def _start_with_lifeline(
         cls, launch: starter.ProcessLaunch, command_line: CommandLine, stdin: int, stderr: int
     ) -> "RunningCommand":
-        launch = replace(launch, has_own_session=True)
         if sys.platform == "win32":
-            process = await starter.start_without_cleanup(
-                replace(launch, argv=command_line(0)), stdin=stdin, stderr=stderr
-            )
-            return cls(process, jobs_windows.create_job_for_process(process.pid))
-        reading, writing = os.pipe()
+            launch_in_job = replace(launch, has_own_session=True, argv=command_line(0))
+            process = await starter.start_without_cleanup(launch_in_job, stdin=stdin, stderr=stderr)
+            job = jobs_windows.create_job_for_process(process.pid)
+            return cls(process, job)
+
+        # `jail.py` reads from the pipe. Its end comes when we close ours, or are killed.
+        their_end, our_end = os.pipe()
+        launch_in_jail = replace(
+            launch, has_own_session=True, argv=command_line(their_end), inherited=(their_end,)
+        )
         try:
-            locked_in = replace(launch, argv=command_line(reading), inherited=(reading,))
-            process = await starter.start_without_cleanup(locked_in, stdin=stdin, stderr=stderr)
+            process = await starter.start_without_cleanup(
+                launch_in_jail, stdin=stdin, stderr=stderr
+            )
         except BaseException:
-            os.close(writing)
+            os.close(our_end)
             raise
         finally:
-            os.close(reading)
-        return cls(process, writing)
+            os.close(their_end)
+        return cls(process, our_end)
 
     async def iterate_output(self) -> AsyncIterator[bytes]:
+        """Yield the output in pieces, as it comes, until the command has closed it."""
         while True:
             piece = await self._read_output_piece()
             if not piece:
@@ -76,9 +81,11 @@ class RunningCommand:
             yield piece
 
     async def _read_output_piece(self) -> bytes:
+        """Return what was printed since, at least a byte, or nothing at the end."""
+        output = cast(asyncio.StreamReader, self.process.stdout)
         self.is_reading = True
         try:
-            return await cast(asyncio.StreamReader, self.process.stdout).read(_PIECE)
+            return await output.read(_PIECE)
         finally:
             self.is_reading = False
 
@@ -120,14 +127,18 @@ def open_terminal_process(launch: starter.ProcessLaunch) -> starter.ChildProcess
         # Windows closes the job when this process ends.
         jobs_windows.create_job_for_process(process.pid)
         return process
-    reading, _held = os.pipe()  # `_held` stays open until this process ends.
-    program = starter.argv_with_program_path(launch)
-    argv = jail_command_line({"lifeline": reading, "attended": True}, program)
-    watched = starter.ProcessPlace.WATCHED
+    their_end, _our_end = os.pipe()  # `_our_end` stays open until this process ends.
+    command = starter.argv_with_program_path(launch)
+    watched_launch = replace(
+        launch,
+        argv=jail_command_line({"lifeline": their_end, "attended": True}, command),
+        inherited=(their_end,),
+        place=starter.ProcessPlace.WATCHED,
+    )
     try:
-        return open_process(replace(launch, argv=argv, inherited=(reading,), place=watched))
+        return open_process(watched_launch)
     finally:
-        os.close(reading)
+        os.close(their_end)
 
 
 def kill_descendants(keeper_pid: int) -> None:
@@ -141,8 +152,13 @@ def kill_descendants(keeper_pid: int) -> None:
 
 
 def shell_command_line(command: str) -> list[str]:
+    """Return the words that run a command in the system's shell."""
     if sys.platform == "win32":
+        # PowerShell would end with 1 whatever the exit code of its last program.
         script = f"{command}\nif ($LASTEXITCODE -ne $null) {{ exit $LASTEXITCODE }}"
         encoded = base64.b64encode(script.encode("utf-16-le")).decode("ascii")
         return ["powershell.exe", "-NoProfile", "-NonInteractive", "-EncodedCommand", encoded]
-    return ["/bin/bash" if Path("/bin/bash").exists() else "/bin/sh", "-c", command]
+    shell = "/bin/sh"
+    if Path("/bin/bash").exists():
+        shell = "/bin/bash"
+    return [shell, "-c", command]

@@ -101,6 +101,7 @@ class ProcessLaunch:
 
 
 def _find_broken_rule(launch: ProcessLaunch) -> str:
+    """Return which rule a launch breaks, as a sentence, or an empty string."""
     if not launch.argv:
         return "there is no program to run"
     if launch.author is CommandAuthor.PROGRAM:
@@ -111,11 +112,13 @@ def _find_broken_rule(launch: ProcessLaunch) -> str:
 
 
 def _find_broken_rule_of_others(launch: ProcessLaunch) -> str:
+    """Return which rule a launch of a folder's or the model's words breaks."""
     is_outside = launch.place is not ProcessPlace.SANDBOX
-    if launch.author is CommandAuthor.TRUSTED and not _HASH.fullmatch(launch.trusted_hash):
-        return "an item of a folder runs only with the hash that was trusted"
-    if launch.author is CommandAuthor.TRUSTED and is_outside:
-        return "an item of a folder runs only in the sandbox"
+    if launch.author is CommandAuthor.TRUSTED:
+        if not _HASH.fullmatch(launch.trusted_hash):
+            return "an item of a folder runs only with the hash that was trusted"
+        if is_outside:
+            return "an item of a folder runs only in the sandbox"
     if is_outside and not launch.is_allowed_outside:
         return "a command of the model runs outside the sandbox only when the user allowed it"
     if launch.checks is None and not launch.reason_unchecked:
@@ -124,16 +127,21 @@ def _find_broken_rule_of_others(launch: ProcessLaunch) -> str:
 
 
 def _find_broken_rule_of_program(argv: Sequence[str]) -> str:
-    if not Path(argv[0]).is_absolute():
+    program = argv[0]
+    if not Path(program).is_absolute():
         return "the program's own processes are named by an absolute path"
-    if argv[0] == sys.executable and not _is_bundle() and list(argv[1:2]) != ["-I"]:
+    is_python = program == sys.executable and not _is_bundle()
+    is_isolated = len(argv) > 1 and argv[1] == "-I"
+    if is_python and not is_isolated:
         return "the program's own Python runs isolated"
     return ""
 
 
 def isolated_python_command(*arguments: str) -> list[str]:
     """Return a command for a Python that finds no modules by its working folder or by variables."""
-    return [sys.executable, "-I", *arguments]
+    command = [sys.executable, "-I"]
+    command.extend(arguments)
+    return command
 
 
 def own_program_command(*arguments: str) -> list[str]:
@@ -141,7 +149,9 @@ def own_program_command(*arguments: str) -> list[str]:
     by its build.
     """
     if _is_bundle():
-        return [sys.executable, *arguments]
+        command = [sys.executable]
+        command.extend(arguments)
+        return command
     folders = _own_module_folders()
     if not folders:
         return isolated_python_command("-m", "helix_desktop", *arguments)
@@ -160,34 +170,48 @@ def _own_module_folders() -> list[str]:
     Importing the package removes the user's folders from `sys.path`, so none of them is
     among these.
     """
-    searched = {
-        os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)
-    }
-    inside = tuple(f"{prefix.rstrip(os.sep)}{os.sep}" for prefix in searched)
-    return [
-        path
-        for path in sys.path
-        if os.path.isabs(path) and not os.path.realpath(path).startswith(inside)  # noqa: PTH117 -- texts, as they stand in sys.path
-    ]
+    searched_folders: list[str] = []
+    for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix):
+        searched_folders.append(os.path.realpath(prefix).rstrip(os.sep) + os.sep)
+
+    own_folders: list[str] = []
+    for path in sys.path:
+        is_absolute = os.path.isabs(path)  # noqa: PTH117 -- texts, as they stand in sys.path
+        is_searched = os.path.realpath(path).startswith(tuple(searched_folders))
+        if is_absolute and not is_searched:
+            own_folders.append(path)
+    return own_folders
 
 
 def find_program(name: str, environment: Mapping[str, str] | None = None) -> str:
+    """Return the full path of a program, or an empty string if it is not found. It is looked up
+    in the PATH of this environment, or of this process.
+    """
     if os.path.dirname(name):  # noqa: PTH120 -- a name with a folder in it is no name to look up
-        return name if os.path.isabs(name) else ""  # noqa: PTH117
-    known = os.environ if environment is None else environment
-    names = [name]
-    if sys.platform == "win32" and not Path(name).suffix:
-        endings = known.get("PATHEXT", ".EXE;.CMD;.BAT;.COM").split(os.pathsep)
-        names = [f"{name}{ending}" for ending in endings]
-    for folder in known.get("PATH", os.defpath).split(os.pathsep):
+        is_absolute = os.path.isabs(name)  # noqa: PTH117
+        if is_absolute:
+            return name
+        return ""
+    if environment is None:
+        environment = os.environ
+    file_names = _file_names_of_program(name, environment)
+    for folder in environment.get("PATH", os.defpath).split(os.pathsep):
         # A relative one would be searched for in the working folder, which may be the agent's.
         if not Path(folder).is_absolute():
             continue
-        for full_name in names:
-            path = Path(folder, full_name)
+        for file_name in file_names:
+            path = Path(folder, file_name)
             if path.is_file() and os.access(path, os.X_OK):
                 return str(path)
     return ""
+
+
+def _file_names_of_program(name: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the names that a program's file may have. Windows has an ending for each kind."""
+    if sys.platform != "win32" or Path(name).suffix:
+        return [name]
+    endings = environment.get("PATHEXT", ".EXE;.CMD;.BAT;.COM").split(os.pathsep)
+    return [f"{name}{ending}" for ending in endings]
 
 
 async def start_process(
@@ -234,12 +258,13 @@ async def start_isolated_script(
     script: Path, *, line_limit: int = _LINE_LIMIT, memory_bytes: int = 0
 ) -> Process:
     """Start a script of ours that works on foreign bytes. It gets little of our environment."""
-    kept = {
-        name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ
-    }
+    environment: dict[str, str] = {}
+    for name in ("SYSTEMROOT", "LD_LIBRARY_PATH"):
+        if name in os.environ:
+            environment[name] = os.environ[name]
     argv = isolated_python_command("-S", str(script))
     launch = ProcessLaunch(
-        CommandAuthor.PROGRAM, argv, script.parent, kept, memory_bytes=memory_bytes
+        CommandAuthor.PROGRAM, argv, script.parent, environment, memory_bytes=memory_bytes
     )
     return await start_process(launch, stdin=PIPE, stderr=DEVNULL, line_limit=line_limit)
 
@@ -335,6 +360,7 @@ def _process_options(launch: ProcessLaunch) -> dict[str, Any]:
 
 
 def _limit_memory(pid: int, memory_bytes: int) -> None:
+    """Limit a running process's address space. Only Linux can do that from outside."""
     if sys.platform.startswith("linux"):
         import resource
 

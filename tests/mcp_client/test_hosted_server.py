@@ -284,7 +284,7 @@ async def test_what_a_server_asks_at_any_length_is_refused_unasked() -> None:
     async with hosting(modern()) as here:
         await here.settled()
         server = here.host.hosted_servers[0]
-        server._calls.append(here.context)
+        server._running_calls.append(here.context)
         for params in (
             ElicitRequestFormParams(message="x" * 2_000_000, requested_schema={"type": "object"}),
             ElicitRequestURLParams(message="x" * 5_000, url="https://a.b/", elicitation_id="1"),

@@ -14,14 +14,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
-from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull
+from mcp.shared.auth import OAuthClientInformationFull
 from pydantic import AnyUrl
 
 from helix_desktop.mcp_client.hosted_server import McpConnectionState
 from helix_desktop.mcp_client.oauth_sign_in import (
     StoredSignIn,
-    _answer_browser_request,
     _listen_for_browser,
+    _ReturningBrowser,
 )
 from helix_desktop.mcp_client.server_config import ServerConfig
 from helix_desktop.secrets import McpSignIn
@@ -160,12 +160,15 @@ async def test_who_came_back_counts_though_the_browser_has_gone_and_comes_twice(
         async def drain(self) -> None:
             raise ConnectionResetError
 
-    answer: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        def close(self) -> None: ...
+
+    returning = _ReturningBrowser(0)
+    returning.expected_states = ["s"]
     for _ in range(2):
         reader = asyncio.StreamReader()
         reader.feed_data(b"GET /signed-in?code=first&state=s HTTP/1.1\r\n\r\n")
-        await _answer_browser_request(reader, cast(asyncio.StreamWriter, Gone()), answer, ["s"])
-    assert (await answer).code == "first"
+        await returning.answer_browser(reader, cast(asyncio.StreamWriter, Gone()))
+    assert (await returning.wait_for_authorization_code()).code == "first"
 
 
 async def test_a_page_that_was_closed_is_given_up_with_a_restart() -> None:
@@ -257,9 +260,9 @@ async def test_a_sign_in_that_is_cut_off_leaves_no_port_open() -> None:
 
     async def waits() -> int:
         async with _listen_for_browser(
-            StoredSignIn(McpSignIn("far"), nothing, nothing, {}), nothing, []
-        ) as (port, _):
-            return port
+            StoredSignIn(McpSignIn("far"), nothing, nothing, {}), nothing
+        ) as returning:
+            return returning.port
 
     async def is_closed() -> None:
         await asyncio.sleep(0)

@@ -79,7 +79,7 @@ async def test_servers_get_no_key_of_ours() -> None:
 async def test_a_server_that_goes_while_the_shell_is_asked_takes_no_other_with_it() -> None:
     one, other = (dataclasses.replace(strange("well"), name=name) for name in ("one", "other"))
     async with hosting(one, other) as here, asyncio.timeout(60):
-        while here.host._path is None:
+        while here.host._reading_login_path is None:
             await asyncio.sleep(0.001)
         await here.host.configure_servers([other])
         await here.until(
