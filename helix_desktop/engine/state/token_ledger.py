@@ -34,7 +34,7 @@ _MOST_TOKENS = 2**40  # Reports that make no sense must not lead to sums of more
 SUMMARY_PARTS = 10  # A summary is expected to take one tenth of the context window.
 Run = tuple[int, int]
 T = TypeVar("T", int, float)
-COLUMNS = ("steps", "sent", "without", "read", "output", "unpriced")
+COLUMNS = ("steps", "sent", "without", "read", "output", "unpriced", "free")
 # Requests that there would have been without folds, too.
 NOT_FOR_FOLDS = frozenset(
     {facts.Purpose.TITLE, facts.Purpose.TEST, facts.Purpose.KEEP_ALIVE, facts.Purpose.OTHER}
@@ -67,6 +67,14 @@ class Savings:
     paid_without: float
     paid_before: float = 0.0
     unpriced: int = 0  # Requests of unknown cost, beside others of known cost.
+    free: int = 0  # Requests to models that cost nothing, because they run on this computer.
+
+    @property
+    def is_saved_in_dollars(self) -> bool:
+        """Whether savings are said in dollars. If some requests were free, only tokens say
+        something of all of them.
+        """
+        return self.paid > 0 and not self.free
 
     @property
     def saved_share(self) -> float:
@@ -242,6 +250,7 @@ class TokenLedger:
     unstated: dict[int, float] = field(default_factory=dict)
     _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
     _prices: RelativePrices = field(default_factory=RelativePrices)  # The main model's.
+    _free_models: set[str] = field(default_factory=set)
     _last_paid: _PaidReply = _PaidReply(0.0, 0.0, 0.0)
     _was_rewound: bool = False  # Since the last reply.
 
@@ -298,9 +307,8 @@ class TokenLedger:
         match recorded.fact:
             case facts.ModelReplied() as reply:
                 self._add_step(recorded, reply)
-            case facts.ModelSet(role=facts.ModelRole.MAIN) as chosen:
-                self._baseline.window = chosen.window
-                self._prices = relative_prices(chosen)
+            case facts.ModelSet() as chosen:
+                self._note_model(chosen)
             case facts.Spent() as spent:
                 self._add_other_request(recorded.seq, spent)
             case facts.Rewound():
@@ -310,13 +318,22 @@ class TokenLedger:
             case facts.BroughtIn(undone=False) as brought_in:
                 self._add_import(recorded.seq, brought_in)
 
+    def _note_model(self, chosen: facts.ModelSet) -> None:
+        if chosen.role is facts.ModelRole.MAIN:
+            self._baseline.window = chosen.window
+            self._prices = relative_prices(chosen)
+        self._free_models.discard(chosen.model)
+        if chosen.is_free:
+            self._free_models.add(chosen.model)
+
     def _add_other_request(self, seq: int, spent: facts.Spent) -> None:
         usage = spent.usage
+        without = 0
         if spent.purpose in NOT_FOR_FOLDS:
-            self._append_running_sums(seq, usage, sent=usage.input, without=usage.input)
+            without = usage.input
+        self._append_running_sums(seq, usage, spent.model, sent=usage.input, without=without)
+        if spent.purpose in NOT_FOR_FOLDS:
             self.paid_without[-1] += usage.cost
-        else:
-            self._append_running_sums(seq, usage, sent=usage.input)
 
     def _add_import(self, seq: int, brought_in: facts.BroughtIn) -> None:
         """Remember which facts another program recorded, and what it says that they cost."""
@@ -425,6 +442,7 @@ class TokenLedger:
             paid_without=self._sum_paid_here(self.paid_without, seq),
             paid_before=paid_before,
             unpriced=unpriced,
+            free=self._sum_paid_here(self.sums["free"], seq),
         )
 
     def _sum_paid_here(self, column: Sequence[T], seq: int) -> T:
@@ -468,6 +486,7 @@ class TokenLedger:
         self._append_running_sums(
             recorded.seq,
             usage,
+            reply.model,
             steps=1,
             sent=sent,
             without=without_folds.sent,
@@ -487,10 +506,14 @@ class TokenLedger:
         self._last_paid = _PaidReply(recorded.time, usage.cost, cost_without)
         self._was_rewound = False
 
-    def _append_running_sums(self, seq: int, usage: facts.Usage, **more: int) -> None:
+    def _append_running_sums(self, seq: int, usage: facts.Usage, model: str, **more: int) -> None:
         """Append a request to all columns. `more`: figures by column; the others stay equal."""
         self.requests.append(seq)
-        more.update(read=usage.cache_read, unpriced=int(usage.cost <= 0))
+        more["read"] = usage.cache_read
+        if usage.cost <= 0 and model in self._free_models:
+            more["free"] = 1
+        elif usage.cost <= 0:
+            more["unpriced"] = 1
         for name, column in self.sums.items():
             figure = max(-_MOST_TOKENS, min(more.get(name, 0), _MOST_TOKENS))
             column.append(column[-1] + figure)

@@ -164,8 +164,10 @@ def build_savings_rows(figures: Savings, agents_cost: float = 0.0) -> list[Savin
 
 
 def _describe_saved(figures: Savings) -> str:
-    """Returns the savings in dollars, or in tokens if nothing was paid; empty if there are none."""
-    if figures.paid > 0:
+    """Returns the savings in dollars, or in tokens if nothing was paid or some requests
+    were free; empty if there are none.
+    """
+    if figures.is_saved_in_dollars:
         dollars = figures.paid_without - figures.paid
         if round(dollars, 6) <= 0:
             return ""
@@ -179,9 +181,9 @@ def _describe_saved(figures: Savings) -> str:
 
 def _describe_loss(figures: Savings) -> str:
     """Returns what shortening has cost more than it saved, in dollars, or in tokens if
-    nothing was paid; empty if it has not.
+    nothing was paid or some requests were free; empty if it has not.
     """
-    if figures.paid > 0:
+    if figures.is_saved_in_dollars:
         dollars = figures.paid - figures.paid_without
         if round(dollars, 6) <= 0:
             return ""

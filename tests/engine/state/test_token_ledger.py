@@ -284,6 +284,19 @@ def test_an_estimate_that_makes_no_sense_is_left_out(factor: float) -> None:
     assert ledger.billing_factor("m", talk.state.seq) == 1.0
 
 
+def test_requests_to_a_free_model_are_not_of_unknown_cost_once_it_has_a_price() -> None:
+    talk = told(SystemSet("s", 100), ModelSet(ModelRole.MAIN, "m", 8_192, is_free=True))
+    talk.add(ModelReplied((), "m", Stop.END, Usage(100)))
+    talk.add(Spent(Purpose.HANDOVER, "m", Usage(50)))
+    talk.add(ModelSet(ModelRole.MAIN, "m", 8_192, price_input=1.0))
+    talk.add(ModelReplied((), "m", Stop.END, Usage(100, cost=0.02)))
+    figures = savings(talk)
+    assert (figures.free, figures.unpriced) == (2, 0)
+    assert not figures.is_saved_in_dollars
+    talk.add(ModelReplied((), "other", Stop.END, Usage(100)))
+    assert savings(talk).unpriced == 1
+
+
 def test_a_report_of_one_token_is_one() -> None:
     talk = told(*STEPS[:3])
     seq = talk.add(reply(0, 1))

@@ -124,6 +124,10 @@ def test_a_gain_and_a_loss_by_shortening_are_both_said(
 def test_the_loss_by_shortening_has_its_unit() -> None:
     in_tokens = inspector_figures.build_savings_rows(Savings(13, 40_800, 35_100, 0, 0.0, 0.0))[-1]
     assert (in_tokens.words, in_tokens.figure) == ("Cost more by shortening", "5.7K tokens")
+    partly_free = inspector_figures.build_savings_rows(
+        Savings(13, 35_100, 40_800, 0, 0.5, 0.25, free=12)
+    )[-1]
+    assert (partly_free.words, partly_free.figure) == ("Saved", "14% of the tokens")
     in_dollars = inspector_figures.build_savings_rows(Savings(13, 9, 9, 0, 0.5, 0.25))[-1]
     assert in_dollars.figure == "$0.250"
     assert not in_dollars.is_highlighted
