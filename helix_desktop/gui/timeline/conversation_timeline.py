@@ -49,6 +49,27 @@ class TimelineLane(StrEnum):
 
 
 @dataclass(slots=True)
+class LaneMarks:
+    """The marks of a lane, from left to right: the point of each, and the fact that it is for."""
+
+    points: "array[int]" = field(default_factory=lambda: array("q"))
+    seqs: "array[int]" = field(default_factory=lambda: array("q"))
+
+    def append_mark(self, point: int, seq: int) -> None:
+        self.points.append(point)
+        self.seqs.append(seq)
+
+    def remove_mark_of(self, seq: int) -> bool:
+        """Removes the mark of a fact. Returns whether there was one."""
+        if seq not in self.seqs:
+            return False
+        index = self.seqs.index(seq)
+        self.points.pop(index)
+        self.seqs.pop(index)
+        return True
+
+
+@dataclass(slots=True)
 class TimelineEvent:
     """One row of the timeline. An event without folds is the conversation's start."""
 
@@ -106,21 +127,29 @@ class ConversationTimeline:
 
     def __init__(self, history: ConversationState | None = None) -> None:
         self.history = history or ConversationState()
+
+        # The points of the chart.
         self.layers = [array("q") for _ in ContextKind]
         self.points = self.layers[-1]
-        self.dollars = array("d")
-        self.marks = {lane: (array("q"), array("q")) for lane in TimelineLane}
         self.seqs = array("q")
         self.times = array("d")
         self.steps = array("q")
+        self.dollars = array("d")
+        self.marks = {lane: LaneMarks() for lane in TimelineLane}
+
+        # The rows of the list.
         self.events: list[TimelineEvent] = []
-        self.change_count = 0
-        self.has_subagents = False  # What they cost is in no point.
         self.folded_events: list[TimelineEvent] = []
-        self._settled_seq = 0  # The savings of all facts up to this number have been counted.
-        self._writing = facts.Usage()  # The cost of folds that are still being written.
+        self.change_count = 0
         self._event_of: dict[str, TimelineEvent] = {}
         self._event_of_batch: dict[str, TimelineEvent] = {}
+
+        # What the folds saved, counted up to this fact, and what those still being written cost.
+        self._settled_seq = 0
+        self._writing = facts.Usage()
+
+        # Who works in the conversation.
+        self.has_subagents = False  # What they cost is in no point.
         self._is_foreign = False  # True if an agent's own program writes the conversation now.
         # True until we send a request, if another program recorded the conversation.
         self._is_recorded = False
@@ -155,6 +184,21 @@ class ConversationTimeline:
         match recorded.fact:
             case facts.ModelReplied() as reply:
                 return self._add_point_of_step(recorded, reply)
+            case facts.PolicySet(preset=preset):
+                self._name_preset_at_start(preset)
+                return False
+        if self._update_events(recorded):
+            self.change_count += 1
+            return True
+        return self._add_lane_mark(recorded)
+
+    def _update_events(self, recorded: facts.Recorded) -> bool:
+        """Adds to the events what a fact did to the view. Returns False if it is about no event."""
+        match recorded.fact:
+            case facts.ConversationStarted() as started:
+                self._is_foreign = bool(started.agent or started.origin.kind)
+                self._is_recorded = bool(started.origin.kind)
+                self.events.append(self._build_timeline_event(recorded, point=0))
             case facts.Folded() as fold:
                 self._add_fold_to_event(recorded, fold)
             case facts.Unfolded() | facts.Refolded() | facts.Rewound():
@@ -163,25 +207,20 @@ class ConversationTimeline:
             case facts.BroughtIn() as imported:
                 unstated_cost = self.history.record.ledger.unstated.get(recorded.seq, 0.0)
                 self._spread_imported_cost(imported.first, unstated_cost)
-            case facts.ConversationStarted() as started:
-                self._is_foreign = bool(started.agent or started.origin.kind)
-                self._is_recorded = bool(started.origin.kind)
-                self.events.append(self._build_timeline_event(recorded, point=0))
-            case facts.PolicySet(preset=preset):
-                if self.events and not self.events[0].words:
-                    self.events[0].words = preset
-                return False
             case facts.DocumentEdited():
-                pass
+                pass  # The event reads the new text from the history.
             case _:
-                return self._add_lane_mark(recorded)
-        self.change_count += 1
+                return False
         return True
+
+    def _name_preset_at_start(self, preset: str) -> None:
+        if self.events and not self.events[0].words:
+            self.events[0].words = preset
 
     def _update_who_works_here(self, fact: facts.Fact) -> None:
         if isinstance(fact, facts.ToolsOffered):
             self._is_recorded = False
-        if getattr(fact, "child", ""):
+        if isinstance(fact, facts.ToolReturned) and fact.child:
             self.has_subagents = True
 
     def _add_point_of_step(self, recorded: facts.Recorded, reply: facts.ModelReplied) -> bool:
@@ -220,26 +259,17 @@ class ConversationTimeline:
                 lane = TimelineLane.FILES
             case _:
                 return False
-        points_of_marks, seqs_of_marks = self.marks[lane]
         newest_point = len(self.points) - 1
-        points_of_marks.append(
-            max(0, newest_point)
-        )  # What precedes the first point is marked there.
-        seqs_of_marks.append(recorded.seq)
+        # What precedes the first point is marked there.
+        self.marks[lane].append_mark(max(0, newest_point), recorded.seq)
         return True
 
     def _remove_error_mark(self, call: str) -> bool:
         """Removes the error mark of a call that the user refused. The decision is
         recorded after the result.
         """
-        points_of_marks, seqs_of_marks = self.marks[TimelineLane.ERRORS]
         seq_of_result = self._failed_calls.pop(call, 0)
-        if seq_of_result not in seqs_of_marks:
-            return False
-        index = seqs_of_marks.index(seq_of_result)
-        points_of_marks.pop(index)
-        seqs_of_marks.pop(index)
-        return True
+        return self.marks[TimelineLane.ERRORS].remove_mark_of(seq_of_result)
 
     def _did_other_agent_write_files(self, seq: int) -> bool:
         """Decides by the call's arguments, because only our own tools record their changes."""
@@ -257,13 +287,18 @@ class ConversationTimeline:
         """Distributes a cost that no imported step states over the steps since `first_seq`, by how
         many tokens each sent.
         """
-        imported_points = [point for point, seq in enumerate(self.seqs) if first_seq <= seq]
-        total_tokens = sum(self.points[point] for point in imported_points)
+        imported_points: list[int] = []
+        total_tokens = 0
+        for point, seq in enumerate(self.seqs):
+            if seq >= first_seq:
+                imported_points.append(point)
+                total_tokens += self.points[point]
         tokens_until_point = 0
         for point in imported_points:
             tokens_until_point += self.points[point]
             # `dollars` has sums, so each point gets the share of all tokens until it.
-            self.dollars[point] += dollars * tokens_until_point / max(1, total_tokens)
+            share = tokens_until_point / max(1, total_tokens)
+            self.dollars[point] += dollars * share
 
     def costs_at_point(self, point: int) -> tuple[float, float]:
         """Returns the dollars paid here until a point, and those paid before an import
@@ -277,27 +312,28 @@ class ConversationTimeline:
         force, or else to the last one: after its undo, the provider's cache has to be
         written again.
         """
-        until = seq or self.history.seq
+        until_seq = seq or self.history.seq
         ledger = self.history.record.ledger
         credited = ledger.savings_until(self._settled_seq)
-        total = ledger.savings_until(until)
+        total = ledger.savings_until(until_seq)
         saved_tokens = (total.without - total.sent) - (credited.without - credited.sent)
         saved_dollars = (total.paid_without - total.paid) - (credited.paid_without - credited.paid)
-        new_requests = self._steps_until(until) - self._steps_until(self._settled_seq)
-        self._settled_seq = until
-        credited_events = [event for event in self.folded_events if event.has_fold_in_force]
-        if not credited_events:
-            credited_events = self.folded_events[-1:]
-        shares = _shares_of_savings(credited_events)
+        new_requests = self._steps_until(until_seq) - self._steps_until(self._settled_seq)
+        self._settled_seq = until_seq
+
+        events = [event for event in self.folded_events if event.has_fold_in_force]
+        if not events:
+            events = self.folded_events[-1:]
+        if not events:
+            return
         gained_dollars = max(0.0, saved_dollars)
         lost_dollars = min(0.0, saved_dollars)
-        for event, share in zip(credited_events, shares, strict=True):
+        for event, share in zip(events, _shares_of_savings(events), strict=True):
             event.saving_requests += new_requests
             event.saved_tokens += saved_tokens * share
             event.saved_dollars += gained_dollars * share
-        if credited_events:
-            # A loss belongs to the newest fold alone: it made the provider cache anew.
-            credited_events[-1].saved_dollars += lost_dollars
+        # A loss belongs to the newest fold alone: it made the provider cache anew.
+        events[-1].saved_dollars += lost_dollars
 
     def _steps_until(self, seq: int) -> int:
         point = bisect_right(self.seqs, seq) - 1
@@ -374,26 +410,34 @@ class ConversationTimeline:
 
     def _layer_heights(self, recorded: facts.Recorded, tokens: int, newest_seq: int) -> list[int]:
         """Returns cumulative tokens by kind. The last value is the whole view."""
-        ledger = self.history.record.ledger
-        by_kind = ledger.view_tokens_by_kind(newest_seq)
+        tokens_by_kind = list(self.history.record.ledger.view_tokens_by_kind(newest_seq))
         reply = recorded.fact
         if self._is_recorded and isinstance(reply, facts.ModelReplied) and reply.usage.input > 0:
-            # No report is older than the first fact, so this is the factor that is
-            # usual for the model.
-            billed = round(tokens / ledger.billing_factor(reply.model, 0))
-            for kind, changed in enumerate(self._changed_only_here):
-                by_kind[kind] = max(0, by_kind[kind] - changed)
-            # What is left are the request's tools and prompt, which nobody recorded.
-            by_kind[0] += max(0, billed - sum(by_kind))
-        cumulative = list(accumulate(by_kind))
-        counted_tokens = cumulative[-1] or 1
+            tokens_by_kind = self._tokens_of_recorded_request(tokens_by_kind, reply.model, tokens)
+
+        counted_heights = list(accumulate(tokens_by_kind))
+        counted_tokens = counted_heights[-1] or 1
         heights: list[int] = []
-        for counted_height in cumulative[:-1]:
+        for counted_height in counted_heights[:-1]:
             # Scaled to what was billed, and never above the whole view, which is drawn last.
             billed_height = counted_height * tokens // counted_tokens
             heights.append(max(0, min(billed_height, tokens)))
         heights.append(tokens)
         return heights
+
+    def _tokens_of_recorded_request(
+        self, counted_by_kind: Sequence[int], model: str, tokens: int
+    ) -> list[int]:
+        """Returns the tokens by kind of a request that another program sent."""
+        # No report is older than the first fact, so this is the factor that is usual for the model.
+        usual_factor = self.history.record.ledger.billing_factor(model, 0)
+        tokens_by_kind: list[int] = []
+        for counted, changed_here in zip(counted_by_kind, self._changed_only_here, strict=True):
+            tokens_by_kind.append(max(0, counted - changed_here))
+        # What is left are the request's tools and prompt, which nobody recorded.
+        unrecorded_tokens = round(tokens / usual_factor) - sum(tokens_by_kind)
+        tokens_by_kind[0] += max(0, unrecorded_tokens)
+        return tokens_by_kind
 
     def _add_fold_to_event(self, recorded: facts.Recorded, fold: facts.Folded) -> None:
         event = None

@@ -16,8 +16,8 @@ from helix_desktop.gui.timeline.conversation_timeline import TimelineEvent
 from helix_desktop.gui.timeline.fold_sentences import describe_event_briefly, describe_event_title
 from helix_desktop.gui.translation import tr
 
-ROW = 55
-LEFT = 22
+ROW = 55  # The height of a row, in pixels.
+LEFT = 22  # The room at the left of a row's ring, in pixels.
 
 
 class FoldRows(ListRowModel[TimelineEvent]):
@@ -76,31 +76,34 @@ class _FoldRowPainter(RowPainter):
         """Draws the title and the time in one line, and what the event did below it."""
         theme = self._theme
         pixels = theme.zoomed_pixels
-        plain = theme.build_font()
-        bold = theme.build_font(weight=QFont.Weight.DemiBold)
-        bold_metrics = QFontMetrics(bold)
-        plain_metrics = QFontMetrics(plain)
+        text_left = row_rect.left() + pixels(LEFT + 26)
+        text_width = row_rect.right() - pixels(26) - text_left
+        title_rect = QRectF(text_left, row_rect.top() + pixels(8), text_width, pixels(20))
+        gap = pixels(10)
+
+        plain_font = theme.build_font()
+        title_font = theme.build_font(weight=QFont.Weight.DemiBold)
         title_colour = "text"
         time_words = describe_event_time(event)
         if model.is_event_undone(event):
+            title_font.setStrikeOut(True)
             title_colour = "muted"
             time_words += " · " + tr("undone")
-            bold.setStrikeOut(True)
-        text_left = row_rect.left() + pixels(LEFT + 26)
-        text_width = row_rect.right() - pixels(26) - text_left
-        gap = pixels(10)
-        title_width = int(text_width) - plain_metrics.horizontalAdvance(time_words) - gap
+
+        # The time is always complete, so the title gets the room that it leaves.
+        plain_metrics = QFontMetrics(plain_font)
+        title_metrics = QFontMetrics(title_font)
         elide_right = Qt.TextElideMode.ElideRight
-        title = bold_metrics.elidedText(describe_event_title(event), elide_right, title_width)
-        title_rect = QRectF(text_left, row_rect.top() + pixels(8), text_width, pixels(20))
-        theme.draw_words(painter, title_rect, title, bold, title_colour)
-        time_offset = bold_metrics.horizontalAdvance(title) + gap
-        time_rect = title_rect.adjusted(time_offset, 0, 0, 0)
-        theme.draw_words(painter, time_rect, time_words, plain, "faint")
+        title_room = int(text_width) - plain_metrics.horizontalAdvance(time_words) - gap
+        title = title_metrics.elidedText(describe_event_title(event), elide_right, title_room)
+        theme.draw_words(painter, title_rect, title, title_font, title_colour)
+        time_rect = title_rect.adjusted(title_metrics.horizontalAdvance(title) + gap, 0, 0, 0)
+        theme.draw_words(painter, time_rect, time_words, plain_font, "faint")
+
         what_it_did = describe_event_briefly(event, model.window)
         second_line = plain_metrics.elidedText(what_it_did, elide_right, int(text_width))
         second_rect = title_rect.translated(0, pixels(19.5))
-        theme.draw_words(painter, second_rect, second_line, plain, "muted")
+        theme.draw_words(painter, second_rect, second_line, plain_font, "muted")
 
 
 class FoldList(QListView):

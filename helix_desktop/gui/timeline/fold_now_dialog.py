@@ -25,25 +25,25 @@ class FoldNowDialog(widgets.TransientDialog):
         super().__init__(tr("Shorten now"), parent, 420)
         self._session = session
         self._doing = doing
+
         self.kind = widgets.build_combo_box(tr("How to shorten"), self)
         offered_kinds = [FoldKind(name) for name in read_shown_names()["fold on request"]]
         for offered_kind in offered_kinds:
             self.kind.addItem(translate_name("fold on request", offered_kind), offered_kind)
         self.kind.setCurrentIndex(offered_kinds.index(kind))
-        keep = widgets.build_plain_label(tr("Details to keep"), "muted", self)
-        self.wish = widgets.build_line_edit(
-            keep.text(), tr("For example: the decisions about the API"), self
-        )
+        self.kind.currentIndexChanged.connect(self._show_fold_cost)
+
+        wish_label = widgets.build_plain_label(tr("Details to keep"), "muted", self)
+        example = tr("For example: the decisions about the API")
+        self.wish = widgets.build_line_edit(wish_label.text(), example, self)
+        self.cost = widgets.build_plain_label("", "small", self)
         reassurance = widgets.build_plain_label(
             tr("You can keep working. Everything is kept, and you can undo this."), "small", self
         )
-        self.cost = widgets.build_plain_label("", "small", self)
-        self.kind.currentIndexChanged.connect(self._show_fold_cost)
-        self._show_fold_cost()
         buttons = widgets.build_confirm_buttons(self, tr("Start"), self.accept)
         build_column(
             self.kind,
-            keep,
+            wish_label,
             self.wish,
             self.cost,
             reassurance,
@@ -51,24 +51,26 @@ class FoldNowDialog(widgets.TransientDialog):
             owner=self,
             margins=20,
         )
+        self._show_fold_cost()
         self.wish.setFocus()
 
     def _show_fold_cost(self) -> None:
         kind = FoldKind(self.kind.currentData())
         cost = self._session.folding.estimate_fold_cost(kind)
+        self.cost.setText(self._describe_fold_cost(kind, cost))
+
+    def _describe_fold_cost(self, kind: FoldKind, cost: float | None) -> str:
         if kind is FoldKind.MARKER:
-            words = tr("This costs nothing: no model is used.")
-        elif cost == 0:
-            words = translate_sentences(NOTHING_TO_FOLD)
-        elif cost is None and lacks_price(self._session.conversation.state):
-            words = tr(
+            return tr("This costs nothing: no model is used.")
+        if cost == 0:
+            return translate_sentences(NOTHING_TO_FOLD)
+        if cost is not None:
+            return tr("A model writes this text for about {price}.", price=format_dollars(cost))
+        if lacks_price(self._session.conversation.state):
+            return tr(
                 "A model writes this text, and its provider may charge for it. The price is not known."
             )
-        elif cost is None:
-            words = tr("This costs nothing: the model runs on this computer.")
-        else:
-            words = tr("A model writes this text for about {price}.", price=format_dollars(cost))
-        self.cost.setText(words)
+        return tr("This costs nothing: the model runs on this computer.")
 
     def accept(self) -> None:
         folding = self._session.fold_on_request(

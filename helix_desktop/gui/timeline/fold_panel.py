@@ -78,11 +78,23 @@ class ShownFold:
         """Returns the event's folds that can be undone or redone. An output that was
         deleted cannot be restored.
         """
-        return [
-            fold
-            for fold in self.event.current_folds
-            if not self.event.history.is_output_forgotten(fold)
-        ]
+        folds: list[Folded] = []
+        for fold in self.event.current_folds:
+            if not self.event.history.is_output_forgotten(fold):
+                folds.append(fold)
+        return folds
+
+    def state_to_draw(self) -> tuple[object, ...]:
+        """Returns all that the panel's look depends on, to be compared with what was drawn."""
+        undone = [self.is_fold_undone(fold.fold) for fold in self.event.current_folds]
+        return (
+            self.event.current_folds,
+            self.folds_to_undo_or_redo(),
+            undone,
+            self.window,
+            self.earlier,
+            self.unknown_names,
+        )
 
 
 class FoldPanel(QWidget):
@@ -118,7 +130,8 @@ class FoldPanel(QWidget):
         set_widget_look(self._editor, "mono")
         self._stack = QStackedWidget(self)
         self._stack.addWidget(self.document)
-        self._stack.addWidget(self._build_edit_page())
+        self._edit_page = self._build_edit_page()
+        self._stack.addWidget(self._edit_page)
         self._lay_out_fold_panel()
         set_surface_look(self, "page")
         self.clear_fold_panel()
@@ -180,27 +193,26 @@ class FoldPanel(QWidget):
         if not is_same_event:
             self._save_open_draft()
         self._shown = shown
-        drawn_state = (
-            shown.event.current_folds,
-            shown.folds_to_undo_or_redo(),
-            [shown.is_fold_undone(fold.fold) for fold in shown.event.current_folds],
-            shown.window,
-            shown.earlier,
-            shown.unknown_names,
-        )
+        drawn_state = shown.state_to_draw()
         if is_same_event and drawn_state == self._drawn_state:
             return
         self._drawn_state = drawn_state
         self._update_heading(shown)
         if not is_same_event:
-            draft = self._drafts.get(_draft_key(shown))
-            self._editor.setPlainText(draft or "")
-            is_editing = draft is not None and not self._edit.isHidden()
-            self._stack.setCurrentIndex(int(is_editing))
+            self._show_draft_or_document(shown)
         reserve_height_for_width(self)
         self.document.show_boxes(
             lambda ink, width: self._build_fold_boxes(shown, ink, width), keep_place=is_same_event
         )
+
+    def _show_draft_or_document(self, shown: ShownFold) -> None:
+        draft = self._drafts.get(_draft_key(shown))
+        can_be_edited = not self._edit.isHidden()
+        self._editor.setPlainText(draft or "")
+        if draft is not None and can_be_edited:
+            self._stack.setCurrentWidget(self._edit_page)
+        else:
+            self._stack.setCurrentWidget(self.document)
 
     def _update_heading(self, shown: ShownFold) -> None:
         """Shows the title, the figures, and the buttons for what can be done with the fold."""
@@ -319,17 +331,24 @@ def _build_document_boxes(text: str, ink: DrawingStyle, width: float) -> Iterato
         if has_headings and not heading:
             continue
         body = written
-        if not heading and written.startswith("["):  # A first line in brackets is for the model.
-            _first_line, _newline, body = written.partition("\n")
-            body = body.strip()
         if heading:
             yield build_heading_box(ink, width, heading, gap=12)
-        linked = fold_sentences.link_hashes_and_messages(body)
-        yield from build_boxes_from_markdown(ink, width, linked)
+        else:
+            body = _without_line_for_model(written)
+        markdown = fold_sentences.link_hashes_and_messages(body)
+        yield from build_boxes_from_markdown(ink, width, markdown)
         digests = fold_sentences.find_entries_named_in_document(body)
         if digests:
             chips = [build_entry_chip(digest) for digest in digests]
             yield ChipRowBox(ink, width, chips, gap=4)
+
+
+def _without_line_for_model(text: str) -> str:
+    """Removes a first line in brackets, which is for the model."""
+    if not text.startswith("["):
+        return text
+    _first_line, _newline, body = text.partition("\n")
+    return body.strip()
 
 
 def _build_covered_output_boxes(
@@ -356,25 +375,22 @@ def _build_covered_output_box(
     name = ""
     if isinstance(fold.cover, PartRef):
         name = fold_sentences.name_covered_part(shown.event, fold.cover)
+    chips = tuple(build_entry_chip(entry) for entry in fold.entries[:1])
     open_original: OpenEntry | ToggleSection = ToggleSection(_BEFORE_AFTER)
     if fold.entries:
         open_original = OpenEntry(fold.entries[0])
-    undo_or_redo: OpenEntry | ToggleSection = ToggleSection(("fold", fold.fold))
+
     is_undone = shown.is_fold_undone(fold.fold)
     status = CallStatus.CACHED
+    action_name = tr("Restore")
+    action: OpenEntry | ToggleSection = ToggleSection(("fold", fold.fold))
     if is_undone:
         status = CallStatus.DONE
+        action_name = tr("Cache again")
     if shown.event.history.is_output_forgotten(fold):
         # It cannot be restored, so the words at the right open it like the line.
         action_name = tr("permanently removed")
         action = open_original
-    elif is_undone:
-        action_name = tr("Cache again")
-        action = undo_or_redo
-    else:
-        action_name = tr("Restore")
-        action = undo_or_redo
-    chips = tuple(build_entry_chip(entry) for entry in fold.entries[:1])
     line = ToolCallLine(name or tr("output"), status, chips, action_name)
     return ToolCallBox(ink, width, line, open_original, right=action, gap=gap)
 
@@ -383,29 +399,39 @@ def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> 
     event = shown.event
     fold = event.current_folds[0]
     if shown.unknown_names:
-        unfounded = tr("In the summary, but not in the messages that it replaces")
-        yield build_heading_box(ink, width, unfounded, gap=12)
+        heading = tr("In the summary, but not in the messages that it replaces")
+        yield build_heading_box(ink, width, heading, gap=12)
         lines = [f"• {name}" for name in shown.unknown_names[:MOST_UNKNOWN_NAMES]]
         yield build_note_box(ink, width, "\n".join(lines), font=ink.text)
     if fold.why:
         yield build_heading_box(ink, width, tr("Why"), gap=12)
-        yield build_note_box(ink, width, translate_sentences(fold.why)[:1_000], font=ink.text)
+        reason = translate_sentences(fold.why)[:1_000]
+        yield build_note_box(ink, width, reason, font=ink.text)
     details = fold_sentences.describe_fold_details(event)
     if details:
         yield build_heading_box(ink, width, tr("Details"), gap=12)
         yield build_note_box(ink, width, details, font=ink.text)
         if fold.entries:
             yield ChipRowBox(ink, width, [build_entry_chip(fold.entries[0])], gap=4)
-    if any(isinstance(covering.cover, PartRef) for covering in event.current_folds):
-        yield build_heading_box(ink, width, tr("Replaced outputs"), gap=12)
+
+    if _replaces_outputs(event):
+        heading = tr("Replaced outputs")
         sentences = _describe_replaced_outputs(shown)
     else:
-        yield build_heading_box(ink, width, tr("Replaced messages"), gap=12)
+        heading = tr("Replaced messages")
         sentences = _describe_replaced_messages(event)
+    yield build_heading_box(ink, width, heading, gap=12)
     for sentence in sentences:
         yield build_note_box(ink, width, sentence, font=ink.text)
-    compare = tr("Compare what the model saw before and after")
-    yield ActionLineBox(ink, width, compare, ToggleSection(_BEFORE_AFTER), gap=2)
+    label = tr("Compare what the model saw before and after")
+    yield ActionLineBox(ink, width, label, ToggleSection(_BEFORE_AFTER), gap=2)
+
+
+def _replaces_outputs(event: TimelineEvent) -> bool:
+    for fold in event.current_folds:
+        if isinstance(fold.cover, PartRef):
+            return True
+    return False
 
 
 def _describe_replaced_outputs(shown: ShownFold) -> list[str]:

@@ -22,6 +22,7 @@ from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.histories.program_names import SHOWN_BY_OTHER
 
 MAX_NAMED_CALLS = 2  # The maximum number of calls that a title names.
+FACTS_AT_START = 20  # The settings of a new conversation are among so many first facts.
 LEAST_DOLLARS = 0.0005  # In dollars. Smaller amounts are not mentioned.
 LONGEST_LINE = 90  # The maximum number of characters in a tooltip's line.
 MARK_LINES = 3  # The maximum number of lines in a tooltip.
@@ -34,24 +35,30 @@ _SOURCE = re.compile(r"\[(\d{1,7})\](?!\()")
 
 def describe_event_title(event: TimelineEvent) -> str:
     """Returns the title of an event in the list; an excerpt is named by its call."""
-    if not event.current_folds:
-        started = event.history.facts[event.seq - 1].fact  # Numbers of facts begin at 1.
-        if isinstance(started, facts.ConversationStarted) and started.forked_from:
-            return tr("Fork created")
-        return tr("Conversation started")
+    folds = event.current_folds
+    if not folds:
+        return _title_of_start(event)
     named_calls: list[str] = []
     if event.fold_kind is facts.FoldKind.EXCERPT:
         named_calls = _name_covered_calls(event)
     if not named_calls:
-        return fold_descriptions.fold_title(event.current_folds[0], len(event.current_folds))
-    shortened = ", ".join(named_calls)
-    unnamed_count = len(event.current_folds) - len(named_calls)
+        return fold_descriptions.fold_title(folds[0], len(folds))
+
+    names = ", ".join(named_calls)
+    unnamed_count = len(folds) - len(named_calls)
     if unnamed_count:
-        shortened += " " + format_count(unnamed_count, "and {n} more", "and {n} more")
+        names += " " + format_count(unnamed_count, "and {n} more", "and {n} more")
     agent = _agent_that_shortened_output(event)
     if agent:
-        return tr("Excerpt by {agent}: {what}", agent=agent, what=shortened)
-    return tr("Excerpt: {what}", what=shortened)
+        return tr("Excerpt by {agent}: {what}", agent=agent, what=names)
+    return tr("Excerpt: {what}", what=names)
+
+
+def _title_of_start(event: TimelineEvent) -> str:
+    started = event.history.facts[event.seq - 1].fact  # Numbers of facts begin at 1.
+    if isinstance(started, facts.ConversationStarted) and started.forked_from:
+        return tr("Fork created")
+    return tr("Conversation started")
 
 
 def _agent_that_shortened_output(event: TimelineEvent) -> str:
@@ -112,21 +119,25 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
 
 def _describe_start_briefly(event: TimelineEvent, window: int) -> str:
     """Names the preset and the context window as they were when the conversation began."""
-    preset = dict(list_policy_choices()).get(event.words)
-    if preset is None and event.words:
-        preset = tr("{name} preset", name=event.words)
-    preset = preset or ""
-    window_then = _window_at_start(event) or window
-    if not window:
-        return preset
-    size = tr("{n} context window", n=format_token_count(window_then))
-    return " · ".join(part for part in (preset, size) if part)
+    parts: list[str] = []
+    if event.words:
+        preset = dict(list_policy_choices()).get(event.words)
+        if preset is None:
+            preset = tr("{name} preset", name=event.words)
+        parts.append(preset)
+    if window:
+        window_then = _window_at_start(event) or window
+        parts.append(tr("{n} context window", n=format_token_count(window_then)))
+    return " · ".join(parts)
 
 
 def _window_at_start(event: TimelineEvent) -> int:
-    for recorded in event.history.facts[:20]:
+    """Returns the window of the main model that was chosen when the conversation began, or 0."""
+    for recorded in event.history.facts[:FACTS_AT_START]:
         fact = recorded.fact
-        if isinstance(fact, facts.ModelSet) and fact.role is facts.ModelRole.MAIN and fact.window:
+        if not isinstance(fact, facts.ModelSet) or fact.role is not facts.ModelRole.MAIN:
+            continue
+        if fact.window:
             return fact.window
     return 0
 
@@ -159,17 +170,20 @@ def describe_saving(event: TimelineEvent) -> str:
     """
     dollars = event.saved_dollars
     if abs(dollars) >= LEAST_DOLLARS:
-        writing = ""
+        amount = format_dollars(abs(dollars))
+        cost_of_writing = ""
         if event.writing.cost >= LEAST_DOLLARS:
-            writing = format_dollars(event.writing.cost)
-        return _describe_gain_or_loss(event, format_dollars(abs(dollars)), writing, gain=dollars)
+            cost_of_writing = format_dollars(event.writing.cost)
+        return _describe_gain_or_loss(event, amount, cost_of_writing, gain=dollars)
+
     tokens = round(event.saved_tokens)
     if dollars or tokens == 0:
         return ""
-    writing = ""
+    amount = describe_token_count(abs(tokens))
+    tokens_of_writing = ""
     if event.writing.input:
-        writing = describe_token_count(event.writing.input)
-    return _describe_gain_or_loss(event, describe_token_count(abs(tokens)), writing, gain=tokens)
+        tokens_of_writing = describe_token_count(event.writing.input)
+    return _describe_gain_or_loss(event, amount, tokens_of_writing, gain=tokens)
 
 
 def _describe_gain_or_loss(event: TimelineEvent, amount: str, writing: str, *, gain: float) -> str:
@@ -191,13 +205,15 @@ def describe_timeline(story: ConversationTimeline, dollars_of_agents: float = 0.
     """Returns the page's heading. `dollars_of_agents`: what sub-agents have cost."""
     if not story.points:
         return ""
+    duration = story.times[-1] - story.times[0]
     parts = [
-        _describe_length(story.times[-1] - story.times[0]),
+        _describe_length(duration),
         format_count(story.steps[-1], "{n} step", "{n} steps"),
     ]
     paid_here, paid_before = story.costs_at_point(-1)
     # Sub-agents of an imported conversation were paid where it was imported from.
-    if round(paid_before, 3) and not round(paid_here, 3):
+    is_paid_elsewhere = bool(round(paid_before, 3)) and not round(paid_here, 3)
+    if is_paid_elsewhere:
         paid_here = 0.0
         paid_before += dollars_of_agents
     else:
@@ -268,27 +284,33 @@ def _format_call_of_result(history: ConversationState, seq: int) -> str:
 
 def describe_fold_figures(event: TimelineEvent) -> str:
     fold = event.current_folds[0]
-    parts = [_describe_change_of_event(event)]
+    figures = [_describe_change_of_event(event)]
     if fold.kind not in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT):
-        parts.append(_count_messages(event))
+        figures.append(_count_messages(event))
     if fold.seconds:
-        parts.append(format_duration(fold.seconds))
+        figures.append(format_duration(fold.seconds))
+    figures += _describe_author_of_fold(event, fold)
+    return " · ".join(figure for figure in figures if figure)
+
+
+def _describe_author_of_fold(event: TimelineEvent, fold: facts.Folded) -> list[str]:
+    """Says which model wrote the fold and why then, or which agent compacted by itself."""
     agent, trigger = fold_descriptions.split_agent_compaction(fold)
     if agent:
-        parts.append(_describe_compaction_trigger(trigger))
+        figures = [_describe_compaction_trigger(trigger)]
         if fold.fold in event.history.branch.barred.values():
-            undone = tr(
+            undone_here = tr(
                 "undone only here; choose “Continue in {agent}…” to go on with all messages in it",
                 agent=agent,
             )
-            parts.append(undone)
-    elif not _agent_that_shortened_output(event):
-        parts.append(fold.model or tr("no model"))
-        if fold.panic:
-            parts.append(tr("because the request would not fit"))
-        else:
-            parts.append(tr("in the background"))
-    return " · ".join(part for part in parts if part)
+            figures.append(undone_here)
+        return figures
+    if _agent_that_shortened_output(event):
+        return []
+    model = fold.model or tr("no model")
+    if fold.panic:
+        return [model, tr("because the request would not fit")]
+    return [model, tr("in the background")]
 
 
 def _describe_compaction_trigger(trigger: str) -> str:

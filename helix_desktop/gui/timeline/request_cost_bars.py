@@ -65,22 +65,18 @@ class RequestCostBars:
         return self._placed[begin:end]
 
     def draw_cost_bars(self, painter: QPainter, theme: Theme, scale: PlotScale) -> None:
-        """Draws the bars. Of several requests in one pixel, the most expensive is drawn."""
-        request_at_x: dict[int, RequestCost] = {}
-        for placed in self._requests_between(scale.first, scale.last):
-            x = round(scale.x_of_point(placed.point))
-            if x not in request_at_x or request_at_x[x].cost < placed.request.cost:
-                request_at_x[x] = placed.request
-        least_distance = WIDEST
+        request_at_x = self._dearest_request_at_each_x(scale)
+        bar_distance = WIDEST
         for x_before, x_after in pairwise(sorted(request_at_x)):
-            least_distance = min(least_distance, x_after - x_before)
+            bar_distance = min(bar_distance, x_after - x_before)
         painter.setPen(Qt.PenStyle.NoPen)
-        if least_distance > NARROW:
+        if bar_distance > NARROW:
             painter.setPen(theme.colour_of_token("panel"))
-        bar_width = max(1.0, least_distance * 0.6)
+
+        bar_width = max(1.0, bar_distance * 0.6)
         full_height = scale.area.height() * HEIGHT
         for x, request in request_at_x.items():
-            bar_left = x - least_distance * 0.3
+            bar_left = x - bar_distance * 0.3
             part_bottom = scale.area.bottom()
             for part, dollars in _dollars_by_bar_part(request).items():
                 share = dollars / (self._highest_cost or 1.0)
@@ -89,6 +85,16 @@ class RequestCostBars:
                 painter.setBrush(theme.colour_of_token(COLOURS[part]))
                 painter.drawRect(QRectF(bar_left, part_top, bar_width, part_height))
                 part_bottom = part_top
+
+    def _dearest_request_at_each_x(self, scale: PlotScale) -> dict[int, RequestCost]:
+        """Of several requests in one pixel, only the most expensive can be drawn."""
+        request_at_x: dict[int, RequestCost] = {}
+        for placed in self._requests_between(scale.first, scale.last):
+            x = round(scale.x_of_point(placed.point))
+            request_there = request_at_x.get(x)
+            if request_there is None or request_there.cost < placed.request.cost:
+                request_at_x[x] = placed.request
+        return request_at_x
 
     def names_and_colours_of_parts(self) -> Sequence[tuple[str, str]]:
         """The name and colour of each part of a bar, from the bottom up; empty without bars."""

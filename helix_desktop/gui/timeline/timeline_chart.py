@@ -43,8 +43,12 @@ from helix_desktop.gui.timeline.timeline_marks import CHOSEN_RING, LANE, REACH, 
 from helix_desktop.gui.translation import format_count, format_number, tr
 
 HEIGHT = 390
-LEFT, RIGHT, LEGEND, DATES = 60, 60, 30, 26  # The room around the plot, in pixels.
-SMALL = 11
+# The room around the plot, in pixels.
+LEFT = 60
+RIGHT = 60
+LEGEND = 30
+DATES = 26
+SMALL = 11  # The size of the letters, in pixels.
 
 
 class TimelineChart(StepPlot):
@@ -163,7 +167,7 @@ class TimelineChart(StepPlot):
 
     def _plot_cache_key(self) -> object:
         points = self._story.points
-        mark_counts = [len(seqs) for _, seqs in self._story.marks.values()]
+        mark_counts = [len(marks.seqs) for marks in self._story.marks.values()]
         return (len(points), points[-1], len(self._story.events), mark_counts)
 
     def _draw_without_pointer(self, painter: QPainter, scale: PlotScale) -> None:

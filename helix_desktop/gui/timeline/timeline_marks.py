@@ -55,19 +55,19 @@ class TimelineMarks:
 
     def draw_lane_marks(self, painter: QPainter, scale: PlotScale, width: int) -> None:
         painter.setPen(Qt.PenStyle.NoPen)
-        for lane, (points_of_marks, _seqs) in self._story.marks.items():
+        for lane, marks in self._story.marks.items():
             lane_edge = self.left_edge_of_lane(lane, scale.area)
             mark_top = lane_edge.top() + 3
             mark_height = lane_edge.height() - 5
             painter.setBrush(self._theme.colour_of_token(LANE_COLOURS[lane]))
-            first_visible = bisect_left(points_of_marks, scale.first)
-            end_of_visible = bisect_left(points_of_marks, scale.last + 1)
+            first_visible = bisect_left(marks.points, scale.first)
+            end_of_visible = bisect_left(marks.points, scale.last + 1)
             # Of a hundred thousand visible marks, four for each pixel are examined.
             most_marks = 4 * max(1, width)
             step = max(1, (end_of_visible - first_visible) // most_marks)
             last_drawn_x = -10.0  # Left of the chart, so that the first mark is always drawn.
             for index in range(first_visible, end_of_visible, step):
-                x = scale.x_of_point(points_of_marks[index])
+                x = scale.x_of_point(marks.points[index])
                 if x - last_drawn_x >= MARK_GAP:
                     last_drawn_x = x
                     mark = QRectF(x - 1.5, mark_top, 4, mark_height)
@@ -77,24 +77,33 @@ class TimelineMarks:
         """Draws the marks of visible folds. Of overlapping marks, only the first is
         drawn, excerpts last.
         """
+        least_distance = self._theme.zoomed_pixels(8)
+        drawn_xs: list[float] = []  # From left to right.
+        for event in self._fold_events_to_examine(scale, width):
+            x = scale.x_of_point(event.point)
+            index = bisect_left(drawn_xs, x)
+            touches_left = index > 0 and x - drawn_xs[index - 1] < least_distance
+            touches_right = index < len(drawn_xs) and drawn_xs[index] - x < least_distance
+            if not touches_left and not touches_right:
+                drawn_xs.insert(index, x)
+                self.draw_fold_mark(painter, event, scale, RING)
+
+    def _fold_events_to_examine(self, scale: PlotScale, width: int) -> list[TimelineEvent]:
+        """Returns the visible events with folds, those with excerpts last."""
         events = self._story.folded_events
         first_visible = bisect_left(events, scale.first - 1, key=_point_of_event)
         end_of_visible = bisect_left(events, scale.last + 1, key=_point_of_event)
         # Of many thousand folds, one for each three pixels is examined.
         most_marks = max(1, width // 3)
         step = max(1, (end_of_visible - first_visible) // most_marks)
-        examined = events[first_visible:end_of_visible:step]
-        folds = [event for event in examined if event.fold_kind]
-        folds.sort(key=lambda event: event.fold_kind is FoldKind.EXCERPT)
-        least_distance = self._theme.zoomed_pixels(8)
-        drawn_xs: list[float] = []  # From left to right.
-        for event in folds:
-            x = scale.x_of_point(event.point)
-            index = bisect_left(drawn_xs, x)
-            neighbours = drawn_xs[max(0, index - 1) : index + 1]
-            if all(abs(x - neighbour_x) >= least_distance for neighbour_x in neighbours):
-                drawn_xs.insert(index, x)
-                self.draw_fold_mark(painter, event, scale, RING)
+        excerpts: list[TimelineEvent] = []
+        other_folds: list[TimelineEvent] = []
+        for event in events[first_visible:end_of_visible:step]:
+            if event.fold_kind is FoldKind.EXCERPT:
+                excerpts.append(event)
+            elif event.fold_kind is not None:
+                other_folds.append(event)
+        return other_folds + excerpts
 
     def draw_fold_mark(
         self, painter: QPainter, event: TimelineEvent, scale: PlotScale, radius: float
@@ -106,11 +115,12 @@ class TimelineMarks:
         # The ring stands at the height from which the line falls, which is the point before.
         tokens = max(tokens_at_points[point], tokens_at_points[point_before])
         centre = QPointF(scale.x_of_point(event.point), scale.y_of_tokens(tokens))
-        colour = self._theme.fill_colour_of_kind(
-            context_kind_of_fold(event.fold_kind or FoldKind.MARKER)
-        )
+        bottom = QPointF(centre.x(), scale.area.bottom() - 3)
+
+        context_kind = context_kind_of_fold(event.fold_kind or FoldKind.MARKER)
+        colour = self._theme.fill_colour_of_kind(context_kind)
         painter.setPen(QPen(colour, 1.5))
-        painter.drawLine(centre, QPointF(centre.x(), scale.area.bottom() - 3))
+        painter.drawLine(centre, bottom)
         painter.setPen(QPen(colour, 2.5))
         painter.setBrush(self._theme.colour_of_token("panel"))
         painter.drawEllipse(centre, radius, radius)
@@ -120,23 +130,23 @@ class TimelineMarks:
         events = self._story.folded_events
         first_in_reach = bisect_left(events, point - reach, key=_point_of_event)
         end_of_reach = bisect_right(events, point + reach, key=_point_of_event)
-        return min(
-            events[first_in_reach:end_of_reach],
-            key=lambda event: abs(event.point - point),
-            default=None,
-        )
+        nearest: TimelineEvent | None = None
+        for event in events[first_in_reach:end_of_reach]:
+            if nearest is None or abs(event.point - point) < abs(nearest.point - point):
+                nearest = event
+        return nearest
 
     def find_lane_mark(self, point: int, y: float, scale: PlotScale) -> LaneMark | None:
         """Finds the mark nearest to a point, within reach, in the lane at this height."""
-        for lane, (points_of_marks, seqs_of_marks) in self._story.marks.items():
+        for lane, marks in self._story.marks.items():
             edge = self.left_edge_of_lane(lane, scale.area)
             is_in_lane = edge.top() <= y < edge.bottom()
-            if not points_of_marks or not is_in_lane:
+            if not marks.points or not is_in_lane:
                 continue
-            nearest = _index_of_nearest(points_of_marks, point)
-            distance = abs(points_of_marks[nearest] - point)
+            nearest = _index_of_nearest(marks.points, point)
+            distance = abs(marks.points[nearest] - point)
             if distance * scale.pixels_per_point <= REACH:
-                return LaneMark(points_of_marks[nearest], seqs_of_marks[nearest])
+                return LaneMark(marks.points[nearest], marks.seqs[nearest])
         return None
 
 
@@ -145,7 +155,14 @@ def _point_of_event(event: TimelineEvent) -> int:
 
 
 def _index_of_nearest(sorted_points: Sequence[int], point: int) -> int:
-    last_index = len(sorted_points) - 1
-    index_after = min(bisect_left(sorted_points, point), last_index)
-    index_before = max(0, index_after - 1)
-    return min(index_before, index_after, key=lambda index: abs(sorted_points[index] - point))
+    index_after = bisect_left(sorted_points, point)
+    if index_after == 0:
+        return 0
+    index_before = index_after - 1
+    if index_after == len(sorted_points):
+        return index_before
+    distance_before = point - sorted_points[index_before]
+    distance_after = sorted_points[index_after] - point
+    if distance_before <= distance_after:
+        return index_before
+    return index_after

@@ -59,7 +59,8 @@ FRAME_MS = 16  # The list is updated this many milliseconds after a change, abou
 FACTS_PER_STEP = 64
 # The chosen fold is below the list if the page is narrower than the second width, or taller than
 # wide and narrower than the first.
-NARROW, TOO_NARROW = 700, 520
+NARROW = 700
+TOO_NARROW = 520
 
 
 class TimelinePage(QWidget):
@@ -73,30 +74,34 @@ class TimelinePage(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._doing = doing
+
+        # What is shown: a conversation, and the others if the user asks for the whole workspace.
         self._session: Session | None = None
         self._bench: Workbench | None = None
         self.timeline = ConversationTimeline()
         self._other_timelines: list[ConversationTimeline] = []
-        self._shows_whole_workspace = self._has_undrawn_growth = False
-        self._listed: tuple[int, int] = (
-            0,
-            0,
-        )  # `change_count` and `model_window` of the listed timeline.
-        self._last_read_seq = 0
+        self._shows_whole_workspace = False
         self._kinds: frozenset[FoldKind] = frozenset()
         self._chosen: TimelineEvent | None = None
-        self._unknown_names: dict[str, Sequence[str]] = {}  # By a fold's text.
         self._wanted_fold = ""
+        self._unknown_names: dict[str, Sequence[str]] = {}  # By a fold's text.
+
+        # How far it has been read and drawn.
         self._reading: Iterator[None] = iter(())
-        self.chart = TimelineChart(theme, self)
-        self.list = FoldList(theme, self)
-        self.panel = FoldPanel(theme)
+        self._last_read_seq = 0
+        self._has_undrawn_growth = False
+        # `change_count` and `model_window` of the listed timeline.
+        self._listed: tuple[int, int] = (0, 0)
         self._past = PastMomentLoader(doing, self)
         self._read_timer = QTimer(self, interval=0)
         self._read_timer.timeout.connect(self._run_read_slice)
         self._list_timer = QTimer(self, interval=FRAME_MS, singleShot=True)
         self._list_timer.timeout.connect(self._refill_fold_list)
         self._list_timer.timeout.connect(self._show_chosen_in_panel)
+
+        self.chart = TimelineChart(theme, self)
+        self.list = FoldList(theme, self)
+        self.panel = FoldPanel(theme)
         self._heading = ElidedLabel(self)
         set_widget_look(self._heading, "title")
         set_price = partial(self.intent_wanted.emit, ConversationAct.SET_MODEL_PRICE)
@@ -176,12 +181,13 @@ class TimelinePage(QWidget):
     def update_timeline_from_events(self, events: Sequence[SessionEvent]) -> None:
         if self._session is None or self._read_timer.isActive():
             return
-        facts_of_conversation: list[Recorded] = []
+        new_facts: list[Recorded] = []
         for event in events:
-            if isinstance(event, FactAppended):
-                if event.recorded.conversation == self._session.id:
-                    facts_of_conversation.append(event.recorded)
-        if self._add_facts_to_timeline(facts_of_conversation):
+            if not isinstance(event, FactAppended):
+                continue
+            if event.recorded.conversation == self._session.id:
+                new_facts.append(event.recorded)
+        if self._add_facts_to_timeline(new_facts):
             self._has_undrawn_growth = True
         if self._has_undrawn_growth and self.isVisible():
             self._update_chart()
@@ -233,16 +239,10 @@ class TimelinePage(QWidget):
         """
         facts = self.timeline.history.facts
         while self._last_read_seq < len(facts):
-            self._add_facts_to_timeline(
-                facts[self._last_read_seq : self._last_read_seq + FACTS_PER_STEP]
-            )
+            end_of_step = self._last_read_seq + FACTS_PER_STEP
+            self._add_facts_to_timeline(facts[self._last_read_seq : end_of_step])
             yield
-        thresholds: list[FoldThreshold] = []
-        if self._session is not None:
-            conversation = self._session.conversation
-            meter = conversation.current_meter()
-            thresholds = list_fold_thresholds(conversation.policy, meter)
-        self.chart.plot_timeline(self.timeline, thresholds)
+        self.chart.plot_timeline(self.timeline, self._list_thresholds())
         self._update_heading_and_price_link()
         yield
         self._refill_fold_list()
@@ -258,6 +258,12 @@ class TimelinePage(QWidget):
             self._show_chosen_event()
         if self._add_facts_to_timeline(facts[self._last_read_seq :]):
             self._update_chart()
+
+    def _list_thresholds(self) -> Sequence[FoldThreshold]:
+        if self._session is None:
+            return []
+        conversation = self._session.conversation
+        return list_fold_thresholds(conversation.policy, conversation.current_meter())
 
     def _newest_event_with_folds(self) -> TimelineEvent | None:
         for event in reversed(self.timeline.events):
@@ -278,14 +284,17 @@ class TimelinePage(QWidget):
     def _refill_fold_list(self) -> None:
         self._listed = (self.timeline.change_count, self.timeline.model_window)
         self.timeline.credit_savings_to_folds()
-        events: Sequence[TimelineEvent] = self.timeline.events
+        events: list[TimelineEvent] = list(self.timeline.events)
         if self._shows_whole_workspace:
             stories = [self.timeline]
             stories += self._other_timelines
-            events = list(reversed(merge_timeline_events(stories)))
-        listed = [event for event in events if not self._kinds or event.fold_kind in self._kinds]
-        grouped = group_timeline_events(listed)
-        self.list.show_fold_events(grouped[::-1], self.timeline.model_window, keep=self._chosen)
+            events = merge_timeline_events(stories)
+            events.reverse()  # The oldest first, as in a single conversation.
+        if self._kinds:
+            events = [event for event in events if event.fold_kind in self._kinds]
+        rows = group_timeline_events(events)
+        rows.reverse()
+        self.list.show_fold_events(rows, self.timeline.model_window, keep=self._chosen)
 
     def _choose_event(self, event: TimelineEvent) -> None:
         if event is not self._chosen:  # The list also reports selections that the program makes.
@@ -304,22 +313,25 @@ class TimelinePage(QWidget):
         event = self._chosen
         if event is None:
             return
-        story = self._timeline_of_event(event)
-        compare_words = ""
-        if event.fold_kind is FoldKind.HANDOVER:
-            earlier = story.find_handover_before(event)
-            if earlier is not None:
-                number = earlier.current_folds[0].number
-                compare_words = tr("Compare with document {n}", n=number)
         fold: Folded | None = None
-        names: Sequence[str] | None = ()  # None: they have not been searched for.
+        known_names: Sequence[str] | None = ()  # None: they have not been searched for.
         if event.made_folds:
             fold = event.current_folds[0]
-            names = self._unknown_names.get(fold.text)
-        shown_fold = ShownFold(event, story.model_window, compare_words, names or ())
-        self.panel.show_fold_document(shown_fold)
-        if names is None and fold is not None and self._bench is not None:
+            known_names = self._unknown_names.get(fold.text)
+        window = self._timeline_of_event(event).model_window
+        label = self._label_of_comparison(event)
+        self.panel.show_fold_document(ShownFold(event, window, label, known_names or ()))
+        if known_names is None and fold is not None and self._bench is not None:
             self._find_and_show_unknown_names(event, fold, self._bench)
+
+    def _label_of_comparison(self, event: TimelineEvent) -> str:
+        """Returns the label of the button that compares a document with the one before it."""
+        if event.fold_kind is not FoldKind.HANDOVER:
+            return ""
+        earlier = self._timeline_of_event(event).find_handover_before(event)
+        if earlier is None:
+            return ""
+        return tr("Compare with document {n}", n=earlier.current_folds[0].number)
 
     def _find_and_show_unknown_names(
         self, event: TimelineEvent, fold: Folded, bench: Workbench
@@ -422,42 +434,34 @@ class TimelinePage(QWidget):
         if event.history is not self.timeline.history:
             return
         conversation = session.conversation
-        name = fold_sentences.describe_event_title(event)
-        facts = conversation.state.facts
-        last_seq = find_last_seq_of_event(event, facts)
+        last_seq = find_last_seq_of_event(event, conversation.state.facts)
 
-        # Three answers follow one another: the view before (`compute_after`), the view after
-        # (`show_both`), and the texts of outputs that both name (`show_texts`).
-        def show_both(moment_before: Moment, moment_after: Moment) -> None:
-            old_view = moment_before.get_view()
-            new_view = moment_after.get_view()
-            old_tokens = format_token_count(moment_before.counted_tokens)
-            new_tokens = format_token_count(moment_after.counted_tokens)
-            added_tokens = moment_after.counted_tokens - moment_before.counted_tokens
-            difference = format_number(added_tokens)
-            if added_tokens > 0:
-                difference = f"+{difference}"
-            old_title = f"{tr('Before {name}', name=name)} · {old_tokens}"
-            new_title = f"{tr('After {name}', name=name)} · {new_tokens} ({difference})"
+        # The view before the fold is computed first, then the view after it.
+        def compute_view_after(moment_before: Moment) -> None:
+            show_both = partial(self._read_outputs_and_compare, event, bench, moment_before)
+            self._past.compute_moment_at(conversation, last_seq, show_both)
 
-            def show_texts(outputs: Mapping[Stored, str]) -> None:
-                old_text = format_view_as_text(old_view, outputs)
-                new_text = format_view_as_text(new_view, outputs)
-                titles = (old_title, new_title)
-                texts = (old_text, new_text)
-                TextComparisonDialog(self._doing, self._theme, titles, texts, self).open()
+        self._past.compute_moment_at(conversation, event.seq - 1, compute_view_after)
 
-            messages = list(facts_shown_whole(old_view, facts))
-            messages += facts_shown_whole(new_view, facts)
-            work = read_short_outputs(messages, bench.workspace.cache)
-            self._doing.run_in_background(work, then=show_texts, owner=self)
+    def _read_outputs_and_compare(
+        self, event: TimelineEvent, bench: Workbench, moment_before: Moment, moment_after: Moment
+    ) -> None:
+        """Reads the short outputs that the two views name, and opens the comparison."""
+        old_view = moment_before.get_view()
+        new_view = moment_after.get_view()
+        titles = _titles_of_comparison(event, moment_before, moment_after)
 
-        def compute_after(moment_before: Moment) -> None:
-            self._past.compute_moment_at(
-                conversation, last_seq, lambda moment_after: show_both(moment_before, moment_after)
-            )
+        def open_comparison(outputs: Mapping[Stored, str]) -> None:
+            old_text = format_view_as_text(old_view, outputs)
+            new_text = format_view_as_text(new_view, outputs)
+            texts = (old_text, new_text)
+            TextComparisonDialog(self._doing, self._theme, titles, texts, self).open()
 
-        self._past.compute_moment_at(conversation, event.seq - 1, compute_after)
+        facts = event.history.facts
+        messages = list(facts_shown_whole(old_view, facts))
+        messages += facts_shown_whole(new_view, facts)
+        work = read_short_outputs(messages, bench.workspace.cache)
+        self._doing.run_in_background(work, then=open_comparison, owner=self)
 
     # --- Choosing what the timeline shows
 
@@ -471,16 +475,19 @@ class TimelinePage(QWidget):
             tr("Excerpts"): frozenset({FoldKind.EXCERPT}),
         }
         kind_choices: list[tuple[str, Callable[[], None]]] = []
-        for name, chosen_kinds in kinds.items():
-            kind_choices.append((name, partial(self._show_fold_kinds, name, chosen_kinds)))
+        for name, kinds_of_choice in kinds.items():
+            show_kinds = partial(self._show_fold_kinds, name, kinds_of_choice)
+            kind_choices.append((name, show_kinds))
         _add_exclusive_choices(menu, kind_choices)
-        show_one = partial(self._show_timeline_scope, everywhere=False)
-        show_all = partial(self._show_timeline_scope, everywhere=True)
-        scopes = [(tr("This conversation"), show_one), (tr("Whole workspace"), show_all)]
-        self._scope_actions = _add_exclusive_choices(menu, scopes)
-        self._fold_now_action = menu.addAction(
-            tr("Shorten now…"), lambda: self.intent_wanted.emit(AskToFold())
-        )
+
+        scope_choices: list[tuple[str, Callable[[], None]]] = [
+            (tr("This conversation"), partial(self._show_timeline_scope, everywhere=False)),
+            (tr("Whole workspace"), partial(self._show_timeline_scope, everywhere=True)),
+        ]
+        self._scope_actions = _add_exclusive_choices(menu, scope_choices)
+
+        ask_to_fold = partial(self.intent_wanted.emit, AskToFold())
+        self._fold_now_action = menu.addAction(tr("Shorten now…"), ask_to_fold)
         self._costs_action = add_menu_choice(
             menu, tr("What each request cost"), self._show_request_costs, chosen=False
         )
@@ -530,6 +537,20 @@ class TimelinePage(QWidget):
         if session is not None and bench is not None:
             work = _fetch_timelines_except(bench, session.id)
             self._doing.run_in_background(work, then=show_other_timelines, owner=self)
+
+
+def _titles_of_comparison(
+    event: TimelineEvent, moment_before: Moment, moment_after: Moment
+) -> tuple[str, str]:
+    name = fold_sentences.describe_event_title(event)
+    old_tokens = moment_before.counted_tokens
+    new_tokens = moment_after.counted_tokens
+    difference = format_number(new_tokens - old_tokens)
+    if new_tokens > old_tokens:
+        difference = f"+{difference}"
+    old_title = f"{tr('Before {name}', name=name)} · {format_token_count(old_tokens)}"
+    new_title = f"{tr('After {name}', name=name)} · {format_token_count(new_tokens)}"
+    return old_title, f"{new_title} ({difference})"
 
 
 def _add_exclusive_choices(

@@ -297,7 +297,8 @@ def test_messages_changes_and_errors_have_their_lanes(written: Written) -> None:
         FilesChanged(Stored(Digest.of_content(b"d"), 3, 1), Digest.of_content(b"a"), Digest.of_content(b"b"), 3, names=("src/lib.rs",))
     )  # fmt: skip
     story = story_of(written)
-    assert [list(seqs) for _, seqs in story.marks.values()] == [[5, said], [changed], [failed]]
+    seqs_of_lanes = [list(marks.seqs) for marks in story.marks.values()]
+    assert seqs_of_lanes == [[5, said], [changed], [failed]]
     describe = fold_sentences.describe_marked_fact
     assert describe(story.history, said) == "Run the tests."
     assert describe(story.history, changed) == "src/lib.rs and 2 more"
@@ -319,7 +320,7 @@ def test_files_that_another_agent_wrote_have_their_lane(written: Written) -> Non
         for call in calls
     ]
     story = story_of(written)
-    _, changed, _ = (list(seqs) for _, seqs in story.marks.values())
+    changed = list(story.marks[TimelineLane.FILES].seqs)
     assert changed == [returned[0], returned[2]]
     assert (
         fold_sentences.describe_marked_fact(story.history, returned[0])
@@ -428,7 +429,7 @@ def test_what_an_agent_added_is_no_message_of_the_user() -> None:
         story = ConversationTimeline()
         facts: list[Fact] = [start, *messages]
         story.read_all_facts(Recorded("c", seq, seq, fact) for seq, fact in enumerate(facts, 1))
-        assert story.marks[TimelineLane.YOU][1].tolist() == seqs
+        assert story.marks[TimelineLane.YOU].seqs.tolist() == seqs
         assert fold_sentences.describe_marked_fact(story.history, 3) == said
 
 

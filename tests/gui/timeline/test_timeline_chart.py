@@ -121,7 +121,7 @@ def test_a_mark_of_a_lane_says_what_happened_and_leads_there(
     chart.step_chosen.connect(steps.append)
     lane = chart._marks.left_edge_of_lane(TimelineLane.YOU, chart.scale.area)
     place = QPoint(
-        round(chart.scale.x_of_point(story.marks[TimelineLane.YOU][0][-1])),
+        round(chart.scale.x_of_point(story.marks[TimelineLane.YOU].points[-1])),
         round(lane.center().y()),
     )
     QTest.mouseClick(chart, Qt.MouseButton.LeftButton, pos=place)
@@ -171,9 +171,8 @@ def test_nothing_touches_the_frame(theme: Theme, written: Written, zoom: float) 
 def test_of_many_marks_each_visible_one_is_drawn(theme: Theme, first: int, last: int) -> None:
     """With 40,000 marks, one of 16 was drawn, however near the chart was."""
     story = ConversationTimeline()
-    points, seqs = story.marks[TimelineLane.YOU]
-    points.extend(range(40_000))
-    seqs.extend(range(40_000))
+    for number in range(40_000):
+        story.marks[TimelineLane.YOU].append_mark(number, number)
     picture = QImage(640, 200, QImage.Format.Format_RGB32)
     picture.fill(Qt.GlobalColor.black)
     scale = PlotScale(QRectF(10, 10, 600, 100), first, last, 1_000)
