@@ -367,6 +367,51 @@ def test_escape_stops_only_while_something_runs(window: MainWindow, session: Fak
     assert session.done == ["stop"]
 
 
+def test_escape_closes_the_nearest_thing_before_it_stops_anything(
+    window: MainWindow, session: FakeSession
+) -> None:
+    """With the find bar open it stopped a running summary, and the bar stayed open."""
+    assert QTest.qWaitForWindowActive(window)
+    session.set_running(ConversationActivity.TOOLS)
+    window.chat.bridge.emit_waiting_events()
+    composer_text = window.chat.composer.text
+    search_field = window.sidebar.search
+    find_bar = window.chat.transcript.bar
+
+    window.window_actions["find"].trigger()
+    QTest.keyClick(find_bar.field, Qt.Key.Key_Escape)
+    assert not find_bar.isVisible()
+
+    window.window_actions["find"].trigger()
+    composer_text.setFocus()
+    QTest.keyClick(composer_text, Qt.Key.Key_Escape)
+    assert not find_bar.isVisible()
+    assert composer_text.hasFocus()
+
+    QTest.keyClicks(composer_text, "/ne")
+    completion = composer_text.completion
+    assert completion is not None
+    assert completion.isVisible()
+    QTest.keyClick(composer_text, Qt.Key.Key_Escape)
+    assert not completion.isVisible()
+
+    search_field.setFocus()
+    search_field.setText("word")
+    QTest.keyClick(search_field, Qt.Key.Key_Escape)
+    assert search_field.text() == ""
+
+    window.switch_to_page("cache")
+    cache_field = window.pages.cache.bar.field
+    cache_field.setFocus()
+    cache_field.setText("word")
+    QTest.keyClick(cache_field, Qt.Key.Key_Escape)
+    assert cache_field.text() == ""
+
+    assert session.done == []
+    QTest.keyClick(cache_field, Qt.Key.Key_Escape)
+    assert session.done == ["stop"]
+
+
 def test_a_question_is_answered_from_the_keyboard_wherever_the_focus_is(
     window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

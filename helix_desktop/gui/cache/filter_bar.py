@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QBoxLayout, QMenu, QPushButton, QWidget
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter
 from helix_desktop.gui.cache.entry_columns import name_of_writer
+from helix_desktop.gui.common.escape_key import EscapeCloser
 from helix_desktop.gui.common.widgets import (
     add_menu_choice,
     build_line_edit,
@@ -43,6 +44,7 @@ class EntryFilterBar(QWidget):
         words = tr("Search inside stored outputs, or paste a hash")
         self.field = build_line_edit(words, words, self, clearButtonEnabled=True)
         self.field.installEventFilter(self)
+        EscapeCloser(self.field, lambda: bool(self.field.text()), self.field.clear)
         self._hint = build_plain_label("", "kbd", self.field, wraps=False)
         pills = [build_push_button("", self, look="pill") for _ in range(4)]
         (
@@ -126,9 +128,6 @@ class EntryFilterBar(QWidget):
         if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
             if event.key() == Qt.Key.Key_Down:
                 self.table_wanted.emit()
-                return True
-            if event.key() == Qt.Key.Key_Escape and self.field.text():
-                self.field.clear()
                 return True
         if event.type() == QEvent.Type.Resize:
             self._place_shortcut_hint()

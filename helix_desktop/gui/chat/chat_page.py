@@ -18,6 +18,7 @@ from helix_desktop.gui.chat.message_drafts import DraftPlace
 from helix_desktop.gui.chat.permission_card import PermissionQuestionPanel
 from helix_desktop.gui.chat.rewrite_cost_line import RewriteCostLine
 from helix_desktop.gui.chat.turn_end_help import TurnEndHelpLine
+from helix_desktop.gui.common.escape_key import EscapeCloser
 from helix_desktop.gui.common.widgets import build_plain_label, build_scroll_area, set_surface_look
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
@@ -111,6 +112,8 @@ class ChatPage(QWidget):
 
         pane = TranscriptPane(*self._transcript_arguments)
         pane.intent_requested.connect(self.intent_requested)
+        # On the page, so that Escape in the message box closes the bar, too.
+        EscapeCloser(self, pane.is_find_bar_open, pane.close_find_bar)
         self._above.addWidget(pane)
         return pane
 

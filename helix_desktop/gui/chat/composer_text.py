@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy, QWidget
 
 from helix_desktop.gui.chat import completion_list
 from helix_desktop.gui.chat.attachment_chips import has_files_or_picture
+from helix_desktop.gui.common.escape_key import EscapeCloser
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
@@ -136,8 +137,6 @@ class ComposerTextEdit(QPlainTextEdit):
             popup.setCurrentRow((popup.currentRow() - 1) % popup.count())
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Tab):
             popup.choose_current_offer()
-        elif key == Qt.Key.Key_Escape:
-            popup.hide()
         else:
             return False
         return True
@@ -202,6 +201,7 @@ class ComposerTextEdit(QPlainTextEdit):
         if self.completion is None:
             self.completion = completion_list.CompletionList(self._theme, self.window())
             self.completion.offer_chosen.connect(self._insert_chosen_offer)
+            EscapeCloser(self, self.completion.isVisible, self.completion.hide)
         box = self.parentWidget() or self
         bottom_left = box.mapTo(self.window(), QPoint(0, -4))
         width = min(box.width(), self._theme.zoomed_pixels(480))

@@ -13,6 +13,7 @@ from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.agent_titles import describe_agent_to_continue_in
 from helix_desktop.gui.common.elided_label import ElidedLabel
+from helix_desktop.gui.common.escape_key import EscapeCloser
 from helix_desktop.gui.frame.conversation_list import ConversationList, group_conversations
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme
@@ -50,6 +51,7 @@ class ConversationSearchField(QLineEdit):
         self._key.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setAccessibleName(tr("Search conversations. Press Enter to search everything."))
         self.textChanged.connect(lambda _text: self._place_shortcut_label())
+        EscapeCloser(self, lambda: bool(self.text()), self.clear)
 
     def show_shortcut_in_field(self, shortcut: str) -> None:
         self._key.setText(shortcut)
@@ -62,8 +64,6 @@ class ConversationSearchField(QLineEdit):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self.search_everywhere_wanted.emit(self.text())
-        elif event.key() == Qt.Key.Key_Escape and self.text():
-            self.clear()
         elif event.key() == Qt.Key.Key_Down:
             self.list_wanted.emit()
         else:

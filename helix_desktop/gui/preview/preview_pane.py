@@ -9,14 +9,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import PurePath
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QImage, QKeyEvent, QResizeEvent
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QImage, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QStackedWidget, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache.entry_content_view import EntryImageView
+from helix_desktop.gui.common.escape_key import EscapeCloser
 from helix_desktop.gui.common.picture_reader import read_picture
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.preview.file_views import (
@@ -117,6 +118,7 @@ class PreviewPane(QWidget):
         build_column(head, (self.stack, 1), foot, owner=self, margins=0, spacing=0)
         self.lines.selection_changed.connect(self._update_comment_button)
         self.html.selectionChanged.connect(self._update_comment_button)
+        EscapeCloser(self, self.isVisible, self.close_preview)
 
     @property
     def previewed_paths(self) -> Sequence[str]:
@@ -143,12 +145,6 @@ class PreviewPane(QWidget):
         self._opened = []
         self._shown = None
         self.closed.emit()
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Escape:
-            self.close_preview()
-        else:
-            super().keyPressEvent(event)
 
     # --- Tabs
 

@@ -288,6 +288,15 @@ class TranscriptPane(QWidget):
             self._awaits_shown_output = False
             self._show_hit(finding.current)
 
+    def is_find_bar_open(self) -> bool:
+        return self.bar.isVisible()
+
+    def close_find_bar(self) -> None:
+        """Closes the find bar. The focus stays where it is, unless it is in the bar."""
+        focused = self.window().focusWidget()
+        is_focus_in_bar = focused is not None and self.bar.isAncestorOf(focused)
+        self._close_find_bar(take_focus=is_focus_in_bar)
+
     def _close_find_bar(self, *_: object, take_focus: bool = True) -> None:
         self.view.finding = None
         # What the user found stays open.

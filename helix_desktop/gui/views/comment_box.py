@@ -5,6 +5,7 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QWidget
 
 from helix_desktop.gui.common.difference_rows import DifferenceLine
+from helix_desktop.gui.common.escape_key import EscapeCloser
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme, set_widget_look
@@ -13,14 +14,11 @@ from helix_desktop.gui.translation import tr
 
 class _CommentTextEdit(QPlainTextEdit):
     sent = Signal()
-    left = Signal()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
         if enter and event.modifiers() & Qt.KeyboardModifier.ControlModifier:
             self.sent.emit()
-        elif event.key() == Qt.Key.Key_Escape:
-            self.left.emit()
         else:
             super().keyPressEvent(event)
 
@@ -41,7 +39,7 @@ class CommentBox(QFrame):
         self.words.setAccessibleName(tr("Comment for the agent"))
         self.words.setPlaceholderText(tr("What should the agent know about this line?"))
         self.words.sent.connect(self._send_comment)
-        self.words.left.connect(self.cancelled)
+        EscapeCloser(self, self.isVisible, self.cancelled.emit)
         send = build_push_button(tr("Send to agent"), self, self._send_comment, "primary")
         buttons = build_row(
             send, build_push_button(tr("Cancel"), self, self.cancelled.emit, "pill"), 1
