@@ -125,7 +125,9 @@ class Composer(QWidget):
         self.price = NextMessageCostLabel(self._fold, self)
         self._stop = self._build_composer_button(tr("Stop"), "", tr("Stop the agent (Esc)"))
         self._steer = self._build_composer_button(
-            tr("Send now"), "", tr("Send after the running step (Ctrl+Enter)")
+            tr("After this step"),
+            "",
+            tr("Send as soon as the running tool or answer has ended (Ctrl+Enter)"),
         )
         self._steer.hide()
         self._send = self._build_composer_button(

@@ -124,7 +124,7 @@ class WaitingMessageList(QWidget):
 
     def _build_message_row(self, index: int, *, is_steering: bool) -> WaitingMessageRow:
         state = tr("When done")
-        other_time = tr("Send now")
+        other_time = tr("Send after this step")
         if is_steering:
             state = tr("After this step")
             other_time = tr("Send when done")

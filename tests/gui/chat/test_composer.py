@@ -292,7 +292,7 @@ def test_stop_and_queue_stand_there_while_the_agent_works(composer: Composer) ->
     composer.show_run_state(ConversationActivity.TOOLS)
     assert shown() == ["Stop"]
     QTest.keyClicks(composer.text, "next")
-    assert shown() == ["Stop", "Send now", "Send when done"]
+    assert shown() == ["Stop", "After this step", "Send when done"]
     composer.show_run_state(ConversationActivity.IDLE)
     assert shown() == ["Send"]
 
@@ -513,7 +513,7 @@ def test_waiting_messages_say_when_they_go_and_can_change_it(composer: Composer)
         button.accessibleName(): button for button in composer.waiting.findChildren(QPushButton)
     }
     QTest.mouseClick(buttons["Send when done: one"], Qt.MouseButton.LeftButton)
-    QTest.mouseClick(buttons["Send now: two"], Qt.MouseButton.LeftButton)
+    QTest.mouseClick(buttons["Send after this step: two"], Qt.MouseButton.LeftButton)
     QTest.mouseClick(buttons["Send this message later: two"], Qt.MouseButton.LeftButton)
     QTest.mouseClick(buttons["Send this message earlier: three"], Qt.MouseButton.LeftButton)
     assert [steering.at(0), steering.at(1)] == [[0, False], [1, True]]
