@@ -144,9 +144,10 @@ class ConversationTimeline:
         self._event_of: dict[str, TimelineEvent] = {}
         self._event_of_batch: dict[str, TimelineEvent] = {}
 
-        # What the folds saved, counted up to this fact, and what those still being written cost.
+        # What the folds saved, counted up to this fact.
         self._settled_seq = 0
-        self._writing = facts.Usage()
+        # What was paid for folds that are being written, or were not made.
+        self.writing_of_no_fold = facts.Usage()
 
         # Who works in the conversation.
         self.has_subagents = False  # What they cost is in no point.
@@ -342,31 +343,15 @@ class ConversationTimeline:
         return self.steps[point]
 
     def _add_writing_cost_of_fold(self, recorded: facts.Recorded) -> None:
-        """Charges the cost of writing a fold to that fold, and to the one before it
-        until, or unless, it is made.
+        """Keeps the cost of writing a fold until it is made. If it is never made, no line
+        of the list has that cost, and the heading's total has it.
         """
         spent = recorded.fact
         if not isinstance(spent, facts.Spent) or spent.purpose in NOT_FOR_FOLDS:
             return
         self.credit_savings_to_folds(recorded.seq - 1)
         self._settled_seq = recorded.seq
-        self._charge_last_fold(spent.usage)
-        self._writing = _add_usages(self._writing, spent.usage)
-
-    def _charge_last_fold(self, usage: facts.Usage) -> None:
-        if self.folded_events:
-            last_event = self.folded_events[-1]
-            last_event.saved_tokens -= usage.input
-            last_event.saved_dollars -= usage.cost
-            last_event.writing = _add_usages(last_event.writing, usage)
-
-    def _take_back_charge_of_last_fold(self, usage: facts.Usage) -> None:
-        if self.folded_events:
-            last_event = self.folded_events[-1]
-            last_event.saved_tokens += usage.input
-            last_event.saved_dollars += usage.cost
-            taken_back = facts.Usage(-usage.input, cost=-usage.cost)
-            last_event.writing = _add_usages(last_event.writing, taken_back)
+        self.writing_of_no_fold = _add_usages(self.writing_of_no_fold, spent.usage)
 
     def find_event_of_fold(self, fold: str) -> TimelineEvent | None:
         return self._event_of.get(fold)
@@ -472,11 +457,11 @@ class ConversationTimeline:
         event = self._build_timeline_event(recorded, point)
         self.events.append(event)
         self.credit_savings_to_folds(event.seq)
-        # What writing it cost was charged to the fold before it meanwhile.
-        self._take_back_charge_of_last_fold(self._writing)
         self.folded_events.append(event)
-        self._charge_last_fold(self._writing)
-        self._writing = facts.Usage()
+        event.saved_tokens -= self.writing_of_no_fold.input
+        event.saved_dollars -= self.writing_of_no_fold.cost
+        event.writing = self.writing_of_no_fold
+        self.writing_of_no_fold = facts.Usage()
         if fold.batch:
             self._event_of_batch[fold.batch] = event
         return event

@@ -219,6 +219,18 @@ def test_what_writing_a_fold_costs_is_its_own_and_takes_nothing_from_the_folds_b
     assert story.history.savings_until_moment().paid_without - totals.paid > saved
 
 
+def test_a_summary_that_is_being_written_or_was_not_made_changes_no_earlier_line(
+    written: Written,
+) -> None:
+    story = story_of(written)
+    story.credit_savings_to_folds()
+    before = [fold_sentences.describe_saving(event) for event in story.folded_events]
+    written.add(Spent(Purpose.HANDOVER, "fast", Usage(input=20_000, output=800, cost=0.25)))
+    story = story_of(written)
+    story.credit_savings_to_folds()
+    assert [fold_sentences.describe_saving(event) for event in story.folded_events] == before
+
+
 @given(st.integers(1_000, 90_000), st.integers(1, 999), st.integers(1, 9), st.integers(0, 99_999))
 def test_one_output_saves_its_difference_in_each_request_less_what_shortening_took(
     before: int, after: int, requests: int, writing: int
@@ -267,8 +279,9 @@ def test_panel_timeline_and_agents_say_the_same_of_histories_made_by_chance() ->
         folded += bool(for_folds)
         if story.folded_events:
             story.credit_savings_to_folds()
-            tokens = sum(event.saved_tokens for event in story.events)
-            dollars = sum(event.saved_dollars for event in story.events)
+            unmade = story.writing_of_no_fold
+            tokens = sum(event.saved_tokens for event in story.events) - unmade.input
+            dollars = sum(event.saved_dollars for event in story.events) - unmade.cost
             asked_for = totals.without - totals.sent, totals.paid_without - totals.paid
             assert (tokens, dollars) == pytest.approx(asked_for, abs=1e-6), f"history {seed}"
         if not for_folds:
