@@ -29,7 +29,7 @@ HEADING = "heading"  # The kind of an item that says what follows it and cannot 
 WIDTH = 640
 ROW = 36
 SHOWN = 10  # So many rows are shown without scrolling.
-MAX_MATCHES = 40
+MAX_MATCHES = 40  # What a search finds in messages and outputs stands below these.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,7 @@ def match_palette_items(items: Sequence[PaletteItem], words: str) -> list[Palett
     """
     searched_words = words.casefold().split()
     if not searched_words:
-        listed = [item for item in items if not item.is_only_found_by_words]
-        return listed[:MAX_MATCHES]
+        return [item for item in items if not item.is_only_found_by_words]
     stems = [stem_of_word(word) for word in searched_words]
     searched_text = " ".join(searched_words)
     matching: list[PaletteItem] = []
@@ -80,7 +79,13 @@ def match_palette_items(items: Sequence[PaletteItem], words: str) -> list[Palett
             item.note.casefold() == searched_text,
         )
 
-    return sorted(matching, key=rank_item, reverse=True)[:MAX_MATCHES]
+    matching.sort(key=rank_item, reverse=True)
+    shown = matching[:MAX_MATCHES]
+    hidden_count = len(matching) - len(shown)
+    if hidden_count:
+        words_for_rest = tr("and {n} more", n=hidden_count)
+        shown.append(PaletteItem(words_for_rest, act=str, kind=HEADING, enabled=False))
+    return shown
 
 
 class PaletteRows(ListRowModel[PaletteItem]):

@@ -51,6 +51,16 @@ def test_every_word_has_to_fit_and_what_begins_so_comes_first() -> None:
     ]
 
 
+def test_at_rest_everything_is_listed_and_a_cut_list_of_matches_says_so() -> None:
+    """After 40 lines the list ended, so that Help and Export seemed not to exist."""
+    finds = [PaletteItem(f"Action {number}", print) for number in range(100)]
+    assert len(match_palette_items(finds, "")) == 100
+
+    matches = match_palette_items(finds, "action")
+    assert [match.text for match in matches[38:]] == ["Action 38", "Action 39", "and 60 more"]
+    assert not matches[-1].enabled
+
+
 def test_an_action_comes_before_a_page_of_help_and_is_found_by_the_plural() -> None:
     finds = [
         PaletteItem(
