@@ -29,6 +29,9 @@ _MARKS_AT_END = re.compile(
     r"(?:\s*(?:<\|(?:im_end|eot_id|end|endoftext|end_of_text)\|>|<end_of_turn>|</s>))*\s*\Z"
 )
 _THOUGHTS_AT_START = re.compile(r"\A\s*<think>\s*(.*?)\s*</think>\s*", re.DOTALL)
+_START_OF_JSON = re.compile(r"[{\[]")
+_FUNCTION_TAG = re.compile(r"<function=([\w.-]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
+_PARAMETER_TAG = re.compile(r"<parameter=([\w.-]+)>\n?(.*?)\n?(?:</parameter>|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +79,10 @@ def find_calls_in_text(text: str, tool_names: Collection[str]) -> TextWithCalls 
         if match is None:
             continue
         calls = tuple(template.read(match[1]))
-        if calls and all(call.name in tool_names for call in calls):
-            return TextWithCalls(text[: match.start()].rstrip(), calls)
+        are_all_offered = all(call.name in tool_names for call in calls)
+        if calls and are_all_offered:
+            text_before_calls = text[: match.start()].rstrip()
+            return TextWithCalls(text_before_calls, calls)
     return None
 
 
@@ -103,9 +108,11 @@ def looks_like_a_call(text: str) -> bool:
         return False
     if _BROKEN_CALL.search(text) is not None:
         return True
-    # JSON without any mark may also be what the user asked for.
-    marked = (template for template in CALL_TEMPLATES if template.is_unmistakable)
-    return any(template.pattern.search(text) is not None for template in marked)
+    for template in CALL_TEMPLATES:
+        # JSON without any mark may also be what the user asked for.
+        if template.is_unmistakable and template.pattern.search(text) is not None:
+            return True
+    return False
 
 
 def _calls_in_json(text: str) -> Iterable[TextCall]:
@@ -113,27 +120,37 @@ def _calls_in_json(text: str) -> Iterable[TextCall]:
     decoder = json.JSONDecoder()
     position = 0
     while position < len(text):
-        start = re.compile(r"[{\[]").search(text, position)
+        start = _START_OF_JSON.search(text, position)
         if start is None:
             return
         try:
             value, position = decoder.raw_decode(text, start.start())
         except (ValueError, RecursionError):
             return
-        for item in value if isinstance(value, list) else [value]:
+        items = [value]
+        if isinstance(value, list):
+            items = value
+        for item in items:
             call = _call_of_object(item)
             if call is not None:
                 yield call
 
 
 def _call_of_object(value: Json) -> TextCall | None:
+    """Return the call that an object is, or None. Families of models name its fields
+    differently, and some put all of it under `function`.
+    """
     if not isinstance(value, dict):
         return None
-    inner = value.get("function")
-    if isinstance(inner, dict):
-        value = inner
-    name = value.get("name")
-    arguments = value.get("arguments", value.get("parameters", {}))
+    described_call = value
+    function = value.get("function")
+    if isinstance(function, dict):
+        described_call = function
+    name = described_call.get("name")
+    if "arguments" in described_call:
+        arguments = described_call["arguments"]
+    else:
+        arguments = described_call.get("parameters", {})
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
@@ -146,17 +163,16 @@ def _call_of_object(value: Json) -> TextCall | None:
 
 def _calls_in_tags(text: str) -> Iterable[TextCall]:
     """Yield the calls of Qwen3-Coder, whose arguments are tags and not JSON."""
-    for function in re.finditer(r"<function=([\w.-]+)>(.*?)(?:</function>|\Z)", text, re.DOTALL):
+    for function in _FUNCTION_TAG.finditer(text):
+        name, content = function.groups()
         arguments: dict[str, Json] = {}
-        parameters = re.finditer(
-            r"<parameter=([\w.-]+)>\n?(.*?)\n?(?:</parameter>|\Z)", function[2], re.DOTALL
-        )
-        for parameter in parameters:
-            arguments[parameter[1]] = parameter[2]
-        if arguments or not function[2].strip():
-            yield TextCall(function[1], json.dumps(arguments, ensure_ascii=False))
+        for parameter in _PARAMETER_TAG.finditer(content):
+            parameter_name, value = parameter.groups()
+            arguments[parameter_name] = value
+        if arguments or not content.strip():
+            yield TextCall(name, json.dumps(arguments, ensure_ascii=False))
         else:  # Llama 3.1 writes JSON into the same tag.
-            yield from _calls_in_json(f'{{"name": "{function[1]}", "arguments": {function[2]}}}')
+            yield from _calls_in_json(f'{{"name": "{name}", "arguments": {content}}}')
 
 
 def _template(

@@ -72,7 +72,9 @@ class ConfiguredProviders:
                 learned=_model_notes_of(self._learned, name),
             )
         available = list(tables)
-        available += [preset for preset in PRESETS if preset not in tables]
+        for preset in PRESETS:
+            if preset not in tables:
+                available.append(preset)
         raise NotFound(
             f"There is no provider {name!r}.",
             remedy=f"Available: {', '.join(available)}. To add another provider, use `provider add`.",
@@ -89,13 +91,17 @@ class ConfiguredProviders:
         with self._open_document_for_change() as document:
             tables = self._provider_tables(document, make=True)
             table = tables.setdefault(config.name, tomlkit.table())
-            for name in _TEXTS:
-                _set_or_remove(table, name, getattr(config, name))
-            for name in _TABLES:
-                _set_or_remove(table, name, dict(getattr(config, name)))
+            _set_or_remove(table, "kind", config.kind)
+            _set_or_remove(table, "base_url", config.base_url)
+            _set_or_remove(table, "variable", config.variable)
+            _set_or_remove(table, "key_host", config.key_host)
+            _set_or_remove(table, "key_header", config.key_header)
+            _set_or_remove(table, "headers", dict(config.headers))
+            _set_or_remove(table, "query", dict(config.query))
         return config
 
     def remove_provider(self, name: str) -> None:
+        """Remove a provider and what the user corrected about its models from the file."""
         with self._open_document_for_change() as document:
             tables = self._provider_tables(document)
             if name not in tables:
@@ -125,22 +131,23 @@ class ConfiguredProviders:
         """
         with self._open_document_for_change() as document:
             table = self._provider_tables(document).get(provider, {})
-            table.get("models", {}).pop(model, None)
+            corrections = table.get("models", {})
+            corrections.pop(model, None)
         learned = dict(_model_notes_of(self._learned, provider))
         if model in learned:
             del learned[model]
-            _write_model_notes(self._learned, provider, {**learned})
+            _write_model_notes(self._learned, provider, learned)
 
     def save_reported_models(self, provider: str, reported: Mapping[str, Object]) -> None:
         """Save what a provider said about its models, to know windows without asking again."""
         with suppress(StoreFailed):  # On a read-only disk, the provider is asked again.
-            _write_model_notes(self._reported, provider, {**reported})
+            _write_model_notes(self._reported, provider, reported)
 
     def save_reported_model(self, provider: str, model: str, reported: Object) -> None:
         """Save what a provider says of one of its models now."""
-        models = _model_notes_of(self._reported, provider)
-        with suppress(StoreFailed):
-            _write_model_notes(self._reported, provider, {**models, model: reported})
+        models = dict(_model_notes_of(self._reported, provider))
+        models[model] = reported
+        self.save_reported_models(provider, models)
 
     def save_learned_window(
         self, provider: str, model: str, window: int, *, is_assumed: bool = False
@@ -151,8 +158,9 @@ class ConfiguredProviders:
         learned: Object = {"window": window}
         if is_assumed:
             learned["is_assumed"] = True
-        models = _model_notes_of(self._learned, provider)
-        _write_model_notes(self._learned, provider, {**models, model: learned})
+        models = dict(_model_notes_of(self._learned, provider))
+        models[model] = learned
+        _write_model_notes(self._learned, provider, models)
 
     @contextmanager
     def _open_document_for_change(self) -> Iterator[tomlkit.TOMLDocument]:
@@ -177,6 +185,7 @@ class ConfiguredProviders:
             ) from error
 
     def _provider_tables(self, document: tomlkit.TOMLDocument, *, make: bool = False) -> Any:
+        """Return the providers' tables by name. `make`: add the table of them if it is missing."""
         tables = document.get("provider", {})
         if not _is_table_of_tables(tables):
             raise ConfigFileMistake(
@@ -188,14 +197,15 @@ class ConfiguredProviders:
         return tables
 
     def _config_from_table(self, name: str, table: Mapping[str, Any]) -> ProviderConfig:
-        base = PRESETS.get(name, ProviderConfig(name))
+        """Return what the file says of a provider. What it leaves out is as usual for this name."""
+        preset = PRESETS.get(name, ProviderConfig(name))
         config = ProviderConfig(
             name,
-            kind=self._text_setting(name, table, "kind", base.kind),
-            base_url=self._text_setting(name, table, "base_url", base.base_url),
-            variable=self._text_setting(name, table, "variable", base.variable),
+            kind=self._text_setting(name, table, "kind", preset.kind),
+            base_url=self._text_setting(name, table, "base_url", preset.base_url),
+            variable=self._text_setting(name, table, "variable", preset.variable),
             key_host=self._text_setting(name, table, "key_host", ""),
-            key_header=self._text_setting(name, table, "key_header", base.key_header),
+            key_header=self._text_setting(name, table, "key_header", preset.key_header),
             headers=tuple(self._texts_setting(name, table, "headers").items()),
             query=tuple(self._texts_setting(name, table, "query").items()),
             patience=self._patience_setting(name, table),
@@ -234,16 +244,18 @@ class ConfiguredProviders:
 
     def _patience_setting(self, provider: str, table: Mapping[str, Any]) -> ProviderPatience:
         """Return `[provider.name.patience]`: seconds and attempts that differ from the defaults."""
-        defaults = ProviderPatience()
-        known = {field.name for field in fields(ProviderPatience)}
+        defaults = {field.name: field.default for field in fields(ProviderPatience)}
         values: dict[str, Any] = {}
         for key, value in self._table_setting(provider, table, "patience").items():
-            if key not in known or not _is_positive_number(value):
+            if key not in defaults or not _is_positive_number(value):
+                names = ", ".join(sorted(defaults))
                 raise ConfigFileMistake(
-                    f"In {self._file}, provider.{provider}.patience.{key} is not valid: expected one of {', '.join(sorted(known))} with a positive number."
+                    f"In {self._file}, provider.{provider}.patience.{key} is not valid: expected one of {names} with a positive number."
                 )
-            type_of_default = type(getattr(defaults, key))
-            values[key] = type_of_default(value)
+            if isinstance(defaults[key], int):  # A number of attempts.
+                values[key] = int(value)
+            else:
+                values[key] = float(value)
         return ProviderPatience(**values)
 
 
@@ -254,6 +266,7 @@ def _is_table_of_tables(value: object) -> bool:
 
 
 def _read_model_notes(file: Path) -> Object:
+    """Return what one of the program's files says of models, by provider."""
     try:
         return parse_object(file.read_bytes()) or {}
     except OSError:
@@ -265,12 +278,15 @@ def _model_notes_of(file: Path, provider: str) -> Mapping[str, Object]:
     return {model: object_at(models, model) for model in models}
 
 
-def _write_model_notes(file: Path, provider: str, models: Object) -> None:
-    content: Object = {**_read_model_notes(file), provider: models}
+def _write_model_notes(file: Path, provider: str, models: Mapping[str, Object]) -> None:
+    """Replace what the file says of a provider's models. Other providers stay."""
+    content = _read_model_notes(file)
+    content[provider] = dict(models)
     atomic_files.write_file_atomically(file, dump_json(content).decode(), private=True)
 
 
 def _file_stamp(file: Path) -> tuple[int, int, int] | None:
+    """Return a value that changes whenever the file does. None: there is no file."""
     try:
         status = file.stat()
     except OSError:

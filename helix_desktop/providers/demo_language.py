@@ -18,16 +18,17 @@ def choose_translator(texts: Iterable[str]) -> Say:
     """Choose the language of `texts`, newest first. An earlier one decides if the
     newest could be any.
     """
-    known = translations_of(_language_of(texts))
+    translations = translations_of(_language_of(texts))
 
     def say(text: str, /, **values: object) -> str:
-        translated = known.get(text, text)
+        translated = translations.get(text, text)
         return translated.format(**values)
 
     return say
 
 
 def _language_of(texts: Iterable[str]) -> str:
+    """Return the language of the first text that shows one, or an empty string for English."""
     for text in texts:
         for language, mark in MARKS.items():
             if mark.search(text):

@@ -58,20 +58,24 @@ class DemoModel:
     count: Callable[[str], int] | None = None
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
+        """Say the script's next words, at the pace of a model, and make its calls."""
         scripted = choose_scripted_reply(request)
         for word in _PIECES.findall(scripted.text):
             if self.sleep is not None:
                 await self.sleep(PACE)
             yield TextDelta(word)
+
         parts: list[ReplyPart] = []
         if scripted.text:
             parts.append(Text(scripted.text))
-        stop = Stop.END
         for index, (name, arguments) in enumerate(scripted.calls):
             call_id = f"demo_{secrets.token_hex(8)}"
             call = ToolCall(call_id, name, json.dumps(arguments, ensure_ascii=False))
             yield CallDelta(index, call.id, call.name, call.arguments)
             parts.append(call)
+
+        stop = Stop.END
+        if scripted.calls:
             stop = Stop.CALLS
         usage = self._estimate_usage(request, parts)
         yield Reply(tuple(parts), stop, usage, self.model_name)
@@ -80,17 +84,20 @@ class DemoModel:
         """Return what would be billed, or nothing without a counter."""
         if self.count is None:
             return Usage()
-        read = [request.system]
-        read += _texts_of_messages(request.messages)
-        read += [f"{tool.description}{tool.schema}" for tool in request.tools]
-        written = [_text_of_part(part) for part in parts]
-        return Usage(input=sum(map(self.count, read)), output=sum(map(self.count, written)))
+        texts_read = [request.system]
+        texts_read.extend(_texts_of_messages(request.messages))
+        for tool in request.tools:
+            texts_read.append(f"{tool.description}{tool.schema}")
+        tokens_read = sum(self.count(text) for text in texts_read)
+        tokens_written = sum(self.count(_text_of_part(part)) for part in parts)
+        return Usage(input=tokens_read, output=tokens_written)
 
 
 def _texts_of_messages(messages: Sequence[Message]) -> list[str]:
     texts: list[str] = []
     for message in messages:
-        texts += [_text_of_part(part) for part in message.parts]
+        for part in message.parts:
+            texts.append(_text_of_part(part))
     return texts
 
 
@@ -102,14 +109,22 @@ def _text_of_part(part: object) -> str:
 
 
 def choose_scripted_reply(request: Request) -> ScriptedReply:
+    """Return what the script answers: a summary, what the user's command asks for, the next
+    step of the tour, or who it is.
+    """
     if request.purpose is not Purpose.STEP:
         return ScriptedReply(demo_summaries.write_demo_answer(request))
+
     scene = build_demo_scene(request)
     command = _COMMAND.fullmatch(scene.asked)
-    if command is not None and command[1].lower() != "tour":
-        return _call_named_tool(scene, command[1].lower(), command[2].strip())
-    if command is not None or _TOUR.search(scene.asked):
+    if command is not None:
+        word = command[1].lower()
+        if word == "tour":
+            return demo_tour.next_tour_step(scene)
+        return _call_named_tool(scene, word, command[2].strip())
+    if _TOUR.search(scene.asked):
         return demo_tour.next_tour_step(scene)
+
     paragraphs = [scene.say(WHO)]
     if scene.asked:
         quote = f"“{shorten_to_line(scene.asked, 121)}”"
@@ -130,16 +145,21 @@ def build_demo_scene(request: Request) -> DemoScene:
                 calls.append(part)
             elif isinstance(part, ToolResult):
                 results[part.call] = part
-    calls_with_results = tuple((call, results.get(call.id)) for call in calls)
+
     note = ""
     if messages:
         note = _user_text_beside_results(messages[-1])
     newest_texts_first: list[str] = []
     for message in reversed(messages):
-        newest_texts_first += _texts_by_user(message)
-    say = choose_translator(newest_texts_first)
-    all_texts = tuple(_texts_of_messages(messages))
-    return DemoScene(question, calls_with_results, request.tools, all_texts, say, note)
+        newest_texts_first.extend(_texts_by_user(message))
+    return DemoScene(
+        asked=question,
+        done=tuple((call, results.get(call.id)) for call in calls),
+        tools=request.tools,
+        texts=tuple(_texts_of_messages(messages)),
+        say=choose_translator(newest_texts_first),
+        note=note,
+    )
 
 
 def _last_question(messages: Sequence[Message]) -> tuple[int, str]:
@@ -159,13 +179,17 @@ def _texts_by_user(message: Message) -> list[str]:
     """Return what the user wrote. The program puts its own texts in brackets."""
     if message.role is not Role.USER:
         return []
-    texts = [part.text for part in message.parts if isinstance(part, Text)]
-    return [text for text in texts if text.lstrip()[:1] not in {"[", "("}]
+    texts: list[str] = []
+    for part in message.parts:
+        if isinstance(part, Text) and not part.text.lstrip().startswith(("[", "(")):
+            texts.append(part.text)
+    return texts
 
 
 def _user_text_beside_results(message: Message) -> str:
     """Return what the user said while the agent worked."""
-    if not any(isinstance(part, ToolResult) for part in message.parts):
+    has_results = any(isinstance(part, ToolResult) for part in message.parts)
+    if not has_results:
         return ""
     return " ".join(part.text for part in message.parts if isinstance(part, Text))
 
@@ -184,6 +208,7 @@ def _call_named_tool(scene: DemoScene, word: str, rest: str) -> ScriptedReply:
 
 
 def _describe_outcome(call: ToolCall, result: ToolResult | None, say: Say) -> str:
+    """Say how long a tool's result is, and quote its first lines."""
     if result is None:
         return say("`{name}` returned no result.", name=call.name)
     lines = result.text.splitlines()

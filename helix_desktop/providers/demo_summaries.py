@@ -45,6 +45,8 @@ _WRITING = (ToolName.WRITE_FILE, ToolName.EDIT_FILE)
 
 @dataclass(frozen=True, slots=True)
 class _CallOfTool:
+    """A call, with its arguments as values."""
+
     name: str
     values: Object
 
@@ -55,6 +57,8 @@ class _CallOfTool:
 
 @dataclass(slots=True)
 class _SortedMaterial:
+    """What a request holds, by its kind. `said`: by the user. `reports`: by the agent."""
+
     said: list[str] = field(default_factory=list)
     calls: list[_CallOfTool] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
@@ -102,9 +106,9 @@ def write_handover(request: Request) -> str:
     }
     sections: list[str] = []
     for name in SECTIONS:
-        lines = [f"- {line}" for line in contents[name][-MOST_LINES:]]
-        body = "\n".join(lines) or "- None so far."
-        sections.append(f"## {name}\n{body}")
+        newest_lines = contents[name][-MOST_LINES:]
+        list_of_lines = "\n".join(f"- {line}" for line in newest_lines)
+        sections.append(f"## {name}\n{list_of_lines or '- None so far.'}")
     return "\n\n".join(sections)
 
 
@@ -114,18 +118,25 @@ def _quote_first_messages(material: _SortedMaterial) -> list[str]:
 
 
 def _list_named_files(material: _SortedMaterial) -> list[str]:
-    texts = material.said + [call.path for call in material.calls]
+    """Return a line for each file that the user or a call named."""
     paths: list[str] = []
-    for text in texts:
-        paths += _PATH.findall(text)
+    for text in material.said:
+        paths.extend(_PATH.findall(text))
+    for call in material.calls:
+        paths.extend(_PATH.findall(call.path))
     return [f"File: {path}" for path in _without_repeats(paths)]
 
 
 def _list_completed_work(material: _SortedMaterial) -> list[str]:
-    done = [call for call in material.calls if call.name != ToolName.SET_TODO]
-    lines = _without_repeats(map(_describe_call, done))
+    """Return what the calls did, and what the agent said of it last."""
+    descriptions: list[str] = []
+    for call in material.calls:
+        if call.name != ToolName.SET_TODO:
+            descriptions.append(_describe_call(call))
+    lines = _without_repeats(descriptions)
     for report in material.reports[-2:]:
-        lines.append(f"The agent reported: {' '.join(report.split())}")
+        report_in_one_line = " ".join(report.split())
+        lines.append(f"The agent reported: {report_in_one_line}")
     return lines
 
 
@@ -143,21 +154,29 @@ def write_observations(request: Request) -> str:
     reported failure.
     """
     material = _sort_material(request)
-    lines = [f"!! The user said: {shorten_to_line(text, 160)}" for text in material.said]
-    lines += [f"! Done: {_describe_call(call)}" for call in material.calls]
-    lines += [f"! {failure}" for failure in material.failures()]
-    shown = _without_repeats(lines)[-MOST_EXCERPT:]
-    return "\n".join(f"- {line}" for line in shown) or "- Nothing happened."
+    lines: list[str] = []
+    for text in material.said:
+        lines.append(f"!! The user said: {shorten_to_line(text, 160)}")
+    for call in material.calls:
+        lines.append(f"! Done: {_describe_call(call)}")
+    for failure in material.failures():
+        lines.append(f"! {failure}")
+    newest_lines = _without_repeats(lines)[-MOST_EXCERPT:]
+    if not newest_lines:
+        return "- Nothing happened."
+    return "\n".join(f"- {line}" for line in newest_lines)
 
 
 def write_title(request: Request) -> str:
-    said = _sort_material(request).said
-    first_words = " ".join(said).split()[:6]
+    """Return the user's first words."""
+    material = _sort_material(request)
+    first_words = " ".join(material.said).split()[:6]
     title = " ".join(first_words)[:60]
     return title or "A demonstration"
 
 
 def _describe_call(call: _CallOfTool) -> str:
+    """Say what a call did to what, such as "Read `README.md`"."""
     argument = _most_telling_argument(call.values)
     sentence = read_table("demo")["done"].get(call.name)
     if not sentence:
@@ -177,11 +196,13 @@ def _most_telling_argument(values: Object) -> str:
 
 
 def _todo_lines(material: _SortedMaterial) -> list[str]:
-    lists = [call.values for call in material.calls if call.name == ToolName.SET_TODO]
-    if not lists:
-        return []
+    """Return the items of the newest to-do list that are not done."""
+    newest_list: Object = {}
+    for call in material.calls:
+        if call.name == ToolName.SET_TODO:
+            newest_list = call.values
     lines: list[str] = []
-    for item in list_at(lists[-1], "items"):
+    for item in list_at(newest_list, "items"):
         state = text_at(item, "state") or "open"
         if state != "done":
             lines.append(f"{text_at(item, 'text')} ({state})")
@@ -193,45 +214,54 @@ def _todo_lines(material: _SortedMaterial) -> list[str]:
 
 def _sort_material(request: Request) -> _SortedMaterial:
     """Sort everything but the question, which is the last text."""
-    parts: list[_PlacedPart] = []
+    parts: list[_PartOfMessage] = []
     for message in request.messages:
-        parts += [_PlacedPart(message.role, part) for part in message.parts]
-    before_question = parts
+        for part in message.parts:
+            parts.append(_PartOfMessage(message.role, part))
+    parts_before_question = parts
     if len(parts) > 1:
-        before_question = parts[:-1]
+        parts_before_question = parts[:-1]
+
     material = _SortedMaterial()
-    for placed in before_question:
-        _sort_part(placed, material)
+    for part_of_message in parts_before_question:
+        _sort_part(part_of_message, material)
     undone_files = _files_undone_by_user(parts)
     material.calls = [call for call in material.calls if not _was_undone(call, undone_files)]
     return material
 
 
 @dataclass(frozen=True, slots=True)
-class _PlacedPart:
+class _PartOfMessage:
+    """A part, with who wrote its message."""
+
     role: Role
     part: MessagePart
 
 
-def _sort_part(placed: _PlacedPart, material: _SortedMaterial) -> None:
-    part = placed.part
+def _sort_part(part_of_message: _PartOfMessage, material: _SortedMaterial) -> None:
+    """Add a part to the material of its kind."""
+    part = part_of_message.part
     if isinstance(part, ToolCall):
-        material.calls.append(_CallOfTool(part.name, parse_object(part.arguments) or {}))
+        arguments = parse_object(part.arguments) or {}
+        material.calls.append(_CallOfTool(part.name, arguments))
     elif isinstance(part, ToolResult):
         material.outputs.append(part.text)
-    elif not isinstance(part, Text):
-        return
-    elif part.text.startswith("<material>"):
-        _sort_transcript_lines(part.text, material)
-    elif placed.role is Role.ASSISTANT:
-        has_length_of_report = SHORTEST_REPORT <= len(part.text) <= LONGEST_REPORT
-        if has_length_of_report and "```" not in part.text:
-            material.reports.append(part.text)
-    elif not _WRITTEN_BY_PROGRAM.match(part.text):
-        material.said.append(part.text)
+    elif isinstance(part, Text):
+        _sort_text(part.text, part_of_message.role, material)
 
 
-def _files_undone_by_user(parts: Sequence[_PlacedPart]) -> str:
+def _sort_text(text: str, role: Role, material: _SortedMaterial) -> None:
+    if text.startswith("<material>"):
+        _sort_transcript_lines(text, material)
+    elif role is Role.ASSISTANT:
+        has_length_of_report = SHORTEST_REPORT <= len(text) <= LONGEST_REPORT
+        if has_length_of_report and "```" not in text:
+            material.reports.append(text)
+    elif not _WRITTEN_BY_PROGRAM.match(text):
+        material.said.append(text)
+
+
+def _files_undone_by_user(parts: Sequence[_PartOfMessage]) -> str:
     """Return what the question says of files whose changes the user undid."""
     if len(parts) < 2:
         return ""
@@ -249,12 +279,14 @@ def _sort_transcript_lines(text: str, material: _SortedMaterial) -> None:
     """Sort a transcript's lines: `[3] user: …`, `[4] call of read_file: {…}`, `[5]
     output of read_file:`.
     """
-    heads = list(_PASSAGE.finditer(text))
-    ends = [head.start() for head in heads[1:]] + [len(text)]
-    for head, end in zip(heads, ends, strict=False):
-        body = text[head.end() : end].strip().removesuffix("</material>").strip()
-        speaker = head[1]
-        called_tool = head[2]
+    beginnings = list(_PASSAGE.finditer(text))
+    for number, beginning in enumerate(beginnings):
+        end = len(text)
+        if number + 1 < len(beginnings):
+            end = beginnings[number + 1].start()
+        passage = text[beginning.end() : end].strip()
+        body = passage.removesuffix("</material>").strip()
+        speaker, called_tool = beginning.groups()
         if called_tool:
             material.calls.append(_CallOfTool(called_tool, parse_object(body) or {}))
         elif speaker == "user":
@@ -272,31 +304,38 @@ def write_compaction(request: Request) -> str:
     question = ""
     if texts:
         question = texts.pop()
-    material = "\n".join(texts)
-    lines = [line for line in material.splitlines() if _is_line_of_output(line)]
-    asked_words = _distinguishing_words(_wish_of_question(question), lines)
-    matching = [line for line in lines if asked_words & set(_lowercase_words(line))]
-    head = _describe_extent(material, lines)
-    if not matching:
-        return f"{head} No line contains the words that were asked for."
-    count = f"{len(matching):,}"
-    if len(matching) > MOST_EXCERPT:
+    output = "\n".join(texts)
+    lines = [line for line in output.splitlines() if _is_line_of_output(line)]
+
+    wanted_words = _distinguishing_words(_wish_of_question(question), lines)
+    matching_lines: list[str] = []
+    for line in lines:
+        if wanted_words.intersection(_lowercase_words(line)):
+            matching_lines.append(line)
+
+    extent = _describe_extent(output, lines)
+    if not matching_lines:
+        return f"{extent} No line contains the words that were asked for."
+    count = f"{len(matching_lines):,}"
+    if len(matching_lines) > MOST_EXCERPT:
         count += f", the first {MOST_EXCERPT} of them"
-    excerpt = "\n".join(line[:200] for line in matching[:MOST_EXCERPT])
-    return f"{head} Lines with words of what was asked for: {count}:\n{excerpt}"
+    excerpt = "\n".join(line[:200] for line in matching_lines[:MOST_EXCERPT])
+    return f"{extent} Lines with words of what was asked for: {count}:\n{excerpt}"
 
 
 def _texts_of_request(request: Request) -> list[str]:
     texts: list[str] = []
     for message in request.messages:
-        texts += [part.text for part in message.parts if isinstance(part, Text)]
+        for part in message.parts:
+            if isinstance(part, Text):
+                texts.append(part.text)
     return texts
 
 
-def _describe_extent(material: str, lines: list[str]) -> str:
+def _describe_extent(output: str, lines: list[str]) -> str:
     """Say how many lines the whole output has, and its first and last line."""
     count = f"{len(lines):,}"
-    left_out = _LINES_LEFT_OUT.search(material)
+    left_out = _LINES_LEFT_OUT.search(output)
     if left_out:
         count = left_out[1]
     first = ""
@@ -312,6 +351,7 @@ def _is_line_of_output(line: str) -> bool:
 
 
 def _wish_of_question(question: str) -> str:
+    """Return what the question says is needed of the output."""
     match = _WISH.search(question)
     if match is None:
         return question
@@ -324,8 +364,11 @@ def _distinguishing_words(wish: str, lines: list[str]) -> set[str]:
     for line in lines:
         lines_with_word.update(set(_lowercase_words(line)))
     most_lines = max(1, COMMON * len(lines))
-    wished = set(_lowercase_words(wish))
-    return {word for word in wished if 0 < lines_with_word[word] <= most_lines}
+    words = set[str]()
+    for word in _lowercase_words(wish):
+        if 0 < lines_with_word[word] <= most_lines:
+            words.add(word)
+    return words
 
 
 def _lowercase_words(text: str) -> list[str]:
@@ -333,4 +376,9 @@ def _lowercase_words(text: str) -> list[str]:
 
 
 def _without_repeats(lines: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(line for line in lines if line.strip()))
+    """Return the lines that are not blank, each once."""
+    different_lines: dict[str, None] = {}  # A dictionary keeps their order, and is fast.
+    for line in lines:
+        if line.strip():
+            different_lines[line] = None
+    return list(different_lines)

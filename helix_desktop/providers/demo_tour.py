@@ -35,6 +35,8 @@ _WORD = re.compile(r"[A-Za-z]{5,20}")
 
 @dataclass(frozen=True, slots=True)
 class ScriptedReply:
+    """What the script says, and the calls that it makes then: each a tool and its arguments."""
+
     text: str
     calls: tuple[tuple[str, Arguments], ...] = ()
 
@@ -56,6 +58,7 @@ class DemoScene:
         return any(tool.name == name for tool in self.tools)
 
     def results_of_station(self, station: "TourStation") -> list[str]:
+        """Return what the calls of a station returned, as far as it is shown."""
         texts: list[str] = []
         for call, result in self.done:
             if result is not None and station_of_call(call) is station:
@@ -64,6 +67,8 @@ class DemoScene:
 
 
 class TourStation(IntEnum):
+    """The stations of the tour, in their order."""
+
     PLAN = 1
     LIST = 2
     READ = 3
@@ -110,15 +115,10 @@ def next_tour_step(scene: DemoScene) -> ScriptedReply:
     """Return the first station after the last visible one whose tool is offered, or the
     closing words.
     """
-    visited = [station_of_call(call) for call, _ in scene.done]
-    reached = max((station for station in visited if station is not None), default=None)
-    note = " ".join(scene.note.split())[:120]
-    answer_to_note = ""
-    if note:
-        sentence = scene.say("I read your note: “{note}”. The tour cannot act on it.", note=note)
-        answer_to_note = f"{sentence}\n\n"
+    answer_to_note = _answer_note(scene)
+    last_station = _last_visited_station(scene)
     for station in TourStation:
-        if reached is not None and station <= reached:
+        if station <= last_station:
             continue
         tool, build_reply = STATIONS[station]
         if tool and not scene.offers_tool(tool):
@@ -129,6 +129,30 @@ def next_tour_step(scene: DemoScene) -> ScriptedReply:
     return ScriptedReply(answer_to_note + _closing_words(scene))
 
 
+def _last_visited_station(scene: DemoScene) -> int:
+    """Return the number of the last station whose call is shown, or 0."""
+    last_station = 0
+    for call, _ in scene.done:
+        station = station_of_call(call)
+        if station is not None and station > last_station:
+            last_station = station
+    return last_station
+
+
+def _answer_note(scene: DemoScene) -> str:
+    """Return what is said to a note that the user sent meanwhile, or an empty string."""
+    note = " ".join(scene.note.split())[:120]
+    if not note:
+        return ""
+    sentence = scene.say("I read your note: “{note}”. The tour cannot act on it.", note=note)
+    return f"{sentence}\n\n"
+
+
+def _say_and_call(words: str, tool: str, arguments: Arguments) -> ScriptedReply:
+    """Return a reply with one call."""
+    return ScriptedReply(words, ((tool, arguments),))
+
+
 # --- The tour's stations: what each says and calls, or None if it has nothing to show
 
 
@@ -137,24 +161,27 @@ def _plan_step(scene: DemoScene) -> ScriptedReply:
         "I am a built-in script, not a language model. Everything else is real: the tools, the cache, and what I am sent."
     )
     words = f"{greeting}\n\n{scene.say('First, a plan.')}"
-    return ScriptedReply(words, ((ToolName.SET_TODO, _todo_arguments(scene, "doing", 0)),))
+    plan = _todo_arguments(scene, state_of_next="doing", done_count=0)
+    return _say_and_call(words, ToolName.SET_TODO, plan)
 
 
-def _todo_arguments(scene: DemoScene, first: str, done: int) -> Arguments:
-    """Return the plan with so many items done, and the next in the state `first`."""
+def _todo_arguments(scene: DemoScene, *, state_of_next: str, done_count: int) -> Arguments:
+    """Return the plan with so many items done, and the next one in this state."""
     items: list[Json] = []
     for index, text in enumerate(PLAN):
-        state = "open"
-        if index < done:
+        if index < done_count:
             state = "done"
-        elif index == done:
-            state = first
+        elif index == done_count:
+            state = state_of_next
+        else:
+            state = "open"
         items.append({"text": scene.say(text), "state": state})
     return {"items": items}
 
 
 def _build_file_listing_reply(scene: DemoScene) -> ScriptedReply:
-    return ScriptedReply(scene.say("What is in this folder?"), ((ToolName.LIST_FILES, {}),))
+    words = scene.say("What is in this folder?")
+    return _say_and_call(words, ToolName.LIST_FILES, {})
 
 
 def _build_file_reading_reply(scene: DemoScene) -> ScriptedReply | None:
@@ -184,22 +211,27 @@ def _readable_listed_files(scene: DemoScene) -> list[str]:
 
 
 def _search_step(scene: DemoScene) -> ScriptedReply:
-    longest = "the"
+    """Search for the longest word that was read. Of several, the last in the alphabet."""
+    longest_word = "the"
     for text in scene.results_of_station(TourStation.READ):
         for word in _WORD.findall(text[:4000]):
-            longest = max(longest, word, key=lambda candidate: (len(candidate), candidate))
-    words = scene.say("I search the folder for “{word}”.", word=longest)
-    return ScriptedReply(words, ((ToolName.SEARCH_FILES, {"pattern": longest}),))
+            is_longer = len(word) > len(longest_word)
+            is_later = len(word) == len(longest_word) and word > longest_word
+            if is_longer or is_later:
+                longest_word = word
+    words = scene.say("I search the folder for “{word}”.", word=longest_word)
+    return _say_and_call(words, ToolName.SEARCH_FILES, {"pattern": longest_word})
 
 
 def _edit_step(scene: DemoScene) -> ScriptedReply | None:
     sentence = f"The table of samples {OLD_END}"
     texts = scene.results_of_station(TourStation.READ)
-    if not any(sentence in text for text in texts):
+    has_read_sentence = any(sentence in text for text in texts)
+    if not has_read_sentence:
         return None
     words = scene.say("README.md does not mention run.log, so I add a sentence.")
-    changed = {"path": "README.md", "old_text": OLD_END, "new_text": NEW_END}
-    return ScriptedReply(words, ((ToolName.EDIT_FILE, changed),))
+    arguments = {"path": "README.md", "old_text": OLD_END, "new_text": NEW_END}
+    return _say_and_call(words, ToolName.EDIT_FILE, arguments)
 
 
 def _run_step(scene: DemoScene) -> ScriptedReply:
@@ -209,7 +241,7 @@ def _run_step(scene: DemoScene) -> ScriptedReply:
     command = "uname -s; date; ls | wc -l"
     if sys.platform == "win32":
         command = "dir"
-    return ScriptedReply(words, ((ToolName.RUN_COMMAND, {"command": command}),))
+    return _say_and_call(words, ToolName.RUN_COMMAND, {"command": command})
 
 
 def _large_output_step(scene: DemoScene) -> ScriptedReply:
@@ -218,7 +250,7 @@ def _large_output_step(scene: DemoScene) -> ScriptedReply:
         n=RECORDS,
     )
     arguments = add_keep_argument_if_large({"command": command_with_large_output()}, "large", scene)
-    return ScriptedReply(words, ((ToolName.RUN_COMMAND, arguments),))
+    return _say_and_call(words, ToolName.RUN_COMMAND, arguments)
 
 
 def _recall_step(scene: DemoScene) -> ScriptedReply | None:
@@ -231,15 +263,15 @@ def _recall_step(scene: DemoScene) -> ScriptedReply | None:
             return _recall_beginning(scene, markers[0])
     if scene.offers_tool(ToolName.SEARCH_CACHE):
         words = scene.say("I search the cache for it.")
-        return ScriptedReply(words, ((ToolName.SEARCH_CACHE, {"query": f"record {RECALLED}"}),))
+        return _say_and_call(words, ToolName.SEARCH_CACHE, {"query": f"record {RECALLED}"})
     return None
 
 
 def _hashes_in(texts: Iterable[str]) -> list[str]:
-    digests: list[str] = []
+    hashes: list[str] = []
     for text in texts:
-        digests += _HASH.findall(text)
-    return digests
+        hashes.extend(_HASH.findall(text))
+    return hashes
 
 
 def _recall_record(scene: DemoScene, digest: str) -> ScriptedReply:
@@ -248,18 +280,19 @@ def _recall_record(scene: DemoScene, digest: str) -> ScriptedReply:
         n=RECALLED,
     )
     arguments: Arguments = {"sha256": digest, "grep": f"^record {RECALLED} "}
-    return ScriptedReply(words, ((ToolName.RECALL, arguments),))
+    return _say_and_call(words, ToolName.RECALL, arguments)
 
 
 def _recall_beginning(scene: DemoScene, digest: str) -> ScriptedReply:
     words = scene.say(
         "An earlier output is now only one line with a hash. I recall the beginning of the original."
     )
-    return ScriptedReply(words, ((ToolName.RECALL, {"sha256": digest, "lines": "1-20"}),))
+    return _say_and_call(words, ToolName.RECALL, {"sha256": digest, "lines": "1-20"})
 
 
 def _close_step(scene: DemoScene) -> ScriptedReply:
-    return ScriptedReply("", ((ToolName.SET_TODO, _todo_arguments(scene, "done", len(PLAN))),))
+    finished_plan = _todo_arguments(scene, state_of_next="done", done_count=len(PLAN))
+    return _say_and_call("", ToolName.SET_TODO, finished_plan)
 
 
 # By station: the tool it needs (a recall can use two), and its reply's builder.
@@ -284,16 +317,19 @@ def _closing_words(scene: DemoScene) -> str:
     if recalled_line:
         sentence = "The recalled line is `{line}`. It had not been sent to me before."
         lines.append(say(sentence, line=recalled_line))
-    folded = 0
+
+    folded_count = 0
     failed_tools: set[str] = set()
     for call, result in scene.done:
-        if result is not None and result.text.startswith("[CACHED]"):
-            folded += 1
-        if result is not None and not result.ok:
+        if result is None:
+            continue
+        if result.text.startswith("[CACHED]"):
+            folded_count += 1
+        if not result.ok:
             failed_tools.add(call.name)
-    if folded:
+    if folded_count:
         sentence = "From now on, I am sent one line for each of {n} older outputs. The originals are in the cache."
-        lines.append(say(sentence, n=folded))
+        lines.append(say(sentence, n=folded_count))
     if failed_tools:
         tools = ", ".join(sorted(failed_tools))
         sentence = "Failed or denied: {tools}. The result of each call says so."
@@ -345,6 +381,9 @@ def add_keep_argument_if_large(arguments: Arguments, demo_word: str, scene: Demo
             continue
         for argument in object_at(parse_object(tool.schema), "properties"):
             if argument.startswith("keep"):
-                wish = scene.say("the line of record {n}, and how many records there are", n=WANTED)
-                return {**arguments, argument: wish}
+                arguments_with_wish = dict(arguments)
+                arguments_with_wish[argument] = scene.say(
+                    "the line of record {n}, and how many records there are", n=WANTED
+                )
+                return arguments_with_wish
     return arguments

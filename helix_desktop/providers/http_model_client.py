@@ -40,6 +40,7 @@ from helix_desktop.protocols.reply_reader import ReplyReaderBase
 from helix_desktop.protocols.request_parts import without_foreign_reasoning
 from helix_desktop.providers import http_transport
 from helix_desktop.providers.calls_in_text import (
+    TextWithCalls,
     find_calls_in_text,
     looks_like_a_call,
     remove_template_marks,
@@ -73,9 +74,12 @@ class HttpModelClient:
         return self.info.name
 
     async def stream_reply(self, request: Request) -> AsyncGenerator[Delta]:
+        """Send the request and yield its reply as it comes. After a failure, try again: at once
+        without a parameter that the provider did not accept, or else after a pause.
+        """
         post = await asyncio.to_thread(self._compile_request, request)
         attempt = 1
-        relaxed = 0
+        relaxed_count = 0
         while True:
             failure: ModelFailed | None = None
             try:
@@ -86,26 +90,33 @@ class HttpModelClient:
                 failure = error
             if failure is None:
                 return
-            relaxed_body = None
-            if relaxed < MOST_RELAXED:
+
+            if relaxed_count < MOST_RELAXED:
                 relaxed_body = self.dialect.relax_request(post.body, failure)
-            if relaxed_body is not None:
-                post = replace(post, body=relaxed_body)
-                relaxed += 1
-                continue
-            pause = self._seconds_until_retry(failure, attempt)
-            woken = asyncio.Event()
+                if relaxed_body is not None:
+                    post = replace(post, body=relaxed_body)
+                    relaxed_count += 1
+                    continue
+
+            pause_seconds = self._seconds_until_retry(failure, attempt)
+            pause_is_over = asyncio.Event()
             is_overloaded = isinstance(failure, ModelOverloaded)
-            yield RetryDelay(failure.what, round(pause, 1), woken.set, is_overloaded)
-            await self._pause_before_retry(pause, woken)
+            yield RetryDelay(
+                failure.what, round(pause_seconds, 1), pause_is_over.set, is_overloaded
+            )
+            await self._pause_before_retry(pause_seconds, pause_is_over)
             attempt += 1
 
-    async def _pause_before_retry(self, pause: float, woken: asyncio.Event) -> None:
+    async def _pause_before_retry(self, seconds: float, pause_is_over: asyncio.Event) -> None:
         """Wait for the pause, or until somebody cuts it short."""
+
+        def end_pause(_: object) -> None:
+            pause_is_over.set()
+
         async with aclosing(OwnedTasks("waiting")) as tasks:
-            sleeping = tasks.spawn_task(self.clock.sleep_seconds(pause), name="pause")
-            sleeping.add_done_callback(lambda _: woken.set())
-            await woken.wait()
+            sleeping = tasks.spawn_task(self.clock.sleep_seconds(seconds), name="pause")
+            sleeping.add_done_callback(end_pause)
+            await pause_is_over.wait()
 
     def _describe_reached_limit(self, request: Request, reply: Reply) -> str:
         """Return why a reply that was cut at its length cannot go on, or an empty string."""
@@ -113,59 +124,65 @@ class HttpModelClient:
         if reply.stop is not Stop.LENGTH or request.max_output or not limit:
             return ""
         # A server may have a lower limit of its own. After that one, the model can go on.
-        if 0 < reply.usage.output < REACHED_SHARE * limit:
+        output = reply.usage.output  # 0: the server did not count it.
+        if output and output < REACHED_SHARE * limit:
             return ""
         if limit == self.info.reply_limit:
             return f"The reply reached the limit of {limit:,} tokens that you set for this model."
         return "The reply filled the model's context window, so it was not continued."
 
     def _compile_request(self, request: Request) -> OutgoingRequest:
-        limited = limit_reply(request, self.info)
-        named = replace(limited, model=self.info.id)
-        return self.dialect.compile_request(without_foreign_reasoning(named), self.info.abilities)
+        """Return the request as this model's protocol has it."""
+        limited_request = limit_reply(request, self.info)
+        # The provider knows the model by its own id, without the provider's name.
+        named_request = replace(limited_request, model=self.info.id)
+        own_request = without_foreign_reasoning(named_request)
+        return self.dialect.compile_request(own_request, self.info.abilities)
 
     async def _try_once(self, post: OutgoingRequest, request: Request) -> AsyncGenerator[Delta]:
         """Try once: yield deltas and the Reply, or raise a failure while nothing was shown."""
-        reading = self.dialect.build_reply_reader(request)
+        reader = self.dialect.build_reply_reader(request)
         content = await asyncio.to_thread(dump_json_body, post.body)
-        has_shown = False
-        cut = ""
+        has_shown_something = False
+        reason_of_cut = ""
         try:
             async with self.transport.open_post(post.path, content, post.headers) as answer:
                 await self._raise_for_refusal(answer)
-                async with aclosing(self._read_deltas(answer, reading)) as deltas:
+                async with aclosing(self._read_deltas(answer, reader)) as deltas:
                     async for delta in deltas:
-                        has_shown = True
+                        has_shown_something = True
                         yield delta
         except ModelFailed as failure:
             failure = self._remove_key_from_error(failure)
-            if not has_shown and not reading.is_reply_complete:
+            if not has_shown_something and not reader.is_reply_complete:
                 raise failure from None
-            cut = failure.what
-        if reading.is_reply_complete:
-            cut = ""
-        elif not cut:
-            cut = reading.reply_so_far().why
-            if not has_shown:
-                raise ProviderUnreachable(cut)
-        yield self._finish_reply(reading, request, cut)
+            reason_of_cut = failure.what
+
+        if reader.is_reply_complete:
+            reason_of_cut = ""  # What failed came behind the reply.
+        elif not reason_of_cut:  # The stream ended without saying that the reply is complete.
+            reason_of_cut = reader.reply_so_far().why
+            if not has_shown_something:
+                raise ProviderUnreachable(reason_of_cut)
+        yield self._finish_reply(reader, request, reason_of_cut)
 
     async def _read_deltas(
-        self, answer: http_transport.HttpAnswer, reading: ReplyReaderBase
+        self, answer: http_transport.HttpAnswer, reader: ReplyReaderBase
     ) -> AsyncGenerator[Delta]:
         """Yield what the answer adds to the reply, until nothing more will come."""
         async with aclosing(_events_of_answer(answer)) as events:
             async for event in events:
-                for delta in self._feed_event(reading, event):
+                for delta in self._feed_event(reader, event):
                     yield delta
-                if reading.is_reply_complete:
+                if reader.is_reply_complete:
                     answer.shorten_wait_for_rest()
-                if reading.is_stream_over:
+                if reader.is_stream_over:
                     await answer.read_to_end_briefly(events)
                     return
 
-    def _finish_reply(self, reading: ReplyReaderBase, request: Request, cut: str) -> Reply:
-        reply = reading.reply_so_far(cut)
+    def _finish_reply(self, reader: ReplyReaderBase, request: Request, reason_of_cut: str) -> Reply:
+        """Return the whole reply, or what came of it and why it was cut."""
+        reply = reader.reply_so_far(reason_of_cut)
         if reply.stop is Stop.END and self.info.is_free:
             reply = _read_template_marks(reply)
         if reply.stop is Stop.END and request.tools:
@@ -182,8 +199,15 @@ class HttpModelClient:
         """Read a call that a local model wrote as text as the call that it is. Elsewhere,
         and where it cannot be read, the reply says that nothing was run.
         """
-        text = "".join(part.text for part in reply.parts if isinstance(part, Text))
-        text_with_calls = None
+        text = ""
+        parts: list[ReplyPart] = []
+        for part in reply.parts:
+            if isinstance(part, Text):
+                text += part.text
+            elif isinstance(part, Reasoning):
+                parts.append(part)
+
+        text_with_calls: TextWithCalls | None = None
         if self.info.is_free:
             tool_names = {tool.name for tool in request.tools}
             text_with_calls = find_calls_in_text(text, tool_names)
@@ -191,7 +215,7 @@ class HttpModelClient:
             if looks_like_a_call(text):
                 return replace(reply, why=CALL_AS_TEXT)
             return reply
-        parts: list[ReplyPart] = [part for part in reply.parts if isinstance(part, Reasoning)]
+
         if text_with_calls.text:
             parts.append(Text(text_with_calls.text))
         for call in text_with_calls.calls:
@@ -200,6 +224,7 @@ class HttpModelClient:
         return replace(reply, parts=tuple(parts), stop=Stop.CALLS)
 
     async def _raise_for_refusal(self, answer: http_transport.HttpAnswer) -> None:
+        """Raise ModelFailed unless the answer is a reply."""
         if answer.status_code == 200 and not answer.is_web_page:
             return
         if answer.status_code == 200:
@@ -222,9 +247,10 @@ class HttpModelClient:
             )
         raise failure
 
-    def _feed_event(self, reading: ReplyReaderBase, event: ServerSentEvent) -> list[Delta]:
+    def _feed_event(self, reader: ReplyReaderBase, event: ServerSentEvent) -> list[Delta]:
+        """Return what an event adds to the reply. Raises ModelFailed for one that cannot be read."""
         try:
-            return reading.feed_event(event)
+            return reader.feed_event(event)
         except ReplyTooLong as error:
             raise ModelFailed(
                 f"{self.transport.where} sent a reply of more than {error.most_characters:,} characters."
@@ -243,16 +269,22 @@ class HttpModelClient:
         is_local = http_transport.is_loopback(self.transport.base_url)
         if attempt >= _most_tries(failure, patience, local=is_local):
             raise failure
+
+        # `spread` is between 0 and 1, so that not all programs ask again at the same moment.
         if isinstance(failure, ModelOverloaded) and failure.retry_after is not None:
-            wait = failure.retry_after
-            if wait > patience.longest_wait:
+            asked_seconds = failure.retry_after
+            if asked_seconds > patience.longest_wait:
                 raise ModelFailed(
-                    f"{failure.what} The provider asks you to wait {wait / 60:.0f} min.",
+                    f"{failure.what} The provider asks you to wait {asked_seconds / 60:.0f} min.",
                     remedy="Continue later, or use another model.",
                 )
-            return wait + (0.1 + 0.1 * wait) * self.spread()
-        pause = min(patience.longest_pause, patience.first_pause * 2.0 ** (attempt - 1))
-        return float(pause * (0.75 + 0.5 * self.spread()))
+            most_added_seconds = 0.1 + 0.1 * asked_seconds  # Never less than what was asked for.
+            return asked_seconds + most_added_seconds * self.spread()
+
+        doubled_pause = patience.first_pause * 2.0 ** (attempt - 1)
+        pause = min(patience.longest_pause, doubled_pause)
+        share_of_pause = 0.75 + 0.5 * self.spread()
+        return float(pause * share_of_pause)
 
     def _remove_key_from_error(self, failure: ModelFailed) -> ModelFailed:
         """Return the failure without the key, which some providers quote."""

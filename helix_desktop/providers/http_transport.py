@@ -12,7 +12,7 @@ import socket
 import ssl
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -82,12 +82,12 @@ class ProviderConnections:
         """Return a client without proxy for this machine, or one with the system's
         proxy for others.
         """
-        local = is_loopback(url)
-        if local not in self._clients:
-            self._clients[local] = build_http_client(
-                self._connect, write=120.0, uses_environment=not local, kept=16
+        is_local = is_loopback(url)
+        if is_local not in self._clients:
+            self._clients[is_local] = build_http_client(
+                self._connect, write=120.0, uses_environment=not is_local, kept=16
             )
-        return self._clients[local]
+        return self._clients[is_local]
 
     async def aclose(self) -> None:
         clients = list(self._clients.values())
@@ -157,6 +157,8 @@ def _proxy_mounts(
         mounts[f"{scheme}://"] = httpx.AsyncHTTPTransport(
             verify=trusted, proxy=proxy, limits=limits
         )
+
+    # Hosts that are reached without a proxy, with all below them.
     for name in proxies.get("no_proxy", "").split(","):
         host = name.strip().lstrip(".")
         if host == "*":
@@ -180,11 +182,13 @@ def trusted_certificates(variables: frozenset[tuple[str, str]] | None = None) ->
     context = _load_base_certificates(
         environment.get("ssl_cert_file"), environment.get("ssl_cert_dir")
     )
+
     for name in EXTRA_CERTIFICATES:
         extra_file = environment.get(name)
         if extra_file:
             with _name_variable_in_errors(name):
                 context.load_verify_locations(extra_file)
+
     client_certificate = environment.get(CLIENT_CERTIFICATE)
     if client_certificate:
         key_file = environment.get(CLIENT_KEY) or None
@@ -197,6 +201,7 @@ def trusted_certificates(variables: frozenset[tuple[str, str]] | None = None) ->
 
 @contextmanager
 def _name_variable_in_errors(name: str) -> Iterator[None]:
+    """Say of a file that cannot be read within this block which variable names it."""
     try:
         yield
     except OSError as error:
@@ -207,6 +212,7 @@ def _name_variable_in_errors(name: str) -> Iterator[None]:
 
 
 def _load_base_certificates(own_file: str | None, own_folder: str | None) -> ssl.SSLContext:
+    """Return whom to trust: the user's own list, or else the system's and certifi's."""
     if own_file or own_folder:
         variable = "ssl_cert_dir"
         if own_file:
@@ -225,6 +231,7 @@ def _load_base_certificates(own_file: str | None, own_folder: str | None) -> ssl
 
 
 def is_loopback(url: str) -> bool:
+    """Whether an address leads to this computer."""
     import httpx
 
     try:
@@ -240,13 +247,14 @@ def is_loopback(url: str) -> bool:
 
 def strip_and_check_key(key: str, provider: str) -> str:
     """Strip a key. Refuse what can't be in a header, before a library quotes it in a message."""
-    clean = key.strip()
-    if not (clean.isascii() and clean.isprintable()) or " " in clean:
+    stripped_key = key.strip()
+    is_plain_text = stripped_key.isascii() and stripped_key.isprintable()
+    if not is_plain_text or " " in stripped_key:
         raise ProviderKeyRefused(
             f"The key for {provider} contains characters that cannot be part of a key, such as line breaks, spaces or accented letters.",
             remedy="Copy the key again and enter it.",
         )
-    return clean
+    return stripped_key
 
 
 class HttpAnswer:
@@ -256,7 +264,7 @@ class HttpAnswer:
         self._response = response
         self._where = where
         self._patience = patience
-        self._ended = False
+        self._is_reply_complete = False
 
     @property
     def status_code(self) -> int:
@@ -284,10 +292,11 @@ class HttpAnswer:
 
     def shorten_wait_for_rest(self) -> None:
         """Wait only briefly for more, because the reply is complete."""
-        self._ended = True
+        self._is_reply_complete = True
 
     async def read_to_end_briefly(self, rest: AsyncIterator[object]) -> None:
         """Read the answer briefly to its end, without which its connection cannot be reused."""
+        # If it fails or takes long, the next request makes a new connection.
         with suppress(ProviderUnreachable, TimeoutError):
             async with asyncio.timeout(self._patience.end_of_body):
                 async for _ in rest:
@@ -297,26 +306,26 @@ class HttpAnswer:
         """Yield the body as it comes. Silence and a lost connection raise ProviderUnreachable."""
         import httpx
 
-        limit = self._patience.first_byte
-        async with AsyncExitStack() as stack:
-            body = self._decoded_pieces()
-            stack.push_async_callback(self._response.aclose)
+        seconds = self._patience.first_byte
+        async with aclosing(self._response):
+            pieces = self._decoded_pieces()
             while True:
                 try:
-                    async with asyncio.timeout(limit):
-                        chunk = await anext(body)
+                    async with asyncio.timeout(seconds):
+                        piece = await anext(pieces)
                 except StopAsyncIteration:
                     return
                 except TimeoutError as error:
                     raise ProviderUnreachable(
-                        f"{self._where} sent nothing for {limit:.0f} seconds."
+                        f"{self._where} sent nothing for {seconds:.0f} seconds."
                     ) from error
                 except (httpx.HTTPError, OSError) as error:
                     raise error_of_lost_connection(error, self._where) from error
-                yield chunk
-                limit = self._patience.silence
-                if self._ended:
-                    limit = self._patience.after_end
+                yield piece
+                if self._is_reply_complete:
+                    seconds = self._patience.after_end
+                else:
+                    seconds = self._patience.silence
 
     async def _decoded_pieces(self) -> AsyncGenerator[bytes]:
         """Yield decompressed pieces. Not by httpx, which decompresses each piece
@@ -358,6 +367,7 @@ class ProviderTransport:
     query: tuple[tuple[str, str], ...] = ()
 
     def full_url(self, path: str) -> httpx.URL:
+        """Return the address for a path of the provider. Raises UnmendableFailure if it is none."""
         import httpx
 
         try:
@@ -379,20 +389,21 @@ class ProviderTransport:
     async def open_post(
         self, path: str, content: bytes, headers: Mapping[str, str]
     ) -> AsyncIterator[HttpAnswer]:
-        sent = {
+        """Send a JSON document and yield the answer once its head has come."""
+        all_headers = {
             "content-type": "application/json",
             "accept": "text/event-stream, application/json",
-            **headers,
         }
-        async with self._open_http_request(
-            "POST", path, content, sent, self.patience.first_byte
-        ) as answer:
+        all_headers.update(headers)
+        seconds = self.patience.first_byte
+        async with self._open_http_request("POST", path, content, all_headers, seconds) as answer:
             yield answer
 
     @asynccontextmanager
     async def open_get(self, path: str, seconds: float) -> AsyncIterator[HttpAnswer]:
-        sent = {"accept": "application/json"}
-        async with self._open_http_request("GET", path, None, sent, seconds) as answer:
+        """Ask for a JSON document and yield the answer once its head has come."""
+        headers = {"accept": "application/json"}
+        async with self._open_http_request("GET", path, None, headers, seconds) as answer:
             yield answer
 
     @asynccontextmanager
@@ -407,20 +418,21 @@ class ProviderTransport:
         import httpx
 
         client = self.connections.direct_or_proxied_client(self.base_url)
+        all_headers = dict(headers)
+        all_headers.update(self.headers)
         request = client.build_request(
-            method, self.full_url(path), content=content, headers={**headers, **self.headers}
+            method, self.full_url(path), content=content, headers=all_headers
         )
-        async with AsyncExitStack() as stack:
-            try:
-                async with asyncio.timeout(seconds):
-                    response = await client.send(request, stream=True)
-            except TimeoutError as error:
-                raise ProviderUnreachable(
-                    f"{self.where} did not respond within {seconds:.0f} seconds."
-                ) from error
-            except (httpx.HTTPError, OSError) as error:
-                raise error_of_lost_connection(error, self.where, self.base_url) from error
-            stack.push_async_callback(response.aclose)
+        try:
+            async with asyncio.timeout(seconds):
+                response = await client.send(request, stream=True)
+        except TimeoutError as error:
+            raise ProviderUnreachable(
+                f"{self.where} did not respond within {seconds:.0f} seconds."
+            ) from error
+        except (httpx.HTTPError, OSError) as error:
+            raise error_of_lost_connection(error, self.where, self.base_url) from error
+        async with aclosing(response):
             yield HttpAnswer(response, self.where, self.patience)
 
 
@@ -433,30 +445,37 @@ def _build_no_connection_error(
     """Build an error from the original cause, above which libraries only say that all
     attempts failed.
     """
-    cause: BaseException | None = error
-    while cause is not None:
-        error = cause
-        cause = error.__cause__ or error.__context__
-    there = ""
+    original_error = _original_cause(error)
+    place = ""
     if url:
-        there = f" at {url}"
-    if isinstance(error, ConnectionRefusedError):
+        place = f" at {url}"
+    if isinstance(original_error, ConnectionRefusedError):
         return NoConnection(
-            f"No connection to {provider}{there}: connection refused.", remedy=CHECK
+            f"No connection to {provider}{place}: connection refused.", remedy=CHECK
         )
-    if isinstance(error, socket.gaierror):
+    if isinstance(original_error, socket.gaierror):
         return NoConnection(
-            f"No connection to {provider}{there}: host not found.",
+            f"No connection to {provider}{place}: host not found.",
             remedy="Check the address and the network connection.",
         )
-    return NoConnection(f"No connection to {provider}{there}: {library_message}.", remedy=CHECK)
+    return NoConnection(f"No connection to {provider}{place}: {library_message}.", remedy=CHECK)
+
+
+def _original_cause(error: BaseException) -> BaseException:
+    """Return the error by which all others came about."""
+    while True:
+        cause = error.__cause__ or error.__context__
+        if cause is None:
+            return error
+        error = cause
 
 
 def error_of_lost_connection(error: Exception, provider_name: str, url: str = "") -> ModelFailed:
+    """Return what a person is told of a connection that was not made, or broke off."""
     import httpx
 
-    said = (str(error) or type(error).__name__).rstrip(".")
-    if "CERTIFICATE_VERIFY_FAILED" in said:
+    library_message = (str(error) or type(error).__name__).rstrip(".")
+    if "CERTIFICATE_VERIFY_FAILED" in library_message:
         return UnmendableFailure(
             f"The certificate of {provider_name} is not trusted on this computer.",
             remedy="If you are behind a company proxy, set SSL_CERT_FILE to the path of its certificate (a .pem file).",
@@ -468,9 +487,9 @@ def error_of_lost_connection(error: Exception, provider_name: str, url: str = ""
         )
     if isinstance(error, httpx.ProxyError):
         return ProviderUnreachable(
-            f"The proxy refused the connection to {provider_name}: {said}.",
+            f"The proxy refused the connection to {provider_name}: {library_message}.",
             remedy="Check the system's proxy settings.",
         )
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return _build_no_connection_error(error, provider_name, url, said)
-    return ProviderUnreachable(f"The connection to {provider_name} was lost: {said}.")
+        return _build_no_connection_error(error, provider_name, url, library_message)
+    return ProviderUnreachable(f"The connection to {provider_name} was lost: {library_message}.")

@@ -45,13 +45,12 @@ class LocalModelState:
         known = config.reported.get(model, {})
         # A window that the user set is asked for by the request itself. Loading the model
         # with its usual window first would load it twice.
-        is_window_open = "window" not in config.corrections.get(model, {})
+        has_user_set_window = "window" in config.corrections.get(model, {})
         reported = await self._ask_model_server(
-            config, model, known, may_load=may_load and is_window_open
+            config, model, known, may_load=may_load and not has_user_set_window
         )
         if reported and reported != known:
-            save = self.configured.save_reported_model
-            await asyncio.to_thread(save, provider, model, reported)
+            await asyncio.to_thread(self.configured.save_reported_model, provider, model, reported)
 
     async def _ask_model_server(
         self, config: ProviderConfig, model: str, known: Object, *, may_load: bool
@@ -70,16 +69,23 @@ class LocalModelState:
                 self._unknown_since[config.base_url] = self.clock()
         if kind is None or not details:
             return {}
+
         is_loaded = value_at(details, "is_loaded") is True
         if may_load and not is_loaded and local_server_details.is_loaded_when_needed(kind):
-            details = await local_server_details.load_model(root, kind, model) or details
+            details_once_loaded = await local_server_details.load_model(root, kind, model)
+            details = details_once_loaded or details
         # What the list of models said and the server does not repeat still holds.
-        kept = without_fields(known, "window", "note", "is_loaded", "largest_window")
-        return {**kept, **details, "server": kind.value}
+        merged = without_fields(known, "window", "note", "is_loaded", "largest_window")
+        merged.update(details)
+        merged["server"] = kind.value
+        return merged
 
     def _was_asked_in_vain(self, config: ProviderConfig) -> bool:
+        """Whether the server did not say who it is when it was asked a short while ago."""
         asked_at = self._unknown_since.get(config.base_url)
-        return asked_at is not None and self.clock() - asked_at < PAUSE_SECONDS
+        if asked_at is None:
+            return False
+        return self.clock() - asked_at < PAUSE_SECONDS
 
 
 async def _fetch_details_now(

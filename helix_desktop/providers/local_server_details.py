@@ -60,8 +60,9 @@ def server_root(transport: ProviderTransport) -> ProviderTransport:
 
 async def identify_local_server(root: ProviderTransport, seconds: float) -> LocalServerKind | None:
     """Return the kind of server at an address, or None if it is none of those known."""
-    limit = min(seconds, ANSWER_SECONDS)
-    questions = [_answers_as(root, server, limit) for server in _SERVERS]
+    # All are asked at once, as most servers do not answer to the questions for others.
+    seconds_for_each = min(seconds, ANSWER_SECONDS)
+    questions = [_answers_as(root, server, seconds_for_each) for server in _SERVERS]
     answers = await asyncio.gather(*questions)
     for server, is_recognised in zip(_SERVERS, answers, strict=True):
         if is_recognised:
@@ -78,7 +79,12 @@ async def fetch_local_details(
     if kind is None:
         return {}
     details = await fetch_details_of_kind(root, kind, models, min(seconds, ANSWER_SECONDS))
-    return {model: {**details.get(model, {}), "server": kind.value} for model in models}
+    details_with_server: Details = {}
+    for model in models:
+        details_of_model = dict(details.get(model, {}))
+        details_of_model["server"] = kind.value
+        details_with_server[model] = details_of_model
+    return details_with_server
 
 
 async def fetch_details_of_kind(
@@ -117,6 +123,7 @@ def is_loaded_when_needed(kind: LocalServerKind) -> bool:
 
 
 async def _answers_as(root: ProviderTransport, server: _KnownServer, seconds: float) -> bool:
+    """Whether a server is of this kind, by its answer at the path that others do not have."""
     try:
         answer = await fetch_json(root, server.path, seconds)
     except ModelFailed:
@@ -147,8 +154,11 @@ def _is_llama_cpp(answer: Object) -> bool:
 
 
 def _is_llamafile(answer: Object) -> bool:
-    named = json_values.text_at(answer, "build_info") + json_values.text_at(answer, "model_path")
-    return _is_llama_cpp(answer) and "llamafile" in named
+    if not _is_llama_cpp(answer):
+        return False
+    build = json_values.text_at(answer, "build_info")
+    model_path = json_values.text_at(answer, "model_path")
+    return "llamafile" in build or "llamafile" in model_path
 
 
 def _is_jan(answer: Object) -> bool:
@@ -158,17 +168,18 @@ def _is_jan(answer: Object) -> bool:
 async def _fetch_ollama_details(
     root: ProviderTransport, models: Sequence[str], seconds: float
 ) -> Details:
-    loaded = await fetch_json(root, "/api/ps", seconds)
+    list_of_loaded = await fetch_json(root, "/api/ps", seconds)
     loaded_models: dict[str, json_values.Json] = {}
-    for item in json_values.list_at(loaded, "models"):
+    for item in json_values.list_at(list_of_loaded, "models"):
         loaded_models[json_values.text_at(item, "name")] = item
+
     described_models = models[:MOST_DESCRIBED]
     questions = [_describe_ollama_model(root, model, seconds) for model in described_models]
     descriptions = await asyncio.gather(*questions)
     details: Details = {}
-    for model, known in zip(described_models, descriptions, strict=True):
-        item = loaded_models.get(model) or loaded_models.get(f"{model}:latest")
-        details[model] = _with_ollama_window(known, item)
+    for model, description in zip(described_models, descriptions, strict=True):
+        loaded_model = loaded_models.get(model) or loaded_models.get(f"{model}:latest")
+        details[model] = _with_ollama_window(description, loaded_model)
     return details
 
 
@@ -199,15 +210,16 @@ async def _describe_ollama_model(root: ProviderTransport, model: str, seconds: f
 def _with_ollama_window(known: Object, loaded: json_values.Json) -> Object:
     """Add the window to ask for. Each request names it, so the model runs with no other."""
     window = json_values.number_at(known, "own_window") or LEAST_OLLAMA_WINDOW
-    running = json_values.number_at(loaded, "context_length")
-    if running:
-        window = max(running, min(window, LEAST_OLLAMA_WINDOW))
-    largest = json_values.number_at(known, "largest_window") or window
+    running_window = json_values.number_at(loaded, "context_length")
+    if running_window:
+        window = max(running_window, min(window, LEAST_OLLAMA_WINDOW))
+    largest_window = json_values.number_at(known, "largest_window") or window
     details = json_values.without_fields(known, "own_window")
-    details["window"] = min(window, largest)
-    if not running:
+    details["window"] = min(window, largest_window)
+    if not running_window:
         details["note"] = "window that Ollama is asked for; the model is not loaded yet"
         return details
+
     details["is_loaded"] = True
     details["note"] = "window as loaded in Ollama"
     memory = json_values.number_at(loaded, "size")
@@ -226,7 +238,9 @@ async def _fetch_lm_studio_details(
         largest = json_values.number_at(item, "max_context_length")
         known: Object = {}
         if loaded:
-            known = {"window": loaded, "note": "window as loaded in LM Studio", "is_loaded": True}
+            known["window"] = loaded
+            known["note"] = "window as loaded in LM Studio"
+            known["is_loaded"] = True
         if largest:
             known["largest_window"] = largest
         kind = json_values.text_at(item, "type")

@@ -50,10 +50,9 @@ def _describe_reported_models(
     config: provider_catalog.ProviderConfig, reported: Mapping[str, json_values.Object]
 ) -> tuple[ModelInfo, ...]:
     """Return the models by name, with what the catalogue and the user know of each."""
-    models = [
-        provider_catalog.describe_model(config, name, reported=about)
-        for name, about in sorted(reported.items())
-    ]
+    models: list[ModelInfo] = []
+    for name in sorted(reported):
+        models.append(provider_catalog.describe_model(config, name, reported=reported[name]))
     return tuple(models)
 
 
@@ -65,10 +64,13 @@ async def check_provider_address(
     """
     config = provider_catalog.check_provider_config(config)
     if not provider_catalog.may_carry_key(config.base_url):
-        why = f"A key for {config.name} cannot be sent to an http:// address, because anyone on the network could read it."
-        raise InvalidInput(why, remedy="Use an https:// address.")
-    if config.host in {preset.host for preset in provider_catalog.PRESETS.values()}:
-        return
+        raise InvalidInput(
+            f"A key for {config.name} cannot be sent to an http:// address, because anyone on the network could read it.",
+            remedy="Use an https:// address.",
+        )
+    for preset in provider_catalog.PRESETS.values():
+        if config.host == preset.host:  # It needs no check.
+            return
     dialect = provider_catalog.dialect_of_provider(config)
     with suppress(ProviderKeyRefused):  # This is how a provider answers a request without a key.
         transport = provider_catalog.transport_to_provider(config, dialect, "", connections)
@@ -102,11 +104,15 @@ async def fetch_reported_models(
 
 
 def _name_of_listed_model(item: json_values.Json) -> str:
-    named = json_values.text_at(item, "name").removeprefix("models/")
-    return json_values.text_at(item, "id") or named
+    """Return the name by which a model is asked for. Gemini's list has it under another field."""
+    model_id = json_values.text_at(item, "id")
+    if model_id:
+        return model_id
+    return json_values.text_at(item, "name").removeprefix("models/")
 
 
 def _is_for_no_chat(name: str) -> bool:
+    """Whether a model's name says that it is for something else, such as speech."""
     lowercase_name = name.lower()
     return any(word in lowercase_name for word in _NO_CHAT)
 
@@ -114,19 +120,20 @@ def _is_for_no_chat(name: str) -> bool:
 async def _fetch_all_pages(
     config: provider_catalog.ProviderConfig, transport: ProviderTransport, seconds: float
 ) -> list[json_values.Json]:
-    first_page = _models_path(config)
+    """Return all models in a provider's list, which may have several pages."""
+    path_of_list = _models_path(config)
     separator = "?"
-    if "?" in first_page:
+    if "?" in path_of_list:
         separator = "&"
-    page = first_page
+    path_of_page = path_of_list
     items: list[json_values.Json] = []
-    for _ in range(MOST_PAGES):
-        answer = await fetch_json(transport, page, seconds)
-        items += json_values.list_at(answer, "data") or json_values.list_at(answer, "models")
+    for _ in range(MOST_PAGES):  # A server could name a next page for ever.
+        answer = await fetch_json(transport, path_of_page, seconds)
+        items.extend(json_values.list_at(answer, "data") or json_values.list_at(answer, "models"))
         parameter = _parameter_of_next_page(answer)
         if not parameter:
             break
-        page = f"{first_page}{separator}{parameter}"
+        path_of_page = f"{path_of_list}{separator}{parameter}"
     return items
 
 
@@ -176,11 +183,15 @@ def _reported_details(item: json_values.Json) -> json_values.Object:
         json_values.number_at(item, "max_tokens"),
         json_values.number_at(item, "max_completion_tokens"),
     )
-    details: json_values.Object = {"window": max(windows), "max_output": max(outputs)}
-    details |= _reported_prices(item)
-    details |= _reported_abilities(item)
+    all_details: json_values.Object = {"window": max(windows), "max_output": max(outputs)}
+    all_details.update(_reported_prices(item))
+    all_details.update(_reported_abilities(item))
     # An empty value would override what the catalogue knows. False is an answer.
-    return {name: value for name, value in details.items() if value or value is False}
+    details: json_values.Object = {}
+    for name, value in all_details.items():
+        if value or value is False:
+            details[name] = value
+    return details
 
 
 def _reported_prices(item: json_values.Json) -> json_values.Object:
@@ -238,8 +249,8 @@ async def ask_provider_about_model(
             remedy=f"The provider's models are: {some_names or 'none'}.",
         )
     if config.is_local and config.kind != demo_model.DEMO:
-        known_once_loaded = await load_local_model(config, reported, model, connections)
-        reported[model] = {**reported[model], **known_once_loaded}
+        details_once_loaded = await load_local_model(config, reported, model, connections)
+        reported[model] = {**reported[model], **details_once_loaded}
     configured.save_reported_models(provider, reported)
     return provider_catalog.describe_model(config, model, reported=reported.get(model))
 

@@ -197,15 +197,21 @@ def merge_model_knowledge(
         # may be. A server on this computer charges nothing, and usually runs it with less.
         shipped = without_fields(shipped, "window", *_PRICES)
     source = _source_of_window(shipped, reported, learned, corrected)
-    merged = {**shipped, **reported, **learned, **corrected}
+
+    # Each overrides those before it.
+    merged: Object = {}
+    for knowledge in (shipped, reported, learned, corrected):
+        merged.update(knowledge)
     if source is WindowSizeSource.ASSUMED and is_local:
         merged.setdefault("window", ASSUMED_LOCAL_WINDOW)
-    largest = number_at(merged, "largest_window")
-    if largest and number_at(merged, "window") > largest:
-        merged["window"] = largest
+    largest_window = number_at(merged, "largest_window")
+    if largest_window and number_at(merged, "window") > largest_window:
+        merged["window"] = largest_window
+
     note = _window_note(shipped, reported, source, number_at(merged, "window"))
     info = model_info_from(provider, model, merged, note)
-    is_free = is_local and not any(_price_or_zero(merged, name) for name in _PRICES)
+    has_price = any(_price_or_zero(merged, name) for name in _PRICES)
+    is_free = is_local and not has_price
     return replace(
         info,
         window_from=source,
@@ -255,12 +261,18 @@ def window_shown_by_reply(info: ModelInfo, counted: int, usage: Usage) -> Object
     request has cut its beginning. A request that filled most of the assumed window and
     was read whole shows that the window may be larger.
     """
-    if info.window_from is not WindowSizeSource.ASSUMED or not usage.input or not info.is_free:
+    is_assumed = info.window_from is WindowSizeSource.ASSUMED
+    if not is_assumed or not usage.input or not info.is_free:
         return {}
-    is_long = counted > info.window // 4
-    if is_long and LEAST_CUT_INPUT <= usage.input < counted // 2:
+
+    is_long_request = counted > info.window // 4
+    has_read_much_less = LEAST_CUT_INPUT <= usage.input < counted // 2
+    if is_long_request and has_read_much_less:
         return {"window": usage.input}
-    used = usage.input + usage.output
-    if used > FILLED_SHARE * info.window and info.window < MOST_ASSUMED_WINDOW:
-        return {"window": min(2 * info.window, MOST_ASSUMED_WINDOW), "is_assumed": True}
+
+    used_tokens = usage.input + usage.output
+    has_filled_window = used_tokens > FILLED_SHARE * info.window
+    if has_filled_window and info.window < MOST_ASSUMED_WINDOW:
+        larger_window = min(2 * info.window, MOST_ASSUMED_WINDOW)
+        return {"window": larger_window, "is_assumed": True}
     return {}

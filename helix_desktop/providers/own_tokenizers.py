@@ -35,30 +35,37 @@ async def count_with_server(root: ProviderTransport, kind: LocalServerKind, body
 
 
 async def _count_at_llama_cpp(root: ProviderTransport, body: Object) -> int:
-    messages: Object = {"messages": json_values.list_at(body, "messages")}
+    """Let the server write the prompt of the request, and then count the tokens of that."""
+    request: Object = {"messages": json_values.list_at(body, "messages")}
     tools = json_values.list_at(body, "tools")
     if tools:
-        messages["tools"] = tools
-    written = await fetch_json_by_post(root, "/apply-template", messages, COUNTING_SECONDS)
-    content: Object = {
-        "content": json_values.text_at(written, "prompt"),
+        request["tools"] = tools
+    answer_with_prompt = await fetch_json_by_post(
+        root, "/apply-template", request, COUNTING_SECONDS
+    )
+    prompt: Object = {
+        "content": json_values.text_at(answer_with_prompt, "prompt"),
         "add_special": True,
         "parse_special": True,
     }
-    counted = await fetch_json_by_post(root, "/tokenize", content, COUNTING_SECONDS)
-    return len(json_values.list_at(counted, "tokens"))
+    answer = await fetch_json_by_post(root, "/tokenize", prompt, COUNTING_SECONDS)
+    return len(json_values.list_at(answer, "tokens"))
 
 
 async def _count_at_vllm(root: ProviderTransport, body: Object) -> int:
-    fields = ("model", "messages", "tools")
-    asked: Object = {name: body[name] for name in fields if name in body}
-    counted = await fetch_json_by_post(root, "/tokenize", asked, COUNTING_SECONDS)
-    return json_values.number_at(counted, "count")
+    request: Object = {}
+    for name in ("model", "messages", "tools"):
+        if name in body:
+            request[name] = body[name]
+    answer = await fetch_json_by_post(root, "/tokenize", request, COUNTING_SECONDS)
+    return json_values.number_at(answer, "count")
 
 
 async def _count_at_koboldcpp(root: ProviderTransport, body: Object) -> int:
-    messages = json_values.list_at(body, "messages")
-    texts = [json_values.text_at(message, "content") for message in messages]
+    """Count the words alone, as this server does not count with its template."""
+    texts: list[str] = []
+    for message in json_values.list_at(body, "messages"):
+        texts.append(json_values.text_at(message, "content"))
     prompt: Object = {"prompt": "\n".join(texts)}
-    counted = await fetch_json_by_post(root, "/api/extra/tokencount", prompt, COUNTING_SECONDS)
-    return json_values.number_at(counted, "value")
+    answer = await fetch_json_by_post(root, "/api/extra/tokencount", prompt, COUNTING_SECONDS)
+    return json_values.number_at(answer, "value")

@@ -86,6 +86,7 @@ class ProviderConfig:
             for preset in PRESETS.values():
                 if preset.variable == self.variable:
                     hosts_of_variable.append(preset.host)
+        is_of_well_known_provider = bool(hosts_of_variable)
         return ProviderKey(
             self.name,
             self.host,
@@ -93,7 +94,7 @@ class ProviderConfig:
             self.variable,
             tuple(hosts_of_variable),
             ADDRESS_VARIABLES.get(self.variable, ()),
-            bool(hosts_of_variable) and self.is_local,
+            is_of_well_known_provider and self.is_local,
         )
 
     @property
@@ -240,6 +241,7 @@ def connect_model_client(
         info = describe_model(config, model)
     if config.kind == DEMO:
         return DemoModel(info.name, clock.sleep_seconds)
+
     dialect = dialect_of_model(config, info)
     clean_key = require_usable_key(config, key)
     if connections is None:
@@ -262,10 +264,10 @@ def request_body_of(config: ProviderConfig, info: ModelInfo, request: Request) -
 
 def with_base_url(config: ProviderConfig, base_url: str) -> ProviderConfig:
     """Return the provider with another address. A stored key stays that of its host."""
-    moved = replace(config, base_url=base_url)
-    if moved.host == config.host:
-        return moved
-    return replace(moved, key_host=config.key_host or config.host)
+    config_with_address = replace(config, base_url=base_url)
+    if config_with_address.host == config.host:
+        return config_with_address
+    return replace(config_with_address, key_host=config.key_host or config.host)
 
 
 class KeySource(Protocol):
@@ -379,9 +381,15 @@ def transport_to_provider(
     key: str,
     connections: http_transport.ProviderConnections,
 ) -> http_transport.ProviderTransport:
+    """Return how to reach a provider, with its own headers and those that carry the key."""
     headers = dict(config.headers)
     if key:
-        headers |= dialect.key_headers(key)
+        headers.update(dialect.key_headers(key))
     return http_transport.ProviderTransport(
-        config.base_url, config.name, headers, connections, config.patience, config.query
+        base_url=config.base_url,
+        where=config.name,
+        headers=headers,
+        connections=connections,
+        patience=config.patience,
+        query=config.query,
     )
