@@ -198,15 +198,12 @@ def merge_model_knowledge(
         shipped = without_fields(shipped, "window", *_PRICES)
     source = _source_of_window(shipped, reported, learned, corrected)
 
-    # Each overrides those before it.
     merged: Object = {}
     for knowledge in (shipped, reported, learned, corrected):
-        merged.update(knowledge)
+        merged.update(knowledge)  # It overrides what was merged before.
     if source is WindowSizeSource.ASSUMED and is_local:
         merged.setdefault("window", ASSUMED_LOCAL_WINDOW)
-    largest_window = number_at(merged, "largest_window")
-    if largest_window and number_at(merged, "window") > largest_window:
-        merged["window"] = largest_window
+    _limit_window_to_largest(merged)
 
     note = _window_note(shipped, reported, source, number_at(merged, "window"))
     info = model_info_from(provider, model, merged, note)
@@ -220,6 +217,13 @@ def merge_model_knowledge(
         is_free=is_free,
         reply_limit=number_at(corrected, "max_output"),
     )
+
+
+def _limit_window_to_largest(merged: Object) -> None:
+    """Let a window be no larger than the largest that the model can have, where that is known."""
+    largest_window = number_at(merged, "largest_window")
+    if largest_window and number_at(merged, "window") > largest_window:
+        merged["window"] = largest_window
 
 
 def _source_of_window(
