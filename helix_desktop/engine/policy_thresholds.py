@@ -40,9 +40,13 @@ class Threshold:
             return "one of " + ", ".join(self.choices)
         if self.value_type is bool:
             return "true or false"
-        number = "a whole number" if self.value_type is int else "a number"
-        unit = f" {self.unit}" if self.unit else ""
-        return f"{number} from {self.low:g} to {self.high:g}{unit}"
+        number = "a number"
+        if self.value_type is int:
+            number = "a whole number"
+        allowed_range = f"{number} from {self.low:g} to {self.high:g}"
+        if not self.unit:
+            return allowed_range
+        return f"{allowed_range} {self.unit}"
 
 
 THRESHOLDS = (

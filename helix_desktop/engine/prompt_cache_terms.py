@@ -52,7 +52,13 @@ DEEPSEEK = "api-docs.deepseek.com/guides/kv_cache"
 def _anthropic_terms(models: str, least_tokens: int) -> CacheTerms:
     """Return the usual terms, of five minutes. `for_an_hour` makes those of an hour of them."""
     return CacheTerms(
-        re.compile(models), 1.25, 300.0, least_tokens, LOOK_BACK_BLOCKS, True, ANTHROPIC
+        models=re.compile(models),
+        write=1.25,
+        seconds=300.0,
+        least_tokens=least_tokens,
+        look_back_blocks=LOOK_BACK_BLOCKS,
+        is_exact=True,
+        source=ANTHROPIC,
     )
 
 
@@ -133,8 +139,8 @@ def _learn_lifetime(state: Moment, assumed: float) -> float:
     longest_outlived = 0.0
     pauses_that_ended_it: list[float] = []
     for earlier, later in itertools.pairwise(_last_steps(state, LEARNED_FROM_STEPS)):
-        pause = _time_asked(later) - earlier.time
-        share_read = _share_read(earlier, later)
+        pause = _time_of_request(later) - earlier.time
+        share_read = _share_read_from_cache(earlier, later)
         if share_read >= READ_SHARE:
             longest_outlived = max(longest_outlived, pause)
         elif share_read < LOST_SHARE and not _was_changed_between(state, earlier.seq, later.seq):
@@ -165,13 +171,14 @@ def _last_replies(state: Moment, count: int) -> Iterator[facts.ModelReplied]:
             yield fact
 
 
-def _time_asked(step: facts.Recorded) -> float:
+def _time_of_request(step: facts.Recorded) -> float:
+    """Return when a step's request was sent. The reply was recorded when it was complete."""
     if not isinstance(step.fact, facts.ModelReplied):
         return step.time
     return step.time - step.fact.seconds
 
 
-def _share_read(earlier_step: facts.Recorded, later_step: facts.Recorded) -> float:
+def _share_read_from_cache(earlier_step: facts.Recorded, later_step: facts.Recorded) -> float:
     """Return which share of the earlier step's request the later one read from the cache."""
     earlier = earlier_step.fact
     later = later_step.fact

@@ -32,6 +32,7 @@ class PullRequestText:
 
 
 async def write_pull_request_text(state: ConversationState, cache: ContentCache) -> PullRequestText:
+    """Return a title and a body with a section for each thing that the record knows."""
     work = await state_of_work.read_state_of_work(state, cache)
     calls = await state_of_work.read_answered_calls_of(state, cache)
     recorded_facts = state.facts_on_path()
@@ -53,7 +54,7 @@ async def write_pull_request_text(state: ConversationState, cache: ContentCache)
 
 
 def _texts_of_user(recorded_facts: Sequence[facts.Recorded]) -> Iterator[str]:
-    """Yields what the user wrote, without what the program or another agent said for them."""
+    """Yield what the user wrote, without what the program or another agent said for them."""
     for recorded in recorded_facts:
         if isinstance(recorded.fact, facts.UserSaid) and not recorded.fact.by:
             for part in recorded.fact.parts:
@@ -70,11 +71,11 @@ def _first_request(recorded_facts: Sequence[facts.Recorded]) -> str:
 def _list_requests(recorded_facts: Sequence[facts.Recorded]) -> list[str]:
     requests = list(_texts_of_user(recorded_facts))
     lines = [_join_and_shorten(request, LONGEST_REQUEST) for request in requests[:MOST_REQUESTS]]
-    left = len(requests) - MOST_REQUESTS
-    if left == 1:
+    left_out_count = len(requests) - MOST_REQUESTS
+    if left_out_count == 1:
         lines.append("and one more message")
-    elif left > 1:
-        lines.append(f"and {left} more messages")
+    elif left_out_count > 1:
+        lines.append(f"and {left_out_count} more messages")
     return lines
 
 
@@ -97,25 +98,27 @@ def _texts_people_read(fact: facts.Fact) -> Iterator[str]:
 
 
 def _list_attempts(calls: Sequence[AnsweredCall]) -> list[str]:
-    """Names the commands that failed, with what became of them."""
+    """Name the commands that failed, with what became of them."""
     runs_by_command: dict[str, list[AnsweredCall]] = {}
     for answered in calls:
         if answered.command and answered.was_run:
             runs_by_command.setdefault(answered.command, []).append(answered)
     lines: list[str] = []
     for command, runs in runs_by_command.items():
-        failed = sum(not run.result.ok for run in runs)
-        if not failed:
+        failure_count = sum(not run.result.ok for run in runs)
+        if not failure_count:
             continue
-        times = f"failed {failed} times"
-        if failed == 1:
-            times = "failed once"
-        outcome = "and was not run again"
+        failed = f"failed {failure_count} times"
+        if failure_count == 1:
+            failed = "failed once"
         if runs[-1].result.ok:
             outcome = "and then succeeded"
         elif len(runs) > 1:
             outcome = "the last time too"
-        lines.append(f"`{_join_and_shorten(command, LONGEST_SENTENCE)}` {times}, {outcome}")
+        else:
+            outcome = "and was not run again"
+        short_command = _join_and_shorten(command, LONGEST_SENTENCE)
+        lines.append(f"`{short_command}` {failed}, {outcome}")
     return lines[-MOST_ATTEMPTS:]
 
 
@@ -124,42 +127,46 @@ def _list_files_for_request(work: StateOfWork) -> list[str]:
     lines: list[str] = []
     for path in sorted(changes)[:MOST_FILES]:
         change = changes[path]
-        what = ""
+        line = f"`{printable_path(path)}`"
         if change.is_exact and change.after is None:
-            what = " (deleted)"
+            line += " (deleted)"
         elif change.is_exact and change.before is None:
-            what = " (new)"
-        lines.append(f"`{printable_path(path)}`{what}")
-    left = len(changes) - MOST_FILES
-    if left > 0:
-        lines.append(f"Files that are not listed here: {left}")
+            line += " (new)"
+        lines.append(line)
+    left_out_count = len(changes) - MOST_FILES
+    if left_out_count > 0:
+        lines.append(f"Files that are not listed here: {left_out_count}")
     if work.commit is not None:
         lines.append(f"Committed: {work.commit.describe()}")
     return lines
 
 
 async def _describe_tests(work: StateOfWork, cache: ContentCache) -> list[str]:
-    answered = work.tests
-    if answered is None:
+    test_run = work.tests
+    if test_run is None:
         return ["No test run is recorded: these changes were not tested here."]
-    shown = answered.call.name
-    if answered.command:
-        shown = f"`{_join_and_shorten(answered.command, LONGEST_SENTENCE)}`"
-    if answered.was_stopped:
-        return [f"{shown} was stopped before it ended: these changes were not tested here."]
+    run_name = test_run.call.name
+    if test_run.command:
+        run_name = f"`{_join_and_shorten(test_run.command, LONGEST_SENTENCE)}`"
+    if test_run.was_stopped:
+        return [f"{run_name} was stopped before it ended: these changes were not tested here."]
+
     outcome = "failed"
-    if answered.result.ok:
+    if test_run.result.ok:
         outcome = "succeeded"
-    output = await state_of_work.read_output(answered, cache)
+    output = await state_of_work.read_output(test_run, cache)
     summary = test_and_commit_commands.find_test_summary(output)
     if summary:
         outcome = f"{outcome}: “{_join_and_shorten(summary, LONGEST_SENTENCE)}”"
-    lines = [f"{shown} {outcome}"]
-    changed_later = [path for path, change in work.changes.items() if change.seq > answered.seq]
-    if changed_later:
-        names = ", ".join(
-            f"`{printable_path(path)}`" for path in sorted(changed_later)[:MOST_FILES]
-        )
+    lines = [f"{run_name} {outcome}"]
+
+    paths_changed_later = []
+    for path, change in work.changes.items():
+        if change.seq > test_run.seq:
+            paths_changed_later.append(path)
+    if paths_changed_later:
+        listed_paths = sorted(paths_changed_later)[:MOST_FILES]
+        names = ", ".join(f"`{printable_path(path)}`" for path in listed_paths)
         lines.append(f"Changed after that run, so not tested: {names}")
     return lines
 

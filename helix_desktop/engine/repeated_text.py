@@ -139,4 +139,5 @@ class RepetitionWatch:
         """Return the reply's text so far, with two of what it repeated."""
         if self.text_repetition is None:
             return self.written_text()
-        return self.text.text[: self.text_repetition.kept_bytes].decode("utf-8", "ignore")
+        kept_content = self.text.text[: self.text_repetition.kept_bytes]
+        return kept_content.decode("utf-8", "ignore")

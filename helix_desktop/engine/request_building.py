@@ -58,38 +58,54 @@ class LegalMessages:
 
 def build_request(view: View, contents: Mapping[Stored, str | Image]) -> Request:
     """Build a request from a view whose content was read. The caller adds the model."""
-    pieces = build_legal_messages(view, lambda stored: contents.get(stored, MISSING))
+    legal = build_legal_messages(view, lambda stored: contents.get(stored, MISSING))
     return Request(
-        "", pieces.system, pieces.messages, view.tools, pieces.stable,
-        reasoning=view.effort, temperature=view.temperature, top_p=view.top_p,
-    )  # fmt: skip
+        model="",
+        system=legal.system,
+        messages=legal.messages,
+        tools=view.tools,
+        stable=legal.stable,
+        reasoning=view.effort,
+        temperature=view.temperature,
+        top_p=view.top_p,
+    )
 
 
 def build_legal_messages(view: View, resolve: Resolve) -> LegalMessages:
     """Build legal messages from a view. `resolve` returns stored content."""
-    writing = _MessageBuilder(resolve)
-    system = []
+    builder = _MessageBuilder(resolve)
+    system_texts = []
     for index, block in enumerate(view.blocks):
         if index == view.stable:
-            writing.mark_stable_messages()
+            builder.mark_stable_messages()
         if block.role is Role.SYSTEM and isinstance(block.content, Text):
-            system.append(block.content.text)
+            system_texts.append(block.content.text)
         else:
-            writing.add_block(block)
+            builder.add_block(block)
     if view.stable >= len(view.blocks):
-        writing.mark_stable_messages()
-    written = writing.finish_messages()
-    return LegalMessages("\n\n".join(system), written, min(writing.stable, len(written)))
+        builder.mark_stable_messages()
+    messages = builder.finish_messages()
+    stable = min(builder.stable, len(messages))
+    return LegalMessages("\n\n".join(system_texts), messages, stable)
+
+
+@dataclass(slots=True)
+class _MessageBeingBuilt:
+    role: Role
+    parts: list[MessagePart]
 
 
 @dataclass(slots=True)
 class _MessageBuilder:
-    """Builds the messages. `waiting`: calls without a result. `held`: later user parts."""
+    """Builds messages from blocks, one after the other.
+
+    What the user said while calls had no results yet is held back until they have.
+    """
 
     resolve: Resolve
-    written: list[tuple[Role, list[MessagePart]]] = field(default_factory=list)
-    waiting: dict[str, None] = field(default_factory=dict)
-    held: list[MessagePart] = field(default_factory=list)
+    messages: list[_MessageBeingBuilt] = field(default_factory=list)
+    calls_without_result: dict[str, None] = field(default_factory=dict)
+    held_back_parts: list[MessagePart] = field(default_factory=list)
     reply: int = 0  # The fact number of the reply that is being built.
     is_complete: bool = False  # Whether the model finished the reply that is being built.
     stable: int = 0
@@ -100,18 +116,18 @@ class _MessageBuilder:
         elif block.role is Role.TOOL:
             self._add_tool_result(block)
         else:
-            said = self._user_parts_of(block)
-            if self.waiting:
-                self.held.extend(said)
-            elif said:
-                self._add_parts(Role.USER, said)
+            user_parts = self._user_parts_of(block)
+            if self.calls_without_result:
+                self.held_back_parts += user_parts
+            elif user_parts:
+                self._add_parts(Role.USER, user_parts)
 
     def mark_stable_messages(self) -> None:
-        self.stable = len(self.written)
+        self.stable = len(self.messages)
 
     def finish_messages(self) -> tuple[Message, ...]:
         self._ensure_last_is_user()
-        return tuple(Message(role, tuple(content)) for role, content in self.written)
+        return tuple(Message(message.role, tuple(message.parts)) for message in self.messages)
 
     def _add_reply_part(self, block: Block) -> None:
         part = block.content
@@ -126,31 +142,32 @@ class _MessageBuilder:
             self.reply = seq
             self.is_complete = block.ok
         if isinstance(part, ToolCall):
-            self._add_parts(Role.ASSISTANT, [with_plain_name(restore_call_as_made(part))])
-            self.waiting[part.id] = None
+            call = with_plain_name(restore_call_as_made(part))
+            self._add_parts(Role.ASSISTANT, [call])
+            self.calls_without_result[part.id] = None
         else:
             self._add_parts(Role.ASSISTANT, [part])
 
     def _add_tool_result(self, block: Block) -> None:
         """Add a result, or a picture to its call's result. Results without a call are dropped."""
-        shown: object = block.content
+        content: object = block.content
         if isinstance(block.content, Stored):
-            shown = self.resolve(block.content)
-        if block.call in self.waiting:
-            del self.waiting[block.call]
-            text = _text_of_result(shown)
+            content = self.resolve(block.content)
+        if block.call in self.calls_without_result:
+            del self.calls_without_result[block.call]
+            text = _text_of_result(content)
             if not text.strip():
                 text = EMPTY_OUTPUT
             self._add_parts(Role.USER, [ToolResult(block.call, text, block.ok)])
-        if isinstance(shown, Image):
-            self._add_result_picture(block.call, shown)
-        if not self.waiting:
-            self._flush_held_parts()
+        if isinstance(content, Image):
+            self._add_result_picture(block.call, content)
+        if not self.calls_without_result:
+            self._add_held_back_parts()
 
     def _add_result_picture(self, call: str, image: Image) -> None:
-        if not self.written:
+        if not self.messages:
             return
-        _, parts = self.written[-1]
+        parts = self.messages[-1].parts
         for index, part in enumerate(parts):
             if isinstance(part, ToolResult) and part.call == call:
                 parts[index] = ToolResult(part.call, part.text, part.ok, (*part.images, image))
@@ -170,61 +187,68 @@ class _MessageBuilder:
                 return []  # Providers refuse incomplete reasoning, so it is not sent.
 
     def _picture_or_text(self, stored: Stored, title: str) -> MessagePart:
-        shown = self.resolve(stored)
-        if isinstance(shown, Image):
-            return shown
-        return Text(f"{title}\n{shown}")
+        content = self.resolve(stored)
+        if isinstance(content, Image):
+            return content
+        return Text(f"{title}\n{content}")
 
     def _ensure_last_is_user(self) -> None:
-        if self.waiting:  # Each interrupted call gets a result that says so.
-            results = [ToolResult(call, INTERRUPTED, ok=False) for call in self.waiting]
-            self._add_parts(Role.USER, [*results])
-            self.waiting.clear()
-        self._flush_held_parts()
+        """End with a message of the user, in which every call before has a result."""
+        if self.calls_without_result:
+            results: list[MessagePart] = []
+            for call in self.calls_without_result:
+                results.append(ToolResult(call, INTERRUPTED, ok=False))
+            self._add_parts(Role.USER, results)
+            self.calls_without_result.clear()
+        self._add_held_back_parts()
         self._remove_lone_reasoning()
-        if not self.written:
+        if not self.messages:
             self._add_parts(Role.USER, [Text(BEGIN)])
-        elif self.written[-1][0] is Role.ASSISTANT:
-            request = CONTINUE
+        elif self.messages[-1].role is Role.ASSISTANT:
+            text = CONTINUE
             if not self.is_complete:
-                request = GO_ON
-            self._add_parts(Role.USER, [Text(request)])
+                text = GO_ON
+            self._add_parts(Role.USER, [Text(text)])
 
-    def _flush_held_parts(self) -> None:
-        if self.held:
-            held = self.held
-            self.held = []
-            self._add_parts(Role.USER, held)
+    def _add_held_back_parts(self) -> None:
+        if self.held_back_parts:
+            parts = self.held_back_parts
+            self.held_back_parts = []
+            self._add_parts(Role.USER, parts)
 
     def _remove_lone_reasoning(self) -> None:
         """Remove reasoning that was cut off before anything was said."""
-        if self.written and all(isinstance(part, Reasoning) for part in self.written[-1][1]):
-            self.written.pop()
+        if not self.messages:
+            return
+        last_parts = self.messages[-1].parts
+        if all(isinstance(part, Reasoning) for part in last_parts):
+            self.messages.pop()
 
     def _add_parts(self, role: Role, parts: list[MessagePart]) -> None:
+        """Add parts to the last message, or in a new one if another role spoke last."""
         if role is Role.USER:
             self._remove_lone_reasoning()
-        if self.written and self.written[-1][0] is role:
-            self.written[-1][1].extend(parts)
+        if self.messages and self.messages[-1].role is role:
+            self.messages[-1].parts += parts
         else:
-            self.written.append((role, list(parts)))
+            self.messages.append(_MessageBeingBuilt(role, list(parts)))
 
 
-def _text_of_result(shown: object) -> str:
+def _text_of_result(content: object) -> str:
     """Return the text of a call's result. A picture is added to it apart."""
-    if isinstance(shown, Text):
-        return shown.text
-    if isinstance(shown, Image):
+    if isinstance(content, Text):
+        return content.text
+    if isinstance(content, Image):
         return ""
-    return str(shown)
+    return str(content)
 
 
 def with_plain_name(call: ToolCall) -> ToolCall:
     """Return the call under a name every provider accepts, unlike some of other programs."""
     if _PLAIN_NAME.fullmatch(call.name):
         return call
-    plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", call.name).strip("_")
-    return replace(call, name=plain[:64] or "tool")
+    plain_name = re.sub(r"[^a-zA-Z0-9_-]+", "_", call.name).strip("_")
+    return replace(call, name=plain_name[:64] or "tool")
 
 
 # --- Where messages may be cut, and what providers refuse ---
@@ -234,24 +258,29 @@ def is_legal_cut(branch: ConversationBranch, seq: int) -> bool:
     """Whether a message begins at `seq`, and no later result answers an earlier call."""
     if not branch.has_message(seq) or isinstance(branch.message_at(seq).fact, ToolReturned):
         return False
-    before = branch.last_reply_before(seq)
-    if before is None or not branch.calls_of_reply(before):
+    reply_before = branch.last_reply_before(seq)
+    if reply_before is None or not branch.calls_of_reply(reply_before):
         return True
-    if branch.running_calls and before == branch.steps[-1]:
+    has_running_calls = branch.running_calls and reply_before == branch.steps[-1]
+    if has_running_calls:
         return False
     for position in range(branch.message_position(seq), len(branch.order)):
-        later = branch.order[position]
-        if branch.calls_of_reply(later):
+        later_seq = branch.order[position]
+        # Results stand before the next reply with calls.
+        if branch.calls_of_reply(later_seq):
             return True
-        call = branch.answered.get(later)
-        if call is not None and call.ref.seq == before:
+        answered_call = branch.answered.get(later_seq)
+        if answered_call is not None and answered_call.ref.seq == reply_before:
             return False
     return True
 
 
 def find_violations(request: Request) -> list[str]:
     """Return every rule that the request breaks, in a sentence each."""
-    return [found for law in LAWS for found in law(request)]
+    violations: list[str] = []
+    for find_violations_of_law in LAWS:
+        violations += find_violations_of_law(request)
+    return violations
 
 
 def find_role_order_violations(request: Request) -> Iterator[str]:
@@ -305,13 +334,13 @@ def find_late_results(request: Request) -> Iterator[str]:
 
 def find_call_id_violations(request: Request) -> Iterator[str]:
     """Check that every call has an id of its own."""
-    seen: set[str] = set()
+    used_ids: set[str] = set()
     for message in request.messages:
         for part in message.parts:
             if isinstance(part, ToolCall):
-                if not part.id or part.id in seen:
+                if not part.id or part.id in used_ids:
                     yield f"the id {part.id!r} is empty or used twice"
-                seen.add(part.id)
+                used_ids.add(part.id)
 
 
 def find_wrong_speakers(request: Request) -> Iterator[str]:

@@ -31,38 +31,39 @@ class SearchFilters:
     after: float = 0.0
 
     def is_in_time(self, time: float) -> bool:
-        return (not self.before or time < self.before) and time >= self.after
+        if self.before and time >= self.before:
+            return False
+        return time >= self.after
 
 
 def split_query_into_words_and_filters(query: str) -> tuple[str, SearchFilters]:
     """Split a query into words and filters. Raises InvalidInput for a value that
     nothing could match.
     """
-    found: dict[str, Any] = {}
-
-    def keep_filter(match: re.Match[str]) -> str:
+    values_by_filter: dict[str, Any] = {}
+    for match in _FILTER.finditer(query):
         name = match[1].lower()
         value = match[2].strip('"')
-        if name in ("before", "after"):
-            found[name] = _time_of_date(value)
-        else:
-            found[name] = value.casefold()
-        if name == "by" and found[name] not in ("user", "agent", "tool"):
+        if name == "by" and value.casefold() not in ("user", "agent", "tool"):
             raise InvalidInput(
                 f"“by:” does not know “{value}”.", remedy="After “by:”, write user, agent or tool."
             )
-        return " "
-
-    rest = _FILTER.sub(keep_filter, query)
-    return rest.strip(), SearchFilters(**found)
+        if name in ("before", "after"):
+            values_by_filter[name] = _time_of_date(value)
+        else:
+            values_by_filter[name] = value.casefold()
+    words = _FILTER.sub(" ", query).strip()
+    return words, SearchFilters(**values_by_filter)
 
 
 def _time_of_date(value: str) -> float:
-    for form in ("%Y-%m-%d", "%Y-%m", "%Y", "%d.%m.%Y"):
+    """Return when a day, month or year begins, in seconds since 1970."""
+    for date_format in ("%Y-%m-%d", "%Y-%m", "%Y", "%d.%m.%Y"):
         try:
-            return datetime.strptime(value, form).replace(tzinfo=UTC).timestamp()
+            date = datetime.strptime(value, date_format).replace(tzinfo=UTC)
         except ValueError:
             continue
+        return date.timestamp()
     raise InvalidInput(
         f"“{value}” is not a date.", remedy="Write a date as 2026-03-31, 2026-03 or 2026."
     )
@@ -72,13 +73,14 @@ def _time_of_date(value: str) -> float:
 @functools.lru_cache(1 << 15)
 def stem_of_word(word: str) -> str:
     """Return the stem of an English or German word. Short and other words stay unchanged."""
-    low = word.casefold().rstrip("*")
-    if not re.fullmatch("[a-zäöüß]+", low):
-        return low
-    stem = low
+    lower_word = word.casefold().rstrip("*")
+    if not re.fullmatch("[a-zäöüß]+", lower_word):
+        return lower_word
+    stem = lower_word
     for ending in _ENDINGS:
-        if low.endswith(ending) and len(low) - len(ending) >= LEAST_STEM:
-            stem = low.removesuffix(ending)
+        stem_length = len(lower_word) - len(ending)
+        if lower_word.endswith(ending) and stem_length >= LEAST_STEM:
+            stem = lower_word.removesuffix(ending)
             break
     # The last letter of "running" was doubled before the ending; that of "calling" was not.
     is_doubled = len(stem) > LEAST_STEM and stem[-1] == stem[-2]

@@ -9,8 +9,10 @@ from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
 
-REMEMBERED = 5
-LEAST_TOKENS = 200  # Fewer tokens take the time of the connection, not of the model.
+REMEMBERED = 5  # The speeds of so many replies are remembered.
+# Fewer tokens take the time of the connection, not of the model.
+LEAST_TOKENS = 200
+LEAST_WRITTEN_TOKENS = 50
 # Tokens in a second of a model of some billion parameters on a processor without a
 # graphics card, for as long as nothing has been measured.
 SLOW_READING = 40.0
@@ -29,11 +31,14 @@ class ServerSpeed:
     def measure_reply(
         self, *, read_tokens: int, first_word_seconds: float, written_tokens: int, seconds: float
     ) -> None:
-        """`read_tokens`: those that the server had not cached."""
+        """Remember how fast a reply came. `read_tokens`: those that the server had not cached.
+
+        `first_word_seconds`: until the first word, while the prompt was read.
+        """
         if read_tokens >= LEAST_TOKENS and first_word_seconds > 0:
             self.reading.append(read_tokens / first_word_seconds)
         writing_seconds = seconds - first_word_seconds
-        if written_tokens >= LEAST_TOKENS // 4 and writing_seconds > 0:
+        if written_tokens >= LEAST_WRITTEN_TOKENS and writing_seconds > 0:
             self.writing.append(written_tokens / writing_seconds)
 
     def reading_seconds(self, tokens: int, *, is_local: bool) -> float:
@@ -42,13 +47,17 @@ class ServerSpeed:
         """
         if self.reading:
             return PATIENCE * tokens / min(self.reading)
-        return PATIENCE * tokens / SLOW_READING if is_local else 0.0
+        if not is_local:
+            return 0.0
+        return PATIENCE * tokens / SLOW_READING
 
     def document_seconds(self, tokens: int, *, is_local: bool) -> float:
         """Return how long reading so many tokens and writing a summary may take."""
-        writing = 0.0
+        reading_seconds = self.reading_seconds(tokens, is_local=is_local)
         if self.writing:
-            writing = PATIENCE * DOCUMENT_TOKENS / min(self.writing)
+            tokens_per_second = min(self.writing)
         elif is_local:
-            writing = PATIENCE * DOCUMENT_TOKENS / SLOW_WRITING
-        return self.reading_seconds(tokens, is_local=is_local) + writing
+            tokens_per_second = SLOW_WRITING
+        else:
+            return reading_seconds
+        return reading_seconds + PATIENCE * DOCUMENT_TOKENS / tokens_per_second

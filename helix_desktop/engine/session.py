@@ -45,7 +45,7 @@ class Session:
         self.queue = MessageQueue(conversation, services.tokens)
         self.questions: dict[int, PermissionQuestion] = {}
         self._answers: dict[int, asyncio.Future[PermissionAnswer]] = {}
-        self._numbers = itertools.count(1)
+        self._question_numbers = itertools.count(1)
         # Whether a killed program waited for permission here. The next turn asks again.
         self.asks_again = False
         # If set, answers the questions. A sub-agent's questions go to the agent that
@@ -177,23 +177,25 @@ class Session:
         await self.conversation.append_facts(facts.Rewound(seq))
 
     async def edit_and_resend(self, seq: int, parts: tuple[facts.UserPart, ...]) -> None:
+        """Send a message in place of an earlier one. What followed that one is left behind."""
         self.refuse_while_running("edit and resend")
-        said = self.conversation.fact_at(seq)
-        if not isinstance(said, facts.UserSaid) or said.by:
+        message = self.conversation.fact_at(seq)
+        if not isinstance(message, facts.UserSaid) or message.by:
             raise NotFound(f"Record {seq} of this conversation is not one of your messages.")
         self.send_message(parts, rewinds_to=seq - 1)
 
     async def ask_again(self, seq: int = 0) -> None:
         """Ask again for the answer at `seq`, or for the last one. Earlier answers are kept."""
         self.refuse_while_running("ask again")
-        asked = 0
+        seq_of_message = 0  # The last message of the user before that answer.
         for recorded in self.conversation.state.facts_on_path():
-            is_from_user = isinstance(recorded.fact, facts.UserSaid) and not recorded.fact.by
-            if is_from_user and (not seq or recorded.seq < seq):
-                asked = recorded.seq
-        if not asked:
+            if seq and recorded.seq >= seq:
+                break
+            if isinstance(recorded.fact, facts.UserSaid) and not recorded.fact.by:
+                seq_of_message = recorded.seq
+        if not seq_of_message:
             raise NotFound("No answer in this conversation can be regenerated.")
-        await self.conversation.append_facts(facts.Rewound(asked, again=True))
+        await self.conversation.append_facts(facts.Rewound(seq_of_message, again=True))
         self.resume_turn()
 
     async def switch_to_answer(self, end: int) -> None:
@@ -259,20 +261,21 @@ class Session:
             )
 
     def _set_activity(self, running: ConversationActivity, why: str = "") -> None:
+        """Tell listeners what the session does now: while a question is open, it asks."""
         self.running = running
         self.why = why
         if self.questions:  # Also the question of an agent in the background waits for the user.
+            oldest_question = next(iter(self.questions.values()))
             self.running = ConversationActivity.ASKING
-            self.why = next(iter(self.questions.values())).title
+            self.why = oldest_question.title
         changed = session_events.ActivityChanged(self.id, self.running, self.why)
         self.conversation.notify_listeners(changed)
 
     async def _ask_user(self, question: PermissionQuestion) -> PermissionAnswer:
         if self.asked_elsewhere is not None:
-            return await self.asked_elsewhere(
-                replace(question, by=question.by or self.conversation.state.title)
-            )
-        number = next(self._numbers)
+            asker = question.by or self.conversation.state.title
+            return await self.asked_elsewhere(replace(question, by=asker))
+        number = next(self._question_numbers)
         future: asyncio.Future[PermissionAnswer] = asyncio.get_running_loop().create_future()
         self._answers[number] = future
         self.questions[number] = question
@@ -289,12 +292,12 @@ class Session:
             del self.questions[number]
             self.conversation.notify_listeners(session_events.QuestionAnswered(self.id, number))
             if not self.questions:
-                is_idle = self.turns.task is None
-                self._set_activity(
-                    ConversationActivity.IDLE if is_idle else ConversationActivity.TOOLS
-                )
+                activity = ConversationActivity.TOOLS
+                if self.turns.task is None:
+                    activity = ConversationActivity.IDLE
+                self._set_activity(activity)
 
     async def _record_plan(self, text: str) -> None:
         plan = session_setup.StandingNote("plan", PLAN + text)
-        notes = turn_loop.build_note_facts([plan], self._services, self.conversation)
-        await self.conversation.append_facts(*notes)
+        note_facts = turn_loop.build_note_facts([plan], self._services, self.conversation)
+        await self.conversation.append_facts(*note_facts)

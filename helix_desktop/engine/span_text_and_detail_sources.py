@@ -1,8 +1,8 @@
 """Renders part of a conversation as text for a model's summary, for collecting details,
 or for a recall.
 
-Such a part, a span, is a run of neighbouring messages. A writer reads what the view shows, so a summary costs no more than the context. Details are
-collected from the originals.
+Such a part, a span, is a run of neighbouring messages. A writer reads what the view shows, so a
+summary costs no more than the context. Details are collected from the originals.
 """
 
 import asyncio
@@ -36,6 +36,8 @@ GONE = "[not available any more]"
 
 @dataclass(frozen=True, slots=True)
 class SpanText:
+    """A piece of a span's text, and about how many tokens it has."""
+
     text: str
     tokens: int
 
@@ -86,30 +88,35 @@ async def read_span_texts(
 
 
 async def _text_of_block(branch: ConversationBranch, block: Block, cache: ContentCache) -> str:
-    shown = ""  # The text leaves out reasoning.
+    """Return a block as text with a word on who said it, or nothing for reasoning."""
     match block.content:
-        case facts.Text(text=text) if block.role is Role.TOOL:
-            shown = f"output{_call_suffix(branch, block)}:\n{text}"
-        case facts.Text(text=text) if block.fold:
-            shown = text
         case facts.Text(text=text):
-            shown = f"{block.role}: {text}"
+            return _label_text(branch, block, text)
         case facts.ToolCall(name=name, arguments=arguments):
-            shown = f"call of {name}: {arguments}"
+            return f"call of {name}: {arguments}"
         case facts.Stored() as stored:
             output = await read_stored_text(cache, stored)
-            shown = f"output{_call_suffix(branch, block)}:\n{output}"
+            return f"output{_call_suffix(branch, block)}:\n{output}"
         case facts.Attachment(name=name, stored=stored):
-            attached = await read_stored_text(cache, stored)
-            shown = f"user attached {name}:\n{attached}"
-    return shown
+            attached_text = await read_stored_text(cache, stored)
+            return f"user attached {name}:\n{attached_text}"
+    return ""
+
+
+def _label_text(branch: ConversationBranch, block: Block, text: str) -> str:
+    if block.role is Role.TOOL:
+        return f"output{_call_suffix(branch, block)}:\n{text}"
+    if block.fold:
+        return text
+    return f"{block.role}: {text}"
 
 
 def _call_suffix(branch: ConversationBranch, block: Block) -> str:
-    call = branch.calls.get(block.call)
-    if call is None:
+    """Return " of" and the tool whose output a block is, if that is known."""
+    pending_call = branch.calls.get(block.call)
+    if pending_call is None:
         return ""
-    return f" of {call.call.name}"
+    return f" of {pending_call.call.name}"
 
 
 async def read_detail_sources(
@@ -142,16 +149,16 @@ async def read_short_outputs(
     """Return the texts of short outputs. Facts of a long history do not hold them, so
     they are read together.
     """
-    outputs = [message.fact for message in messages if isinstance(message.fact, facts.ToolReturned)]
-    to_read = set()
-    for result in outputs:
+    results = [message.fact for message in messages if isinstance(message.fact, facts.ToolReturned)]
+    digests_to_read = set()
+    for result in results:
         if not result.head and result.output.size <= SHORT_BYTES:
-            to_read.add(result.output.digest)
+            digests_to_read.add(result.output.digest)
     contents: Mapping[Digest, bytes] = {}
-    if to_read:
-        contents = await cache.read_contents(to_read)
+    if digests_to_read:
+        contents = await cache.read_contents(digests_to_read)
     texts: dict[facts.Stored, str] = {}
-    for result in outputs:
+    for result in results:
         stored = result.output
         text = result.head or content_for_model(stored, contents.get(stored.digest, b""))
         if isinstance(text, str) and text:
@@ -249,15 +256,15 @@ def details_of_stored_entries(branch: ConversationBranch, seqs: list[int]) -> It
 
 def _describe_stored_output(branch: ConversationBranch, seq: int) -> str:
     """Describe an output. What was recalled is described by the output that it is a part of."""
-    described = describe_output(branch, seq)
+    description = describe_output(branch, seq)
     call = call_answered_by(branch, seq)
     if call is None or not call.name.endswith(_RECALLING):
-        return described
-    asked = text_at(parse_call_arguments(call.arguments), "sha256").lower()
-    original = _seq_of_output_with_hash(branch, asked, before=seq)
-    if not original:
-        return described
-    return f"part of {describe_output(branch, original)}"
+        return description
+    asked_hash = text_at(parse_call_arguments(call.arguments), "sha256").lower()
+    seq_of_original = _seq_of_output_with_hash(branch, asked_hash, before=seq)
+    if not seq_of_original:
+        return description
+    return f"part of {describe_output(branch, seq_of_original)}"
 
 
 def _seq_of_output_with_hash(branch: ConversationBranch, prefix: str, *, before: int) -> int:

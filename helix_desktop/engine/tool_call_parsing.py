@@ -17,6 +17,7 @@ from helix_desktop.json_values import text_at
 FIND_TOOLS = "find_tools"
 CALL_TOOL = "call_tool"
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
+# What models leave of their own formats behind a name.
 _FORMAT = re.compile(r":\d+$|<\|.*", re.DOTALL)
 UNREAD = "This call was stopped before it was done."
 USER_WORDS = " The user said: "  # Precedes the words of a user who refused a call.
@@ -53,11 +54,12 @@ def match_tool_name(name: str, offered: Sequence[str]) -> str:
     """Return the offered tool that is meant, as `read` for `functions.read:0`."""
     if name in offered:
         return name
-    plain = _FORMAT.sub("", name).rpartition(".")[2].strip().lower()
-    alike = [tool for tool in offered if tool.lower() == plain]
-    if len(alike) != 1:
+    name_without_number = _FORMAT.sub("", name)
+    plain_name = name_without_number.rpartition(".")[2].strip().lower()
+    similar_tools = [tool for tool in offered if tool.lower() == plain_name]
+    if len(similar_tools) != 1:
         return name
-    return alike[0]
+    return similar_tools[0]
 
 
 def unwrap_call(call: ToolCall) -> ToolCall:
@@ -68,15 +70,15 @@ def unwrap_call(call: ToolCall) -> ToolCall:
     name = text_at(values, "name")
     if not _TOOL_NAME.fullmatch(name) or name == CALL_TOOL:
         return call
-    inner = values.get("arguments", {})
+    inner_arguments = values.get("arguments", {})
     # Some models write the arguments of the inner call as a string of JSON, or as an empty one.
-    if isinstance(inner, str) and inner.strip():
-        inner = parse_arguments(inner)
-    elif isinstance(inner, str):
-        inner = {}
-    if not isinstance(inner, dict):
+    if isinstance(inner_arguments, str) and inner_arguments.strip():
+        inner_arguments = parse_arguments(inner_arguments)
+    elif isinstance(inner_arguments, str):
+        inner_arguments = {}
+    if not isinstance(inner_arguments, dict):
         return call
-    arguments = json.dumps(inner, ensure_ascii=False)
+    arguments = json.dumps(inner_arguments, ensure_ascii=False)
     keep = text_at(values, "keep")
     return replace(call, name=name, arguments=arguments, keep=keep, via=CALL_TOOL)
 
@@ -103,7 +105,7 @@ def _refuse_constant(name: str) -> Any:
 def _parse_finite_number(written: str) -> float:
     number = float(written)
     if math.isinf(number):
-        return float(_refuse_constant(written))
+        raise ValueError(f"{written} is too large a number")
     return number
 
 

@@ -38,45 +38,66 @@ async def find_unknown_names_of_fold(
     history: ConversationState, fold: Folded, cache: ContentCache
 ) -> Sequence[str]:
     """Return what occurs in no covered message and no setting, each with its sentence."""
-    if not isinstance(span := fold.cover, Span):
+    span = fold.cover
+    if not isinstance(span, Span):
         return []
     seqs = [seq for seq in history.branch.order if span.first <= seq <= span.last]
     sources = await span_text_and_detail_sources.read_detail_sources(history.branch, seqs, cache)
-    settings = [str(block.content) for block in history.settings.settings_blocks]
-    return await asyncio.to_thread(find_unknown_names, fold.text, [*_texts_of(sources), *settings])
+    texts = list(_texts_of(sources))
+    for block in history.settings.settings_blocks:
+        texts.append(str(block.content))
+    return await asyncio.to_thread(find_unknown_names, fold.text, texts)
 
 
 def find_unknown_names(document: str, texts: Sequence[str]) -> list[str]:
     """Return the unknown names of each sentence that a model wrote, before the sentence."""
-    sentences = dict.fromkeys(_sentences_of_model(document))
-    names = {sentence: list(dict.fromkeys(_names_in(sentence))) for sentence in sentences}
-    unknown = {_normalise(name) for listed in names.values() for name in listed}
+    names_by_sentence: dict[str, list[str]] = {}
+    possibly_unknown: set[str] = set()
+    for sentence in _sentences_of_model(document):
+        names = list(dict.fromkeys(_names_in(sentence)))
+        names_by_sentence[sentence] = names
+        possibly_unknown.update(map(_normalise, names))
+
+    unknown = _names_in_none_of(texts, possibly_unknown)
+    rows = []
+    for sentence, names in names_by_sentence.items():
+        unknown_names = [name for name in names if _normalise(name) in unknown]
+        if unknown_names:
+            rows.append(f"{', '.join(unknown_names)} — {sentence[:LONGEST_SENTENCE]}")
+    return rows
+
+
+def _names_in_none_of(texts: Sequence[str], names: set[str]) -> set[str]:
+    """Return the normalised names that occur in none of the texts."""
+    unknown = names
     for text in texts:
         for piece in split_into_pieces_at_line_ends(text):
-            searched = _normalise(piece)
-            unknown = {name for name in unknown if name not in searched}
-    marked = []
-    for sentence, listed in names.items():
-        missing = [name for name in listed if _normalise(name) in unknown]
-        if missing:
-            marked.append(f"{', '.join(missing)} — {sentence[:LONGEST_SENTENCE]}")
-    return marked
+            normalised_piece = _normalise(piece)
+            unknown = {name for name in unknown if name not in normalised_piece}
+    return unknown
 
 
 def _sentences_of_model(document: str) -> Iterator[str]:
     """Yield the sentences of the sections, without the lines that the program added to them."""
     _, heading, sections = document.partition("\n## ")
-    for section in (sections if heading else document).split("\n## "):
-        written = section.partition(KEPT_HEADING)[0]
-        yield from split_sentences(_SOURCE_NUMBER.sub("", _HEADING.sub("", written)))
+    if not heading:
+        sections = document
+    for section in sections.split("\n## "):
+        text_of_model, _, _ = section.partition(KEPT_HEADING)
+        without_headings = _HEADING.sub("", text_of_model)
+        yield from split_sentences(_SOURCE_NUMBER.sub("", without_headings))
 
 
 def _names_in(sentence: str) -> Iterator[str]:
-    yield from (name for name in _QUOTED_CODE.findall(sentence) if " " not in name)
-    yield from _PATH.findall(_QUOTED_CODE.sub(" ", sentence))
-    rest = _PATH.sub(" ", _QUOTED_CODE.sub(" ", sentence))
-    yield from _IDENTIFIER.findall(rest)
-    for figure in _FIGURE.findall(rest):
+    """Yield a sentence's words in backticks, its paths, identifiers and large figures."""
+    for name in _QUOTED_CODE.findall(sentence):
+        if " " not in name:
+            yield name
+    without_code = _QUOTED_CODE.sub(" ", sentence)
+    yield from _PATH.findall(without_code)
+    without_paths = _PATH.sub(" ", without_code)
+    yield from _IDENTIFIER.findall(without_paths)
+    for figure in _FIGURE.findall(without_paths):
         if "." in figure or int(figure.replace(",", "")) > COUNTABLE:
             yield figure
 

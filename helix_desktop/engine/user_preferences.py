@@ -12,7 +12,8 @@ from helix_desktop.engine.stated_rules_and_decisions import states_a_rule, state
 from helix_desktop.fast_dataclass import dataclass
 
 STEM_LETTERS = 6  # Words that share this many first letters count as forms of one word.
-SHARED = 0.5  # A demand is replaced by a later one that has at least this share of its words.
+# A demand is replaced by a later one that has at least this share of its words.
+REPLACING_SHARE = 0.5
 
 _WORD = re.compile(r"[^\W_]+")
 _FILE = re.compile(r"[\w./~-]*\w\.[A-Za-z]\w{0,9}\b")
@@ -69,10 +70,8 @@ class UserPreferences:
     def add_changed_file(self, path: str) -> None:
         """Note that the agent changed a file, which a demand may have named."""
         for demand in self.demands:
-            if demand.files:
-                demand.files = frozenset(
-                    file for file in demand.files if not _is_same_file(file, path)
-                )
+            unchanged_files = [file for file in demand.files if not _is_same_file(file, path)]
+            demand.files = frozenset(unchanged_files)
 
     def add_answer(self) -> None:
         """Note that the agent has worked and ended its turn with an answer."""
@@ -96,16 +95,25 @@ def _read_demand(text: str, seq: int, times: int) -> StatedDemand:
 
 
 def _content_words(text: str) -> frozenset[str]:
-    words = (word.casefold() for word in _WORD.findall(text))
-    return frozenset(word[:STEM_LETTERS] for word in words if word not in STOP_WORDS)
+    """Return the beginnings of the words that say something."""
+    stems = set()
+    for word in _WORD.findall(text):
+        lower_word = word.casefold()
+        if lower_word not in STOP_WORDS:
+            stems.add(lower_word[:STEM_LETTERS])
+    return frozenset(stems)
 
 
 def _is_replaced(earlier: StatedDemand, later: StatedDemand) -> bool:
-    shared = earlier.words & later.words
-    return bool(shared) and len(shared) >= SHARED * len(earlier.words)
+    shared_words = earlier.words & later.words
+    if not shared_words:
+        return False
+    return len(shared_words) >= REPLACING_SHARE * len(earlier.words)
 
 
 def _is_same_file(name: str, path: str) -> bool:
     """Whether a name in a message means the file at a path."""
-    short = name.removeprefix("./").strip("/")
-    return f"/{path}".endswith(f"/{short}") or f"/{short}".endswith(f"/{path.strip('/')}")
+    plain_name = name.removeprefix("./").strip("/")
+    plain_path = path.strip("/")
+    # Either may have more folders in front than the other.
+    return f"/{path}".endswith(f"/{plain_name}") or f"/{plain_name}".endswith(f"/{plain_path}")
