@@ -20,6 +20,7 @@ from helix_desktop.gui.common.policy_names import list_policy_choices
 from helix_desktop.gui.deep_links import WindowPlace, format_deep_link, parse_deep_link
 from helix_desktop.gui.frame.conversation_list import format_age
 from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
+from helix_desktop.gui.frame.welcome_page import NewestConversation
 from helix_desktop.gui.importing import history_import_port
 from helix_desktop.gui.importing.history_import_port import HistoryDetails
 from helix_desktop.gui.main_window import TITLE, MainWindow
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from helix_desktop.histories.history_finding import FoundHistories
 
 LAST_CONVERSATIONS = 5  # The replay lab compares policies on this many of the latest conversations.
+LONG_NOTICE_MS = 60_000
 SHOWN_FILES = 3  # Of the files that the agent follows from now on, so many are named.
 SHOWN_HISTORIES = 3  # The number of other programs' conversations that the welcome page names.
 
@@ -80,8 +82,8 @@ class DialogsAndNotifications(QObject):
         self._settings: SettingsDialog | None = None
         self._tour: WindowTour | None = None
         self._agents: ConnectedAgents | None = None
-        # The notes already shown about opening a workspace.
-        self._shown_notes: set[tuple[str, ...]] = set()
+        # The workspaces with the notes about their opening that were already shown.
+        self._shown_notes: set[tuple[str, tuple[str, ...]]] = set()
         # The files in the notice that is shown for the open workspace, and those of which the
         # user has reviewed or dismissed the notice: each by its key and text, so that a file
         # whose text has changed is announced again.
@@ -135,14 +137,14 @@ class DialogsAndNotifications(QObject):
         activity_ended = self._workspaces.activity_ended
         activity_ended.connect(self._notify_of_ended_turn)
         # The turn may have read a file in a folder that has its own rules files.
-        activity_ended.connect(lambda *_: self._find_and_announce_untrusted_files())
-        activity_ended.connect(lambda *_: self._check_folders_of_workspace())
+        activity_ended.connect(self._find_and_announce_untrusted_files)
+        activity_ended.connect(self._check_folders_of_workspace)
 
     def _choose_model_and_send(self) -> None:
-        def send_what_was_written() -> None:
-            self._sides.current.composer.send_composed_message(steer=False)
+        self.models.choose_first_model(self._send_what_was_written)
 
-        self.models.choose_first_model(send_what_was_written)
+    def _send_what_was_written(self) -> None:
+        self._sides.current.composer.send_composed_message(steer=False)
 
     # --- What a workspace says when it was opened
 
@@ -165,7 +167,7 @@ class DialogsAndNotifications(QObject):
             warning = tr("The folder {folder} is missing. History and cache are intact. Restore the folder, or choose another one.", folder=checked.missing[0])  # fmt: skip
             choose_folder = self._parts.actions["workspace-folder"].trigger
             self._notices.show_notice(
-                warning, button=tr("Choose a folder…"), act=choose_folder, shown_ms=60_000
+                warning, button=tr("Choose a folder…"), act=choose_folder, shown_ms=LONG_NOTICE_MS
             )
 
     def _show_opening_notes_and_imported_settings(self) -> None:
@@ -173,42 +175,27 @@ class DialogsAndNotifications(QObject):
         bench = self._showing.bench
         if bench is None:
             return
-        workspace_and_notes = (bench.id, *bench.opening_notes)
-        if bench.opening_notes and workspace_and_notes not in self._shown_notes:
-            self._shown_notes.add(workspace_and_notes)
+        notes = tuple(bench.opening_notes)
+        if notes and (bench.id, notes) not in self._shown_notes:
+            self._shown_notes.add((bench.id, notes))
             self._offer_opening_notes(bench)
         question = bench.next_imported_question()
         if question is not None:
             self._ask_to_allow_imported_settings(bench, question)
 
     def _offer_opening_notes(self, bench: Workbench) -> None:
-        all_notes = "\n\n".join(map(translate_sentences, bench.opening_notes))
+        notes = [translate_sentences(note) for note in bench.opening_notes]
+        title = tr("What happened when the workspace was opened")
+        show_notes = partial(show_text_box, self._window, title, "\n\n".join(notes))
         summary = tr(
             "{name} was opened, but there were problems with some of its files.", name=bench.name
         )
-        title = tr("What happened when the workspace was opened")
         self._notices.show_notice(
-            summary,
-            button=tr("Review"),
-            act=lambda: show_text_box(self._window, title, all_notes),
-            shown_ms=60_000,
+            summary, button=tr("Review"), act=show_notes, shown_ms=LONG_NOTICE_MS
         )
 
     def _ask_to_allow_imported_settings(self, bench: Workbench, question: ImportedQuestion) -> None:
         """Asks one question of the import. The next one follows when the workspace is reopened."""
-
-        async def decide_and_reopen(*, accept: bool) -> Workbench:
-            await bench.decide_imported_question(question, accept=accept)
-            return await self._workspaces.workbenches.reopen_workspace(bench.id)
-
-        def allow_settings() -> None:
-            reopening = decide_and_reopen(accept=True)
-            self._workspaces.change_and_reopen_workspace(bench.id, reopening)
-
-        def discard_settings() -> None:
-            reopening = decide_and_reopen(accept=False)
-            self._workspaces.change_and_reopen_workspace(bench.id, reopening)
-
         consent_question = ConsentQuestion(
             tr("Imported settings"),
             translate_name("imported settings", question.topic),
@@ -221,10 +208,22 @@ class DialogsAndNotifications(QObject):
             self._parts.theme,
             consent_question,
             self._window,
-            agreed=allow_settings,
-            refused=discard_settings,
+            agreed=partial(self._decide_and_reopen, bench, question, accept=True),
+            refused=partial(self._decide_and_reopen, bench, question, accept=False),
         )
         dialog.open()
+
+    def _decide_and_reopen(
+        self, bench: Workbench, question: ImportedQuestion, *, accept: bool
+    ) -> None:
+        reopening = self._save_decision_and_reopen(bench, question, accept=accept)
+        self._workspaces.change_and_reopen_workspace(bench.id, reopening)
+
+    async def _save_decision_and_reopen(
+        self, bench: Workbench, question: ImportedQuestion, *, accept: bool
+    ) -> Workbench:
+        await bench.decide_imported_question(question, accept=accept)
+        return await self._workspaces.workbenches.reopen_workspace(bench.id)
 
     # --- Rules files that the user has not agreed to yet
 
@@ -243,48 +242,47 @@ class DialogsAndNotifications(QObject):
         if self._showing.bench is not bench:
             return
         new_files: list[ProjectItem] = []
-        new_keys: set[tuple[str, str]] = set()
         for file in files:
             key = (file.settings_key, file.text)
             if key not in self._announced_files and key not in self._settled_files:
+                self._announced_files.add(key)
                 new_files.append(file)
-                new_keys.add(key)
         if not new_files:
             return
-        self._announced_files.update(new_keys)
-
-        def settle_files() -> None:
-            self._settled_files.update(new_keys)
-
-        def review_files() -> None:
-            settle_files()
-            self._open_trust_dialog(bench, new_files)
-
         # The agent works without these files until the user has decided, so the notice stays.
         self._notices.show_notice(
             describe_untrusted_items(new_files),
             button=tr("Review"),
-            act=review_files,
+            act=partial(self._review_files, bench, new_files),
             shown_ms=None,
-            when_dismissed=settle_files,
+            when_dismissed=partial(self._settle_files, new_files),
+        )
+
+    def _settle_files(self, files: Sequence[ProjectItem]) -> None:
+        """Does not announce these files again, unless their text changes."""
+        for file in files:
+            self._settled_files.add((file.settings_key, file.text))
+
+    def _review_files(self, bench: Workbench, files: Sequence[ProjectItem]) -> None:
+        self._settle_files(files)
+        trust = partial(self._trust_files, bench)
+        TrustDialog(self._parts.theme, files, trust, self._window).open()
+
+    def _trust_files(self, bench: Workbench, files: Sequence[ProjectItem]) -> None:
+        trusting = bench.project.trust_items(*files)
+        self._parts.run_for_window(trusting, then=partial(self._notice_trusted_files, files))
+
+    def _notice_trusted_files(self, files: Sequence[ProjectItem], _done: object) -> None:
+        names = ", ".join(file.name for file in files[:SHOWN_FILES])
+        if len(files) > SHOWN_FILES:
+            names += " …"
+        self._notices.show_notice(
+            tr("From the next step on, the agent will use: {names}", names=names)
         )
 
     def _forget_announced_files(self) -> None:
         """The notice went with the workspace that was open before. It comes again with it."""
         self._announced_files.clear()
-
-    def _open_trust_dialog(self, bench: Workbench, files: Sequence[ProjectItem]) -> None:
-        def trust_reviewed_files(reviewed_files: Sequence[ProjectItem]) -> None:
-            names = ", ".join(file.name for file in reviewed_files[:SHOWN_FILES])
-            if len(reviewed_files) > SHOWN_FILES:
-                names += " …"
-            confirmation = tr("From the next step on, the agent will use: {names}", names=names)
-            trusting = bench.project.trust_items(*reviewed_files)
-            self._parts.run_for_window(
-                trusting, then=lambda _done: self._notices.show_notice(confirmation)
-            )
-
-        TrustDialog(self._parts.theme, files, trust_reviewed_files, self._window).open()
 
     # --- The settings dialog
 
@@ -376,7 +374,7 @@ class DialogsAndNotifications(QObject):
         now = time.time()
         conversation_count = 0
         programs: list[str] = []
-        rows: list[tuple[str, str, str, str]] = []
+        newest: list[NewestConversation] = []
         for history in histories:
             group = history.group
             details = history.details
@@ -385,13 +383,13 @@ class DialogsAndNotifications(QObject):
                 programs.append(group.program)
             if details is None or details.reason:
                 continue  # It was not read, or cannot be imported for this reason.
-            if len(rows) < SHOWN_HISTORIES:
+            if len(newest) < SHOWN_HISTORIES:
                 age = format_age(details.last or group.last, now)
                 title = make_safe_text(details.title)
                 folder_name = Path(group.folder).name
-                rows.append((group.program, title, folder_name, age))
+                newest.append(NewestConversation(group.program, title, folder_name, age))
         self._welcome.recorder_box.setChecked(self._parts.settings[RECORDER])
-        self._welcome.show_importable_conversations(conversation_count, programs, rows)
+        self._welcome.show_importable_conversations(conversation_count, programs, newest)
 
     def _turn_recorder_on_or_off(self, is_on: bool) -> None:  # noqa: FBT001 -- a signal's argument
         settings = self._parts.settings
@@ -479,17 +477,17 @@ class DialogsAndNotifications(QObject):
         if self._tour is not None:
             return
 
-        def begin_tour_in(bench: Workbench) -> None:
-            if self._showing.bench is not bench:
-                self._workspaces.bring_to_front(bench)
-            self._parts.requests.page_wanted.emit("chat")
-            self._sides.begin_new_conversation()
-            self._tour = WindowTour(self._window, self._forget_tour)
-
         opening = self._installation.open_tour_workbench(
             self._workspaces.workbenches, self._tour_folder
         )
-        self._parts.run_for_window(opening, then=begin_tour_in)
+        self._parts.run_for_window(opening, then=self._begin_tour_in)
+
+    def _begin_tour_in(self, bench: Workbench) -> None:
+        if self._showing.bench is not bench:
+            self._workspaces.bring_to_front(bench)
+        self._parts.requests.page_wanted.emit("chat")
+        self._sides.begin_new_conversation()
+        self._tour = WindowTour(self._window, self._forget_tour)
 
     def _forget_tour(self) -> None:
         self._tour = None

@@ -18,10 +18,14 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.frame.tour_card import TourGuide
+from helix_desktop.gui.frame.tour_card import ShownTourStep, TourGuide
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.transcript.chat_actions import OpenFold
 from helix_desktop.gui.translation import tr, translate_name
+
+# The numbers of these steps, counted from 0.
+CUT_OUTPUT_STEP = 2
+FOLD_STEP = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +54,8 @@ class WindowTour(QObject):
         self._done_steps: set[int] = set()  # Steps of the tour that the user has completed.
         self.steps = self._build_tour_steps()
         self.coach = TourGuide(window.theme, window)
-        self.coach.card.next.clicked.connect(lambda: self._go_to_step(self._step_number + 1))
-        self.coach.card.back.clicked.connect(lambda: self._go_to_step(self._step_number - 1))
+        self.coach.card.next.clicked.connect(self._go_to_next_step)
+        self.coach.card.back.clicked.connect(self._go_to_step_before)
         self.coach.card.leave.clicked.connect(self.end_window_tour)
         self.coach.card.offer.clicked.connect(self._send_list)
         self.coach.target_needed.connect(self._update_tour_card)
@@ -76,15 +80,21 @@ class WindowTour(QObject):
         if self._window.current_workbench is not self._bench:
             self.end_window_tour()
 
-    def _go_to_step(self, at: int) -> None:
-        if at >= len(self.steps):
+    def _go_to_next_step(self) -> None:
+        self._go_to_step(self._step_number + 1)
+
+    def _go_to_step_before(self) -> None:
+        self._go_to_step(self._step_number - 1)
+
+    def _go_to_step(self, step_number: int) -> None:
+        if step_number >= len(self.steps):
             self.end_window_tour()
             return
-        self._step_number = max(at, 0)
+        self._step_number = max(step_number, 0)
         self._window.switch_to_page(self.current_step.page)
         self._window.notices.hide()  # It could cover what this step points at.
         fold = self._newest_excerpt_or_marker()
-        if self._step_number == 2 and fold is not None:
+        if self._step_number == CUT_OUTPUT_STEP and fold is not None:
             transcript = self._window.chat.transcript.view
             transcript.scroll_to_item(transcript.items.item_of_fold(fold.fold))
         self._update_tour_card()
@@ -94,33 +104,41 @@ class WindowTour(QObject):
         step = self.current_step
         if step.is_done():
             self._done_steps.add(self._step_number)
-        done = self._step_number in self._done_steps
+        is_done = self._step_number in self._done_steps
         offer = ""
         if self._needs_second_exchange():
             offer = tr("Send “list”")
-        words = step.before
-        if done:
-            words = step.after
-        if self._step_number == 0 and not done and self._window.current_session is not None:
-            words = tr(
-                "When the script asks whether it may change a file or run a command, click “Allow once”."
-            )
-        if offer and not done:
-            words = tr(
-                "The latest message and answer are never shortened. Send one more message first."
-            )
-        self.coach.show_tour_step(
-            (self._step_number + 1, len(self.steps)), step.title, words, offer=offer, done=done
+        shown_step = ShownTourStep(
+            self._step_number + 1,
+            len(self.steps),
+            step.title,
+            self._text_of_step(step, is_done=is_done),
+            offer,
+            is_done,
         )
-        is_last = self._step_number == len(self.steps) - 1
+        self.coach.show_tour_step(shown_step)
         target = QRect()
-        if not done or is_last:
+        is_last = self._step_number == len(self.steps) - 1
+        if not is_done or is_last:
             target = step.place_to_point_at()
-        self.coach.point_at_area(
-            target,
+        areas_to_keep_clear = [
             self._place_of_page(),
             self._place_in_window(self._window.context_panel),
-        )
+        ]
+        self.coach.point_at_area(target, areas_to_keep_clear)
+
+    def _text_of_step(self, step: WindowTourStep, *, is_done: bool) -> str:
+        if is_done:
+            return step.after
+        if self._needs_second_exchange():
+            return tr(
+                "The latest message and answer are never shortened. Send one more message first."
+            )
+        if self._step_number == 0 and self._window.current_session is not None:
+            return tr(
+                "When the script asks whether it may change a file or run a command, click “Allow once”."
+            )
+        return step.before
 
     def _facts_of_session(self) -> list[Fact]:
         session = self._window.current_session
@@ -135,34 +153,35 @@ class WindowTour(QObject):
         return [fact for fact in reversed(self._facts_of_session()) if isinstance(fact, Folded)]
 
     def _newest_excerpt_or_marker(self) -> Folded | None:
-        kinds = (FoldKind.EXCERPT, FoldKind.MARKER)
-        return next((fold for fold in self._newest_folds_first() if fold.kind in kinds), None)
+        for fold in self._newest_folds_first():
+            if fold.kind in (FoldKind.EXCERPT, FoldKind.MARKER):
+                return fold
+        return None
 
     def _has_folded(self) -> bool:
         return any(fold.kind is not FoldKind.EXCERPT for fold in self._newest_folds_first())
 
     def _needs_second_exchange(self) -> bool:
         """Whether there must be a second exchange, because a fold leaves the latest one alone."""
+        if self._step_number != FOLD_STEP or self._has_folded():
+            return False
         session = self._window.current_session
-        at_rest = session is not None and session.running in (
-            ConversationActivity.IDLE,
-            ConversationActivity.FAILED,
-        )
-        return (
-            self._step_number == 3
-            and at_rest
-            and not self._has_folded()
-            and self._count_ended_turns() == 1
-        )
+        if session is None:
+            return False
+        activities_at_rest = (ConversationActivity.IDLE, ConversationActivity.FAILED)
+        return session.running in activities_at_rest and self._count_ended_turns() == 1
 
-    def _place_in_window(self, widget: QWidget, place: QRect | None = None) -> QRect:
-        """Returns a widget's place in the window's coordinates. Empty if it is not visible."""
-        inner = widget.rect()
-        if place is not None:
-            inner = place & inner
-        if not widget.isVisible() or inner.isEmpty():
+    def _place_in_window(self, widget: QWidget, part: QRect | None = None) -> QRect:
+        """Returns the place of a widget, or of a part of it, in the window's coordinates. It is
+        empty if the widget is not visible.
+        """
+        rect = widget.rect()
+        if part is not None:
+            rect = part & rect
+        if not widget.isVisible() or rect.isEmpty():
             return QRect()
-        return QRect(widget.mapTo(self._window, QPoint(0, 0)) + inner.topLeft(), inner.size())
+        corner = widget.mapTo(self._window, QPoint(0, 0))
+        return rect.translated(corner)
 
     def _place_of_question_or_suggestion(self) -> QRect:
         chat = self._window.chat
@@ -175,10 +194,11 @@ class WindowTour(QObject):
 
     def _place_of_page(self) -> QRect:
         """Returns the page's place, without the blank parts of an empty page."""
-        empty = self._window.chat.empty
-        return self._place_in_window(empty, empty.childrenRect()) or self._place_in_window(
-            self._window.page_area
-        )
+        empty_page = self._window.chat.empty
+        place = self._place_in_window(empty_page, empty_page.childrenRect())
+        if not place.isNull():
+            return place
+        return self._place_in_window(self._window.page_area)
 
     def _place_of_excerpt(self) -> QRect:
         view = self._window.chat.transcript.view
@@ -201,9 +221,9 @@ class WindowTour(QObject):
         view = self._window.chat.transcript.view
         if self._window.showing.page == "chat":
             for fold in self._newest_folds_first():
-                place = view.hot_spot_rect_of(OpenFold(fold.fold))
-                if fold.kind is not FoldKind.EXCERPT and not place.isEmpty():
-                    return self._place_in_window(view.viewport(), place)
+                fold_rect = view.hot_spot_rect_of(OpenFold(fold.fold))
+                if fold.kind is not FoldKind.EXCERPT and not fold_rect.isEmpty():
+                    return self._place_in_window(view.viewport(), fold_rect)
         return self._place_in_window(self._window.top.page_tab("timeline"))
 
     def _place_of_undo_file(self) -> QRect:
@@ -212,31 +232,40 @@ class WindowTour(QObject):
         return self._place_in_window(self._window.pages.changes.body.undo_button)
 
     def _build_tour_steps(self) -> tuple[WindowTourStep, ...]:
+        """Builds the steps in their order. `CUT_OUTPUT_STEP` and `FOLD_STEP` count them."""
         return (
             _build_tour_step(
-                "message",
-                self._place_of_question_or_suggestion,
-                lambda: self._count_ended_turns() > 0,
+                "message", self._place_of_question_or_suggestion, self._has_ended_turn
             ),
-            _build_tour_step(
-                "undo a change",
-                self._place_of_undo_file,
-                lambda: any(map(_is_undo_of_change, self._facts_of_session())),
-            ),
+            _build_tour_step("undo a change", self._place_of_undo_file, self._has_undone_change),
             _build_tour_step("cut output", self._place_of_excerpt, self._has_opened_timeline),
             _build_tour_step("fold", self._place_of_fold_button, self._has_folded),
-            _build_tour_step(
-                "undo a fold",
-                self._place_of_undo,
-                lambda: any(isinstance(fact, Unfolded) for fact in self._facts_of_session()),
-            ),
-            _build_tour_step(
-                "model", lambda: self._place_in_window(self._window.top.model), lambda: False
-            ),
+            _build_tour_step("undo a fold", self._place_of_undo, self._has_undone_fold),
+            _build_tour_step("model", self._place_of_model_button, self._is_never_done),
         )
 
+    def _has_ended_turn(self) -> bool:
+        return self._count_ended_turns() > 0
+
+    def _has_undone_change(self) -> bool:
+        for fact in self._facts_of_session():
+            if isinstance(fact, FilesChanged) and fact.by == "undo":
+                return True
+        return False
+
     def _has_opened_timeline(self) -> bool:
-        return self._step_number == 2 and self._window.showing.page == "timeline"
+        is_this_step = self._step_number == CUT_OUTPUT_STEP
+        return is_this_step and self._window.showing.page == "timeline"
+
+    def _has_undone_fold(self) -> bool:
+        return any(isinstance(fact, Unfolded) for fact in self._facts_of_session())
+
+    def _place_of_model_button(self) -> QRect:
+        return self._place_in_window(self._window.top.model)
+
+    def _is_never_done(self) -> bool:
+        """The last step only shows where to go on."""
+        return False
 
 
 def _build_tour_step(
@@ -249,7 +278,3 @@ def _build_tour_step(
         place_to_point_at,
         is_done,
     )
-
-
-def _is_undo_of_change(fact: Fact) -> bool:
-    return isinstance(fact, FilesChanged) and fact.by == "undo"

@@ -30,7 +30,7 @@ from helix_desktop.gui.dialogs_and_notifications import (
 )
 from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
 from helix_desktop.gui.frame.tour_card import TourStepCard
-from helix_desktop.gui.frame.welcome_page import ConnectModelDialog, WelcomePage
+from helix_desktop.gui.frame.welcome_page import ConnectModelDialog, NewestConversation, WelcomePage
 from helix_desktop.gui.frame.workspace_trash_dialog import WorkspaceTrashDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice
@@ -154,8 +154,8 @@ def test_each_newest_conversation_has_a_line_of_the_whole_card(theme: Theme) -> 
     """They stood squeezed beside the button."""
     page = WelcomePage(theme)
     rows = [
-        ("Claude Code", "Extract the lock manager", "storage-engine", "2h"),
-        ("Codex", "Flaky", "thesis", "Thu"),
+        NewestConversation("Claude Code", "Extract the lock manager", "storage-engine", "2h"),
+        NewestConversation("Codex", "Flaky", "thesis", "Thu"),
     ]
     for _ in range(2):  # A second look replaces the first.
         page.show_importable_conversations(2, ["Claude Code"], rows)

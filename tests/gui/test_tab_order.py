@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.gui.frame.model_chooser import ModelChooser
-from helix_desktop.gui.frame.tour_card import TourGuide
+from helix_desktop.gui.frame.tour_card import ShownTourStep, TourGuide
 from helix_desktop.gui.frame.workspace_rail import WorkspaceButton
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
@@ -90,7 +90,7 @@ def test_a_list_without_a_row_is_no_stop(window: MainWindow) -> None:
 
 def test_the_tour_can_be_left_and_followed_with_tab(window: MainWindow, theme: Theme) -> None:
     guide = TourGuide(theme, window)
-    guide.show_tour_step((2, 6), "Undo", "Press Undo.")
+    guide.show_tour_step(ShownTourStep(2, 6, "Undo", "Press Undo."))
     stops = walk(window, Qt.Key.Key_Tab)
     assert {guide.card.leave, guide.card.back, guide.card.next} <= set(stops)
     guide.close_tour_guide()

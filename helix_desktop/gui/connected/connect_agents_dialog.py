@@ -148,12 +148,12 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self,
         theme: Theme,
         parent: QWidget,
-        doing: BackgroundRunner,
+        runner: BackgroundRunner,
         agents: connected_agents.ConnectedAgents,
     ) -> None:
         super().__init__(tr("Connect an agent"), parent, 1_060, 780)
         self._theme = theme
-        self._doing = doing
+        self._runner = runner
         self._agents = agents
         self._shown: connected_agents.AgentConnections | None = None
         self._shows_missing = False
@@ -209,7 +209,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
     def refresh_connections(self) -> None:
         """Refreshes at once, and then every second."""
         self._timer.start()
-        self._doing.run_in_background(
+        self._runner.run_in_background(
             self._agents.list_agent_connections(), then=self._show_connections, owner=self
         )
 
@@ -312,7 +312,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._run_and_refresh(self._agents.switch_gateway(on=on))
 
     def _fetch_and_confirm_connection_change(self, row: connected_agents.ConnectedAgentRow) -> None:
-        self._doing.run_in_background(
+        self._runner.run_in_background(
             self._agents.diff_of_planned_configuration(row.name),
             then=lambda text: self._confirm_connection_change(row, text),
             failed=self._show_gateway_error,
@@ -337,7 +337,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
 
     def _run_and_refresh(self, work: Coroutine[Any, Any, None]) -> None:
         self._words.hide()
-        self._doing.run_in_background(
+        self._runner.run_in_background(
             work,
             then=lambda _: self.refresh_connections(),
             failed=self._show_gateway_error,

@@ -74,7 +74,7 @@ class FleetDialog(TransientDialog):
         names: Mapping[str, str],
         open_conversation: Callable[[str, str], object],
         theme: Theme,
-        doing: BackgroundRunner,
+        runner: BackgroundRunner,
         parent: QWidget,
     ) -> None:
         super().__init__(tr("Fleet"), parent, 1240, 760)
@@ -84,7 +84,7 @@ class FleetDialog(TransientDialog):
         self._names = names
         self._open_conversation = open_conversation
         self._theme = theme
-        self._doing = doing
+        self._runner = runner
         self._workspaces: Sequence[Figures] = ()
         self._tasks: dict[str, ListedTask] = {}
         self._schedules: list[WorkSchedule] = []
@@ -103,7 +103,7 @@ class FleetDialog(TransientDialog):
         bar = build_row(*tabs, room_between, self._all, new_button, spacing=8, wraps=True)
         build_column(bar, self._trouble, (self._pages, 1), owner=self, margins=MARGINS, spacing=12)
         # The figures are followed until the dialog is closed.
-        following = doing.run_in_background(
+        following = runner.run_in_background(
             self._fleet.follow_fleet(self._show_fleet), failed=self._show_error
         )
         self.finished.connect(lambda _result: following.cancel())
@@ -555,7 +555,7 @@ class FleetDialog(TransientDialog):
     def _run_fleet_work(
         self, work: Coroutine[Any, Any, Any], then: Callable[[Any], object] | None = None
     ) -> None:
-        self._doing.run_in_background(work, then=then, owner=self, failed=self._show_error)
+        self._runner.run_in_background(work, then=then, owner=self, failed=self._show_error)
 
     def _show_error(self, error: HelixError) -> None:
         self._show_trouble(translate_sentences(str(error)))

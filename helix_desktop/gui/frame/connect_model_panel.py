@@ -29,14 +29,17 @@ from helix_desktop.gui.translation import format_count, format_number, tr
 MODEL_BUTTONS_PER_SERVER = 6  # For a local server, at most this many models get a button each.
 DEMO_MODEL = "demo/demo"
 OTHER_PROVIDER = "other"
+LONGEST_SERVER_NAME = 40
 _NOT_OF_A_NAME = re.compile(r"[\W_]")  # What is neither a letter nor a digit.
 
 
 @dataclass(frozen=True, slots=True)
 class LocalServers:
-    """The model servers found on this computer, and whether one is connected already."""
+    """The model servers found on this computer with their models, and whether one is connected
+    already.
+    """
 
-    found: Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]
+    found_servers: Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]
     has_connected: bool
 
 
@@ -47,11 +50,11 @@ class ConnectModelPanel(QWidget):
     added = Signal(str)
 
     def __init__(
-        self, setup: ModelSetupPort, doing: BackgroundRunner, parent: QWidget | None = None
+        self, setup: ModelSetupPort, runner: BackgroundRunner, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._setup = setup
-        self._doing = doing
+        self._runner = runner
         self._key_place = "keyring"
         self.setProperty("look", "plain")
         self._local_server_buttons = build_column(spacing=4)
@@ -63,34 +66,45 @@ class ConnectModelPanel(QWidget):
         self._key_places = KeyPlaceButtons(self)
         self._key_places.chosen.connect(self._set_key_place_and_test)
         self._clear_key_and_show_provider_fields()
-        words = tr("Use the built-in demo (a script, not a language model)")
-        demo = build_push_button(
-            words, self, lambda: self.chosen.emit(DEMO_MODEL), "link", wraps=True
-        )
-        heading = self._build_panel_heading
-        local = (heading(tr("On this computer")), self._search_label, self._local_server_buttons)
-        with_key = (heading(tr("With an API key")), form, self._status_label)
-        looking = (heading(tr("Just looking?")), (demo, Qt.AlignmentFlag.AlignLeft))
+        demo_label = tr("Use the built-in demo (a script, not a language model)")
+        demo = build_push_button(demo_label, self, self._choose_demo, "link", wraps=True)
         build_column(
-            *local, *with_key, self._key_places, *looking, owner=self, margins=0, spacing=8
+            self._build_panel_heading(tr("On this computer")),
+            self._search_label,
+            self._local_server_buttons,
+            self._build_panel_heading(tr("With an API key")),
+            form,
+            self._status_label,
+            self._key_places,
+            self._build_panel_heading(tr("Just looking?")),
+            (demo, Qt.AlignmentFlag.AlignLeft),
+            owner=self,
+            margins=0,
+            spacing=8,
         )
+
+    def _choose_demo(self) -> None:
+        self.chosen.emit(DEMO_MODEL)
 
     def search_local_servers(self) -> None:
         """Searches this computer for model servers. If there are none, only this panel says so."""
         self._search_label.setText(tr("Looking for model servers on this computer…"))
         self._search_label.show()
-        self._doing.run_in_background(
+        self._runner.run_in_background(
             self._find_local_servers(),
             then=self._show_local_servers,
+            failed=self._show_search_error,
             owner=self,
-            failed=lambda error: self._search_label.setText(translate_sentences(str(error))),
         )
 
+    def _show_search_error(self, error: HelixError) -> None:
+        self._search_label.setText(translate_sentences(str(error)))
+
     async def _find_local_servers(self) -> LocalServers:
-        found = await self._setup.find_local_providers()
+        found_servers = await self._setup.find_local_providers()
         # Only the usual ports are searched, and a server may be connected at another.
         has_connected = await self._setup.is_local_server_connected()
-        return LocalServers(found, has_connected)
+        return LocalServers(found_servers, has_connected)
 
     def _build_panel_heading(self, text: str) -> QLabel:
         label = build_plain_label(text, "heading", self)
@@ -108,12 +122,10 @@ class ConnectModelPanel(QWidget):
         )
         for provider in self._setup.list_well_known_providers_with_key():
             self._provider.addItem(provider.title, provider)
-        self._provider.addItem(
-            tr("Another server (OpenAI-compatible)"),
-            ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, ""),
-        )
+        other_server = ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, "")
+        self._provider.addItem(tr("Another server (OpenAI-compatible)"), other_server)
         self._provider.currentIndexChanged.connect(
-            lambda _at: self._clear_key_and_show_provider_fields()
+            lambda _index: self._clear_key_and_show_provider_fields()
         )
         self._address = QLineEdit(self, placeholderText="https://llm.example.org/v1")
         self._address.returnPressed.connect(self.test_key_and_add_provider)
@@ -123,16 +135,13 @@ class ConnectModelPanel(QWidget):
         self._test = build_push_button(
             tr("Connect"), self, self.test_key_and_add_provider, "primary"
         )
-        row = build_row((self._key, 1), self._test, wraps=True)
-        for name, widget in (
-            (tr("Service"), self._provider),
-            (tr("Address"), self._address),
-            (tr("Key"), self._key),
-        ):
-            widget.setAccessibleName(name)
+        key_row = build_row((self._key, 1), self._test, wraps=True)
+        self._provider.setAccessibleName(tr("Service"))
+        self._address.setAccessibleName(tr("Address"))
+        self._key.setAccessibleName(tr("Key"))
         form.addRow(tr("Service"), self._provider)
         form.addRow(tr("Address"), self._address)
-        form.addRow(tr("Key"), row)
+        form.addRow(tr("Key"), key_row)
         self._form = form
         return form
 
@@ -147,48 +156,48 @@ class ConnectModelPanel(QWidget):
         self._key.setPlaceholderText(_describe_wanted_key(provider))
         if has_own_address:
             self._address.setText(provider.address)
-            words = tr(
+            status = tr(
                 "This address is set by the environment variable {variable}.",
                 variable=provider.address_variable,
             )
-            self._show_connect_status(words)
+            self._show_connect_status(status)
         else:
             self._address.setText("")
             self._show_connect_status("")
 
     def _chosen_provider(self) -> ProviderChoice:
-        found = self._provider.currentData()
-        return (
-            found
-            if isinstance(found, ProviderChoice)
-            else ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, "")
-        )
+        provider = self._provider.currentData()
+        if isinstance(provider, ProviderChoice):
+            return provider
+        return ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, "")
 
     def _show_local_servers(self, servers: LocalServers) -> None:
         clear_layout(self._local_server_buttons)
-        found = servers.found
-        self._search_label.setVisible(not found)
+        self._search_label.setVisible(not servers.found_servers)
         if servers.has_connected:
             self._search_label.setText(tr("No other model server was found on this computer."))
         else:
             self._search_label.setText(tr("No model server is running on this computer. Models here cost nothing: install Ollama (ollama.com) and run `ollama pull qwen3:4b`, or start llama.cpp with `llama-server -hf NAME`. They are then listed here."))  # fmt: skip
-        for provider, models in found:
-            for model in list(models)[:MODEL_BUTTONS_PER_SERVER]:
-                words = tr("{model} from {server}", model=model.id, server=provider.title)
-                if model.sure is not WindowSizeSource.ASSUMED:
-                    words = f"{words} · {tr('{window} tokens', window=format_token_count(model.window))}"
-                self._add_local_model_button(words, provider, model.name)
-            if len(models) > MODEL_BUTTONS_PER_SERVER:
-                words = tr(
-                    "All {n} models of {server}…",
-                    n=format_number(len(models)),
-                    server=provider.title,
-                )
-                self._add_local_model_button(words, provider, "")
+        for server, models in servers.found_servers:
+            self._add_buttons_of_server(server, models)
 
-    def _add_local_model_button(self, words: str, provider: ProviderChoice, model: str) -> None:
-        act = partial(self._add_provider, provider, "", model)
-        button = build_push_button(words.replace("&", "&&"), self, act, wraps=True)
+    def _add_buttons_of_server(self, server: ProviderChoice, models: Sequence[ModelChoice]) -> None:
+        for model in models[:MODEL_BUTTONS_PER_SERVER]:
+            label = tr("{model} from {server}", model=model.id, server=server.title)
+            if model.sure is not WindowSizeSource.ASSUMED:
+                window = tr("{window} tokens", window=format_token_count(model.window))
+                label = f"{label} · {window}"
+            self._add_local_model_button(label, server, model.name)
+        if len(models) > MODEL_BUTTONS_PER_SERVER:
+            count = format_number(len(models))
+            label = tr("All {n} models of {server}…", n=count, server=server.title)
+            # Without a model, the user chooses one after the server was added.
+            self._add_local_model_button(label, server, "")
+
+    def _add_local_model_button(self, label: str, server: ProviderChoice, model: str) -> None:
+        add = partial(self._add_provider, server, "", model)
+        # A single "&" would make the next letter a shortcut.
+        button = build_push_button(label.replace("&", "&&"), self, add, wraps=True)
         self._local_server_buttons.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
 
     def test_key_and_add_provider(self) -> None:
@@ -204,34 +213,38 @@ class ConnectModelPanel(QWidget):
             self._key.setFocus()  # A button that is disabled would pass the focus on to the demo.
         self._test.setEnabled(False)
 
-        def add_tested_provider(tested: model_setup_port.ProviderTestResult) -> None:
-            self._test.setEnabled(True)
-            if tested.models:
-                self._show_connect_status(
-                    _describe_working_connection(len(tested.models), keyed=bool(key))
-                )
-                self._add_provider(provider, key, tested.best)
-            else:
-                words = tr("{service} lists no models. Check the address.", service=provider.title)
-                self._show_connect_status(words, look="danger")
-
-        work = self._setup.test_provider(provider, key)
-        self._doing.run_in_background(
-            work, then=add_tested_provider, owner=self, failed=self._show_connect_error
+        self._runner.run_in_background(
+            self._setup.test_provider(provider, key),
+            then=partial(self._add_tested_provider, provider, key),
+            failed=self._show_connect_error,
+            owner=self,
         )
+
+    def _add_tested_provider(
+        self, provider: ProviderChoice, key: str, tested: model_setup_port.ProviderTestResult
+    ) -> None:
+        self._test.setEnabled(True)
+        if not tested.models:
+            status = tr("{service} lists no models. Check the address.", service=provider.title)
+            self._show_connect_status(status, look="danger")
+            return
+        status = _describe_working_connection(len(tested.models), keyed=bool(key))
+        self._show_connect_status(status)
+        self._add_provider(provider, key, tested.best)
 
     def _contact_server_at_typed_address(self) -> None:
         """Reports a wrong address before the user pastes a key."""
-        if self._address.isModified() and self._address.text().strip():
-            self._address.setModified(False)
-            provider = self._provider_from_form()
-            self._show_connect_status(tr("Contacting {service}…", service=provider.title))
-            self._doing.run_in_background(
-                self._setup.check_provider_address(provider),
-                then=lambda _done: self._show_connect_status(""),
-                owner=self,
-                failed=self._show_connect_error,
-            )
+        if not self._address.isModified() or not self._address.text().strip():
+            return
+        self._address.setModified(False)
+        provider = self._provider_from_form()
+        self._show_connect_status(tr("Contacting {service}…", service=provider.title))
+        self._runner.run_in_background(
+            self._setup.check_provider_address(provider),
+            then=lambda _done: self._show_connect_status(""),
+            failed=self._show_connect_error,
+            owner=self,
+        )
 
     def _provider_from_form(self) -> ProviderChoice:
         provider = self._chosen_provider()
@@ -244,32 +257,34 @@ class ConnectModelPanel(QWidget):
         return replace(provider, name=name, title=name, address=address, kind="openai-chat")
 
     def _add_provider(self, provider: ProviderChoice, key: str, model: str) -> None:
-        def report_added_provider(_done: None) -> None:
-            self._key.clear()
-            self._key_place = "keyring"
-            self._key_places.hide()
-            if model:
-                self.chosen.emit(model)
-            else:
-                self.added.emit(provider.title)
-
-        work = self._setup.add_provider_with_key(provider, key, self._key_place)
-        self._doing.run_in_background(
-            work, then=report_added_provider, owner=self, failed=self._show_connect_error
+        self._runner.run_in_background(
+            self._setup.add_provider_with_key(provider, key, self._key_place),
+            then=partial(self._report_added_provider, provider, model),
+            failed=self._show_connect_error,
+            owner=self,
         )
+
+    def _report_added_provider(self, provider: ProviderChoice, model: str, _done: None) -> None:
+        self._key.clear()
+        self._key_place = "keyring"
+        self._key_places.hide()
+        if model:
+            self.chosen.emit(model)
+        else:
+            self.added.emit(provider.title)
 
     def _show_connect_error(self, error: HelixError) -> None:
         self._test.setEnabled(True)
         # Where to store a key without a keyring is a choice, no failure.
         is_choice = isinstance(error, NoUsableKeyring)
-        look = "danger"
-        if is_choice:
-            look = "muted"
-        self._show_connect_status(translate_sentences(str(error)), look=look)
         self._key_places.setVisible(is_choice)
+        if is_choice:
+            self._show_connect_status(translate_sentences(str(error)))
+        else:
+            self._show_connect_status(translate_sentences(str(error)), look="danger")
 
-    def _set_key_place_and_test(self, keep: str) -> None:
-        self._key_place = keep
+    def _set_key_place_and_test(self, key_place: str) -> None:
+        self._key_place = key_place
         self.test_key_and_add_provider()
 
     def _show_connect_status(self, text: str, look: str = "muted") -> None:
@@ -284,16 +299,15 @@ class KeyPlaceButtons(QWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        texts = {
-            "session": tr("Use the key for this session only"),
-            "file": tr("Save the key in a file only I can read"),
-        }
-        choose = self.chosen.emit
-        buttons = [
-            build_push_button(text, self, partial(choose, place), wraps=True)
-            for place, text in texts.items()
-        ]
-        build_row(*buttons, owner=self, margins=0, wraps=True)
+        use_for_session = partial(self.chosen.emit, "session")
+        save_in_file = partial(self.chosen.emit, "file")
+        session_button = build_push_button(
+            tr("Use the key for this session only"), self, use_for_session, wraps=True
+        )
+        file_button = build_push_button(
+            tr("Save the key in a file only I can read"), self, save_in_file, wraps=True
+        )
+        build_row(session_button, file_button, owner=self, margins=0, wraps=True)
         self.hide()
 
 
@@ -305,13 +319,13 @@ def _describe_wanted_key(provider: ProviderChoice) -> str:
     return tr("Paste the key, if a key is needed")
 
 
-def _complete_server_address(given: str) -> str:
+def _complete_server_address(address: str) -> str:
     """Adds the missing scheme: http for this computer and the local network, https for all else."""
-    if not given or "://" in given:
-        return given
-    if given.startswith(("localhost", "127.", "192.168.", "10.", "[::1]")):
-        return f"http://{given}"
-    return f"https://{given}"
+    if not address or "://" in address:
+        return address
+    if address.startswith(("localhost", "127.", "192.168.", "10.", "[::1]")):
+        return f"http://{address}"
+    return f"https://{address}"
 
 
 def _name_server_by_address(address: str) -> str:
@@ -324,7 +338,7 @@ def _name_server_by_address(address: str) -> str:
     if is_this_computer:
         return "local"
     name = _NOT_OF_A_NAME.sub("-", host.casefold()).strip("-")
-    return name[:40] or OTHER_PROVIDER
+    return name[:LONGEST_SERVER_NAME] or OTHER_PROVIDER
 
 
 def _describe_working_connection(models: int, *, keyed: bool) -> str:

@@ -215,10 +215,10 @@ def _row_text_for_role(
     if role == Qt.ItemDataRole.DisplayRole:
         return row.title
     if role == Qt.ItemDataRole.AccessibleTextRole:
-        spoken = _title_with_second_line(row, running)
+        text = _title_with_second_line(row, running)
         if running is not ConversationActivity.IDLE:
-            spoken += f", {describe_running_state(running)}"
-        return spoken
+            text += f", {describe_running_state(running)}"
+        return text
     if role == Qt.ItemDataRole.ToolTipRole:
         return safe_tooltip(_title_with_second_line(row, running))
     return None
@@ -248,7 +248,10 @@ def describe_copy_of(row: ConversationListRow) -> str:
 
 
 def describe_overlaps(row: ConversationListRow) -> str:
-    names = [make_safe_text(path.rpartition("/")[2]) for path in row.overlaps[:MOST_OVERLAPS]]
+    names: list[str] = []
+    for path in row.overlaps[:MOST_OVERLAPS]:
+        _folder, _slash, file_name = path.rpartition("/")
+        names.append(make_safe_text(file_name))
     if not names:
         return ""
     return tr("also changed in other copies: {files}", files=", ".join(names))
@@ -292,23 +295,30 @@ _COLOURS_OF_STATES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class PartOfSecondLine:
+    text: str
+    colour_token: str
+
+
 def _list_parts_of_second_line(
     row: ConversationListRow, running: ConversationActivity
-) -> list[tuple[str, str]]:
-    """The parts from left to right, each with the name of its colour."""
-    state = ""
+) -> list[PartOfSecondLine]:
+    """Lists the parts from left to right: the state, a description, and the cost."""
+    parts: list[PartOfSecondLine] = []
     if running is not ConversationActivity.IDLE:
-        state = describe_running_state(running)
+        state_colour = _COLOURS_OF_STATES.get(running, "output_text")
+        parts.append(PartOfSecondLine(describe_running_state(running), state_colour))
     description = _describe_second_line(row, running)
-    if state and description:
-        description = f" · {description}"
-    description_colour = "muted"
-    if row.overlaps or row.is_interrupted:
-        description_colour = "danger"
-    state_colour = _COLOURS_OF_STATES.get(running, "output_text")
-    parts = [(state, state_colour), (description, description_colour)]
+    if description:
+        if parts:
+            description = f" · {description}"
+        colour = "muted"
+        if row.overlaps or row.is_interrupted:
+            colour = "danger"
+        parts.append(PartOfSecondLine(description, colour))
     if row.whole_cost:
-        parts.append((f" · {format_dollars(row.whole_cost)}", "faint"))
+        parts.append(PartOfSecondLine(f" · {format_dollars(row.whole_cost)}", "faint"))
     return parts
 
 
@@ -406,10 +416,10 @@ class ConversationRowPainter(RowPainter):
         painter.setFont(theme.build_font(11))
         metrics = QFontMetrics(painter.font())
         part_left = line.left()
-        for words, colour_name in _list_parts_of_second_line(row, running):
-            painter.setPen(theme.colour_of_token(colour_name))
-            room = line.right() - part_left
-            elided = metrics.elidedText(words, Qt.TextElideMode.ElideRight, room)
+        for part in _list_parts_of_second_line(row, running):
+            painter.setPen(theme.colour_of_token(part.colour_token))
+            width_left = line.right() - part_left
+            elided = metrics.elidedText(part.text, Qt.TextElideMode.ElideRight, width_left)
             part_width = metrics.horizontalAdvance(elided) + 1
             part_rect = QRect(part_left, line_top, part_width, height)
             mirrored_part = self._mirror_for_reading_direction(line, part_rect)

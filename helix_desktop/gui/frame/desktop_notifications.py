@@ -17,6 +17,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QSystemTrayIcon
 
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import CoroutineStarter
 
 if TYPE_CHECKING:
@@ -32,6 +33,14 @@ SHOWN_MS = 8_000  # How long a notification is shown.
 MAX_FOLLOWED_NOTIFICATIONS = 50  # Only this many of the newest notifications react to a click.
 
 
+@dataclass(frozen=True, slots=True)
+class UnsentNotification:
+    """A message to the desktop, and the place to which a click on the notification leads."""
+
+    message: Message
+    place: str
+
+
 class DesktopNotifier(QObject):
     """`clicked` carries the `place` that the notification was shown with."""
 
@@ -45,29 +54,43 @@ class DesktopNotifier(QObject):
         self._tray: QSystemTrayIcon | None = None
         self._is_bus_followed = False
         self._bus: DBusConnection | None = None
-        self._unsent: list[tuple[Message, str]] = []
-        self._unanswered: dict[int, str] = {}
-        self._places: dict[int, str] = {}
+        self._unsent: list[UnsentNotification] = []
+        # Where a click leads: by the serial of a message that the desktop has not answered yet,
+        # then by the number that it gave the notification.
+        self._place_by_serial: dict[int, str] = {}
+        self._place_by_number: dict[int, str] = {}
 
     def show_desktop_notification(self, title: str, text: str, place: str) -> None:
         """Shows a notification; a click on it emits `clicked(place)`."""
-        short = text
+        short_text = text
         if len(text) > MAX_TEXT_LENGTH:
-            short = f"{text[: MAX_TEXT_LENGTH - 1]}…"
+            short_text = f"{text[: MAX_TEXT_LENGTH - 1]}…"
         if sys.platform != "linux":
-            self._notify_through_tray(title, short, place)
+            self._notify_through_tray(title, short_text, place)
         elif os.environ.get("DBUS_SESSION_BUS_ADDRESS"):
-            self._notify_over_session_bus(title, short, place)
+            self._notify_over_session_bus(title, short_text, place)
 
     def _notify_over_session_bus(self, title: str, text: str, place: str) -> None:
         from jeepney import DBusAddress, new_method_call
 
         service = DBusAddress(_PATH, bus_name=_SERVICE, interface=_SERVICE)
-        escaped = text.replace("&", "&amp;").replace("<", "&lt;")
+        # The desktop reads a text as HTML.
+        escaped_text = text.replace("&", "&amp;").replace("<", "&lt;")
+        replaced_number = 0
         actions = ["default", ""]
         hints: dict[str, object] = {}
-        shown = ("Helix Desktop", 0, "helix-desktop", title, escaped, actions, hints, SHOWN_MS)
-        self._unsent.append((new_method_call(service, "Notify", "susssasa{sv}i", shown), place))
+        arguments = (
+            "Helix Desktop",
+            replaced_number,
+            "helix-desktop",
+            title,
+            escaped_text,
+            actions,
+            hints,
+            SHOWN_MS,
+        )
+        message = new_method_call(service, "Notify", "susssasa{sv}i", arguments)
+        self._unsent.append(UnsentNotification(message, place))
         if self._bus is not None:
             self._send_waiting_notifications(self._bus)
         elif not self._is_bus_followed:
@@ -85,9 +108,8 @@ class DesktopNotifier(QObject):
         from jeepney.io.asyncio import DBusConnection
 
         try:
-            async with DBusConnection(
-                *await asyncio.open_unix_connection(get_bus("SESSION"))
-            ) as bus:
+            reader, writer = await asyncio.open_unix_connection(get_bus("SESSION"))
+            async with DBusConnection(reader, writer) as bus:
                 await _log_in_and_ask_for_clicks(bus)
                 self._bus = bus
                 self._send_waiting_notifications(bus)
@@ -99,33 +121,35 @@ class DesktopNotifier(QObject):
             self._bus = None
             self._is_bus_followed = False
             self._unsent.clear()
-            self._unanswered.clear()
+            self._place_by_serial.clear()
 
     def _send_waiting_notifications(self, bus: DBusConnection) -> None:
-        for message, place in self._unsent:
+        for notification in self._unsent:
             serial = next(bus.outgoing_serial)
-            self._unanswered[serial] = place
-            bus.writer.write(message.serialise(serial))
+            self._place_by_serial[serial] = notification.place
+            bus.writer.write(notification.message.serialise(serial))
         self._unsent.clear()
 
     def _remember_notification_number_or_report_click(self, message: Message) -> None:
         from jeepney import HeaderFields, MessageType
 
         fields = message.header.fields
+        place = self._place_by_serial.pop(fields.get(HeaderFields.reply_serial, 0), None)
+        if message.header.message_type is MessageType.error:
+            log.info("the desktop shows no notifications: %s", fields.get(HeaderFields.error_name))
+            return
+        # Both a reply to a notification and a click on one begin with its number.
         number = None
         if message.body:
             number = message.body[0]
-        place = self._unanswered.pop(fields.get(HeaderFields.reply_serial, 0), None)
-        if message.header.message_type is MessageType.error:
-            log.info("the desktop shows no notifications: %s", fields.get(HeaderFields.error_name))
-        elif not isinstance(number, int):
+        if not isinstance(number, int):
             return
-        elif place is not None:
-            self._places[number] = place
-            for oldest in list(self._places)[:-MAX_FOLLOWED_NOTIFICATIONS]:
-                del self._places[oldest]
+        if place is not None:
+            self._place_by_number[number] = place
+            for old_number in list(self._place_by_number)[:-MAX_FOLLOWED_NOTIFICATIONS]:
+                del self._place_by_number[old_number]
         elif fields.get(HeaderFields.member) == "ActionInvoked":
-            self.clicked.emit(self._places.pop(number, ""))
+            self.clicked.emit(self._place_by_number.pop(number, ""))
 
     def _notify_through_tray(self, title: str, text: str, place: str) -> None:
         if not QSystemTrayIcon.isSystemTrayAvailable():

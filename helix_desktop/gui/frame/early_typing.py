@@ -35,11 +35,13 @@ class EarlyTyping:
         box = state_file.get_remembered("box", default=dict[str, object]())
         self.name = text_at(box, "name")
         page = state_file.get_remembered("layout", workspace, "page", default="chat")
-        self.has_box = bool(workspace) and page == "chat" and box.get("is_shown", True) is True
+        was_box_shown = box.get("is_shown", True) is True
+        self.has_box = bool(workspace) and page == "chat" and was_box_shown
         self.enter_sends = not state_file.get_remembered("newline-with-enter", default=False)
-        self.is_edit = bool(
-            state_file.get_remembered("edit", *self.draft_owner, default=dict[str, object]())
+        edited_message = state_file.get_remembered(
+            "edit", workspace, conversation, default=dict[str, object]()
         )
+        self.is_edit = bool(edited_message)
         self.sent_messages: list[dict[str, Any]] = []
         self.sent_by_conversation = {self.draft_owner: self.sent_messages}
 
@@ -51,15 +53,15 @@ class EarlyTyping:
         """Returns whether the key belongs to the message. Shortcuts and cursor keys do
         nothing yet.
         """
-        held = event.modifiers().value
-        if not self.has_box or held & (ALT | META):
+        modifiers = event.modifiers().value
+        if not self.has_box or modifiers & (ALT | META):
             return False
         key = event.key()
         if key in (RETURN, ENTER):
-            self._send_or_begin_line(held)
-        elif held == CONTROL and key == LETTER_N:
+            self._send_or_begin_line(modifiers)
+        elif modifiers == CONTROL and key == LETTER_N:
             self._turn_to_new_conversation()
-        elif held & CONTROL:
+        elif modifiers & CONTROL:
             return False
         elif key == BACKSPACE:
             self._save_draft_text(self.typed_text[:-1])
@@ -67,10 +69,10 @@ class EarlyTyping:
             self.append_typed_text(event.text())
         return True
 
-    def _send_or_begin_line(self, held: int) -> None:
-        wants_to_send = self.enter_sends or held & CONTROL
+    def _send_or_begin_line(self, modifiers: int) -> None:
+        wants_to_send = self.enter_sends or modifiers & CONTROL
         # An edited message rewinds the conversation, which has to be open for that.
-        if held & SHIFT or self.is_edit or not wants_to_send:
+        if modifiers & SHIFT or self.is_edit or not wants_to_send:
             self.append_typed_text("\n")
         elif self.typed_text.strip() or self._saved_draft.get("attachments"):
             self._queue_typed_message()
@@ -81,28 +83,36 @@ class EarlyTyping:
         self.is_edit = False
         self.sent_messages = self.sent_by_conversation.setdefault(self.draft_owner, [])
 
-    def append_typed_text(self, words: str) -> None:
-        self._save_draft_text(self.typed_text + words)
+    def append_typed_text(self, text: str) -> None:
+        self._save_draft_text(self.typed_text + text)
 
     def _queue_typed_message(self) -> None:
         """Saves the message as waiting. A waiting message that is not sent becomes a
         draft again.
         """
-        message = {**self._saved_draft, "text": self.typed_text.strip()}
-        waiting = self._state_file.get_remembered(
-            "waiting", *self.draft_owner, default=list[object]()
+        message = dict(self._saved_draft)
+        message["text"] = self.typed_text.strip()
+        workspace, conversation = self.draft_owner
+        remembered = self._state_file.get_remembered(
+            "waiting", workspace, conversation, default=list[object]()
         )
-        self._state_file.remember_value("waiting", *self.draft_owner, value=[*waiting, message])
-        self._state_file.remember_value("draft", *self.draft_owner, value={})
+        waiting_messages = list(remembered)
+        waiting_messages.append(message)
+        self._state_file.remember_value("waiting", workspace, conversation, value=waiting_messages)
+        self._state_file.remember_value("draft", workspace, conversation, value={})
         self.sent_messages.append(message)
 
     @property
     def _saved_draft(self) -> dict[str, Any]:
-        return self._state_file.get_remembered("draft", *self.draft_owner, default=dict[str, Any]())
+        workspace, conversation = self.draft_owner
+        return self._state_file.get_remembered(
+            "draft", workspace, conversation, default=dict[str, Any]()
+        )
 
     def _save_draft_text(self, text: str) -> None:
         attachments = self._saved_draft.get("attachments", [])
         draft: dict[str, Any] = {}
         if text or attachments:
             draft = {"text": text, "attachments": attachments}
-        self._state_file.remember_value("draft", *self.draft_owner, value=draft)
+        workspace, conversation = self.draft_owner
+        self._state_file.remember_value("draft", workspace, conversation, value=draft)

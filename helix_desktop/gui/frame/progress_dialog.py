@@ -22,34 +22,36 @@ SHOW_DELAY_MS = 300  # The dialog appears only if the work takes longer than thi
 class ProgressDialog(TransientDialog):
     """Shows one piece of work. Closing it stops the work; it closes by itself at the end."""
 
-    def __init__(self, words: str, parent: QWidget) -> None:
-        super().__init__(words, parent, 380)
-        self._words = build_plain_label(words, parent=self, wraps=False)
+    def __init__(self, title: str, parent: QWidget) -> None:
+        super().__init__(title, parent, 380)
+        title_label = build_plain_label(title, parent=self, wraps=False)
         self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 0)
-        self._bar.setAccessibleName(words)
+        self._bar.setAccessibleName(title)
         self._progress_label = build_plain_label("", "small", self, wraps=False)
-        line = build_row(
-            (self._progress_label, 1), build_push_button(tr("Stop"), self, self.reject)
-        )
-        build_column(self._words, self._bar, line, owner=self)
+        stop_button = build_push_button(tr("Stop"), self, self.reject)
+        progress_row = build_row((self._progress_label, 1), stop_button)
+        build_column(title_label, self._bar, progress_row, owner=self)
         self._show_timer = QTimer(self, singleShot=True, interval=SHOW_DELAY_MS)
         self._show_timer.timeout.connect(self.show)
         self._show_timer.start()
 
     def show_byte_progress(self, done: int, total: int) -> None:
+        # The bar counts in thousandths, because Qt's numbers are too small for bytes. A file that
+        # grows meanwhile may be more than `total`.
+        thousandths = done * 1000 // max(total, 1)
         self._bar.setRange(0, 1000)
-        self._bar.setValue(min(done * 1000 // max(total, 1), 1000))
-        self._progress_label.setText(
-            tr("{done} of {total}", done=format_byte_size(done), total=format_byte_size(total))
-        )
+        self._bar.setValue(min(thousandths, 1000))
+        done_size = format_byte_size(done)
+        total_size = format_byte_size(total)
+        self._progress_label.setText(tr("{done} of {total}", done=done_size, total=total_size))
 
     def done(self, result: int) -> None:
         self._show_timer.stop()
         super().done(result)
 
     def run_with_progress(
-        self, doing: BackgroundRunner, work: Coroutine[Any, Any, T], then: Callable[[T], object]
+        self, runner: BackgroundRunner, work: Coroutine[Any, Any, T], then: Callable[[T], object]
     ) -> None:
         def close_with_result(result: T) -> None:
             self.accept()
@@ -57,9 +59,9 @@ class ProgressDialog(TransientDialog):
 
         def close_with_error(error: HelixError) -> None:
             self.accept()
-            doing.failed.emit(error)
+            runner.failed.emit(error)
 
-        running = doing.run_in_background(
-            work, then=close_with_result, owner=self, failed=close_with_error
+        started_work = runner.run_in_background(
+            work, then=close_with_result, failed=close_with_error, owner=self
         )
-        self.rejected.connect(running.cancel)
+        self.rejected.connect(started_work.cancel)

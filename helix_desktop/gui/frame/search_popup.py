@@ -31,9 +31,8 @@ class SearchPopup(QWidget):
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._focus_before: QWidget | None = (
-            None  # The widget that had the focus before this popup opened.
-        )
+        # The widget that had the focus before this popup opened.
+        self._focus_before: QWidget | None = None
         self.box = build_surface(self, "box")
         self.line = QLineEdit(self.box)
         self.line.setProperty("look", "palette")
@@ -93,9 +92,8 @@ class SearchPopup(QWidget):
 
     def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
         """Keeps Tab within the box."""
-        return tab_order.focus_next_stop(
-            (self.box,), self.window().focusWidget(), forward=following
-        )
+        focused = self.window().focusWidget()
+        return tab_order.focus_next_stop([self.box], focused, forward=following)
 
     def event(self, event: QEvent) -> bool:
         """Lets Escape close the popup when one of its buttons has the focus, too."""
@@ -107,18 +105,17 @@ class SearchPopup(QWidget):
         return super().event(event)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if (
-            watched is self.parentWidget()
-            and event.type() == QEvent.Type.Resize
-            and self.isVisible()
-        ):
-            self.place_popup()
-        if watched is self.line and isinstance(event, QKeyEvent):
-            if event.type() == QEvent.Type.ShortcutOverride and self.claims_shortcut_key(event):
-                event.accept()
-                return True
-            if event.type() == QEvent.Type.KeyPress:
-                return self.handle_popup_key(event)
+        if watched is self.parentWidget():
+            if event.type() == QEvent.Type.Resize and self.isVisible():
+                self.place_popup()
+            return False
+        if watched is not self.line or not isinstance(event, QKeyEvent):
+            return False
+        if event.type() == QEvent.Type.KeyPress:
+            return self.handle_popup_key(event)
+        if event.type() == QEvent.Type.ShortcutOverride and self.claims_shortcut_key(event):
+            event.accept()
+            return True
         return False
 
     def claims_shortcut_key(self, event: QKeyEvent) -> bool:
@@ -144,16 +141,18 @@ class SearchPopup(QWidget):
 
     def _move_highlight(self, steps: int) -> None:
         """Moves the highlight past rows that cannot be chosen. A single step wraps at the ends."""
-        usable = self.selectable_rows()
-        if not usable:
+        rows = self.selectable_rows()
+        if not rows:
             return
-        current = self.list.currentIndex().row()
-        place = 0
-        if current in usable:
-            place = usable.index(current)
-        place += steps
-        if abs(steps) == 1:
-            place %= len(usable)
+        index = 0
+        current_row = self.list.currentIndex().row()
+        if current_row in rows:
+            index = rows.index(current_row)
+        index += steps
+        is_single_step = abs(steps) == 1
+        if is_single_step:
+            index %= len(rows)
         else:
-            place = min(max(place, 0), len(usable) - 1)
-        self.highlight_row(usable[place])
+            index = max(index, 0)
+            index = min(index, len(rows) - 1)
+        self.highlight_row(rows[index])

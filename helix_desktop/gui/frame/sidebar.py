@@ -23,9 +23,10 @@ from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
 WIDTH = 252
-AGE_UPDATE_MS = (
-    60_000  # The interval between updates of the ages, which are shown in whole minutes.
-)
+BUTTON_SIZE = 26
+LEAST_PATH_WIDTH = 40
+# The interval between updates of the ages, which are shown in whole minutes.
+AGE_UPDATE_MS = 60_000
 
 
 def format_folder(folder: Path) -> str:
@@ -72,14 +73,15 @@ class ConversationSearchField(QLineEdit):
     def _place_shortcut_label(self) -> None:
         self._key.adjustSize()
         gap = self._theme.zoomed_pixels(10)
-        words = self.fontMetrics().horizontalAdvance(self.placeholderText())
-        self._key.setVisible(
-            not self.text() and words + self._key.width() + 3 * gap <= self.width()
-        )
-        left = self.width() - self._key.width() - gap
+        placeholder_width = self.fontMetrics().horizontalAdvance(self.placeholderText())
+        has_room = placeholder_width + self._key.width() + 3 * gap <= self.width()
+        self._key.setVisible(has_room and not self.text())
         if self.layoutDirection() == Qt.LayoutDirection.RightToLeft:
             left = gap
-        self._key.move(left, (self.height() - self._key.height()) // 2)
+        else:
+            left = self.width() - self._key.width() - gap
+        top = (self.height() - self._key.height()) // 2
+        self._key.move(left, top)
 
 
 class Sidebar(QWidget):
@@ -106,14 +108,11 @@ class Sidebar(QWidget):
         self.shared.hide()
         self.new = widgets.build_tool_button(tr("New conversation"), self)
         self.more = widgets.build_tool_button(tr("Rename, export or remove this workspace"), self)
-        self.more.clicked.connect(
-            lambda: self.workspace_menu_wanted.emit(
-                self.more.mapToGlobal(self.more.rect().bottomLeft())
-            )
-        )
-        place_kept = self.more.sizePolicy()
-        place_kept.setRetainSizeWhenHidden(True)
-        self.more.setSizePolicy(place_kept)
+        self.more.clicked.connect(self._request_workspace_menu)
+        # It is shown under the mouse alone, and nothing may move then.
+        size_policy = self.more.sizePolicy()
+        size_policy.setRetainSizeWhenHidden(True)
+        self.more.setSizePolicy(size_policy)
         self.more.hide()
         self.search = ConversationSearchField(theme, self)
         self.search.setProperty("look", "search")
@@ -175,11 +174,15 @@ class Sidebar(QWidget):
         self._path.setToolTip(safe_tooltip(str(folder or "")))
         self._elide_folder_path()
 
-    def show_sharing_line(self, words: str, whole: str) -> None:
+    def show_sharing_line(self, summary: str, details: str) -> None:
         """Shows whether a shared workspace is in sync; empty if it is not shared."""
-        self.shared.setText(words)
-        self.shared.setToolTip(safe_tooltip(whole))
-        self.shared.setVisible(bool(words))
+        self.shared.setText(summary)
+        self.shared.setToolTip(safe_tooltip(details))
+        self.shared.setVisible(bool(summary))
+
+    def _request_workspace_menu(self) -> None:
+        below_button = self.more.rect().bottomLeft()
+        self.workspace_menu_wanted.emit(self.more.mapToGlobal(below_button))
 
     def show_conversation_rows(self, rows: Sequence[ConversationListRow]) -> None:
         self._rows = rows
@@ -202,14 +205,24 @@ class Sidebar(QWidget):
         if not lines:
             self._empty_list_label.setText(self._text_for_empty_list())
         self.importing.setVisible(not self._rows)
-        archived = sum(row.archived and not row.trashed for row in self._rows)
-        trashed = sum(row.trashed for row in self._rows)
+        self._update_links_to_other_lists()
+
+    def _update_links_to_other_lists(self) -> None:
+        archived_count = 0
+        trashed_count = 0
+        for row in self._rows:
+            if row.trashed:
+                trashed_count += 1
+            elif row.archived:
+                archived_count += 1
+        shows_archive = self._shown_place == "archived"
+        shows_trash = self._shown_place == "trashed"
         self._back.setVisible(bool(self._shown_place))
-        self._archive.setVisible(bool(archived) and self._shown_place != "archived")
-        self._archive.setText(tr("Archive · {n}", n=format_number(archived)))
-        self._trash.setVisible(bool(trashed) and self._shown_place != "trashed")
-        self._trash.setText(tr("Trash · {n}", n=format_number(trashed)))
-        self.empty_trash_link.setVisible(bool(trashed) and self._shown_place == "trashed")
+        self._archive.setText(tr("Archive · {n}", n=format_number(archived_count)))
+        self._archive.setVisible(archived_count > 0 and not shows_archive)
+        self._trash.setText(tr("Trash · {n}", n=format_number(trashed_count)))
+        self._trash.setVisible(trashed_count > 0 and not shows_trash)
+        self.empty_trash_link.setVisible(trashed_count > 0 and shows_trash)
 
     def _text_for_empty_list(self) -> str:
         if self.search.text():
@@ -222,52 +235,49 @@ class Sidebar(QWidget):
 
     # --- The menu of a conversation
 
-    def _show_conversation_menu(self, conversation: str, at: QPoint) -> None:
-        row = next((row for row in self._rows if row.id == conversation), None)
-        if row is None:
-            return
-        menu = widgets.build_popup_menu(self)
-        for what, text in self._menu_actions_for(row):
-            menu.addAction(text).triggered.connect(
-                partial(self.conversation_action_wanted.emit, what, conversation)
-            )
-        if not row.trashed:
-            self._add_continue_menu(menu, conversation)
-        menu.popup(at)
+    def _show_conversation_menu(self, conversation: str, position: QPoint) -> None:
+        for row in self._rows:
+            if row.id == conversation:
+                self._build_conversation_menu(row).popup(position)
+                return
 
-    def _add_continue_menu(self, menu: QMenu, conversation: str) -> None:
+    def _build_conversation_menu(self, row: ConversationListRow) -> QMenu:
+        menu = widgets.build_popup_menu(self)
+        if row.trashed:
+            self._add_menu_action(menu, row, "restore", tr("Restore"))
+            self._add_menu_action(menu, row, "delete", tr("Delete permanently…"))
+            return menu
+        self._add_menu_action(menu, row, "beside", tr("Open to the side"))
+        self._add_menu_action(menu, row, "rename", tr("Rename…"))
+        if row.pinned:
+            self._add_menu_action(menu, row, "pin", tr("Unpin"))
+        else:
+            self._add_menu_action(menu, row, "pin", tr("Pin"))
+        self._add_menu_action(menu, row, "fork", tr("Fork"))
+        if row.copy:
+            self._add_menu_action(menu, row, "bring-back", tr("Bring back…"))
+        self._add_menu_action(menu, row, "export", tr("Export…"))
+        if row.archived:
+            self._add_menu_action(menu, row, "archive", tr("Unarchive"))
+        else:
+            self._add_menu_action(menu, row, "archive", tr("Archive"))
+        self._add_menu_action(menu, row, "trash", tr("Move to trash"))
+        self._add_continue_menu(menu, row)
+        return menu
+
+    def _add_menu_action(
+        self, menu: QMenu, row: ConversationListRow, action: str, title: str
+    ) -> None:
+        request = partial(self.conversation_action_wanted.emit, action, row.id)
+        menu.addAction(title).triggered.connect(request)
+
+    def _add_continue_menu(self, menu: QMenu, row: ConversationListRow) -> None:
         """Adds where a conversation can go on: in another agent, or in a copy of the files."""
-        places = menu.addMenu(tr("Continue in"))
+        submenu = menu.addMenu(tr("Continue in"))
         for agent in AGENTS_TO_CONTINUE_IN:
             title = describe_agent_to_continue_in(agent)
-            places.addAction(f"{title}…").triggered.connect(
-                partial(self.conversation_action_wanted.emit, f"continue-{agent}", conversation)
-            )
-        places.addAction(tr("A copy of the repository")).triggered.connect(
-            partial(self.conversation_action_wanted.emit, "fork-copy", conversation)
-        )
-
-    def _menu_actions_for(self, row: ConversationListRow) -> list[tuple[str, str]]:
-        if row.trashed:
-            return [("restore", tr("Restore")), ("delete", tr("Delete permanently…"))]
-        pin = tr("Pin")
-        if row.pinned:
-            pin = tr("Unpin")
-        archive = tr("Archive")
-        if row.archived:
-            archive = tr("Unarchive")
-        actions = [
-            ("beside", tr("Open to the side")),
-            ("rename", tr("Rename…")),
-            ("pin", pin),
-            ("fork", tr("Fork")),
-        ]
-        if row.copy:
-            actions.append(("bring-back", tr("Bring back…")))
-        actions.append(("export", tr("Export…")))
-        actions.append(("archive", archive))
-        actions.append(("trash", tr("Move to trash")))
-        return actions
+            self._add_menu_action(submenu, row, f"continue-{agent}", f"{title}…")
+        self._add_menu_action(submenu, row, "fork-copy", tr("A copy of the repository"))
 
     def _build_sidebar_link(self, text: str) -> QPushButton:
         return widgets.build_push_button(text, self, look="link", wraps=True)
@@ -278,10 +288,12 @@ class Sidebar(QWidget):
         self._box.setContentsMargins(px(12), 0, px(12), px(8))
         self._foot.setContentsMargins(px(12), px(4), px(12), px(8))
         self._empty_list_row.setContentsMargins(px(16), px(16), px(16), 0)
-        for button, icon in ((self.new, "plus"), (self.more, "more")):
+        icon_colour = self._theme.colour_of_token("muted")
+        self.new.setIcon(build_icon("plus", icon_colour))
+        self.more.setIcon(build_icon("more", icon_colour))
+        for button in (self.new, self.more):
             button.setIconSize(QSize(px(16), px(16)))
-            button.setFixedSize(px(26), px(26))
-            button.setIcon(build_icon(icon, self._theme.colour_of_token("muted")))
+            button.setFixedSize(px(BUTTON_SIZE), px(BUTTON_SIZE))
         self._title.setFixedHeight(px(21))
         self._path.setFixedHeight(px(17))
         self.search.setFixedHeight(px(34))
@@ -298,7 +310,8 @@ class Sidebar(QWidget):
         self._elide_folder_path()
 
     def _elide_folder_path(self) -> None:
-        px = self._theme.zoomed_pixels
-        room = max(self.width() - px(16 + 8 + 2 * 26 + 6), 40)
+        # Beside the path are two buttons, the margins of the row, and some spacing.
+        used_width = self._theme.zoomed_pixels(2 * BUTTON_SIZE + 16 + 8 + 6)
+        width = max(self.width() - used_width, LEAST_PATH_WIDTH)
         metrics = QFontMetrics(self._theme.monospaced_font(11.5))
-        self._path.setText(metrics.elidedText(self._folder, Qt.TextElideMode.ElideMiddle, room))
+        self._path.setText(metrics.elidedText(self._folder, Qt.TextElideMode.ElideMiddle, width))

@@ -15,6 +15,7 @@ from helix_desktop.gui.views.choice_pill import ChoicePill
 
 HEIGHT = 48
 PAGES = ("chat", "changes", "cache", "timeline")
+WIDE_TAB_SPACING = 4
 SHORTENED_CHOICE_WIDTH = 110  # The minimum width in pixels of a button whose text was shortened.
 
 
@@ -36,17 +37,20 @@ class TopBar(QWidget):
         self.stop.hide()
         self._is_stopped_in_chat = False
         self.model = ChoicePill(tr("Model"), self)
-        titles = tr("Chat"), tr("Changes"), tr("Cache"), tr("Timeline")
         self._tabs = {
-            name: self._build_page_tab(name, words)
-            for name, words in zip(PAGES, titles, strict=True)
+            "chat": self._build_page_tab("chat", tr("Chat")),
+            "changes": self._build_page_tab("changes", tr("Changes")),
+            "cache": self._build_page_tab("cache", tr("Cache")),
+            "timeline": self._build_page_tab("timeline", tr("Timeline")),
         }
+        self._row = build_row(self.side, owner=self, spacing=4)
         group = QButtonGroup(self)
-        tabs = self._tabs.values()
-        for tab in tabs:
+        for tab in self._tabs.values():
             group.addButton(tab)
-        right = self._state, self.stop, self.copy, self.model
-        self._row = build_row(self.side, *tabs, 1, *right, owner=self, spacing=4)
+            self._row.addWidget(tab)
+        self._row.addStretch(1)
+        for widget in (self._state, self.stop, self.copy, self.model):
+            self._row.addWidget(widget)
         self.side.hide()
         theme.changed.connect(self._apply_top_bar_sizes)
         self._apply_top_bar_sizes()
@@ -56,9 +60,8 @@ class TopBar(QWidget):
 
     def mark_open_page(self, page: str) -> None:
         self._tabs[page].setChecked(True)
-        self.stop.setVisible(
-            bool(self._state.text()) and not (page == "chat" and self._is_stopped_in_chat)
-        )
+        can_stop_beside_message_box = page == "chat" and self._is_stopped_in_chat
+        self.stop.setVisible(bool(self._state.text()) and not can_stop_beside_message_box)
         self.fit_top_bar()
 
     def show_background_work(
@@ -72,15 +75,22 @@ class TopBar(QWidget):
         self._state.setText(text)
         self.stop.setText(button)
         self._is_stopped_in_chat = is_stopped_in_chat
-        self.mark_open_page(
-            next((page for page, tab in self._tabs.items() if tab.isChecked()), "chat")
-        )
+        self.mark_open_page(self._open_page())
 
-    def show_working_copy(self, words: str) -> None:
+    def _open_page(self) -> str:
+        for page, tab in self._tabs.items():
+            if tab.isChecked():
+                return page
+        return "chat"
+
+    def show_working_copy(self, description: str) -> None:
         """Shows the copy that the conversation works in, to bring it back. Empty if it
         works in the original.
         """
-        self.copy.setText(words and f"{words} · {tr('Bring back…')}")
+        if description:
+            self.copy.setText(f"{description} · {tr('Bring back…')}")
+        else:
+            self.copy.setText("")
         self.fit_top_bar()
 
     def show_sidebar_button(self, *, needed: bool) -> None:
@@ -100,49 +110,53 @@ class TopBar(QWidget):
         margin = px(20)
         if self.width() < px(560):
             margin = px(12)
-        room = self.width() - 2 * margin - 16
+        width_left = self.width() - 2 * margin - 16
         if not self.side.isHidden():
-            room -= 36
-        room -= self._width_of_wide_tabs()
-        self._set_tabs_narrow(room < 0, margin)
+            width_left -= 36
+        width_left -= self._width_of_wide_tabs()
+        self._set_tabs_narrow(width_left < 0, margin)
         if self._state.text():
-            for part in (self._state, self.stop):
-                if not part.isHidden():
-                    room -= part.sizeHint().width()
+            for widget in (self._state, self.stop):
+                if not widget.isHidden():
+                    width_left -= widget.sizeHint().width()
         copy_width = self.copy.sizeHint().width()
-        leaves_room = room >= copy_width + px(SHORTENED_CHOICE_WIDTH)
-        self.copy.setVisible(bool(self.copy.text()) and leaves_room)
+        has_room_for_copy = width_left >= copy_width + px(SHORTENED_CHOICE_WIDTH)
+        self.copy.setVisible(bool(self.copy.text()) and has_room_for_copy)
         if not self.copy.isHidden():
-            room -= copy_width
+            width_left -= copy_width
         full_width = self.model.show_full_text_and_measure_width() + px(10)
-        self.model.setVisible(room >= min(full_width, px(SHORTENED_CHOICE_WIDTH)))
-        self.model.fit_pill_text(room - px(10))
+        least_width = min(full_width, px(SHORTENED_CHOICE_WIDTH))
+        self.model.setVisible(width_left >= least_width)
+        self.model.fit_pill_text(width_left - px(10))
 
     def _width_of_wide_tabs(self) -> int:
         # A tab needs this much more room when it is no longer narrow.
-        missing = 0
+        extra_width = 0
         if self._tabs["chat"].property("look") == "narrow-tab":
-            missing = 2 * self._theme.zoomed_pixels(7)
-        return sum(tab.sizeHint().width() + 4 + missing for tab in self._tabs.values())
+            extra_width = 2 * self._theme.zoomed_pixels(7)
+        width = 0
+        for tab in self._tabs.values():
+            width += tab.sizeHint().width() + WIDE_TAB_SPACING + extra_width
+        return width
 
     def _set_tabs_narrow(self, is_narrow: bool, margin: int) -> None:  # noqa: FBT001 - what is set
-        look = "tab"
-        spacing = 4
         if is_narrow:
             look = "narrow-tab"
-            spacing = 0
-            margin = 0
+            self._row.setSpacing(0)
+            self._row.setContentsMargins(0, 0, 0, 0)
+        else:
+            look = "tab"
+            self._row.setSpacing(WIDE_TAB_SPACING)
+            self._row.setContentsMargins(margin, 0, margin, 0)
         for tab in self._tabs.values():
             set_widget_look(tab, look)
             tab.updateGeometry()
-        self._row.setSpacing(spacing)
-        self._row.setContentsMargins(margin, 0, margin, 0)
 
-    def _build_page_tab(self, name: str, words: str) -> QPushButton:
-        tab = widgets.build_push_button(words, self, lambda: self.page_chosen.emit(name), "tab")
+    def _build_page_tab(self, name: str, title: str) -> QPushButton:
+        tab = widgets.build_push_button(title, self, lambda: self.page_chosen.emit(name), "tab")
         tab.setCheckable(True)
         tab.setAutoExclusive(True)  # Screen readers then announce a radio button, not a check box.
-        tab.setAccessibleName(tr("{name} page", name=words))
+        tab.setAccessibleName(tr("{name} page", name=title))
         return tab
 
     def _apply_top_bar_sizes(self) -> None:

@@ -94,18 +94,22 @@ class WindowPlaceholder(QWidget):
 
         zoom = self._zoom
         metrics = painter.fontMetrics()
-        box_width = min(round(MESSAGE_BOX_WIDTH * zoom), width - left - round(32 * zoom))
-        room = box_width - round(28 * zoom)
+        page_width = width - left
+        box_width = min(round(MESSAGE_BOX_WIDTH * zoom), page_width - round(32 * zoom))
+        text_width = box_width - round(28 * zoom)
         lines: list[str] = []
         for message in self.early_typing.sent_messages:
-            lines.append(message["text"].partition("\n")[0])
+            first_line, _, _ = message["text"].partition("\n")
+            lines.append(first_line)
         for line in self.early_typing.typed_text.split("\n")[-MESSAGE_BOX_LINES:]:
-            lines.append(metrics.elidedText(line, Qt.TextElideMode.ElideRight, room))
-        x = left + (width - left - room) // 2
-        bottom = height - round(ROOM_BELOW_TEXT * zoom)
+            lines.append(metrics.elidedText(line, Qt.TextElideMode.ElideRight, text_width))
         painter.setPen(QtGui.QColor(self._tokens["text"]))
-        for number, line in enumerate(reversed(lines)):
-            painter.drawText(QPoint(x, bottom - number * metrics.lineSpacing()), line)
+        x = left + (page_width - text_width) // 2
+        # The last line stands lowest, where the message box will be.
+        y = height - round(ROOM_BELOW_TEXT * zoom)
+        for line in reversed(lines):
+            painter.drawText(QPoint(x, y), line)
+            y -= metrics.lineSpacing()
 
 
 class TopLevelWindow(QMainWindow):
@@ -116,9 +120,8 @@ class TopLevelWindow(QMainWindow):
     def __init__(self, state_file: WindowStateFile, title: str) -> None:
         super().__init__()
         self.state_file = state_file
-        self.is_closing = (
-            False  # The user may close the window before anything is connected to `closing`.
-        )
+        # The user may close the window before anything is connected to `closing`.
+        self.is_closing = False
         self.setMinimumSize(SMALLEST_SIZE)
         self.setWindowTitle(title)
         self.placeholder = WindowPlaceholder(state_file)
@@ -127,9 +130,8 @@ class TopLevelWindow(QMainWindow):
 
     def enable_typing(self) -> None:
         """Accepts typing, also through an input method. Call it after the first paint."""
-        from PySide6.QtCore import (
-            Qt,
-        )  # Loading Qt's enums takes a seventh of the time to the first paint.
+        # Loading Qt's enums takes a seventh of the time to the first paint.
+        from PySide6.QtCore import Qt
 
         self.placeholder.setAttribute(Qt.WidgetAttribute.WA_InputMethodEnabled)
         self.placeholder.setFocus()
@@ -142,16 +144,20 @@ class TopLevelWindow(QMainWindow):
             super().keyPressEvent(event)
 
     def save_window_geometry(self) -> None:
-        self.state_file.remember_value(
-            "window", value=bytes(self.saveGeometry().toBase64().data()).decode()
-        )
+        encoded = bytes(self.saveGeometry().toBase64().data()).decode()
+        self.state_file.remember_value("window", value=encoded)
 
     def _restore_window_geometry(self) -> None:
-        kept = QByteArray.fromBase64(self.state_file.get_remembered("window", default="").encode())
-        is_restored = not kept.isEmpty() and self.restoreGeometry(kept)
-        screens = [each.availableGeometry() for each in QtGui.QGuiApplication.screens()]
-        if is_restored and any(screen.intersects(self.geometry()) for screen in screens):
-            return
+        encoded = self.state_file.get_remembered("window", default="")
+        saved_geometry = QByteArray.fromBase64(encoded.encode())
+        if not saved_geometry.isEmpty() and self.restoreGeometry(saved_geometry):
+            # The screen where it stood may have been disconnected since then.
+            for screen in QtGui.QGuiApplication.screens():
+                if screen.availableGeometry().intersects(self.geometry()):
+                    return
+        self._place_in_middle_of_screen()
+
+    def _place_in_middle_of_screen(self) -> None:
         screen = QtGui.QGuiApplication.primaryScreen().availableGeometry()
         size = FIRST_SIZE.boundedTo(screen.size() - WINDOW_BORDER_SIZE)
         corner = screen.center() - QPoint(size.width() // 2, size.height() // 2)

@@ -5,20 +5,21 @@ The user presses the highlighted part themselves: the overlay lets every click a
 through except on its own buttons.
 """
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPainterPath, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.frame.notices import announce_to_screen_reader
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 
-CARD_WIDTHS = (
-    340,
-    264,
-)  # In pixels; the second width is used if the first would cover the highlighted area.
+# In pixels; the second width is used if the first would cover the highlighted area.
+CARD_WIDTHS = (340, 264)
 RING_TO_CARD_GAP = 14  # The distance in pixels between the highlighting ring and the card.
 WINDOW_EDGE_GAP = 12  # The distance in pixels between the card and the window's edge.
 SHADE_ALPHA = 70  # The opacity of the shade over the rest of the window, from 0 to 255.
@@ -34,9 +35,9 @@ class HighlightRing(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setAttribute(Qt.WidgetAttribute.WA_NoSystemBackground)
 
-    def highlight_area(self, place: QRect) -> None:
-        if place != self.highlighted_area:
-            self.highlighted_area = place
+    def highlight_area(self, area: QRect) -> None:
+        if area != self.highlighted_area:
+            self.highlighted_area = area
             self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -66,10 +67,16 @@ class TourStepCard(QWidget):
         self.leave = build_push_button(tr("Leave the tour"), self, look="link")
         self.back = build_push_button(tr("Back"), self)
         self.next = build_push_button(tr("Next"), self)
-        offered = build_row(self.offer, 1)
-        below = build_row(self.leave, 1, self.back, self.next, spacing=8)
-        words = (self.number, self.title, self.words)
-        build_column(*words, offered, below, owner=self, margins=(16, 12, 16, 12), spacing=8)
+        build_column(
+            self.number,
+            self.title,
+            self.words,
+            build_row(self.offer, 1),
+            build_row(self.leave, 1, self.back, self.next, spacing=8),
+            owner=self,
+            margins=(16, 12, 16, 12),
+            spacing=8,
+        )
         self._theme = theme
 
     def compute_card_size(self, width: int) -> QSize:
@@ -79,6 +86,20 @@ class TourStepCard(QWidget):
         if height <= 0:
             height = self.sizeHint().height()
         return QSize(width, height)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTourStep:
+    """What the card shows. `number` is counted from 1. `offer` is the label of an extra button,
+    if there is one. With `is_done`, Next is marked as the button to press.
+    """
+
+    number: int
+    step_count: int
+    title: str
+    text: str
+    offer: str = ""
+    is_done: bool = False
 
 
 class TourGuide(QObject):
@@ -91,63 +112,58 @@ class TourGuide(QObject):
         self._window = window
         self.ring = HighlightRing(theme, window)
         self.card = TourStepCard(theme, window)
-        self._shown_step: object = None
+        self._shown_step: ShownTourStep | None = None
         # The areas that the card should not cover, in order of preference.
         self._clear_areas = [QRect()]
         self._timer = QTimer(self, interval=150)
         self._timer.timeout.connect(self.target_needed)
         window.installEventFilter(self)
 
-    def show_tour_step(
-        self, step: tuple[int, int], title: str, words: str, *, offer: str = "", done: bool = False
-    ) -> None:
-        """Shows one step. `offer` is an extra button's label; `done` marks Next as the
-        button to press.
-        """
-        shown_step = (step, title, words, offer, done)
-        if self._shown_step == shown_step:
+    def show_tour_step(self, step: ShownTourStep) -> None:
+        if self._shown_step == step:
             return
-        self._shown_step = shown_step
-        number, steps = step
+        self._shown_step = step
         card = self.card
-        card.number.setText(tr("Step {n} of {all}", n=number, all=steps))
-        card.title.setText(title)
-        card.words.setText(words)
+        card.number.setText(tr("Step {n} of {all}", n=step.number, all=step.step_count))
+        card.title.setText(step.title)
+        card.words.setText(step.text)
         # The focus is moved first, because hiding the button would move it to "Leave the tour".
-        if not offer and card.window().focusWidget() is card.offer:
+        if not step.offer and card.window().focusWidget() is card.offer:
             card.next.setFocus()
-        card.offer.setText(offer)
-        card.offer.setVisible(bool(offer))
-        card.back.setEnabled(number > 1)
-        card.next.setText(tr("Next"))
-        if number == steps:
+        card.offer.setText(step.offer)
+        card.offer.setVisible(bool(step.offer))
+        card.back.setEnabled(step.number > 1)
+        if step.number == step.step_count:
             card.next.setText(tr("Finish"))
-        look = ""
-        if done:
-            look = "primary"
-        set_widget_look(card.next, look)
-        announce_to_screen_reader(self._window, f"{title}. {words}")
+        else:
+            card.next.setText(tr("Next"))
+        if step.is_done:
+            set_widget_look(card.next, "primary")
+        else:
+            set_widget_look(card.next, "")
+        announce_to_screen_reader(self._window, f"{step.title}. {step.text}")
         for widget in (self.ring, card):
             widget.show()
             widget.raise_()
         self._timer.start()
         self._place_ring_and_card()
 
-    def point_at_area(self, place: QRect, *keep_clear: QRect) -> None:
-        """Points at an area of the window, or at nothing. The card avoids the areas in
-        `keep_clear` if it can.
+    def point_at_area(self, area: QRect, areas_to_keep_clear: Sequence[QRect]) -> None:
+        """Points at an area of the window, or at nothing if it is empty. The card covers none of
+        the other areas if it can.
         """
-        place &= self._window.rect()
-        clear = [*filter(None, keep_clear), place]
-        if (place, clear) != (self.ring.highlighted_area, self._clear_areas):
-            self._clear_areas = clear
-            self.ring.highlight_area(place)
-            for widget in (
-                self.ring,
-                self.card,
-            ):  # A panel that was opened in the meantime may cover them.
-                widget.raise_()
-            self._place_ring_and_card()
+        visible_area = area & self._window.rect()
+        clear_areas = [clear for clear in areas_to_keep_clear if not clear.isNull()]
+        clear_areas.append(visible_area)
+        is_unchanged = visible_area == self.ring.highlighted_area
+        if is_unchanged and clear_areas == self._clear_areas:
+            return
+        self._clear_areas = clear_areas
+        self.ring.highlight_area(visible_area)
+        # A panel that was opened in the meantime may cover them.
+        self.ring.raise_()
+        self.card.raise_()
+        self._place_ring_and_card()
 
     def close_tour_guide(self) -> None:
         self._timer.stop()
@@ -161,46 +177,62 @@ class TourGuide(QObject):
         """Escape leaves the tour if nothing else uses it: a running agent is stopped first."""
         if event.type() == QEvent.Type.Resize:
             self._place_ring_and_card()
-        elif (
-            isinstance(event, QKeyEvent)
-            and event.type() == QEvent.Type.KeyPress
-            and event.key() == Qt.Key.Key_Escape
-        ):
-            self.card.leave.click()
-            return True
-        return False
+            return False
+        if not isinstance(event, QKeyEvent) or event.type() != QEvent.Type.KeyPress:
+            return False
+        if event.key() != Qt.Key.Key_Escape:
+            return False
+        self.card.leave.click()
+        return True
 
     def _place_ring_and_card(self) -> None:
         self.ring.setGeometry(self._window.rect())
-        sizes = [self.card.compute_card_size(width) for width in CARD_WIDTHS]
+        card_rect = self._find_place_for_card()
+        if self.card.geometry() != card_rect:
+            self.card.setGeometry(card_rect)
+
+    def _find_place_for_card(self) -> QRect:
+        """Returns the first place that covers none of the area beside which it is, or the last."""
         window = self._window.rect()
-        ways = [
-            (area, QRect(position_beside_area(area, size, window), size))
-            for area in self._clear_areas
-            for size in sizes
-        ]
-        wanted = next((way for area, way in ways if not way.intersects(area)), ways[-1][1])
-        if self.card.geometry() != wanted:
-            self.card.setGeometry(wanted)
+        card_rect = QRect()
+        for area in self._clear_areas:
+            for width in CARD_WIDTHS:
+                size = self.card.compute_card_size(width)
+                card_rect = QRect(position_beside_area(area, size, window), size)
+                if not card_rect.intersects(area):
+                    return card_rect
+        return card_rect
 
 
-def position_beside_area(place: QRect, size: QSize, window: QRect) -> QPoint:
+@dataclass(frozen=True, slots=True)
+class RoomBesideArea:
+    """A side of an area: the room that a card there leaves, and its corner."""
+
+    room: int
+    corner: QPoint
+
+
+def position_beside_area(area: QRect, size: QSize, window: QRect) -> QPoint:
     """Returns where to put a card: on the side with the most room, and inside the window."""
     inside = window.adjusted(WINDOW_EDGE_GAP, WINDOW_EDGE_GAP, -WINDOW_EDGE_GAP, -WINDOW_EDGE_GAP)
-    if place.isEmpty():
+    if area.isEmpty():
         return QPoint(inside.right() - size.width(), inside.top() + 3 * WINDOW_EDGE_GAP)
-    middle = place.center()
-    left = place.left() - RING_TO_CARD_GAP - size.width()
-    right = place.right() + RING_TO_CARD_GAP
-    above = place.top() - RING_TO_CARD_GAP - size.height()
-    below = place.bottom() + RING_TO_CARD_GAP
-    ways = (
-        (inside.right() - right - size.width(), QPoint(right, middle.y() - size.height() // 2)),
-        (left - inside.left(), QPoint(left, middle.y() - size.height() // 2)),
-        (inside.bottom() - below - size.height(), QPoint(middle.x() - size.width() // 2, below)),
-        (above - inside.top(), QPoint(middle.x() - size.width() // 2, above)),
+    middle = area.center()
+    centred_x = middle.x() - size.width() // 2
+    centred_y = middle.y() - size.height() // 2
+    right = area.right() + RING_TO_CARD_GAP
+    left = area.left() - RING_TO_CARD_GAP - size.width()
+    below = area.bottom() + RING_TO_CARD_GAP
+    above = area.top() - RING_TO_CARD_GAP - size.height()
+    sides = (
+        RoomBesideArea(inside.right() - right - size.width(), QPoint(right, centred_y)),
+        RoomBesideArea(left - inside.left(), QPoint(left, centred_y)),
+        RoomBesideArea(inside.bottom() - below - size.height(), QPoint(centred_x, below)),
+        RoomBesideArea(above - inside.top(), QPoint(centred_x, above)),
     )
-    _, at = max(ways, key=lambda way: way[0])
-    left = max(inside.left(), min(at.x(), inside.right() - size.width()))
-    top = max(inside.top(), min(at.y(), inside.bottom() - size.height()))
-    return QPoint(left, top)
+    widest_side = max(sides, key=lambda side: side.room)
+    largest_x = inside.right() - size.width()
+    largest_y = inside.bottom() - size.height()
+    x = max(inside.left(), min(widest_side.corner.x(), largest_x))
+    y = max(inside.top(), min(widest_side.corner.y(), largest_y))
+    return QPoint(x, y)

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.elided_label import ElidedLabel
@@ -30,6 +31,22 @@ from helix_desktop.program_settings import RECORDER
 WIDTH = 640
 
 
+@dataclass(frozen=True, slots=True)
+class NewestConversation:
+    """A conversation of another program, as the page shows it."""
+
+    program: str
+    title: str
+    folder: str
+    age: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ActionCard:
+    layout: QVBoxLayout
+    button: QPushButton
+
+
 class WelcomePage(QWidget):
     """Offers a `folder`, the `tour`, and what was found. `folder_given`: a folder was dropped."""
 
@@ -40,10 +57,14 @@ class WelcomePage(QWidget):
         super().__init__(parent, acceptDrops=True)
         inside = widgets.build_surface(self, "inspector")
         middle = widgets.build_surface(self, "plain")
-        hero = tr("An agent that remembers everything,\nand lets you undo anything")
-        about = tr("For people who work with AI agents all day: every output is kept on this computer and can be found again, every change to a file can be undone, and you see what everything costs.")  # fmt: skip
-        labels = [widgets.build_plain_label(*one) for one in ((hero, "hero"), (about, "muted"))]
-        column = build_column(*labels, owner=middle, spacing=12)
+        heading = tr("An agent that remembers everything,\nand lets you undo anything")
+        introduction = tr("For people who work with AI agents all day: every output is kept on this computer and can be found again, every change to a file can be undone, and you see what everything costs.")  # fmt: skip
+        column = build_column(
+            widgets.build_plain_label(heading, "hero"),
+            widgets.build_plain_label(introduction, "muted"),
+            owner=middle,
+            spacing=12,
+        )
         column.addSpacing(8)
         self._blocked = widgets.build_plain_label("", "danger")
         self._blocked.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -56,17 +77,10 @@ class WelcomePage(QWidget):
         self._newest.setColumnStretch(1, 1)
         self.recorder_box = QCheckBox(tr(RECORDER.title), self._found_card)
         self.bring_in = self._build_import_card(column)
-        self.folder = self._add_action_card(
-            column,
-            tr("Open a folder"),
-            tr(
-                "The folder becomes a workspace with its own conversations. You can also drag a folder here."
-            ),
-            tr("Open…"),
-        )
-        self.tour = self._add_action_card(
-            column, tr("Take the tour"), tr("The tour takes three minutes and needs neither a key nor a network connection."), tr("Start")
-        )  # fmt: skip
+        about_folder = tr("The folder becomes a workspace with its own conversations. You can also drag a folder here.")  # fmt: skip
+        self.folder = self._add_action_card(column, tr("Open a folder"), about_folder, tr("Open…"))
+        about_tour = tr("The tour takes three minutes and needs neither a key nor a network connection.")  # fmt: skip
+        self.tour = self._add_action_card(column, tr("Take the tour"), about_tour, tr("Start"))
         set_widget_look(self.folder, "primary")
         self.importing = widgets.build_push_button(tr("Import workspace…"), self, look="link")
         self.trash = widgets.build_push_button(tr("Workspaces in the trash…"), self, look="link")
@@ -78,58 +92,67 @@ class WelcomePage(QWidget):
 
     def show_startup_problem(self, why: str) -> None:
         """Shows why the program cannot work here and what to do, in place of the first steps."""
-        for card in (
+        first_steps = (
             self.folder.parentWidget(),
             self.tour.parentWidget(),
             self._found_card,
             self.importing,
             self.trash,
-        ):
-            if card is not None:
-                card.hide()
+        )
+        for widget in first_steps:
+            if widget is not None:
+                widget.hide()
         self._blocked.setText(why)
         self._blocked.show()
 
     def show_importable_conversations(
-        self, conversations: int, programs: Sequence[str], newest: Sequence[Sequence[str]]
+        self, conversations: int, programs: Sequence[str], newest: Sequence[NewestConversation]
     ) -> None:
         """Shows how many conversations can be imported, and details of some of the `newest`."""
-        names = "".join(programs)
-        if len(programs) > 1:
-            some = ", ".join(programs[:-1])
-            names = tr("{some} and {last}", some=some, last=programs[-1])
         count = format_count(conversations, "{n} conversation", "{n} conversations")
+        names = _join_program_names(programs)
         self._found.setText(
             tr("{count} from {programs}: search and continue them", count=count, programs=names)
         )
         clear_layout(self._newest)
-        for line, words in enumerate(newest):
-            self._newest.addWidget(_build_hairline(self._found_card), 2 * line, 0, 1, -1)
-            for column, word in enumerate(words):
-                self._newest.addWidget(
-                    _build_newest_cell(word, column, self._found_card), 2 * line + 1, column
-                )
+        for index, conversation in enumerate(newest):
+            # Above each conversation is a line.
+            self._add_newest_conversation(conversation, row=2 * index)
         self._found_card.setVisible(conversations > 0)
+        # The button that most people need next is the marked one.
         if conversations:
             set_widget_look(self.folder, "")
         else:
             set_widget_look(self.folder, "primary")
 
+    def _add_newest_conversation(self, conversation: NewestConversation, row: int) -> None:
+        self._newest.addWidget(_build_hairline(self._found_card), row, 0, 1, -1)
+        # Only the title may be shortened.
+        title = ElidedLabel(self._found_card)
+        title.set_elided_text(conversation.title)
+        self._newest.addWidget(_build_muted_label(conversation.program), row + 1, 0)
+        self._newest.addWidget(title, row + 1, 1)
+        self._newest.addWidget(_build_muted_label(conversation.folder), row + 1, 2)
+        self._newest.addWidget(_build_muted_label(conversation.age), row + 1, 3)
+
     def _build_import_card(self, column: QVBoxLayout) -> QPushButton:
-        about = tr("See what these conversations cost, and continue any of them with any model.")
-        rows, button = self._fill_action_card(self._found_card, self._found, about, tr("Choose…"))
-        set_widget_look(button, "primary")
-        where = f"{tr(RECORDER.sentence)} {tr('You can change this at any time in the settings, under Tools and servers.')}"
-        self.recorder_box.setAccessibleDescription(where)
-        recorder = (
+        text = tr("See what these conversations cost, and continue any of them with any model.")
+        card = self._fill_action_card(self._found_card, self._found, text, tr("Choose…"))
+        set_widget_look(card.button, "primary")
+        where_to_change = tr("You can change this at any time in the settings, under Tools and servers.")  # fmt: skip
+        about_recorder = f"{tr(RECORDER.sentence)} {where_to_change}"
+        self.recorder_box.setAccessibleDescription(about_recorder)
+        details = build_column(
+            self._newest,
             _build_hairline(self._found_card),
             self.recorder_box,
-            widgets.build_plain_label(where, "small"),
+            widgets.build_plain_label(about_recorder, "small"),
+            spacing=8,
         )
-        rows.addLayout(build_column(self._newest, *recorder, spacing=8))
+        card.layout.addLayout(details)
         column.addWidget(self._found_card)
         self._found_card.hide()
-        return button
+        return card.button
 
     def enable_first_steps(self, *, ready: bool) -> None:
         for button in (self.folder, self.tour, self.importing):
@@ -139,38 +162,46 @@ class WelcomePage(QWidget):
         if ready:
             self.became_ready.emit()
 
-    def _add_action_card(self, column: QVBoxLayout, title: str, text: str, act: str) -> QPushButton:
-        card = QWidget(self)
-        _, button = self._fill_action_card(
-            card, widgets.build_plain_label(title, "title"), text, act
-        )
-        button.setAccessibleName(title)
-        button.setAccessibleDescription(text)
-        column.addWidget(card)
-        return button
+    def _add_action_card(
+        self, column: QVBoxLayout, title: str, text: str, button_label: str
+    ) -> QPushButton:
+        widget = QWidget(self)
+        title_label = widgets.build_plain_label(title, "title")
+        card = self._fill_action_card(widget, title_label, text, button_label)
+        card.button.setAccessibleName(title)
+        card.button.setAccessibleDescription(text)
+        column.addWidget(widget)
+        return card.button
 
     def _fill_action_card(
-        self, card: QWidget, title: QLabel, text: str, act: str
-    ) -> tuple[QVBoxLayout, QPushButton]:
-        widgets.set_surface_look(card, "card")
-        words = build_column(title, widgets.build_plain_label(text, "muted"), spacing=4)
-        button = QPushButton(act, card)
-        first = build_row((words, 1), (button, Qt.AlignmentFlag.AlignVCenter), spacing=16)
-        return build_column(first, owner=card, margins=(18, 14, 18, 14), spacing=8), button
+        self, widget: QWidget, title: QLabel, text: str, button_label: str
+    ) -> ActionCard:
+        widgets.set_surface_look(widget, "card")
+        texts = build_column(title, widgets.build_plain_label(text, "muted"), spacing=4)
+        button = QPushButton(button_label, widget)
+        first_row = build_row((texts, 1), (button, Qt.AlignmentFlag.AlignVCenter), spacing=16)
+        layout = build_column(first_row, owner=widget, margins=(18, 14, 18, 14), spacing=8)
+        return ActionCard(layout, button)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if any(url.isLocalFile() for url in event.mimeData().urls()):
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
-        folders = [
-            Path(url.toLocalFile())
-            for url in event.mimeData().urls()
-            if Path(url.toLocalFile()).is_dir()
-        ]
-        if folders:
-            event.acceptProposedAction()
-            self.folder_given.emit(folders[0])
+        """Opens the first folder of what was dropped. Files are ignored."""
+        for url in event.mimeData().urls():
+            path = Path(url.toLocalFile())
+            if path.is_dir():
+                event.acceptProposedAction()
+                self.folder_given.emit(path)
+                return
+
+
+def _join_program_names(programs: Sequence[str]) -> str:
+    if len(programs) < 2:
+        return "".join(programs)
+    all_but_last = ", ".join(programs[:-1])
+    return tr("{some} and {last}", some=all_but_last, last=programs[-1])
 
 
 def _build_hairline(parent: QWidget) -> QFrame:
@@ -179,13 +210,8 @@ def _build_hairline(parent: QWidget) -> QFrame:
     return line
 
 
-def _build_newest_cell(word: str, column: int, parent: QWidget) -> QLabel:
-    """Builds a cell. Only a title, in the second column, may be shortened."""
-    if column != 1:
-        return widgets.build_plain_label(word, "muted", wraps=False)
-    label = ElidedLabel(parent)
-    label.set_elided_text(word)
-    return label
+def _build_muted_label(text: str) -> QLabel:
+    return widgets.build_plain_label(text, "muted", wraps=False)
 
 
 class ConnectModelDialog(widgets.TransientDialog):
@@ -197,13 +223,13 @@ class ConnectModelDialog(widgets.TransientDialog):
     def __init__(
         self,
         setup: ModelSetupPort,
-        doing: BackgroundRunner,
+        runner: BackgroundRunner,
         parent: QWidget,
         *,
         message_waits: bool,
     ) -> None:
         super().__init__(tr("Connect a model"), parent, 560)
-        self.panel = ConnectModelPanel(setup, doing, self)
+        self.panel = ConnectModelPanel(setup, runner, self)
         self.panel.chosen.connect(self.chosen)
         self.panel.chosen.connect(self.accept)
         self.panel.added.connect(self.added)
@@ -211,8 +237,8 @@ class ConnectModelDialog(widgets.TransientDialog):
         column = build_column(owner=self, margins=20)
         column.addWidget(widgets.build_plain_label(tr("Which model should answer?"), "title"))
         if message_waits:
-            words = tr("Your message will be sent as soon as a model is connected.")
-            column.addWidget(widgets.build_plain_label(words, "muted"))
+            notice = tr("Your message will be sent as soon as a model is connected.")
+            column.addWidget(widgets.build_plain_label(notice, "muted"))
         column.addWidget(self.panel, 1)
         cancel = widgets.build_push_button(tr("Cancel"), self, self.reject)
         column.addLayout(build_row(1, cancel))

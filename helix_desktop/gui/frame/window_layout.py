@@ -73,10 +73,13 @@ class WindowFrame(QWidget):
         self._middle.setMinimumWidth(360)
         self._side.setMinimumWidth(240)
         self._splitter.setHandleWidth(1)
-        for widget in (self.sidebar, self._middle, self._side):
-            self._splitter.addWidget(widget)
-            self._splitter.setStretchFactor(self._splitter.indexOf(widget), 0)
-        self._splitter.setStretchFactor(self._splitter.indexOf(self._middle), 1)
+        self._splitter.addWidget(self.sidebar)
+        self._splitter.addWidget(self._middle)
+        self._splitter.addWidget(self._side)
+        # The page in the middle gets the width by which the window grows.
+        self._splitter.setStretchFactor(0, 0)
+        self._splitter.setStretchFactor(1, 1)
+        self._splitter.setStretchFactor(2, 0)
         self._splitter.setChildrenCollapsible(False)
         build_row(self.rail, (self._splitter, 1), owner=self, margins=0, spacing=0)
         self._side.hide()
@@ -84,7 +87,8 @@ class WindowFrame(QWidget):
     def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
         if self._is_changing_page:  # The new page itself decides what gets the focus.
             return True
-        areas = (*self.areas_in_tab_order(), *self.findChildren(QWidget, "tour"))
+        areas = list(self.areas_in_tab_order())
+        areas += self.findChildren(QWidget, "tour")
         focused = self.window().focusWidget()
         if tab_order.focus_next_stop(areas, focused, forward=following):
             return True
@@ -203,26 +207,38 @@ class WindowFrame(QWidget):
 
     def _distribute_widths(self) -> None:
         """Gives the sides their saved widths and the page the rest, never less than it needs."""
-        saved_width = partial(self.state_file.get_remembered, "layout", self._workspace)
         whole_width = self._splitter.width()
         sidebar_width = 0
         if self.is_sidebar_shown:
-            most = max(round(whole_width * MAX_SIDEBAR_SHARE), self.sidebar.minimumWidth())
-            usual_sidebar = min(self.theme.zoomed_pixels(sidebar_module.WIDTH) - 1, most)
-            sidebar_width = saved_width("sidebar-width", default=usual_sidebar)
+            sidebar_width = self._choose_sidebar_width(whole_width)
         # A pixel between two sides belongs to the splitter's handle.
         remaining_width = whole_width - sidebar_width - 1
         side_width = 0
         if self.is_side_panel_shown:
-            if self._preview is None:
-                usual_side = self.theme.zoomed_pixels(SIDE_WIDTH) - 1
-            else:
-                usual_side = round(remaining_width * PREVIEW_SHARE)
-            wanted_side = saved_width("side-width", self._side_name, default=usual_side)
-            most = max(round(remaining_width * MAX_SIDE_SHARE), self._side.minimumWidth())
-            side_width = min(wanted_side, most)
+            side_width = self._choose_side_width(remaining_width)
         page_width = remaining_width - side_width - 1
         self._splitter.setSizes([sidebar_width, page_width, side_width])
+
+    def _choose_sidebar_width(self, whole_width: int) -> int:
+        largest_width = round(whole_width * MAX_SIDEBAR_SHARE)
+        largest_width = max(largest_width, self.sidebar.minimumWidth())
+        usual_width = self.theme.zoomed_pixels(sidebar_module.WIDTH) - 1
+        usual_width = min(usual_width, largest_width)
+        return self.state_file.get_remembered(
+            "layout", self._workspace, "sidebar-width", default=usual_width
+        )
+
+    def _choose_side_width(self, remaining_width: int) -> int:
+        if self._preview is None:
+            usual_width = self.theme.zoomed_pixels(SIDE_WIDTH) - 1
+        else:
+            usual_width = round(remaining_width * PREVIEW_SHARE)
+        wanted_width: int = self.state_file.get_remembered(
+            "layout", self._workspace, "side-width", self._side_name, default=usual_width
+        )
+        largest_width = round(remaining_width * MAX_SIDE_SHARE)
+        largest_width = max(largest_width, self._side.minimumWidth())
+        return min(wanted_width, largest_width)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -65,13 +65,15 @@ class WindowPages(QObject):
     def __init__(
         self,
         theme: Theme,
-        doing: BackgroundRunner,
+        runner: BackgroundRunner,
         showing: ShownState,
         state_file: WindowStateFile,
         parent: QWidget,
     ) -> None:
         super().__init__(parent)
-        self._page_arguments = theme, doing, parent
+        self._theme = theme
+        self._runner = runner
+        self._window = parent
         self._state_file = state_file
         self._showing = showing
         self._stop_watching_limit: Callable[[], object] = lambda: None
@@ -83,7 +85,7 @@ class WindowPages(QObject):
     def inspector(self) -> ContextInspector:
         from helix_desktop.gui.inspector.context_inspector import ContextInspector
 
-        panel = ContextInspector(*self._page_arguments)
+        panel = ContextInspector(self._theme, self._runner, self._window)
         panel.intent_requested.connect(self.wanted)
         panel.moment_shown.connect(self._showing.set_shown_moment)
         self.page_made.emit("inspector", panel)
@@ -94,7 +96,7 @@ class WindowPages(QObject):
     def preview(self) -> PreviewPane:
         from helix_desktop.gui.preview.preview_pane import PreviewPane
 
-        pane = PreviewPane(*self._page_arguments)
+        pane = PreviewPane(self._theme, self._runner, self._window)
         self.page_made.emit("preview", pane)
         return pane
 
@@ -102,7 +104,7 @@ class WindowPages(QObject):
     def cache(self) -> CachePage:
         from helix_desktop.gui.cache.cache_page import CachePage
 
-        page = CachePage(*self._page_arguments)
+        page = CachePage(self._theme, self._runner, self._window)
         self._connect_and_announce_page("cache", page)
         self._show_workspace_cache(page)
         return page
@@ -111,7 +113,7 @@ class WindowPages(QObject):
     def timeline(self) -> TimelinePage:
         from helix_desktop.gui.timeline.timeline_page import TimelinePage
 
-        page = TimelinePage(*self._page_arguments)
+        page = TimelinePage(self._theme, self._runner, self._window)
         self._connect_and_announce_page("timeline", page)
         page.show_timeline_of(self._showing.session, self._showing.bench)
         return page
@@ -120,7 +122,7 @@ class WindowPages(QObject):
     def changes(self) -> ChangesPage:
         from helix_desktop.gui.changes.changes_page import ChangesPage
 
-        page = ChangesPage(*self._page_arguments)
+        page = ChangesPage(self._theme, self._runner, self._window)
         self._connect_and_announce_page("changes", page)
         self._show_conversation_changes(page)
         return page
@@ -139,15 +141,16 @@ class WindowPages(QObject):
         bench = self._showing.bench
         if bench is None:
             return
-        page.restore_cache_layout(
-            self._state_file.get_remembered("layout", bench.id, "cache", default="")
-        )
+        layout = self._state_file.get_remembered("layout", bench.id, "cache", default="")
+        page.restore_cache_layout(layout)
         self._stop_watching_limit()
         self._stop_watching_limit = bench.size_limit.watch_cache_size(page.show_bytes_over_limit)
         page.show_bytes_over_limit(bench.size_limit.excess_bytes)
-        page.show_cache_of(
-            bench.workspace, lambda: [(row.id, row.title) for row in bench.list_conversations()]
-        )
+
+        def list_titles() -> list[tuple[str, str]]:
+            return [(row.id, row.title) for row in bench.list_conversations()]
+
+        page.show_cache_of(bench.workspace, list_titles)
 
     def _show_conversation_changes(self, page: ChangesPage) -> None:
         bench = self._showing.bench
@@ -177,9 +180,8 @@ class WindowPages(QObject):
     def save_page_layouts(self) -> None:
         bench = self._showing.bench
         if bench is not None and self.is_page_built("cache"):
-            self._state_file.remember_value(
-                "layout", bench.id, "cache", value=self.cache.encode_cache_layout()
-            )
+            layout = self.cache.encode_cache_layout()
+            self._state_file.remember_value("layout", bench.id, "cache", value=layout)
 
     def pass_events_to_pages(self, events: tuple[Event, ...]) -> None:
         if self.is_page_built("inspector"):
@@ -188,5 +190,6 @@ class WindowPages(QObject):
             self.timeline.update_timeline_from_events(events)
         if self.is_page_built("changes"):
             self.changes.reload_if_files_changed(events)
-        if self.is_page_built("cache") and any(isinstance(event, FactAppended) for event in events):
+        has_new_fact = any(isinstance(event, FactAppended) for event in events)
+        if has_new_fact and self.is_page_built("cache"):
             self.cache.refresh_entries_soon()

@@ -24,21 +24,31 @@ from helix_desktop.gui.workbench_types import KnownWorkspace
 GAP = 10
 USUAL_COLOUR = "#4a5fa5"  # Of a workspace whose settings have no colour that Qt knows.
 _STATE_SIGNS = {ConversationActivity.ASKING: "?", ConversationActivity.FAILED: "!"}
+_COLOURS_OF_SIGNS = {"?": "handover", "!": "danger"}
 
 
 def choose_initials(names: Sequence[str]) -> list[str]:
-    """Returns each name's initial. Where others share it, the first letter or digit
-    after their common beginning follows.
+    """Returns each name's first letter. Where others share it, the first letter or digit after
+    their common beginning follows.
     """
-    groups: dict[str, list[str]] = {}
+    names_by_letter: dict[str, list[str]] = {}
     for name in names:
-        groups.setdefault(name[:1].upper(), []).append(name)
-    rest = {one: max(1, len(commonprefix(alike))) for one, alike in groups.items()}  # noqa: RUF071 -- by characters
-    initials = [name[:1].upper() for name in names]
-    return [
-        one + next(filter(str.isalnum, name[rest[one] :]), "")
-        for one, name in zip(initials, names, strict=True)
-    ]
+        names_by_letter.setdefault(name[:1].upper(), []).append(name)
+    initials: list[str] = []
+    for name in names:
+        letter = name[:1].upper()
+        common_beginning = commonprefix(names_by_letter[letter])  # noqa: RUF071 -- by characters
+        # A name that shares its letter with no other is its own common beginning.
+        end_of_name = name[max(1, len(common_beginning)) :]
+        initials.append(letter + _first_letter_or_digit(end_of_name))
+    return initials
+
+
+def _first_letter_or_digit(text: str) -> str:
+    for character in text:
+        if character.isalnum():
+            return character
+    return ""
 
 
 class WorkspaceButton(QAbstractButton):
@@ -63,7 +73,8 @@ class WorkspaceButton(QAbstractButton):
             self._colour = QColor(row.settings.colour)
         self.running_state = ConversationActivity.IDLE
         self.workspace = row.id
-        self._pressed_at: int | None = None
+        # Where in the square the mouse button went down, from the square's top.
+        self._press_offset: int | None = None
         self._is_dragged = False
         # If a name such as “R&D” were the button's text, Qt would make Alt+D its shortcut.
         self._title = row.name
@@ -81,26 +92,25 @@ class WorkspaceButton(QAbstractButton):
         self.update()
 
     def _update_button_name(self) -> None:
-        state = (
-            ""
-            if self.running_state is ConversationActivity.IDLE
-            else describe_running_state(self.running_state)
-        )
-        self.setAccessibleName(
-            ", ".join(filter(None, [tr("Workspace {name}", name=self._title), state]))
-        )
-        self.setToolTip(safe_tooltip("\n".join(filter(None, [self._hint, state]))))
+        name = tr("Workspace {name}", name=self._title)
+        tooltip = self._hint
+        if self.running_state is not ConversationActivity.IDLE:
+            state = describe_running_state(self.running_state)
+            name = f"{name}, {state}"
+            tooltip = f"{tooltip}\n{state}"
+        self.setAccessibleName(name)
+        self.setToolTip(safe_tooltip(tooltip))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         super().mousePressEvent(event)
-        self._pressed_at = None
+        self._press_offset = None
         if event.button() == Qt.MouseButton.LeftButton:
-            self._pressed_at = round(event.globalPosition().y()) - self.y()
+            self._press_offset = round(event.globalPosition().y()) - self.y()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         top = self.y()
-        if self._pressed_at is not None:
-            top = round(event.globalPosition().y()) - self._pressed_at
+        if self._press_offset is not None:
+            top = round(event.globalPosition().y()) - self._press_offset
         least_distance = QApplication.startDragDistance() + self.height() // 4
         if self._is_dragged or abs(top - self.y()) >= least_distance:
             self._is_dragged = True
@@ -109,7 +119,7 @@ class WorkspaceButton(QAbstractButton):
             super().mouseMoveEvent(event)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        self._pressed_at = None
+        self._press_offset = None
         if self._is_dragged:
             self._is_dragged = False
             self.setDown(False)
@@ -145,14 +155,14 @@ class WorkspaceButton(QAbstractButton):
     def _draw_state_dot(self, painter: QPainter, square: QRectF) -> None:
         """Draws the state's dot with a symbol in it, for people who are colour-blind."""
         sign = _STATE_SIGNS.get(self.running_state, "")
-        name = {"?": "handover", "!": "danger"}.get(sign, "output")
+        colour_token = _COLOURS_OF_SIGNS.get(sign, "output")
         middle = square.bottomRight() - QPointF(2, 8)
         radius = 5.5
         if sign:
             radius = 7.0
         radius *= self.height() / RAIL_SQUARE
         painter.setPen(QPen(self._theme.colour_of_token("rail"), 2))
-        painter.setBrush(self._theme.colour_of_token(name))
+        painter.setBrush(self._theme.colour_of_token(colour_token))
         painter.drawEllipse(middle, radius, radius)
         if sign:
             box = QRectF(middle.x() - radius, middle.y() - radius, 2 * radius, 2 * radius)
@@ -204,31 +214,28 @@ class WorkspaceRail(QWidget):
     def _build_workspace_buttons(self, rows: Sequence[KnownWorkspace]) -> None:
         self._rows = list(rows)
         clear_layout(self._column)
-        initials = choose_initials([row.name for row in rows])
-        numbered = enumerate(zip(rows, initials, strict=True), 1)
-        self._buttons = [
-            WorkspaceButton(self._theme, row, n, letters, self._inside)
-            for n, (row, letters) in numbered
-        ]
-        for button in self._buttons:
+        all_initials = choose_initials([row.name for row in rows])
+        self._buttons = []
+        for index, row in enumerate(rows):
+            button = WorkspaceButton(self._theme, row, index + 1, all_initials[index], self._inside)
+            self._buttons.append(button)
             self._column.addWidget(button)
-            button.clicked.connect(lambda _checked=False, b=button: self.chosen.emit(b.workspace))
-            button.customContextMenuRequested.connect(
-                lambda _at, b=button: self.show_workspace_menu(
-                    b.workspace, b.mapToGlobal(b.rect().topRight())
-                )
-            )
+            button.clicked.connect(lambda _checked=False, name=row.id: self.chosen.emit(name))
+            button.customContextMenuRequested.connect(partial(self._show_menu_of_button, button))
             button.dragged.connect(partial(self._move_dragged_button, button))
             button.dropped.connect(partial(self._move_workspace_to_dropped_place, button))
         self._fit_rail_to_theme()
+
+    def _show_menu_of_button(self, button: WorkspaceButton, _point: QPoint) -> None:
+        position = button.mapToGlobal(button.rect().topRight())
+        self.show_workspace_menu(button.workspace, position)
 
     def _fit_rail_to_theme(self) -> None:
         width = rail_width(self._theme.text_zoom)
         square = width - RAIL_WIDTH + RAIL_SQUARE
         self.setFixedWidth(width)
-        self._inside.setMinimumWidth(
-            width
-        )  # The squares stay in the middle, also beside a scroll bar.
+        # The squares stay in the middle, also beside a scroll bar.
+        self._inside.setMinimumWidth(width)
         for button in self._buttons:
             button.setFixedSize(width, square)
         for tool in (self._add, self._settings):
@@ -245,9 +252,8 @@ class WorkspaceRail(QWidget):
     def mark_open_workspace(self, current: str) -> None:
         for button in self._buttons:
             button.setChecked(button.workspace == current)
-        QTimer.singleShot(
-            0, self, self._scroll_to_open_workspace
-        )  # This waits until Qt has placed all squares.
+        # This waits until Qt has placed all squares.
+        QTimer.singleShot(0, self, self._scroll_to_open_workspace)
 
     def _scroll_to_open_workspace(self) -> None:
         for button in self._buttons:
@@ -258,25 +264,37 @@ class WorkspaceRail(QWidget):
 
     def move_workspace(self, workspace: str, steps: int) -> None:
         order = [button.workspace for button in self._buttons]
-        at = order.index(workspace)
-        order.insert(min(max(at + steps, 0), len(order) - 1), order.pop(at))
-        rows = {row.id: row for row in self._rows}
-        current = next((button.workspace for button in self._buttons if button.isChecked()), "")
-        states = {button.workspace: button.running_state for button in self._buttons}
-        self.show_workspace_buttons([rows[name] for name in order], current)
-        for name, running in states.items():
-            self.show_workspace_state(name, running)
+        old_index = order.index(workspace)
+        new_index = max(old_index + steps, 0)
+        new_index = min(new_index, len(order) - 1)
+        order.pop(old_index)
+        order.insert(new_index, workspace)
+
+        row_by_workspace = {row.id: row for row in self._rows}
+        open_workspace = ""
+        state_by_workspace: dict[str, ConversationActivity] = {}
+        for button in self._buttons:
+            state_by_workspace[button.workspace] = button.running_state
+            if button.isChecked():
+                open_workspace = button.workspace
+        rows = [row_by_workspace[name] for name in order]
+        self.show_workspace_buttons(rows, open_workspace)
+        # The buttons are new ones, which do not know these states.
+        for name, state in state_by_workspace.items():
+            self.show_workspace_state(name, state)
         self.ordered.emit(order)
 
     def _move_dragged_button(self, button: WorkspaceButton, top: int) -> None:
         """Lets a square follow the mouse above the others, and scrolls the list along."""
         button.raise_()
-        button.move(0, min(max(top, 0), self._inside.height() - button.height()))
+        lowest_top = self._inside.height() - button.height()
+        button.move(0, min(max(top, 0), lowest_top))
         self.area.ensureVisible(0, button.y() + button.height() // 2, 0, button.height())
 
     def _move_workspace_to_dropped_place(self, button: WorkspaceButton) -> None:
-        at = self._buttons.index(button)
-        self.move_workspace(button.workspace, round(button.y() / (button.height() + GAP)) - at)
+        old_index = self._buttons.index(button)
+        new_index = round(button.y() / (button.height() + GAP))
+        self.move_workspace(button.workspace, new_index - old_index)
 
     def show_workspace_state(self, workspace: str, running: ConversationActivity) -> None:
         for button in self._buttons:
@@ -296,21 +314,22 @@ class WorkspaceRail(QWidget):
         self._layout.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
         return button
 
-    def show_workspace_menu(self, workspace: str, at: QPoint) -> None:
+    def show_workspace_menu(self, workspace: str, position: QPoint) -> None:
         menu = widgets.build_popup_menu(self)
-        for what, text in read_shown_names()["action of a workspace"].items():
-            menu.addAction(tr(text)).triggered.connect(
-                partial(self.workspace_action_wanted.emit, what, workspace)
-            )
+        for action, title in read_shown_names()["action of a workspace"].items():
+            request = partial(self.workspace_action_wanted.emit, action, workspace)
+            menu.addAction(tr(title)).triggered.connect(request)
         if len(self._buttons) > 1:
             menu.addSeparator()
-            for steps, text in ((-1, tr("Move up")), (1, tr("Move down"))):
-                move = partial(self.move_workspace, workspace, steps)
-                menu.addAction(text).triggered.connect(move)
-        menu.popup(at)
+            move_up = partial(self.move_workspace, workspace, -1)
+            move_down = partial(self.move_workspace, workspace, 1)
+            menu.addAction(tr("Move up")).triggered.connect(move_up)
+            menu.addAction(tr("Move down")).triggered.connect(move_down)
+        menu.popup(position)
 
     def _show_add_menu(self) -> None:
         menu = widgets.build_popup_menu(self)
-        for name, text in read_shown_names()["way to a workspace"].items():
-            menu.addAction(tr(text)).triggered.connect(partial(self.add_action_wanted.emit, name))
+        for action, title in read_shown_names()["way to a workspace"].items():
+            request = partial(self.add_action_wanted.emit, action)
+            menu.addAction(tr(title)).triggered.connect(request)
         menu.popup(self._add.mapToGlobal(self._add.rect().topRight()))

@@ -43,14 +43,14 @@ class ImportConversationsDialog(widgets.TransientDialog):
     def __init__(
         self,
         parent: QWidget,
-        doing: BackgroundRunner,
+        runner: BackgroundRunner,
         histories: history_import_port.HistoryImportPort,
         settings: ProgramSettings,
         brought: Callable[[history_import_port.ImportOutcome], object],
         changed: Callable[[], object],
     ) -> None:
         super().__init__(tr("Import conversations"), parent, 720, 560)
-        self._doing = doing
+        self._runner = runner
         self._histories = histories
         self._settings = settings
         self._on_imported = brought
@@ -125,7 +125,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
             self._on_conversations_changed()
 
         def delete_what_was_recorded() -> None:
-            self._doing.run_in_background(
+            self._runner.run_in_background(
                 self._histories.delete_recorded_conversations(kind, days),
                 then=show_deleted,
                 owner=self,
@@ -156,7 +156,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
     def list_chosen_files(self, paths: Sequence[Path]) -> None:
         self._files_button.setEnabled(False)
         self._message_label.setText(tr("Reading the files…"))
-        self._doing.run_in_background(
+        self._runner.run_in_background(
             self._histories.read_chosen_files(paths), then=self._add_chosen_files, owner=self
         )
 
@@ -181,7 +181,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
 
     def find_conversations(self) -> None:
         self._message_label.setText(tr("Loading…"))
-        self._doing.run_in_background(
+        self._runner.run_in_background(
             self._histories.find_history_groups(), then=self._show_found_groups, owner=self
         )
 
@@ -217,7 +217,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
             self.found.show_details(group, details)
             self._describe_remaining_groups()
 
-        self._doing.run_in_background(
+        self._runner.run_in_background(
             self._histories.describe_history(group), then=show_and_continue, owner=self
         )
 
@@ -240,7 +240,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         work = self._histories.import_history_groups(
             self.found.chosen_groups(), self._show_import_progress
         )
-        self._doing.run_in_background(
+        self._runner.run_in_background(
             work, then=self._show_import_result, owner=self, failed=self._show_import_error
         )
 
@@ -323,7 +323,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
 
     def _undo_import(self) -> None:
         self._undo.setEnabled(False)
-        self._doing.run_in_background(
+        self._runner.run_in_background(
             self._histories.undo_last_import(), then=self._show_import_undone, owner=self
         )
 
@@ -351,7 +351,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
 
     def _forget_found_keys(self) -> None:
         self._keys.setEnabled(False)
-        self._doing.run_in_background(
+        self._runner.run_in_background(
             self._histories.forget_found_api_keys(), then=self._show_keys_forgotten, owner=self
         )
 

@@ -19,39 +19,42 @@ FINDING_SIGNS = {"good": "✓", "note": "•", "bad": "✕"}
 
 
 class AboutPage(SettingsPage):
-    def __init__(self, program: Installation, doing: BackgroundRunner) -> None:
+    def __init__(self, program: Installation, runner: BackgroundRunner) -> None:
         super().__init__(tr("About"))
+        self._program = program
+        self._report = ""
         self.add_sentence(f"Helix Desktop {__version__}", "")
-        self.add_sentence(
-            ", ".join(f"{name} {version}" for name, version in program.library_versions()), "small"
-        )
-        self.add_page_button(
-            tr("Licenses"), lambda: show_text_box(self, tr("Licenses"), program.licence_texts())
-        )
+        versions = [f"{name} {version}" for name, version in program.library_versions()]
+        self.add_sentence(", ".join(versions), "small")
+        self.add_page_button(tr("Licenses"), self._show_licences)
         self.add_heading(tr("Installation"))
         self._findings = QVBoxLayout()
         self.add_page_layout(self._findings)
-        self.add_page_button(
-            tr("Copy results"), lambda: QGuiApplication.clipboard().setText(self._text)
-        )
-        self._text = ""
-        doing.run_in_background(
+        self.add_page_button(tr("Copy results"), self._copy_report)
+        runner.run_in_background(
             program.examine_installation(), then=self._show_findings, owner=self
         )
+
+    def _show_licences(self) -> None:
+        show_text_box(self, tr("Licenses"), self._program.licence_texts())
+
+    def _copy_report(self) -> None:
+        QGuiApplication.clipboard().setText(self._report)
 
     def _show_findings(self, findings: Sequence[DoctorFinding]) -> None:
         lines: list[str] = []
         for finding in findings:
             sign = FINDING_SIGNS.get(finding.state, "")
+            subject = translate_sentences(finding.what)
             state = translate_sentences(finding.says)
             remedy = translate_sentences(finding.remedy)
-            what = translate_sentences(finding.what)
-            shown = tr("{what}: {says}", what=what, says=join_sentences(state, remedy))
+            text = tr("{what}: {says}", what=subject, says=join_sentences(state, remedy))
             look = "small"
             if finding.state == "bad":
                 look = "danger"
-            label = build_plain_label(f"{sign} {shown}".strip(), look, self.page_content)
+            label = build_plain_label(f"{sign} {text}".strip(), look, self.page_content)
             self._findings.addWidget(label)
             # The copied report is in English, because others will read it.
-            lines.append(f"{sign} {finding.what}: {finding.says} {finding.remedy}".strip())
-        self._text = "\n".join(lines)
+            line = f"{sign} {finding.what}: {finding.says} {finding.remedy}"
+            lines.append(line.strip())
+        self._report = "\n".join(lines)

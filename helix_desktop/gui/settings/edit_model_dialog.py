@@ -14,7 +14,8 @@ from helix_desktop.gui.model_setup_port import ModelChoice
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.translation import read_shown_names, tr
 
-MOST_TOKENS, MOST_DOLLARS = 100_000_000, 100_000
+MOST_TOKENS = 100_000_000
+MOST_DOLLARS = 100_000
 
 
 class EditModelDialog(FieldsDialog):
@@ -30,10 +31,10 @@ class EditModelDialog(FieldsDialog):
             )
         name_label = build_plain_label(model.name, "title")
         note_label = build_plain_label(note, "muted")
-        self._known = _declare_model_fields(model)
+        self._declared_fields = _declare_model_fields(model)
         super().__init__(
             tr("Edit model"),
-            self._known,
+            self._declared_fields,
             tr("Save"),
             self._save_corrections,
             parent,
@@ -49,7 +50,7 @@ class EditModelDialog(FieldsDialog):
         if values["max_output"] > values["window"]:  # type: ignore[operator]  # two numbers
             raise InvalidInput(tr("The longest reply cannot be larger than the context window."))
         corrections: dict[str, Value] = {}
-        for field in self._known:
+        for field in self._declared_fields:
             if values[field.name] != field.value:
                 corrections[field.name] = values[field.name]
         if corrections:
@@ -88,19 +89,20 @@ def _declare_model_fields(model: ModelChoice) -> list[FieldDeclaration]:
 
 
 def _declare_price_fields(model: ModelChoice) -> list[FieldDeclaration]:
-    unknown = tr("unknown")
-    if model.local:  # A model on this computer costs nothing.
-        unknown = ""
+    if model.local:
+        label_of_zero = ""  # A model on this computer costs nothing.
+    else:
+        label_of_zero = tr("unknown")
     fields: list[FieldDeclaration] = []
-    for price, title in read_shown_names()["price of a model"].items():
-        fields.append(
-            FieldDeclaration(
-                price,
-                tr(title),
-                tr("In dollars per million tokens."),
-                getattr(model, f"price_{price}"),
-                most=MOST_DOLLARS,
-                unset=unknown,
-            )
+    # The kinds of prices are the endings of the fields of `ModelChoice`, such as `price_input`.
+    for kind, title in read_shown_names()["price of a model"].items():
+        field = FieldDeclaration(
+            kind,
+            tr(title),
+            tr("In dollars per million tokens."),
+            getattr(model, f"price_{kind}"),
+            most=MOST_DOLLARS,
+            unset=label_of_zero,
         )
+        fields.append(field)
     return fields

@@ -10,6 +10,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QButtonGroup, QLabel, QRadioButton, QWidget
 
 from helix_desktop.engine import context_policy
+from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -57,16 +58,16 @@ def list_cost_limits() -> tuple[CostLimit, ...]:
 
 class LongConversationsPage(WorkspaceSettingsPage):
     def __init__(
-        self, bench: Workbench, doing: BackgroundRunner, play: RunReplay | None = None
+        self, bench: Workbench, runner: BackgroundRunner, play: RunReplay | None = None
     ) -> None:
         """`play` replays conversations with other presets, to say what each would have cost."""
-        super().__init__(tr("Long conversations"), bench, doing)
+        super().__init__(tr("Long conversations"), bench, runner)
         self._play = play
         self._choices: dict[str, QRadioButton] = {}
         self._cards: dict[str, QWidget] = {}
         self._cost_labels: dict[str, QLabel] = {}
         # What each choice would have cost, once the user has asked.
-        self._cost_words: dict[str, str] = {}
+        self._cost_by_preset: dict[str, str] = {}
         self.rebuild_page()
 
     def rebuild_page(self) -> None:
@@ -85,7 +86,7 @@ class LongConversationsPage(WorkspaceSettingsPage):
         self.add_page_layout(self._cards_row)
         self._arrange_cards()
         question = tr("What would each have cost in my recent conversations?")
-        if self._cost_words:
+        if self._cost_by_preset:
             question = tr("Compare in a table…")
         self._compare = self.add_page_button(question, self._compare_recent_costs, "link")
         self._compare_status = self.add_sentence("", "small")
@@ -98,9 +99,8 @@ class LongConversationsPage(WorkspaceSettingsPage):
             changed = ", ".join(sorted(settings.policy))
             self.add_sentence(tr("Changed in the settings file: {names}", names=changed))
             preset = settings.preset or context_policy.DEFAULT_PRESET
-            self.add_page_button(
-                tr("Use the choice's own values"), partial(self._save_choice, preset), "link"
-            )
+            reset = partial(self._save_choice, preset)
+            self.add_page_button(tr("Use the choice's own values"), reset, "link")
         self._add_limits(settings.limits)
         self.add_sentence(
             tr("All thresholds and limits can be set in the workspace's settings file."), "faint"
@@ -127,7 +127,7 @@ class LongConversationsPage(WorkspaceSettingsPage):
         button.toggled.connect(partial(self._choose_when_checked, choice.preset))
         self._group.addButton(button)
         sentence = build_plain_label(choice.sentence, "muted", card)
-        cost = build_plain_label(self._cost_words.get(choice.preset, ""), "", card)
+        cost = build_plain_label(self._cost_by_preset.get(choice.preset, ""), "", card)
         cost.setVisible(bool(cost.text()))
         build_column(button, sentence, cost, 1, owner=card, margins=(12, 8, 12, 8), spacing=2)
         self._choices[choice.preset] = button
@@ -139,80 +139,84 @@ class LongConversationsPage(WorkspaceSettingsPage):
 
     def _compare_recent_costs(self) -> None:
         """Replays the last conversations with every choice, in a process that sends nothing."""
-        if self._cost_words:
+        if self._cost_by_preset:
             self.wanted.emit("compare-presets")
             return
-        rows = [
-            row for row in self._bench.list_conversations() if not row.trashed and not row.parent
-        ]
-        rows.sort(key=lambda row: -row.updated)
-        recent = rows[:COMPARED_CONVERSATIONS]
-        if self._play is None or not recent:
-            self._say_about_comparison(tr("There is no conversation to replay yet."))
+        rows: list[ConversationListRow] = []
+        for row in self._bench.list_conversations():
+            if not row.trashed and not row.parent:
+                rows.append(row)
+        rows.sort(key=lambda row: row.updated, reverse=True)
+        recent_rows = rows[:COMPARED_CONVERSATIONS]
+        if self._play is None or not recent_rows:
+            self._show_comparison_status(tr("There is no conversation to replay yet."))
             return
-        paid = sum(row.cost for row in recent)
-        compared_by = choose_comparison(self._bench.models.model_facts(), paid)
-
-        def show_comparison_progress(done: int, total: int) -> None:
-            self._say_about_comparison(tr("Comparing: {done} of {total}", done=done, total=total))
-
-        def show_compared_costs(outcomes: Sequence[PolicyOutcome]) -> None:
-            costs = compute_preset_costs(outcomes, self._bench.policy_name, paid, compared_by)
-            count = format_count(len(recent), "{n} conversation", "{n} conversations")
-            for preset, cost in costs.items():
-                words = describe_preset_cost(cost)
-                self._cost_words[preset] = tr("Your last {count}: {cost}", count=count, cost=words)
-            self._say_about_comparison(
-                tr(
-                    "A simulation of the same conversations. The shares compare with the choice in use."
-                )
-            )
-            for preset, label in self._cost_labels.items():
-                label.setText(self._cost_words.get(preset, ""))
-                label.setVisible(bool(label.text()))
-            self._compare.setText(tr("Compare in a table…"))
-            self._compare.setEnabled(True)
-
-        def show_comparison_failure(error: HelixError) -> None:
-            self._compare.setEnabled(True)
-            self._say_about_comparison(translate_sentences(str(error)))
-
         self._compare.setEnabled(False)
-        self._say_about_comparison(tr("Comparing…"))
-        presets = list(context_policy.PRESETS)
-        work = self._play(
+        self._show_comparison_status(tr("Comparing…"))
+        replay = self._play(
             self._bench,
-            [row.id for row in recent],
-            presets,
-            recent[0].window,
-            show_comparison_progress,
+            [row.id for row in recent_rows],
+            list(context_policy.PRESETS),
+            recent_rows[0].window,
+            self._show_comparison_progress,
         )
-        self._doing.run_in_background(
-            work, then=show_compared_costs, owner=self, failed=show_comparison_failure
+        self._runner.run_in_background(
+            replay,
+            then=partial(self._show_compared_costs, recent_rows),
+            failed=self._show_comparison_failure,
+            owner=self,
         )
 
-    def _say_about_comparison(self, words: str) -> None:
-        self._compare_status.setText(words)
-        self._compare_status.setVisible(bool(words))
+    def _show_comparison_progress(self, done: int, total: int) -> None:
+        self._show_comparison_status(tr("Comparing: {done} of {total}", done=done, total=total))
 
-    def _add_limits(self, chosen: Mapping[str, Any]) -> None:
+    def _show_compared_costs(
+        self, rows: Sequence[ConversationListRow], outcomes: Sequence[PolicyOutcome]
+    ) -> None:
+        paid = sum(row.cost for row in rows)
+        compared_by = choose_comparison(self._bench.models.model_facts(), paid)
+        costs = compute_preset_costs(outcomes, self._bench.policy_name, paid, compared_by)
+        count = format_count(len(rows), "{n} conversation", "{n} conversations")
+        for preset, cost in costs.items():
+            description = describe_preset_cost(cost)
+            self._cost_by_preset[preset] = tr(
+                "Your last {count}: {cost}", count=count, cost=description
+            )
+        for preset, label in self._cost_labels.items():
+            label.setText(self._cost_by_preset.get(preset, ""))
+            label.setVisible(bool(label.text()))
+        self._show_comparison_status(
+            tr("A simulation of the same conversations. The shares compare with the choice in use.")
+        )
+        self._compare.setText(tr("Compare in a table…"))
+        self._compare.setEnabled(True)
+
+    def _show_comparison_failure(self, error: HelixError) -> None:
+        self._compare.setEnabled(True)
+        self._show_comparison_status(translate_sentences(str(error)))
+
+    def _show_comparison_status(self, status: str) -> None:
+        self._compare_status.setText(status)
+        self._compare_status.setVisible(bool(status))
+
+    def _add_limits(self, set_limits: Mapping[str, Any]) -> None:
         self.add_heading(tr("Limits"))
         for limit in list_cost_limits():
             declared = FieldDeclaration(
                 limit.name,
                 limit.title,
                 tr("In dollars. 0 means no limit."),
-                float(chosen.get(limit.name, 0.0)),
+                float(set_limits.get(limit.name, 0.0)),
                 least=0,
                 most=limit.most,
                 unset=tr("No limit"),
             )
             self.add_field(declared, partial(self.change_setting, f"limits.{limit.name}"))
-        unpriced: set[str] = set()
+        models_without_price: set[str] = set()
         for model_fact in self._bench.models.model_facts():
             if has_unknown_price(model_fact):
-                unpriced.add(model_fact.model)
-        for model in sorted(unpriced):
+                models_without_price.add(model_fact.model)
+        for model in sorted(models_without_price):
             self.add_sentence(describe_missing_price(model), "")
 
     def _mark_choice(self, preset: str) -> None:
@@ -233,7 +237,7 @@ class LongConversationsPage(WorkspaceSettingsPage):
 
     def _save_choice(self, preset: str) -> None:
         work = self._bench.choose_context_policy(preset, {})
-        self._doing.run_in_background(work, then=lambda _done: self.rebuild_page(), owner=self)
+        self._runner.run_in_background(work, then=lambda _done: self.rebuild_page(), owner=self)
 
     def _open_settings_file(self) -> None:
         open_in_desktop_program(self._bench.workspace.folder / "workspace.toml")

@@ -33,36 +33,46 @@ from helix_desktop.gui.translation import format_count, tr
 
 LOG_HEIGHT = 110
 LOG_LINES = 200
+LONGEST_TIMEOUT_SECONDS = 86_400  # A day.
 MAX_DESCRIPTION_LENGTH = 300  # Longer descriptions of tools are cut to this many characters.
-LONGEST_DESCRIPTION = (
-    4_000  # Characters of what a server runs that the list shows. The question showed all.
-)
+# So many characters of what a server runs are shown in the list. The question showed all of them.
+LONGEST_DESCRIPTION = 4_000
 
 ServerWorkRunner = Callable[[Coroutine[Any, Any, Any]], None]
 
 
 class McpServerCard(QWidget):
-    """`acts` builds a button's work, such as "restart" or "sign_in". `do` runs it."""
+    """`build_work` returns what a button does, such as "restart" or "sign_in", and `run_work` runs
+    it.
+    """
 
     def __init__(
         self,
         server: McpServerState,
-        acts: Callable[..., Coroutine[Any, Any, Any]],
-        do: ServerWorkRunner,
+        build_work: Callable[..., Coroutine[Any, Any, Any]],
+        run_work: ServerWorkRunner,
         parent: QWidget,
     ) -> None:
         super().__init__(parent)
-        self._build_server_work = acts
-        self._run_work = do
+        self._build_work = build_work
+        self._run_work = run_work
         self._server = server
         set_surface_look(self, "card")
         self._name = build_plain_label("", "", self)
-        self._words = build_plain_label("", "mono", self)
+        self._description = build_plain_label("", "mono", self)
         self._state = build_plain_label("", "small", self)
         self._inside = build_surface(self, "plain")
         self._inside.hide()
-        shown = (self._name, self._words, self._state, self._build_card_buttons(), self._inside)
-        build_column(*shown, owner=self, margins=(12, 10, 8, 8), spacing=4)
+        build_column(
+            self._name,
+            self._description,
+            self._state,
+            self._build_card_buttons(),
+            self._inside,
+            owner=self,
+            margins=(12, 10, 8, 8),
+            spacing=4,
+        )
         self._tools = QVBoxLayout()
         self._limits = QVBoxLayout()
         self._log = self._build_log_view()
@@ -81,24 +91,23 @@ class McpServerCard(QWidget):
         """Updates the card. It stays open, and what has the focus keeps it."""
         if server == self._server and not is_new:
             return
-        before = self._server
-        self._server = server
         config = server.config
+        are_tools_new = is_new or _list_shown_tools(server) != _list_shown_tools(self._server)
+        are_timeouts_new = is_new or _list_timeouts(server) != _list_timeouts(self._server)
+        is_log_new = is_new or server.log != self._server.log
+        self._server = server
         self._name.setText(config.name)
-        described = config.full_description_without_secrets
+        description = config.full_description_without_secrets
         if server.mistake:
-            described = ""
-        self._words.setText(mark_text(described[:LONGEST_DESCRIPTION]))
+            description = ""
+        self._description.setText(mark_text(description[:LONGEST_DESCRIPTION]))
         self._state.setText(describe_server_state(server))
         self._update_card_buttons(server)
-        config_before = before.config
-        are_tools_shown = config.off == config_before.off and server.tools == before.tools
-        if is_new or not are_tools_shown or config.reading != config_before.reading:
+        if are_tools_new:
             self._show_server_tools()
-        timeouts = (config.start_seconds, config.call_seconds)
-        if is_new or timeouts != (config_before.start_seconds, config_before.call_seconds):
+        if are_timeouts_new:
             self._show_server_timeouts()
-        if is_new or server.log != before.log:
+        if is_log_new:
             self._show_server_log()
 
     def _update_card_buttons(self, server: McpServerState) -> None:
@@ -115,93 +124,109 @@ class McpServerCard(QWidget):
         self._more.setVisible(not has_mistake)
         self._restart.setVisible(config.enabled and not has_mistake)
         self._sign_in.setVisible(config.enabled and waits_for_sign_in)
-        for button in (
+        for button in self._all_buttons:
+            button.setAccessibleName(f"{button.text()}: {config.name}")
+
+    def _build_card_buttons(self) -> QHBoxLayout:
+        self._sign_in = self._build_link(tr("Sign in"), lambda: self._run_server_action("sign_in"))
+        self._more = self._build_link(tr("Tools and log"), self._show_or_hide_details)
+        self._switch = self._build_link(tr("Turn off"), self._turn_server_on_or_off)
+        self._test = self._build_link(tr("Test"), lambda: self._run_server_action("test"))
+        self._restart = self._build_link(tr("Restart"), lambda: self._run_server_action("restart"))
+        self._remove = self._build_link(tr("Remove"), self._confirm_and_remove_server)
+        self._all_buttons = (
             self._sign_in,
             self._more,
             self._switch,
             self._test,
             self._restart,
             self._remove,
-        ):
-            button.setAccessibleName(f"{button.text()}: {config.name}")
-
-    def _build_card_buttons(self) -> QHBoxLayout:
-        def build_link(text: str, act: Callable[[], object]) -> QPushButton:
-            return build_push_button(text, self, act, "link")
-
-        self._sign_in = build_link(tr("Sign in"), lambda: self._run_server_action("sign_in"))
-        self._more = build_link(
-            tr("Tools and log"), lambda: self._inside.setVisible(self._inside.isHidden())
         )
-        self._switch = build_link(
-            tr("Turn off"),
-            lambda: self._run_server_action("switch", on=not self._server.config.enabled),
-        )
-        self._test = build_link(tr("Test"), lambda: self._run_server_action("test"))
-        self._restart = build_link(tr("Restart"), lambda: self._run_server_action("restart"))
-        self._remove = build_link(tr("Remove"), self._confirm_and_remove_server)
-        buttons = (self._sign_in, self._more, self._switch, self._test, self._restart, self._remove)
-        return build_row(*buttons, spacing=0, wraps=True)
+        return build_row(*self._all_buttons, spacing=0, wraps=True)
 
-    def _run_server_action(self, action: str, **given: object) -> None:
-        self._run_work(self._build_server_work(action, self._server.config.name, **given))
+    def _build_link(self, text: str, act: Callable[[], object]) -> QPushButton:
+        return build_push_button(text, self, act, "link")
+
+    def _show_or_hide_details(self) -> None:
+        self._inside.setVisible(self._inside.isHidden())
+
+    def _turn_server_on_or_off(self) -> None:
+        self._run_server_action("switch", on=not self._server.config.enabled)
+
+    def _run_server_action(self, action: str, **arguments: object) -> None:
+        self._run_work(self._build_work(action, self._server.config.name, **arguments))
 
     def _confirm_and_remove_server(self) -> None:
         text = tr("Remove {name} and its settings?", name=self._server.config.name)
-        ask_to_confirm(
-            self,
-            tr("Remove MCP server"),
-            text,
-            tr("Remove"),
-            lambda: self._run_server_action("remove"),
-        )
+        remove = partial(self._run_server_action, "remove")
+        ask_to_confirm(self, tr("Remove MCP server"), text, tr("Remove"), remove)
 
     def _show_server_tools(self) -> None:
         clear_layout(self._tools)
         config = self._server.config
-        for name, about in self._server.tools:
-            check = QCheckBox(name, self._inside)
-            check.setChecked(name not in config.off)
-            check.setAccessibleDescription(about)
-            switch = partial(self._run_server_action, "switch_tool", tool=name)
-            check.toggled.connect(lambda on, switch=switch: switch(on=on))
-            reads = QCheckBox(tr("Read-only"), self._inside)
-            reads.setChecked(name in config.reading)
-            words = tr("Turn this on only if you know that this tool changes nothing. The tool can then also run in plan mode.")  # fmt: skip
-            reads.setToolTip(safe_tooltip(words))
-            reads.setAccessibleName(f"{tr('Read-only')}: {name}")
-            mark = partial(self._run_server_action, "mark_reading", tool=name)
-            reads.toggled.connect(lambda on, mark=mark: mark(reads=on))
-            self._tools.addLayout(build_row((check, 1), reads, wraps=True))
-            if about:
-                explanation = build_plain_label(about[:MAX_DESCRIPTION_LENGTH], "small", self)
-                explanation.setContentsMargins(24, 0, 0, 4)
-                self._tools.addWidget(explanation)
+        for name, description in self._server.tools:
+            self._add_tool(name, description)
         if config.approvals:
-            said = tr(
+            notice = tr(
                 "The server's configuration asks to run these tools without approval: {names}. You will still be asked before these tools run.",
                 names=", ".join(config.approvals),
             )
-            self._tools.addWidget(build_plain_label(said, "small", self))
+            self._tools.addWidget(build_plain_label(notice, "small", self))
+
+    def _add_tool(self, name: str, description: str) -> None:
+        """Adds a tool: whether it can be used, and whether it only reads."""
+        config = self._server.config
+        use_box = QCheckBox(name, self._inside)
+        use_box.setChecked(name not in config.off)
+        use_box.setAccessibleDescription(description)
+        use_box.toggled.connect(partial(self._switch_tool, name))
+        reading_box = QCheckBox(tr("Read-only"), self._inside)
+        reading_box.setChecked(name in config.reading)
+        explanation = tr("Turn this on only if you know that this tool changes nothing. The tool can then also run in plan mode.")  # fmt: skip
+        reading_box.setToolTip(safe_tooltip(explanation))
+        reading_box.setAccessibleName(f"{tr('Read-only')}: {name}")
+        reading_box.toggled.connect(partial(self._mark_tool_as_reading, name))
+        self._tools.addLayout(build_row((use_box, 1), reading_box, wraps=True))
+        if description:
+            short_description = description[:MAX_DESCRIPTION_LENGTH]
+            label = build_plain_label(short_description, "small", self)
+            label.setContentsMargins(24, 0, 0, 4)
+            self._tools.addWidget(label)
+
+    def _switch_tool(self, name: str, is_on: bool) -> None:  # noqa: FBT001 - a slot
+        self._run_server_action("switch_tool", tool=name, on=is_on)
+
+    def _mark_tool_as_reading(self, name: str, is_reading: bool) -> None:  # noqa: FBT001 - a slot
+        self._run_server_action("mark_reading", tool=name, reads=is_reading)
 
     def _show_server_timeouts(self) -> None:
         clear_layout(self._limits)
-        starting = tr(
+        config = self._server.config
+        about_start = tr(
             "If the server doesn't respond within this time, the attempt to start it fails."
         )
-        calling = tr("Tool calls that take longer than this are cancelled.")
-        limits = {
-            "start_seconds": (tr("Startup timeout"), starting),
-            "call_seconds": (tr("Call timeout"), calling),
-        }
-        for name, (title, sentence) in limits.items():
-            value = float(getattr(self._server.config, name))
-            declared = FieldDeclaration(
-                name, title, sentence, value, least=1, most=86_400, unit="s"
-            )
-            self._limits.addWidget(
-                build_field_row(declared, partial(self._change_server_timeout, name), self._inside)
-            )
+        about_call = tr("Tool calls that take longer than this are cancelled.")
+        start_field = FieldDeclaration(
+            "start_seconds",
+            tr("Startup timeout"),
+            about_start,
+            float(config.start_seconds),
+            least=1,
+            most=LONGEST_TIMEOUT_SECONDS,
+            unit="s",
+        )
+        call_field = FieldDeclaration(
+            "call_seconds",
+            tr("Call timeout"),
+            about_call,
+            float(config.call_seconds),
+            least=1,
+            most=LONGEST_TIMEOUT_SECONDS,
+            unit="s",
+        )
+        for field in (start_field, call_field):
+            change = partial(self._change_server_timeout, field.name)
+            self._limits.addWidget(build_field_row(field, change, self._inside))
 
     def _change_server_timeout(self, name: str, value: Value) -> None:
         self._run_server_action("limit", **{name: float(value)})
@@ -216,19 +241,28 @@ class McpServerCard(QWidget):
 
     def _show_server_log(self) -> None:
         lines = self._server.log[-LOG_LINES:]
-        bar = self._log.verticalScrollBar()
-        at_end = bar.value() >= bar.maximum()
+        scroll_bar = self._log.verticalScrollBar()
+        was_at_end = scroll_bar.value() >= scroll_bar.maximum()
         self._log.setPlainText("\n".join(lines))
         self._log.setVisible(bool(lines))
         self._log_title.setVisible(bool(lines))
-        if at_end:
-            bar.setValue(bar.maximum())
+        if was_at_end:
+            scroll_bar.setValue(scroll_bar.maximum())
+
+
+def _list_shown_tools(server: McpServerState) -> tuple[object, ...]:
+    """Everything that the list of tools shows."""
+    return server.tools, server.config.off, server.config.reading
+
+
+def _list_timeouts(server: McpServerState) -> tuple[float, float]:
+    return server.config.start_seconds, server.config.call_seconds
 
 
 def describe_server_state(server: McpServerState) -> str:
     if server.mistake:
-        why = translate_sentences(server.mistake)
-        return tr("The server's settings could not be read: {why}", why=why)
+        reason = translate_sentences(server.mistake)
+        return tr("The server's settings could not be read: {why}", why=reason)
     if not server.config.enabled:
         return tr("off")
     status = server.status
@@ -236,13 +270,13 @@ def describe_server_state(server: McpServerState) -> str:
         return ""
     if status.state == "sign in":
         return tr("Waiting for you to sign in.")
-    words_of_state = {
+    name_by_state = {
         "starting": tr("starting"),
         "ready": tr("ready"),
         "failed": tr("failed"),
         "off": tr("off"),
     }
-    parts = [words_of_state[status.state]]
+    parts = [name_by_state[status.state]]
     if status.tools:
         parts.append(format_count(status.tools, "{n} tool", "{n} tools"))
     if status.why:

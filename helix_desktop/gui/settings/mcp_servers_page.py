@@ -28,13 +28,13 @@ REFRESH_MS = 1_000
 
 class McpServersPage(SettingsPage):
     def __init__(
-        self, theme: Theme, bench: Workbench, program: Installation, doing: BackgroundRunner
+        self, theme: Theme, bench: Workbench, program: Installation, runner: BackgroundRunner
     ) -> None:
         super().__init__(tr("MCP servers"))
         self._theme = theme
         self._bench = bench
         self._program = program
-        self._doing = doing
+        self._runner = runner
         self._cards: dict[str, McpServerCard] = {}
         self.add_sentence(
             tr(
@@ -93,11 +93,11 @@ class McpServersPage(SettingsPage):
             self._rows.addWidget(card)
 
     def _build_server_action(
-        self, action: str, name: str, **given: Any
+        self, action: str, name: str, **arguments: Any
     ) -> Coroutine[Any, Any, Any]:
         program = self._program
         servers = self._bench.mcp_servers
-        acts: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
+        work_by_action: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
             "switch": servers.switch_server,
             "switch_tool": servers.switch_server_tool,
             "mark_reading": servers.mark_tool_as_read_only,
@@ -111,29 +111,31 @@ class McpServersPage(SettingsPage):
         if action == "test":
             status = tr("Testing {name}…", name=name)
         self._status_label.setText(status)
-        return acts[action](name, **given)
+        return work_by_action[action](name, **arguments)
 
     def _run_server_change(
         self, work: Coroutine[Any, Any, Any], then: Callable[[], object] = lambda: None
     ) -> None:
         """Runs a change. Only a test returns something to show."""
         self._error_label.setText("")
-
-        def show_server_change(result: object) -> None:
-            then()
-            status = ""
-            if isinstance(result, str):
-                status = result
-            self._status_label.setText(status)
-            self.refresh_server_cards()
-
-        def show_server_error(error: HelixError) -> None:
-            self._status_label.setText("")
-            self._error_label.setText(translate_sentences(str(error)))
-
-        self._doing.run_in_background(
-            work, then=show_server_change, owner=self, failed=show_server_error
+        self._runner.run_in_background(
+            work,
+            then=partial(self._show_server_change, then),
+            failed=self._show_server_error,
+            owner=self,
         )
+
+    def _show_server_change(self, then: Callable[[], object], result: object) -> None:
+        then()
+        if isinstance(result, str):
+            self._status_label.setText(result)
+        else:
+            self._status_label.setText("")
+        self.refresh_server_cards()
+
+    def _show_server_error(self, error: HelixError) -> None:
+        self._status_label.setText("")
+        self._error_label.setText(translate_sentences(str(error)))
 
     def _confirm_and_add_typed_servers(self) -> None:
         """Shows exactly what will be started or contacted before it is added."""
@@ -145,40 +147,38 @@ class McpServersPage(SettingsPage):
             self._error_label.setText(translate_sentences(str(error)))
             return
         self._error_label.setText("")
-        sentence, described = _describe_new_servers(servers)
+        question = _build_question_about_servers(servers)
         add = partial(self._add_server, text, name)
-        question = ConsentQuestion(tr("Add MCP server"), sentence, described, tr("Add"))
         ConsentDialog(self._theme, question, self, add).open()
 
     def _add_server(self, text: str, name: str) -> None:
-        def clear_server_form() -> None:
-            if (
-                self._text.toPlainText() == text
-            ):  # Otherwise, the user has changed the text in the meantime.
-                self._text.clear()
-                self._name.clear()
+        adding = self._bench.mcp_servers.add_pasted_servers(text, name)
+        self._run_server_change(adding, partial(self._clear_form_of, text))
 
-        self._run_server_change(
-            self._bench.mcp_servers.add_pasted_servers(text, name), clear_server_form
-        )
+    def _clear_form_of(self, added_text: str) -> None:
+        """Clears the form, unless the user has changed its text in the meantime."""
+        if self._text.toPlainText() == added_text:
+            self._text.clear()
+            self._name.clear()
 
 
-def _describe_new_servers(servers: Sequence[ServerConfig]) -> tuple[str, str]:
-    """The question, and exactly what would be started or contacted: programs first."""
+def _build_question_about_servers(servers: Sequence[ServerConfig]) -> ConsentQuestion:
+    """Builds the question, with exactly what would be started or contacted: programs first."""
     started: list[str] = []
     contacted: list[str] = []
     for server in servers:
-        words = server.full_description_without_secrets
-        line = words
-        if server.name not in words:
-            line = f"{server.name}: {words}"
-        if words.startswith(("http://", "https://")):
+        description = server.full_description_without_secrets
+        line = description
+        if server.name not in description:
+            line = f"{server.name}: {description}"
+        if description.startswith(("http://", "https://")):
             contacted.append(line)
         else:
             started.append(line)
-    sentences = []
+    sentences: list[str] = []
     if started:
         sentences.append(tr("Add this server? The server will run with your permissions."))
     if contacted:
         sentences.append(tr("Add this server? The agent's requests will be sent to this address."))
-    return "\n".join(sentences), "\n\n".join(started + contacted)
+    exact_text = "\n\n".join(started + contacted)
+    return ConsentQuestion(tr("Add MCP server"), "\n".join(sentences), exact_text, tr("Add"))

@@ -3,11 +3,13 @@ thinks.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.gui.common.setting_fields import (
     FieldDeclaration,
+    Value,
     build_field_row,
     build_labelled_row,
 )
@@ -46,34 +48,32 @@ class ModelsPage(WorkspaceSettingsPage):
         self.add_sentence(
             tr("If you don't choose a fast or long-context model, the main model is used instead.")
         )
-        chosen = self._bench.workspace.settings
+        settings = self._bench.workspace.settings
         for role, sentence in read_shown_names()["what a model is used for"].items():
-            row = self._build_role_row(
-                role,
-                translate_name("model of a role", role),
-                tr(sentence),
-                chosen.models.get(role, ""),
-            )
+            title = translate_name("model of a role", role)
+            current_model = settings.models.get(role, "")
+            row = self._build_role_row(role, title, tr(sentence), current_model)
             self.add_page_widget(row)
-        self.add_page_widget(self._build_thinking_row(chosen.effort))
+        self.add_page_widget(self._build_thinking_row(settings.effort))
         if not self._models:
             self.add_sentence(tr("No models are known yet. Add a provider first."))
 
     def _build_role_row(self, role: str, title: str, sentence: str, current: str) -> QWidget:
         side = QWidget(self.page_content)
-        words = self._role_button_text(role, current)
         button = build_push_button(
-            words, side, lambda: self._open_role_chooser(role, button, current), wraps=True
+            self._role_button_text(role, current),
+            side,
+            lambda: self._open_role_chooser(role, button, current),
+            wraps=True,
         )
         button.setObjectName(role)
         button.setAccessibleName(title)
-        line = build_row(button, owner=side, margins=0, wraps=True)
+        row = build_row(button, owner=side, margins=0, wraps=True)
         if current and role != "main":
-            clear = build_push_button(
-                tr("Clear"), side, lambda: self._save_role_model(role, ""), "link"
-            )
-            clear.setAccessibleName(tr("Use the main model as the {role}", role=title))
-            line.addWidget(clear)
+            clear_model = partial(self._save_role_model, role, "")
+            clear_button = build_push_button(tr("Clear"), side, clear_model, "link")
+            clear_button.setAccessibleName(tr("Use the main model as the {role}", role=title))
+            row.addWidget(clear_button)
         return build_labelled_row(title, sentence, side, self.page_content)
 
     def _role_button_text(self, role: str, name: str) -> str:
@@ -85,16 +85,15 @@ class ModelsPage(WorkspaceSettingsPage):
         model = self._models.get(name)
         if model is not None:
             parts += [format_model_window(model), format_model_price(model)]
-        shown = " · ".join(filter(None, parts))
-        return shown.replace("&", "&&")  # A button would underline the letter after a single &.
+        text = " · ".join(filter(None, parts))
+        return text.replace("&", "&&")  # A button would underline the letter after a single &.
 
     def _open_role_chooser(self, role: str, anchor: QWidget, current: str) -> None:
         """Opens a new chooser each time, which saves the model for this role."""
         if self._chooser is not None:
             self._chooser.deleteLater()
-        chooser = self._chooser = ModelChooser(
-            self._window.theme, self._window.state_file, self.window()
-        )
+        chooser = ModelChooser(self._window.theme, self._window.state_file, self.window())
+        self._chooser = chooser
         chooser.hide_connect_and_edit()
         chooser.chosen.connect(lambda name: self._save_role_model(role, name))
         chooser.open_below(anchor, current)
@@ -102,14 +101,16 @@ class ModelsPage(WorkspaceSettingsPage):
 
     def _save_role_model(self, role: str, name: str) -> None:
         work = self._bench.choose_model_for_role(name, role)
-        self._doing.run_in_background(
+        self._runner.run_in_background(
             work, then=lambda _done: self._rebuild_models_page(), owner=self
         )
 
     def _build_thinking_row(self, current: str) -> QWidget:
         sentence = tr("How long the main model thinks before it answers. Longer thinking helps with hard problems, but takes more time and costs more.")  # fmt: skip
-        words = [tr("Default"), tr("Short"), tr("Medium"), tr("Long")]
-        declared = FieldDeclaration("effort", tr("Thinking"), sentence, current, EFFORTS, words)
-        return build_field_row(
-            declared, lambda value: self.change_setting("effort", value or None), self.page_content
-        )
+        labels = [tr("Default"), tr("Short"), tr("Medium"), tr("Long")]
+        field = FieldDeclaration("effort", tr("Thinking"), sentence, current, EFFORTS, labels)
+        return build_field_row(field, self._save_effort, self.page_content)
+
+    def _save_effort(self, effort: Value) -> None:
+        # Without a value, the setting is removed from the file.
+        self.change_setting("effort", effort or None)

@@ -23,27 +23,31 @@ from helix_desktop.gui.workbench_types import Workbench
 def describe_permission_rule(rule: Mapping[str, Any]) -> str:
     """Formats a rule as one line: "Allow · run_command · cargo test *"."""
     parts = [translate_name("rule decision", str(rule.get("decision", "")))]
-    limits = [str(rule[name]) for name in ("tool", "path", "command") if rule.get(name)]
-    parts += limits or [tr("everything")]
+    limits: list[str] = []
+    for name in ("tool", "path", "command"):
+        if rule.get(name):
+            limits.append(str(rule[name]))
+    if not limits:
+        limits.append(tr("everything"))
+    parts += limits
     if rule.get("network"):
         parts.append(tr("with network access"))
     return " · ".join(parts)
 
 
 class PermissionsPage(WorkspaceSettingsPage):
-    def __init__(self, bench: Workbench, program: Installation, doing: BackgroundRunner) -> None:
-        super().__init__(tr("Permissions"), bench, doing)
+    def __init__(self, bench: Workbench, program: Installation, runner: BackgroundRunner) -> None:
+        super().__init__(tr("Permissions"), bench, runner)
         self._program = program
-        modes = bench.describe_permission_modes()
-        names = tuple(modes)
-        words = [tr(mode) for mode in modes.values()]
-        about = tr(
+        about_mode = tr(
             "What the agent may do without asking. Reading files in the workspace never needs permission."
         )
-        declared = FieldDeclaration(
-            "mode", tr("Permission mode"), about, bench.permission_mode, names, words
+        modes = bench.describe_permission_modes()
+        labels = [tr(description) for description in modes.values()]
+        mode_field = FieldDeclaration(
+            "mode", tr("Permission mode"), about_mode, bench.permission_mode, tuple(modes), labels
         )
-        self.add_field(declared, lambda value: self._confirm_and_save_permission_mode(str(value)))
+        self.add_field(mode_field, self._confirm_and_save_permission_mode)
         self.add_heading(tr("Folders"))
         for root in bench.workspace.settings.roots:
             self.add_sentence(root, "mono")
@@ -61,46 +65,50 @@ class PermissionsPage(WorkspaceSettingsPage):
         self._opened = list(bench.workspace.settings.openings)
         self._add_home_folder_section()
         self.add_heading(tr("Files that agents don't see"))
-        about = tr("One pattern per line, as in .gitignore. Agents cannot read, list or change these files. If a command needs such a file, you are asked, and the question names the file. Undo still covers these files.")  # fmt: skip
-        hidden = "\n".join(program.list_hidden_patterns(bench))
-        declared = FieldDeclaration("hidden", "", about, hidden, long=True)
-        self.add_field(declared, lambda text: self._save_path_lines("hidden", str(text)))
+        about_hidden = tr("One pattern per line, as in .gitignore. Agents cannot read, list or change these files. If a command needs such a file, you are asked, and the question names the file. Undo still covers these files.")  # fmt: skip
+        patterns = "\n".join(program.list_hidden_patterns(bench))
+        hidden_field = FieldDeclaration("hidden", "", about_hidden, patterns, long=True)
+        self.add_field(hidden_field, partial(self._save_path_lines, "hidden"))
 
     def _add_home_folder_section(self) -> None:
         self.add_heading(tr("Your home folder"))
-        about = tr("In your home folder, commands in the sandbox can see only the workspace's folders, installed toolchains and your Git user name. Use this setting to give commands access to more files.")  # fmt: skip
-        self.add_sentence(about)
-        for each in self._program.list_command_openings():
-            declared = FieldDeclaration(
-                each.name, tr(each.title), tr(each.what_it_gives_away), each.name in self._opened
+        about_home = tr("In your home folder, commands in the sandbox can see only the workspace's folders, installed toolchains and your Git user name. Use this setting to give commands access to more files.")  # fmt: skip
+        self.add_sentence(about_home)
+        for opening in self._program.list_command_openings():
+            is_open = opening.name in self._opened
+            field = FieldDeclaration(
+                opening.name, tr(opening.title), tr(opening.what_it_gives_away), is_open
             )
-            self.add_field(declared, partial(self._save_access_to_home_path, each.name))
-        about = tr("One folder per line (for example, ~/data). Commands can read these folders but cannot change anything in them.")  # fmt: skip
+            self.add_field(field, partial(self._save_access_to_home_path, opening.name))
+        about_folders = tr("One folder per line (for example, ~/data). Commands can read these folders but cannot change anything in them.")  # fmt: skip
         folders = "\n".join(self._bench.workspace.settings.readable)
         title = tr("Folders that commands can read")
-        readable = FieldDeclaration("readable", title, about, folders, long=True)
-        self.add_field(readable, lambda text: self._save_path_lines("readable", str(text)))
+        readable_field = FieldDeclaration("readable", title, about_folders, folders, long=True)
+        self.add_field(readable_field, partial(self._save_path_lines, "readable"))
 
-    def _save_access_to_home_path(self, name: str, value: Value) -> None:
-        opened = [path for path in self._opened if path != name]
-        if value:
-            opened.append(name)
-        self._opened = opened
-        self.change_setting("permissions.openings", opened)
+    def _save_access_to_home_path(self, name: str, is_allowed: Value) -> None:
+        if name in self._opened:
+            self._opened.remove(name)
+        if is_allowed:
+            self._opened.append(name)
+        self.change_setting("permissions.openings", list(self._opened))
 
-    def _save_path_lines(self, name: str, text: str) -> None:
-        self.change_setting(
-            f"permissions.{name}", [line.strip() for line in text.splitlines() if line.strip()]
-        )
+    def _save_path_lines(self, name: str, text: Value) -> None:
+        paths: list[str] = []
+        for line in str(text).splitlines():
+            if line.strip():
+                paths.append(line.strip())
+        self.change_setting(f"permissions.{name}", paths)
 
-    def _confirm_and_save_permission_mode(self, mode: str) -> None:
-        def apply_permission_mode() -> None:
-            self._doing.run_in_background(self._bench.choose_permission_mode(mode), owner=self)
-
+    def _confirm_and_save_permission_mode(self, mode: Value) -> None:
+        save = partial(self._save_permission_mode, str(mode))
         if mode == ALLOW_ALL:
-            ask_allow_all(self, apply_permission_mode).rejected.connect(self._show_permission_mode)
+            ask_allow_all(self, save).rejected.connect(self._show_permission_mode)
         else:
-            apply_permission_mode()
+            save()
+
+    def _save_permission_mode(self, mode: str) -> None:
+        self._runner.run_in_background(self._bench.choose_permission_mode(mode), owner=self)
 
     def _show_permission_mode(self) -> None:
         """Shows the mode in force again after the user rejected another."""
@@ -121,10 +129,11 @@ class PermissionsPage(WorkspaceSettingsPage):
         if warning:
             line.addWidget(widgets.build_plain_label(warning, "danger", row_widget))
         remove = partial(self._remove_permission_rule, rule)
-        name = tr("Remove the rule {rule}", rule=label.text())
-        line.addWidget(
-            widgets.build_push_button(tr("Remove"), row_widget, remove, "link", name=name)
+        accessible_name = tr("Remove the rule {rule}", rule=label.text())
+        remove_button = widgets.build_push_button(
+            tr("Remove"), row_widget, remove, "link", name=accessible_name
         )
+        line.addWidget(remove_button)
         return row_widget
 
     def _describe_useless_or_broad_rule(self, rule: Mapping[str, Any]) -> str:
@@ -181,6 +190,6 @@ class PermissionsPage(WorkspaceSettingsPage):
 
     def _save_permission_rules(self, rules: list[Mapping[str, Any]]) -> None:
         work = self._bench.change_settings({"permissions.rules": [dict(rule) for rule in rules]})
-        self._doing.run_in_background(
+        self._runner.run_in_background(
             work, then=lambda _done: self._show_permission_rules(), owner=self
         )

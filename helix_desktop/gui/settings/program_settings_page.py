@@ -35,15 +35,15 @@ class ProgramSettingsPage(SettingsPage):
         super().__init__(title)
         self._settings = settings
         for section in sections:
-            # The shortcuts have a page of their own.
-            in_window = [setting for setting in ALL if setting.in_window]
-            shown: list[ProgramSetting[Any]] = []
-            for setting in in_window:
-                if setting.section == section and setting is not SHORTCUTS:
-                    shown.append(setting)
-            if len(sections) > 1 and shown:
+            settings_of_section: list[ProgramSetting[Any]] = []
+            for setting in ALL:
+                # The shortcuts have a page of their own.
+                is_shown_here = setting.in_window and setting is not SHORTCUTS
+                if is_shown_here and setting.section == section:
+                    settings_of_section.append(setting)
+            if len(sections) > 1 and settings_of_section:
                 self.add_heading(tr(section))
-            for setting in shown:
+            for setting in settings_of_section:
                 self.add_page_widget(self._build_setting_row(setting))
         self._error_label = self.add_sentence("", "danger")
         self._error_label.hide()
@@ -52,38 +52,32 @@ class ProgramSettingsPage(SettingsPage):
         sentence = tr(setting.sentence)
         if setting.restart:
             sentence = f"{sentence} {tr('Takes effect after a restart.')}"
-        words_of_choices: list[str] = []
-        for choice in setting.choices:
-            words = LANGUAGES.get(choice) or translate_name(
-                "choice of a setting", choice, otherwise=choice
-            )
-            words_of_choices.append(words)
-        unit = ""
-        if setting.unit:
-            unit = tr(setting.unit)
-        unset = ""
-        if setting.font:
-            unset = tr("Default")
         title = tr(setting.title)
         if title == self.title:
             title = ""  # The heading above says it already.
-        declared = FieldDeclaration(
+        unit = ""
+        if setting.unit:
+            unit = tr(setting.unit)
+        label_if_unset = ""
+        if setting.font:
+            label_if_unset = tr("Default")
+        field = FieldDeclaration(
             setting.key,
             title,
             sentence,
             self._settings[setting],
             setting.choices,
-            words_of_choices,
+            [_name_choice(choice) for choice in setting.choices],
             setting.least or 0,
             setting.most or 0,
             unit,
-            unset,
+            label_if_unset,
             long=setting.long,
             font=setting.font,
         )
         if setting is ASK_ABOVE:
-            return self._build_money_row(declared)
-        return build_field_row(declared, partial(self._change_setting, setting), self.page_content)
+            return self._build_money_row(field)
+        return build_field_row(field, partial(self._change_setting, setting), self.page_content)
 
     def _build_money_row(self, in_cents: FieldDeclaration) -> QWidget:
         """Shows an amount in dollars, as everywhere. The file has cents, which are whole numbers."""
@@ -92,10 +86,10 @@ class ProgramSettingsPage(SettingsPage):
             in_cents, value=cents / CENTS, most=in_cents.most / CENTS, unset=tr("Never")
         )
 
-        def change_cents(dollars: Value) -> None:
-            self._change_setting(ASK_ABOVE, round(float(dollars) * CENTS))
+        return build_field_row(in_dollars, self._change_price_limit, self.page_content)
 
-        return build_field_row(in_dollars, change_cents, self.page_content)
+    def _change_price_limit(self, dollars: Value) -> None:
+        self._change_setting(ASK_ABOVE, round(float(dollars) * CENTS))
 
     def _change_setting(self, setting: ProgramSetting[Any], value: Value) -> None:
         self._error_label.hide()
@@ -106,16 +100,28 @@ class ProgramSettingsPage(SettingsPage):
             self._error_label.setText(translate_sentences(str(error)))
             self._error_label.show()
             # The label can be scrolled to once it has its place.
-            QTimer.singleShot(0, self, lambda: self.ensureWidgetVisible(self._error_label))
+            QTimer.singleShot(0, self, self._scroll_to_error)
+
+    def _scroll_to_error(self) -> None:
+        self.ensureWidgetVisible(self._error_label)
+
+
+def _name_choice(choice: str) -> str:
+    # Each language is called by its own name, whatever the language of the window.
+    if choice in LANGUAGES:
+        return LANGUAGES[choice]
+    return translate_name("choice of a setting", choice, otherwise=choice)
 
 
 def _check_exclusions(setting: ProgramSetting[Any], lines: Sequence[str]) -> None:
     """Raises InvalidInput if a line would keep nothing from being recorded."""
-    if setting is program_settings.RECORDER_WITHOUT_AGENTS:
-        history_kinds_of_agents([line.strip() for line in lines if line.strip()])
-    if setting is not program_settings.RECORDER_WITHOUT_FOLDERS:
-        return
+    entries: list[str] = []
     for line in lines:
-        path = line.strip()
-        if path and not Path(path).expanduser().is_absolute():
-            raise InvalidInput(tr("{path} is not a full path. Nothing was changed.", path=path))
+        if line.strip():
+            entries.append(line.strip())
+    if setting is program_settings.RECORDER_WITHOUT_AGENTS:
+        history_kinds_of_agents(entries)
+    if setting is program_settings.RECORDER_WITHOUT_FOLDERS:
+        for path in entries:
+            if not Path(path).expanduser().is_absolute():
+                raise InvalidInput(tr("{path} is not a full path. Nothing was changed.", path=path))

@@ -22,8 +22,8 @@ from helix_desktop.gui.translation import format_count, tr
 
 
 class EditProviderDialog(widgets.TransientDialog):
-    """`saved(address, key, keep)`: an empty key keeps the present one. Stays open until
-    accepted.
+    """`saved` carries the address, the key and where to store it ("keyring", "file" or "session").
+    An empty key keeps the present one. The dialog stays open until it is accepted.
     """
 
     saved = Signal(str, str, str)
@@ -36,10 +36,11 @@ class EditProviderDialog(widgets.TransientDialog):
             self.key.setPlaceholderText(tr("Leave empty to keep the current key"))
         else:
             self.key.setPlaceholderText(tr("Paste the key"))
+        self.address.setAccessibleName(tr("Address"))
+        self.key.setAccessibleName(tr("Key"))
         form = QFormLayout()
-        for words, field in ((tr("Address"), self.address), (tr("Key"), self.key)):
-            field.setAccessibleName(words)
-            form.addRow(words, field)
+        form.addRow(tr("Address"), self.address)
+        form.addRow(tr("Key"), self.key)
         title = widgets.build_plain_label(provider.title, "title", self, wraps=False)
         self._error_label = widgets.build_plain_label("", "danger", self)
         self._key_places = KeyPlaceButtons(self)
@@ -50,8 +51,10 @@ class EditProviderDialog(widgets.TransientDialog):
             title, form, self._error_label, self._key_places, 1, buttons, owner=self, margins=20
         )
 
-    def _request_provider_save(self, keep: str) -> None:
-        self.saved.emit(self.address.text().strip(), self.key.text().strip(), keep)
+    def _request_provider_save(self, key_place: str) -> None:
+        address = self.address.text().strip()
+        key = self.key.text().strip()
+        self.saved.emit(address, key, key_place)
 
     def show_provider_error(self, error: HelixError) -> None:
         is_choice = isinstance(error, NoUsableKeyring)  # Where to store the key, no failure.
@@ -71,25 +74,25 @@ class ProvidersPage(SettingsPage):
 
     model_chosen = Signal(str)
 
-    def __init__(self, setup: ModelSetupPort, doing: BackgroundRunner) -> None:
+    def __init__(self, setup: ModelSetupPort, runner: BackgroundRunner) -> None:
         super().__init__(tr("Providers"))
         self._setup = setup
-        self._doing = doing
+        self._runner = runner
         self.add_sentence(
             tr("Keys are stored in the system's keyring, or in a file if you allow this.")
         )
         self._rows = build_column(spacing=4)
         self.add_page_layout(self._rows)
         self.add_heading(tr("Add a provider"))
-        self._panel = self.add_page_widget(ConnectModelPanel(setup, doing, self.page_content))
-        for heard in (self._panel.chosen, self._panel.added):
-            heard.connect(lambda _name: self.refresh_providers())
+        self._panel = self.add_page_widget(ConnectModelPanel(setup, runner, self.page_content))
+        self._panel.chosen.connect(self.refresh_providers)
+        self._panel.added.connect(self.refresh_providers)
         self._panel.chosen.connect(self.model_chosen)
         self._panel.search_local_servers()
         self.refresh_providers()
 
     def refresh_providers(self) -> None:
-        self._doing.run_in_background(
+        self._runner.run_in_background(
             self._setup.list_configured_providers(), then=self._show_providers, owner=self
         )
 
@@ -108,10 +111,10 @@ class ProvidersPage(SettingsPage):
         state = ElidedLabel(row)
         state.setProperty("look", "small")
         state.set_elided_text(self._describe_provider_key(provider))
-        tested = widgets.build_plain_label("", "small", row, wraps=False)
+        test_result = widgets.build_plain_label("", "small", row, wraps=False)
         title = widgets.build_plain_label(provider.title, parent=row, wraps=False)
         test = self._build_provider_button(
-            tr("Test"), provider, lambda: self._test_and_show_result(provider, tested)
+            tr("Test"), provider, lambda: self._test_and_show_result(provider, test_result)
         )
         edit = self._build_provider_button(
             tr("Edit…"), provider, lambda: self._open_provider_editor(provider)
@@ -121,7 +124,15 @@ class ProvidersPage(SettingsPage):
         )
         buttons = widgets.build_surface(row, "plain")
         build_row(test, edit, remove, owner=buttons, margins=0, wraps=True)
-        build_row(title, (state, 1), tested, buttons, owner=row, margins=(12, 8, 8, 8), wraps=True)
+        build_row(
+            title,
+            (state, 1),
+            test_result,
+            buttons,
+            owner=row,
+            margins=(12, 8, 8, 8),
+            wraps=True,
+        )
         return row
 
     def _build_provider_button(
@@ -140,47 +151,59 @@ class ProvidersPage(SettingsPage):
             key = tr("no key needed")
         return f"{provider.address} · {key}"
 
-    def _test_and_show_result(self, provider: ProviderChoice, beside: QLabel) -> None:
-        def show_tested_model_count(tested: ProviderTestResult) -> None:
-            beside.setText(format_count(len(tested.models), "{n} model", "{n} models"))
-
-        def show_provider_test_failure(error: HelixError) -> None:
-            beside.setText(translate_sentences(error.what))
-
-        beside.setText(tr("Contacting…"))
-        test = self._setup.test_provider(provider, "")
-        self._doing.run_in_background(
-            test, then=show_tested_model_count, owner=beside, failed=show_provider_test_failure
+    def _test_and_show_result(self, provider: ProviderChoice, result_label: QLabel) -> None:
+        result_label.setText(tr("Contacting…"))
+        self._runner.run_in_background(
+            self._setup.test_provider(provider, ""),
+            then=partial(_show_model_count, result_label),
+            failed=partial(_show_test_failure, result_label),
+            owner=result_label,
         )
 
     def _open_provider_editor(self, provider: ProviderChoice) -> None:
-        def save_edited_provider(address: str, key: str, keep: str) -> None:
-            changed = replace(provider, address=address)
-            self._doing.run_in_background(
-                self._setup.add_provider_with_key(changed, key, keep),
-                then=close_provider_dialog,
-                owner=dialog,
-                failed=dialog.show_provider_error,
-            )
-
-        def close_provider_dialog(_done: None) -> None:
-            dialog.accept()
-            self.refresh_providers()
-
         dialog = EditProviderDialog(provider, self)
-        dialog.saved.connect(save_edited_provider)
+        dialog.saved.connect(partial(self._save_edited_provider, dialog, provider))
         dialog.open()
+
+    def _save_edited_provider(
+        self,
+        dialog: EditProviderDialog,
+        provider: ProviderChoice,
+        address: str,
+        key: str,
+        key_place: str,
+    ) -> None:
+        changed = replace(provider, address=address)
+        self._runner.run_in_background(
+            self._setup.add_provider_with_key(changed, key, key_place),
+            then=partial(self._close_editor, dialog),
+            failed=dialog.show_provider_error,
+            owner=dialog,
+        )
+
+    def _close_editor(self, dialog: EditProviderDialog, _done: None) -> None:
+        dialog.accept()
+        self.refresh_providers()
 
     def _confirm_and_remove(self, provider: ProviderChoice) -> None:
         text = tr(
             "Remove {name} and its key? Conversations stay, but those with one of its models need another model.",
             name=provider.title,
         )
+        remove = partial(self._remove_provider, provider)
+        ask_to_confirm(self, tr("Remove provider"), text, tr("Remove"), remove)
 
-        def remove_provider() -> None:
-            work = self._setup.remove_provider_and_key(provider.name)
-            self._doing.run_in_background(
-                work, then=lambda _done: self.refresh_providers(), owner=self
-            )
+    def _remove_provider(self, provider: ProviderChoice) -> None:
+        self._runner.run_in_background(
+            self._setup.remove_provider_and_key(provider.name),
+            then=lambda _done: self.refresh_providers(),
+            owner=self,
+        )
 
-        ask_to_confirm(self, tr("Remove provider"), text, tr("Remove"), remove_provider)
+
+def _show_model_count(label: QLabel, tested: ProviderTestResult) -> None:
+    label.setText(format_count(len(tested.models), "{n} model", "{n} models"))
+
+
+def _show_test_failure(label: QLabel, error: HelixError) -> None:
+    label.setText(translate_sentences(error.what))

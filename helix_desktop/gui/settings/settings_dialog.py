@@ -28,10 +28,8 @@ from helix_desktop.gui.settings.storage_page import StoragePage
 from helix_desktop.gui.settings.workspace_settings_pages import CheckpointsPage, InstructionsPage
 from helix_desktop.gui.translation import tr, translate_name
 
-CHANGING_ACTIONS = (
-    "compare-presets",
-    "workspace-folder",
-)  # These actions change what the pages show.
+# These actions change what the pages show, so the settings are closed for them.
+CHANGING_ACTIONS = ("compare-presets", "workspace-folder")
 GENERAL_SECTIONS = ("Chat", "Notifications", "Phone")
 # The group that shows a section, for links that name the section.
 GROUP_OF_SECTION = {
@@ -83,11 +81,11 @@ class SettingsDialog(widgets.TransientDialog):
         )
 
     def _make_page_list_wide_enough(self) -> None:
-        bar = self._names.verticalScrollBar().sizeHint().width()
-        wider = (
-            self._side.fontMetrics().averageCharWidth()
-        )  # The current page's name is bold and therefore wider.
-        self._names.setMinimumWidth(self._side.sizeHint().width() + wider + bar)
+        names_width = self._side.sizeHint().width()
+        # The current page's name is bold and therefore wider.
+        extra_width = self._side.fontMetrics().averageCharWidth()
+        scroll_bar_width = self._names.verticalScrollBar().sizeHint().width()
+        self._names.setMinimumWidth(names_width + extra_width + scroll_bar_width)
 
     def show_settings_page(self, page: str) -> None:
         """Shows a page by its name, or the section of a page by the section's name."""
@@ -97,9 +95,9 @@ class SettingsDialog(widgets.TransientDialog):
         section = page
         if page == "workspace":
             section = "models"
-        shown = self._build_page(name)
-        self._stack.setCurrentWidget(shown)
-        shown.scroll_to_section(section)
+        group_page = self._build_page(name)
+        self._stack.setCurrentWidget(group_page)
+        group_page.scroll_to_section(section)
         button = self._buttons[name]
         button.setChecked(True)
         button.setFocus()
@@ -120,14 +118,15 @@ class SettingsDialog(widgets.TransientDialog):
                 button.show()
             self._hide_empty_headings()
             return
-        is_first = True
+        has_found_page = False
         for name, button in self._buttons.items():
-            row = next(self._build_page(name).find_rows(words), None)
-            button.setVisible(row is not None)
-            if row is not None and is_first:
-                is_first = False
-                self._stack.setCurrentWidget(self._pages[name])
-                self._pages[name].scroll_to_row(row)
+            page = self._build_page(name)
+            first_row = next(page.find_rows(words), None)
+            button.setVisible(first_row is not None)
+            if first_row is not None and not has_found_page:
+                has_found_page = True
+                self._stack.setCurrentWidget(page)
+                page.scroll_to_row(first_row)
                 button.setChecked(True)
         self._hide_empty_headings()
 
@@ -150,7 +149,7 @@ class SettingsDialog(widgets.TransientDialog):
         window = self._window
         program = self._program
         settings = window.settings
-        doing = window.background_runner
+        runner = window.background_runner
         bench = window.current_workbench
 
         def shown_settings(title: str, *sections: str) -> ProgramSettingsPage:
@@ -163,7 +162,7 @@ class SettingsDialog(widgets.TransientDialog):
                 "appearance": lambda: shown_settings(tr("Appearance"), "Appearance"),
                 "general": lambda: shown_settings(tr("General"), *GENERAL_SECTIONS),
                 "shortcuts": lambda: ShortcutsPage(window.window_actions),
-                "about": lambda: AboutPage(program, doing),
+                "about": lambda: AboutPage(program, runner),
             },
         )
         models: dict[str, Callable[[], SettingsPage]] = {"providers": self._build_providers_page}
@@ -177,27 +176,27 @@ class SettingsDialog(widgets.TransientDialog):
         self._add_settings_page(
             "instructions",
             {
-                "instructions": lambda: InstructionsPage(bench, doing),
+                "instructions": lambda: InstructionsPage(bench, runner),
                 "every": lambda: shown_settings(tr("In every workspace"), "Instructions"),
-                "brought": lambda: RulesAndSkillsPage(window.theme, bench, doing),
+                "brought": lambda: RulesAndSkillsPage(window.theme, bench, runner),
             },
         )
         self._add_settings_page(
             "policy",
             {
-                "policy": lambda: LongConversationsPage(bench, doing, program.replay_policies),
+                "policy": lambda: LongConversationsPage(bench, runner, program.replay_policies),
                 "price": lambda: shown_settings(
                     tr("Before a message is sent"), "Long conversations"
                 ),
             },
         )
         self._add_settings_page(
-            "permissions", {"permissions": lambda: PermissionsPage(bench, program, doing)}
+            "permissions", {"permissions": lambda: PermissionsPage(bench, program, runner)}
         )
         self._add_settings_page(
             "servers",
             {
-                "servers": lambda: McpServersPage(window.theme, bench, program, doing),
+                "servers": lambda: McpServersPage(window.theme, bench, program, runner),
                 "tools": lambda: shown_settings(tr("Tools"), "Tools"),
                 "recorder": lambda: shown_settings(tr("Recorder"), "Recorder"),
             },
@@ -205,8 +204,8 @@ class SettingsDialog(widgets.TransientDialog):
         self._add_settings_page(
             "storage",
             {
-                "storage": lambda: StoragePage(bench, program, doing),
-                "checkpoints": lambda: CheckpointsPage(bench, doing),
+                "storage": lambda: StoragePage(bench, program, runner),
+                "checkpoints": lambda: CheckpointsPage(bench, runner),
             },
         )
 
@@ -224,13 +223,11 @@ class SettingsDialog(widgets.TransientDialog):
     def _add_settings_page(self, name: str, sections: SettingsSections) -> None:
         title = translate_name("page of the settings", name)
         self._page_factories[name] = partial(SettingsGroupPage, title, sections)
-        button = widgets.build_push_button(
-            title, self, lambda: self.show_settings_page(name), "row"
-        )
+        show_page = partial(self.show_settings_page, name)
+        button = widgets.build_push_button(title, self, show_page, "row")
         button.setCheckable(True)
-        button.setAutoExclusive(
-            True
-        )  # This makes screen readers announce a radio button instead of a check box.
+        # This makes screen readers announce a radio button instead of a check box.
+        button.setAutoExclusive(True)
         self._group.addButton(button)
         self._page_list.addWidget(button)
         self._buttons[name] = button

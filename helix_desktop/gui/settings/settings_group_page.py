@@ -1,12 +1,14 @@
 """A page of the settings that shows several subjects below each other, each under its heading."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QLabel, QWidget
 
 from helix_desktop.gui.settings.settings_page import SettingsPage
 
+SHOWN_AROUND_ROW = 120  # In pixels, above and below.
 SettingsSections = Mapping[str, Callable[[], SettingsPage]]
 
 
@@ -35,22 +37,25 @@ class SettingsGroupPage(SettingsPage):
         content = self._contents.get(name)
         if content is None:
             return
+        QTimer.singleShot(0, content, partial(self._scroll_to_content, content))
+
+    def _scroll_to_content(self, content: QWidget) -> None:
         first_content = next(iter(self._contents.values()))
-
-        def scroll_section_to_top() -> None:
+        if content is first_content:
+            top = 0  # The page's title above it is shown, too.
+        else:
             top = content.y()
-            if content is first_content:
-                top = 0  # With the page's title above it.
-            self.verticalScrollBar().setValue(top)
-
-        QTimer.singleShot(0, content, scroll_section_to_top)
+        self.verticalScrollBar().setValue(top)
 
     def find_rows(self, words: Sequence[str]) -> Iterator[QLabel]:
         """Yields the texts that contain all words, in the order in which they are shown."""
         for label in self.page_content.findChildren(QLabel):
             text = label.text().casefold()
-            if text and not label.isHidden() and all(word in text for word in words):
+            if not text or label.isHidden():
+                continue
+            if all(word in text for word in words):
                 yield label
 
     def scroll_to_row(self, label: QLabel) -> None:
-        QTimer.singleShot(0, label, lambda: self.ensureWidgetVisible(label, 0, 120))
+        """Shows a text once the page has its layout, with some of what stands around it."""
+        QTimer.singleShot(0, label, lambda: self.ensureWidgetVisible(label, 0, SHOWN_AROUND_ROW))

@@ -48,7 +48,8 @@ class SettingsPage(QScrollArea):
 
     def add_sentence(self, text: str, look: str = "muted") -> QLabel:
         label = self.add_page_widget(build_plain_label(text, look, self.page_content))
-        if text and look == "muted" and self._column.count() == ITEMS_BEFORE_INTRODUCTION:
+        is_introduction = self._column.count() == ITEMS_BEFORE_INTRODUCTION
+        if text and look == "muted" and is_introduction:
             label.setContentsMargins(0, 0, 0, 8)
         return label
 
@@ -76,10 +77,10 @@ class SettingsPage(QScrollArea):
 
 
 class WorkspaceSettingsPage(SettingsPage):
-    def __init__(self, title: str, bench: Workbench, doing: BackgroundRunner) -> None:
+    def __init__(self, title: str, bench: Workbench, runner: BackgroundRunner) -> None:
         super().__init__(title)
         self._bench = bench
-        self._doing = doing
+        self._runner = runner
 
     def change_setting(self, name: str, value: object) -> None:
-        self._doing.run_in_background(self._bench.change_settings({name: value}), owner=self)
+        self._runner.run_in_background(self._bench.change_settings({name: value}), owner=self)

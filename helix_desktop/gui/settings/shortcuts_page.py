@@ -27,16 +27,16 @@ class ShortcutsPage(SettingsPage):
         super().__init__(tr("Shortcuts"))
         self._actions = actions
         self._edits: dict[str, QKeySequenceEdit] = {}
-        words = tr(
+        introduction = tr(
             "To set a shortcut, click its field and press the keys. To remove a shortcut, clear its field."
         )
-        self._status_label = self.add_sentence(words)
-        group = ""
-        for each in actions.list_actions_with_shortcuts():
-            if each.group != group:
-                group = each.group
-                self.add_heading(group)
-            self._add_shortcut_row(each.id, each.title)
+        self._status_label = self.add_sentence(introduction)
+        last_group = ""
+        for action in actions.list_actions_with_shortcuts():
+            if action.group != last_group:
+                self.add_heading(action.group)
+                last_group = action.group
+            self._add_shortcut_row(action.id, action.title)
         self.add_page_button(tr("Reset all"), self._reset_shortcuts)
         self._show_shortcuts()
 
@@ -56,17 +56,19 @@ class ShortcutsPage(SettingsPage):
 
     def _save_or_reject_edited_shortcut(self, name: str) -> None:
         sequence = self._edits[name].keySequence()
-        if not _SHORTCUT.fullmatch(sequence.toString(QKeySequence.SequenceFormat.PortableText)):
-            words = tr(
+        shortcut = sequence.toString(QKeySequence.SequenceFormat.PortableText)
+        if not _SHORTCUT.fullmatch(shortcut):
+            status = tr(
                 "This key is used to type or to move the cursor. Add Ctrl or Alt, or use a function key."
             )
-            self._status_label.setText(words)
+            self._status_label.setText(status)
         elif sequence != self._actions[name].shortcut():
-            robbed = self._actions.change_shortcut_and_return_robbed_title(name, sequence)
-            words = tr("Changed.")
-            if robbed:
-                words = tr("“{action}” no longer has a shortcut.", action=robbed)
-            self._status_label.setText(words)
+            robbed_title = self._actions.change_shortcut_and_return_robbed_title(name, sequence)
+            if robbed_title:
+                status = tr("“{action}” no longer has a shortcut.", action=robbed_title)
+            else:
+                status = tr("Changed.")
+            self._status_label.setText(status)
         self._show_shortcuts()
 
     def _reset_shortcuts(self) -> None:

@@ -23,11 +23,11 @@ MEGABYTE = 1_000_000
 
 
 class StoragePage(SettingsPage):
-    def __init__(self, bench: Workbench, program: Installation, doing: BackgroundRunner) -> None:
+    def __init__(self, bench: Workbench, program: Installation, runner: BackgroundRunner) -> None:
         super().__init__(tr("Storage"))
         self._bench = bench
         self._program = program
-        self._doing = doing
+        self._runner = runner
         self._figures = self.add_sentence(tr("Counting…"))
         self._folder = self.add_sentence("", "mono")
         self._over_limit_label = self.add_sentence("", "danger")
@@ -43,40 +43,54 @@ class StoragePage(SettingsPage):
         )
         self.add_field(limit_field, self._set_cache_limit)
         self.add_heading(tr("Maintenance"))
-        about = tr("Saves a copy of the conversations to the workspace's own folder. To keep a copy elsewhere, export the workspace.")  # fmt: skip
-        self._add_maintenance_button(
-            tr("Back up now"), about, partial(program.back_up_workspace, bench)
-        )
-        about = tr("Reads everything that is stored and compares it with its hash.")
-        verify = partial(program.verify_workspace_entries, bench, self._show_maintenance_progress)
-        self._add_maintenance_button(
-            tr("Verify everything that is stored"), about, verify, stoppable=True
-        )
-        about = tr("Repairs damaged files of the cache, and restores lost outputs from where else they are.")  # fmt: skip
-        repair = partial(program.repair_workspace_cache, bench)
-        self._add_maintenance_button(tr("Repair the cache"), about, repair)
-        self._free_space_button = self.add_page_button(
-            tr("Free up space…"), self._estimate_and_ask_to_free_space
-        )
-        about = tr("Removes content that no conversation uses, until the cache is within its limit. The descriptions of this content are kept.")  # fmt: skip
-        self._add_button_explanation(about)
-        self.add_page_button(tr("Export workspace…"), partial(self.wanted.emit, "export-workspace"))
-        self._add_button_explanation(
-            tr("The file contains the workspace's history and cache, but never its keys.")
-        )
-        self.add_page_button(
-            tr("Forget text everywhere…"), partial(self.wanted.emit, "forget-text")
-        )
-        about = tr(
-            "Permanently removes a leaked key or password from conversations, the cache and backups."
-        )
-        self._add_button_explanation(about)
+        self._add_maintenance_buttons()
+        self._add_removal_buttons()
         self._status_label = self.add_sentence("")
         self.refresh_storage()
 
+    def _add_maintenance_buttons(self) -> None:
+        """Adds what changes nothing that anybody could miss."""
+        about_backup = tr("Saves a copy of the conversations to the workspace's own folder. To keep a copy elsewhere, export the workspace.")  # fmt: skip
+        back_up = partial(self._program.back_up_workspace, self._bench)
+        self._add_maintenance_button(tr("Back up now"), about_backup, back_up)
+
+        about_verifying = tr("Reads everything that is stored and compares it with its hash.")
+        verify = partial(
+            self._program.verify_workspace_entries, self._bench, self._show_maintenance_progress
+        )
+        self._add_maintenance_button(
+            tr("Verify everything that is stored"), about_verifying, verify, stoppable=True
+        )
+
+        about_repair = tr("Repairs damaged files of the cache, and restores lost outputs from where else they are.")  # fmt: skip
+        repair = partial(self._program.repair_workspace_cache, self._bench)
+        self._add_maintenance_button(tr("Repair the cache"), about_repair, repair)
+
+    def _add_removal_buttons(self) -> None:
+        """Adds what frees space, exports the workspace, or forgets a text."""
+        self._free_space_button = self.add_page_button(
+            tr("Free up space…"), self._estimate_and_ask_to_free_space
+        )
+        about_freeing = tr("Removes content that no conversation uses, until the cache is within its limit. The descriptions of this content are kept.")  # fmt: skip
+        self._add_button_explanation(about_freeing)
+
+        export = partial(self.wanted.emit, "export-workspace")
+        self.add_page_button(tr("Export workspace…"), export)
+        about_export = tr(
+            "The file contains the workspace's history and cache, but never its keys."
+        )
+        self._add_button_explanation(about_export)
+
+        forget = partial(self.wanted.emit, "forget-text")
+        self.add_page_button(tr("Forget text everywhere…"), forget)
+        about_forgetting = tr(
+            "Permanently removes a leaked key or password from conversations, the cache and backups."
+        )
+        self._add_button_explanation(about_forgetting)
+
     def refresh_storage(self) -> None:
         work = self._program.measure_workspace_storage(self._bench)
-        self._doing.run_in_background(work, then=self._show_storage, owner=self)
+        self._runner.run_in_background(work, then=self._show_storage, owner=self)
 
     def _show_storage(self, measured: tuple[CacheEntryFigures, float]) -> None:
         cache, backup = measured
@@ -95,31 +109,33 @@ class StoragePage(SettingsPage):
         excess = cache.kept - limit
         is_over_limit = bool(limit) and excess > 0
         if is_over_limit:
-            words = tr(
+            warning = tr(
                 "{size} over the limit. Nothing is removed automatically.",
                 size=format_byte_size(excess),
             )
-            self._over_limit_label.setText(words)
+            self._over_limit_label.setText(warning)
         self._over_limit_label.setVisible(is_over_limit)
 
     def _estimate_and_ask_to_free_space(self) -> None:
-        def show_estimate_failure(error: HelixError) -> None:
-            self._status_label.setText(translate_sentences(str(error)))
-
-        estimate = self._program.estimate_space_to_free(self._bench)
-        self._doing.run_in_background(
-            estimate, then=self._ask_to_free_space, owner=self, failed=show_estimate_failure
+        self._runner.run_in_background(
+            self._program.estimate_space_to_free(self._bench),
+            then=self._ask_to_free_space,
+            failed=self._show_estimate_failure,
+            owner=self,
         )
+
+    def _show_estimate_failure(self, error: HelixError) -> None:
+        self._status_label.setText(translate_sentences(str(error)))
 
     def _ask_to_free_space(self, estimate: SpaceToFree) -> None:
         if not estimate.entries:
             if estimate.over:
-                words = tr(
+                status = tr(
                     "Every stored output is used by a conversation. Empty the trash, or raise the limit."
                 )
             else:
-                words = tr("Nothing to free up.")
-            self._status_label.setText(words)
+                status = tr("Nothing to free up.")
+            self._status_label.setText(status)
             return
         names = "\n".join(estimate.names)
         if estimate.entries > len(estimate.names):
@@ -169,20 +185,24 @@ class StoragePage(SettingsPage):
         """Runs the work. `stoppable`: it stops when the page is closed, because nobody
         would see the result.
         """
-
-        def show_maintenance_result(words: str) -> None:
-            button.setEnabled(True)
-            self._status_label.setText(words)
-            self.refresh_storage()
-
         button.setEnabled(False)
         self._status_label.setText(tr("Working…"))
-        running = self._doing.run_in_background(
-            work, then=show_maintenance_result, owner=self,
-            failed=lambda error: show_maintenance_result(translate_sentences(str(error))),
-        )  # fmt: skip
+        started_work = self._runner.run_in_background(
+            work,
+            then=partial(self._show_maintenance_result, button),
+            failed=partial(self._show_maintenance_failure, button),
+            owner=self,
+        )
         if stoppable:
-            self.destroyed.connect(lambda _page: running.cancel())
+            self.destroyed.connect(lambda _page: started_work.cancel())
+
+    def _show_maintenance_result(self, button: QPushButton, result: str) -> None:
+        button.setEnabled(True)
+        self._status_label.setText(result)
+        self.refresh_storage()
+
+    def _show_maintenance_failure(self, button: QPushButton, error: HelixError) -> None:
+        self._show_maintenance_result(button, translate_sentences(str(error)))
 
     def _show_maintenance_progress(self, text: str) -> None:
         if shiboken6.isValid(self):
@@ -190,4 +210,4 @@ class StoragePage(SettingsPage):
 
     def _set_cache_limit(self, value: Value) -> None:
         work = self._bench.change_settings({"limits.cache_bytes": int(value) * MEGABYTE})
-        self._doing.run_in_background(work, then=lambda _done: self.refresh_storage(), owner=self)
+        self._runner.run_in_background(work, then=lambda _done: self.refresh_storage(), owner=self)

@@ -22,11 +22,11 @@ class JoinWorkspaceDialog(SharingFormDialog):
         self,
         desk: Workbenches,
         name_for: Callable[[Path], str],
-        doing: BackgroundRunner,
+        runner: BackgroundRunner,
         joined: Callable[[Workbench], object],
         parent: QWidget,
     ) -> None:
-        super().__init__(doing, tr("Join a shared workspace"), parent)
+        super().__init__(runner, tr("Join a shared workspace"), parent)
         self._desk = desk
         self._name_for = name_for
         self._joined = joined

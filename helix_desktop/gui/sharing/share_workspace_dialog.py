@@ -19,8 +19,8 @@ from helix_desktop.gui.workbench_types import Workbench
 class ShareWorkspaceDialog(SharingFormDialog):
     """Shows one of two panels: for a workspace that is not shared yet, or for one that is."""
 
-    def __init__(self, bench: Workbench, doing: BackgroundRunner, parent: QWidget) -> None:
-        super().__init__(doing, tr("Share this workspace"), parent)
+    def __init__(self, bench: Workbench, runner: BackgroundRunner, parent: QWidget) -> None:
+        super().__init__(runner, tr("Share this workspace"), parent)
         self._bench = bench
         self._sharing = bench.sharing
         self._setup = bench.sharing_setup
@@ -45,7 +45,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
         self.address.returnPressed.connect(self.test.click)
         self._show_sharing_state()
         self.address.setFocus()
-        doing.run_in_background(
+        runner.run_in_background(
             self._setup.measure_shared_amount(), then=self._show_upload_amount, owner=self
         )
 

@@ -18,9 +18,9 @@ EXAMPLE_ADDRESS = "postgresql://user:password@host/database"
 class SharingFormDialog(TransientDialog):
     """The base of a dialog about sharing. `status_label` says what happened last."""
 
-    def __init__(self, doing: BackgroundRunner, title: str, parent: QWidget) -> None:
+    def __init__(self, runner: BackgroundRunner, title: str, parent: QWidget) -> None:
         super().__init__(title, parent, 560)
-        self._doing = doing
+        self._runner = runner
         self.address = build_line_edit(tr("Address of the shared store"), EXAMPLE_ADDRESS, self)
         self.status_label = build_plain_label()
         self.status_label.hide()
@@ -74,7 +74,7 @@ class SharingFormDialog(TransientDialog):
 
         self._show_sharing_status(meanwhile)
         self._update_enabled_buttons(idle=False)
-        self._doing.run_in_background(
+        self._runner.run_in_background(
             work, then=pass_on_result, failed=show_sharing_error, owner=self
         )
 

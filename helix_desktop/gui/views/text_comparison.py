@@ -22,7 +22,7 @@ from helix_desktop.gui.views.difference_view import DifferenceView
 class TextComparisonDialog(TransientDialog):
     def __init__(
         self,
-        doing: BackgroundRunner,
+        runner: BackgroundRunner,
         theme: Theme,
         titles: Sequence[str],
         texts: Sequence[str],
@@ -35,7 +35,7 @@ class TextComparisonDialog(TransientDialog):
         self._result_label = build_plain_label(tr("Comparing…"), "small", self, wraps=False)
         heads = build_row(*((label, 1) for label in self.titles))
         build_column(heads, (self.view, 1), self._result_label, owner=self)
-        doing.run_in_background(
+        runner.run_in_background(
             asyncio.to_thread(_find_differences, *texts),
             then=lambda differences: self._show_differences(*differences),
             owner=self,

@@ -10,7 +10,7 @@ from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QTextEdit, QWidget
 
 from helix_desktop.gui.frame.sidebar import ConversationSearchField
-from helix_desktop.gui.frame.tour_card import TourGuide, position_beside_area
+from helix_desktop.gui.frame.tour_card import ShownTourStep, TourGuide, position_beside_area
 from helix_desktop.gui.theme import Theme
 
 SIZE = QSize(340, 170)
@@ -39,12 +39,15 @@ def test_beside_a_large_place_in_a_small_window_the_card_is_narrower(theme: Them
     window.resize(884, 538)
     coach = TourGuide(theme, window)
     coach.show_tour_step(
-        (1, 6),
-        "Send a message",
-        "Click the suggestion. A built-in script answers, the tools it calls are real.",
+        ShownTourStep(
+            1,
+            6,
+            "Send a message",
+            "Click the suggestion. A built-in script answers, the tools it calls are real.",
+        )
     )
     question = QRect(304, 130, 580, 296)
-    coach.point_at_area(question)
+    coach.point_at_area(question, [])
     assert not coach.card.geometry().intersects(question)
     coach.close_tour_guide()
 
@@ -54,12 +57,12 @@ def test_the_card_covers_nothing_of_the_panel_that_its_button_is_in(theme: Theme
     window.resize(1440, 900)
     coach = TourGuide(theme, window)
     coach.show_tour_step(
-        (3, 6), "Shorten now", "When the context fills up, older parts are folded."
+        ShownTourStep(3, 6, "Shorten now", "When the context fills up, older parts are folded.")
     )
     panel, button = QRect(480, 300, 560, 440), QRect(500, 700, 90, 24)
-    coach.point_at_area(button, panel)
+    coach.point_at_area(button, [panel])
     assert not coach.card.geometry().intersects(panel)
-    coach.point_at_area(button, QRect())
+    coach.point_at_area(button, [QRect()])
     assert not coach.card.geometry().intersects(button)
     coach.close_tour_guide()
 
@@ -73,12 +76,14 @@ def test_the_card_covers_nothing_of_the_page_while_there_is_room_beside_it(
     window.resize(1266, 738)
     coach = TourGuide(theme, window)
     coach.show_tour_step(
-        (2, 6), "See what was left out", "One command printed 52,000 tokens. Click the label."
+        ShownTourStep(
+            2, 6, "See what was left out", "One command printed 52,000 tokens. Click the label."
+        )
     )
     page, panel = QRect(309, 48, 957, 690), QRect(480, 130, 290, 360)
-    coach.point_at_area(place, page, panel)
+    coach.point_at_area(place, [page, panel])
     assert not coach.card.geometry().intersects(page)
-    coach.point_at_area(place, QRect(56, 48, 1210, 690), panel)  # without the list beside it
+    coach.point_at_area(place, [QRect(56, 48, 1210, 690), panel])  # without the list beside it
     assert not coach.card.geometry().intersects(panel)
     coach.close_tour_guide()
 
@@ -89,14 +94,14 @@ def test_it_says_a_step_and_takes_no_click(theme: Theme) -> None:
     window.show()
     coach = TourGuide(theme, window)
     heard = QSignalSpy(coach.card.next.clicked)
-    coach.show_tour_step((1, 6), "One", "Do it.")
-    coach.point_at_area(QRect(10, 10, 50, 20))
+    coach.show_tour_step(ShownTourStep(1, 6, "One", "Do it."))
+    coach.point_at_area(QRect(10, 10, 50, 20), [])
     assert coach.card.isVisible()
     assert not coach.card.back.isEnabled()
     assert not coach.card.offer.isVisible()
     assert coach.card.next.property("look") == ""
     assert window.childAt(300, 5) is None
-    coach.show_tour_step((6, 6), "Six", "Done.", offer="Send “list”", done=True)
+    coach.show_tour_step(ShownTourStep(6, 6, "Six", "Done.", offer="Send “list”", is_done=True))
     assert (coach.card.next.text(), coach.card.next.property("look")) == ("Finish", "primary")
     coach.card.next.click()
     assert heard.count() == 1
@@ -112,9 +117,9 @@ def test_the_keyboard_never_comes_to_leave_by_itself(theme: Theme) -> None:
     window.show()
     window.activateWindow()
     coach = TourGuide(theme, window)
-    coach.show_tour_step((3, 6), "Shorten now", "Send one more.", offer="Send “list”")
+    coach.show_tour_step(ShownTourStep(3, 6, "Shorten now", "Send one more.", offer="Send “list”"))
     coach.card.offer.setFocus()
-    coach.show_tour_step((3, 6), "Shorten now", "Press it.")
+    coach.show_tour_step(ShownTourStep(3, 6, "Shorten now", "Press it."))
     assert window.focusWidget() is coach.card.next
     coach.close_tour_guide()
 
@@ -126,8 +131,8 @@ def test_where_there_is_nothing_to_point_at_it_stands_in_the_corner(
     window = QWidget()
     window.resize(900, 600)
     coach = TourGuide(theme, window)
-    coach.show_tour_step((1, 6), "One", "Do it.")
-    coach.point_at_area(place)
+    coach.show_tour_step(ShownTourStep(1, 6, "One", "Do it."))
+    coach.point_at_area(place, [])
     assert coach.card.geometry().right() > 800
     coach.close_tour_guide()
 
@@ -139,7 +144,7 @@ def test_escape_leaves_where_nothing_else_wants_it(theme: Theme) -> None:
     search.setText("words")
     window.show()
     coach = TourGuide(theme, window)
-    coach.show_tour_step((1, 6), "One", "Do it.")
+    coach.show_tour_step(ShownTourStep(1, 6, "One", "Do it."))
     left = QSignalSpy(coach.card.leave.clicked)
     QTest.keyClick(search, Qt.Key.Key_Escape)
     assert left.count() == 0
