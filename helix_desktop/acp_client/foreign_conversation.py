@@ -39,8 +39,7 @@ from helix_desktop.json_values import number_at, object_at, objects_at, text_at,
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 SILENT_SECONDS = 900.0  # An agent silent for longer is assumed to hang, unless it waits for us.
-STOP_SECONDS = 1.0  # How long the agent may take to end its turn when the user stop_by_turn_end it.
-USUAL_WINDOW_TOKENS = 200_000
+STOP_SECONDS = 1.0  # How long the agent may take to end its turn when the user stops it.
 LONGEST_HISTORY = 120_000  # Only this many last characters of a history are sent to a new session.
 HISTORY = "[This conversation goes on in a new session. What was parts_to_send so far:]\n\n{}\n\n[End of what was parts_to_send so far.]"
 GO_ON = "Go on."
@@ -84,7 +83,7 @@ class ForeignConversation:
         # cost.
         self._is_routed = False
         self._is_repeating = False  # True while the agent sends updates that are already recorded.
-        self._window = USUAL_WINDOW_TOKENS
+        self._window = 0  # Unknown until the agent says it.
         self._cost = 0.0  # What the agent says that its session has cost so far.
         self._cost_before = 0.0  # As it was at the end of the last turn.
 
@@ -150,7 +149,7 @@ class ForeignConversation:
         await turn.conversation.append_facts(*changes, end)
 
     async def _record_policy_and_model(self, conversation: Conversation) -> None:
-        """Records the window size of the agent's model, as a base for figures, and the
+        """Records the window size of the agent's model, as far as the agent has said it, and the
         policy that folds nothing.
         """
         model = facts.ModelSet(facts.ModelRole.MAIN, self.name, self._window)

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject
 
 from helix_desktop.engine import session_events
 from helix_desktop.engine.context_usage import WindowMeter
-from helix_desktop.engine.facts import ModelReplied, Spent, UserPart
+from helix_desktop.engine.facts import ModelReplied, ModelRole, Spent, UserPart
 from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity
@@ -193,6 +193,9 @@ class ChatProgress(QObject):
         side.composer.price.show_next_message_cost(None)
 
     def _show_meter_and_price_of(self, side: ChatPage, session: Session) -> None:
+        if _is_window_of_agent_unknown(session):
+            side.composer.show_window_meter()
+            return
         side.rewrite_cost.warn_before_message(session)
         savings = session.conversation.state.savings_until_moment()
         paid = savings.paid + session.context.cost_of_agents()
@@ -259,3 +262,12 @@ def _has_event(
 
 def describe_working_agents(number: int) -> str:
     return format_count(number, "{n} agent is still working.", "{n} agents are still working.")
+
+
+def _is_window_of_agent_unknown(session: Session) -> bool:
+    """Whether another agent works in the conversation and has not said how large its window is."""
+    state = session.conversation.state
+    if not state.acp_agent:
+        return False
+    model = state.settings.model_for_role(ModelRole.MAIN)
+    return model is None or not model.window

@@ -274,9 +274,9 @@ def shown_by_chips(chat: ChatPage, session: FakeSession) -> Seen:
     for index, item in enumerate(items.all):
         if item.kind is TranscriptItemKind.CALL and not items.is_item_hidden(index):
             words = " ".join(
-                chip.text
+                placed.chip.text
                 for box in column.lay_out_fully(index).boxes
-                for chip, _ in getattr(box, "_chips", ())
+                for placed in getattr(box, "_chips", ())
             )
             for figure in re.findall(r"([\d.]+[KM]?) tokens", words):
                 yield (

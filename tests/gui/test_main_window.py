@@ -29,6 +29,7 @@ from helix_desktop.engine.conversation_context import NeededSummary
 from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import (
     Attachment,
+    ConversationStarted,
     FoldKind,
     ModelReplied,
     ModelRole,
@@ -255,6 +256,19 @@ def test_the_meter_and_the_price_of_a_first_message_are_known_before_it_is_writt
     window.chat.measuring.timeout.emit()
     assert window.chat.composer._figures.text().endswith("% full")
     assert not window.chat.composer._figures.text().startswith("0")
+
+
+def test_no_meter_stands_there_while_the_window_of_another_agent_is_unknown(
+    window: MainWindow, session: FakeSession
+) -> None:
+    """The defect: "64 of 200K tokens" for an agent that had not said how large its window is."""
+    session.append(ConversationStarted(acp_agent="Echo agent"))
+    session.append(ModelSet(ModelRole.MAIN, "Echo agent", 0))
+    window.chat.bridge.emit_waiting_events()
+    assert window.chat.composer._figures.text() == ""
+    session.append(ModelSet(ModelRole.MAIN, "Echo agent", 50_000))
+    window.chat.bridge.emit_waiting_events()
+    assert window.chat.composer._figures.text().startswith("≈ 66% full")
 
 
 def test_before_an_imported_history_is_summarized_it_is_said_what_that_takes(
