@@ -15,16 +15,34 @@ from contextvars import Context
 
 import qasync
 
+from helix_desktop.fast_dataclass import dataclass
+
 FAR = 1.0  # Timers due later than this many seconds wait in a heap. Others get their own Qt timer.
 FEW = 64  # Cancelled timers are removed from the heap once there are more than this.
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingTimer:
+    """A timer in the heap. `number` counts the timers: of two that are due at the same time, the
+    one that was added first is run first.
+    """
+
+    due_at: float
+    number: int
+    handle: asyncio.TimerHandle
+
+    def __lt__(self, other: "WaitingTimer") -> bool:
+        if self.due_at == other.due_at:
+            return self.number < other.number
+        return self.due_at < other.due_at
+
+
 class WindowEventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without types
     def __init__(self, *arguments: object) -> None:
-        self._far: list[tuple[float, int, asyncio.TimerHandle]] = []
-        self._cancelled = 0
+        self._heap: list[WaitingTimer] = []
+        self._cancelled_count = 0
         self._numbers = itertools.count()
-        self._wakes_at = math.inf
+        self._wakes_at = math.inf  # When the Qt timer for the heap is due.
         super().__init__(*arguments)
 
     def call_later(
@@ -35,34 +53,45 @@ class WindowEventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without 
         context: Context | None = None,
     ) -> asyncio.Handle:
         if delay < FAR:
-            near: asyncio.Handle = super().call_later(delay, callback, *args, context=context)
-            return near
+            near_handle: asyncio.Handle = super().call_later(
+                delay, callback, *args, context=context
+            )
+            return near_handle
         handle = asyncio.TimerHandle(self.time() + delay, callback, args, self, context)
-        heapq.heappush(self._far, (handle.when(), next(self._numbers), handle))
+        timer = WaitingTimer(handle.when(), next(self._numbers), handle)
+        heapq.heappush(self._heap, timer)
         self._schedule_due_timers()
         return handle
 
     def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
         """Called by asyncio when a timer is cancelled."""
-        self._cancelled += 1
-        if self._cancelled > max(FEW, len(self._far) // 2):
-            self._far = [each for each in self._far if not each[2].cancelled()]
-            heapq.heapify(self._far)
-            self._cancelled = 0
+        self._cancelled_count += 1
+        if self._cancelled_count > max(FEW, len(self._heap) // 2):
+            self._heap = [timer for timer in self._heap if not timer.handle.cancelled()]
+            heapq.heapify(self._heap)
+            self._cancelled_count = 0
 
     def _schedule_due_timers(self) -> None:
         """Schedules `_run_due_timers` for the time of the earliest timer."""
-        if self._far and self._far[0][0] < self._wakes_at:
-            self._wakes_at = self._far[0][0]
-            super().call_later(max(0.0, self._wakes_at - self.time()), self._run_due_timers)
+        if not self._heap:
+            return
+        earliest = self._heap[0]
+        if earliest.due_at < self._wakes_at:
+            self._wakes_at = earliest.due_at
+            delay = max(0.0, earliest.due_at - self.time())
+            super().call_later(delay, self._run_due_timers)
 
     def _run_due_timers(self) -> None:
         self._wakes_at = math.inf
-        now = self.time()
-        while self._far and (self._far[0][0] <= now or self._far[0][2].cancelled()):
-            handle = heapq.heappop(self._far)[2]
-            if handle.cancelled():
-                self._cancelled = max(0, self._cancelled - 1)
+        current_time = self.time()
+        while self._heap:
+            earliest = self._heap[0]
+            is_cancelled = earliest.handle.cancelled()
+            if earliest.due_at > current_time and not is_cancelled:
+                break
+            heapq.heappop(self._heap)
+            if is_cancelled:
+                self._cancelled_count = max(0, self._cancelled_count - 1)
             else:
-                handle._run()  # noqa: SLF001 - what a loop does with its handles
+                earliest.handle._run()  # noqa: SLF001 - what a loop does with its handles
         self._schedule_due_timers()

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -33,10 +33,10 @@ from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workbench.session_preparation import SessionPreparation
 
 MAX_DESCRIBED = 64 << 20  # A larger file, in bytes, is not read until the user imports it.
-_EARLIER = (
-    "Brought in",
-    "Übernommen",
-)  # Earlier names of the workspace for conversations without a folder.
+# What earlier versions called the workspace for conversations without a folder.
+_EARLIER_NAMES = ("Brought in", "Übernommen")
+LONGEST_NAME = 70
+SECONDS_OF_DAY = 86_400
 
 
 @dataclass(slots=True)
@@ -48,6 +48,7 @@ class _WorkspaceImport:
     folder: Path | None
     files: dict[Path, set[str]] = field(default_factory=dict)
     size: int = 0
+    newest_time: float = 0.0
 
 
 class HistoryImporter:
@@ -57,28 +58,15 @@ class HistoryImporter:
         self._results: dict[str, history_imports.ImportResult] = {}
         # Their conversations come with their parent's file and were not listed.
         self._subagents: set[str] = set()
-        self._going: asyncio.Task[history_imports.ImportResult] | None = None
-        self._stopped = False
+        self._running_import: asyncio.Task[history_imports.ImportResult] | None = None
+        self._is_stopped = False
         self._run = ""
 
     async def find_history_groups(self) -> Sequence[FoundHistories]:
         places = history_finding.HistoryPlaces.of_this_user()
         stamps = history_imports.stamps_at_last_import(await self._desk.read_import_facts())
-
-        def find_and_mark_imported() -> list[FoundHistories]:
-            groups: list[FoundHistories] = []
-            for group in history_finding.find_histories(places):
-                imported_stamp = stamps.get(str(group.path))
-                is_imported = False
-                if imported_stamp is not None:
-                    # A file that has grown since is offered again.
-                    stamp_now = history_imports.stamp_of_history_file(group.path)
-                    is_imported = imported_stamp == stamp_now
-                groups.append(replace(group, is_imported=is_imported))
-            return groups
-
-        groups = await asyncio.to_thread(find_and_mark_imported)
-        return sorted(groups, key=lambda group: -group.last)
+        groups = await asyncio.to_thread(_find_groups_and_mark_imported, places, stamps)
+        return sorted(groups, key=lambda group: group.last, reverse=True)
 
     async def read_chosen_files(self, paths: Sequence[Path]) -> ChosenHistories:
         groups: list[FoundHistories] = []
@@ -96,10 +84,10 @@ class HistoryImporter:
     async def import_history_groups(
         self, groups: Sequence[FoundHistories], report: ImportProgressCallback
     ) -> ImportOutcome:
-        if not self._stopped:  # After a stop, this call continues the same import.
+        if not self._is_stopped:  # After a stop, this call continues the same import.
             self._results = {}
             self._run = history_imports.new_import_name()
-        self._stopped = False
+        self._is_stopped = False
         parts = await asyncio.to_thread(self._split_by_workspace, groups)
         total_bytes = sum(part.size for part in parts)
         bytes_before = 0
@@ -108,7 +96,7 @@ class HistoryImporter:
             report(bytes_before + bytes_of_part, total_bytes)
 
         for part in parts:
-            if self._stopped:
+            if self._is_stopped:
                 break
             opened_before = {bench.id for bench in self._desk.opened_workbenches()}
             bench = await self._workbench_of_folder(part.folder)
@@ -116,7 +104,7 @@ class HistoryImporter:
             bytes_before += part.size
             # The first workspace is shown afterwards. Others would only stay open unseen.
             is_first = part is parts[0]
-            if bench.id not in opened_before and not is_first and not self._stopped:
+            if bench.id not in opened_before and not is_first and not self._is_stopped:
                 await self._desk.close_workspace(bench.id)
         return await asyncio.to_thread(self._build_import_outcome)
 
@@ -124,41 +112,47 @@ class HistoryImporter:
         self, bench: Workbench, part: _WorkspaceImport, report: history_imports.Report
     ) -> None:
         result = self._results.setdefault(bench.id, history_imports.ImportResult(self._run))
-        wanted = {str(file): frozenset(folders) for file, folders in part.files.items()}
-        preparation = SessionPreparation(wanted=wanted)
-        work = bench.import_histories(
-            list(part.files), preparation=preparation, report=report, result=result
+        folders_by_file: dict[str, frozenset[str]] = {}
+        for file, folders in part.files.items():
+            folders_by_file[str(file)] = frozenset(folders)
+        importing = bench.import_histories(
+            list(part.files),
+            preparation=SessionPreparation(wanted=folders_by_file),
+            report=report,
+            result=result,
         )
-        self._going = concurrency.OwnedTasks("window").spawn_task(
-            work, name="bring in conversations"
+        self._running_import = concurrency.OwnedTasks("window").spawn_task(
+            importing, name="bring in conversations"
         )
         try:
-            await asyncio.shield(self._going)
+            await asyncio.shield(self._running_import)
         except asyncio.CancelledError:
-            self._going.cancel()
-            await asyncio.wait([self._going])
-            if not self._stopped:
+            self._running_import.cancel()
+            await asyncio.wait([self._running_import])
+            if not self._is_stopped:
                 raise
         finally:
-            self._going = None
-            self._subagents |= {row.id for row in bench.list_conversations() if row.parent}
+            self._running_import = None
+            for row in bench.list_conversations():
+                if row.parent:
+                    self._subagents.add(row.id)
 
     def stop_import(self) -> None:
-        self._stopped = True
-        if self._going is not None:
-            self._going.cancel()
+        self._is_stopped = True
+        if self._running_import is not None:
+            self._running_import.cancel()
 
     async def undo_last_import(self) -> Sequence[str]:
-        stayed: list[str] = []
+        all_kept: list[str] = []
         for workspace, result in self._results.items():
             if result.imported:
                 bench = await self._desk.open_workspace(workspace)
-                _, stayed_here = await bench.undo_import_run(result.run)
-                stayed += stayed_here
-        return stayed
+                _trashed, kept = await bench.undo_import_run(result.run)
+                all_kept += kept
+        return all_kept
 
     async def delete_recorded_conversations(self, agent_kind: str, older_than_days: int) -> int:
-        before = time.time() - older_than_days * 86_400
+        newest_time = time.time() - older_than_days * SECONDS_OF_DAY
         agent_kinds: list[str] = []  # Empty for all programs.
         if agent_kind:
             agent_kinds.append(agent_kind)
@@ -166,7 +160,7 @@ class HistoryImporter:
         for row in await asyncio.to_thread(self._desk.list_workspaces):
             bench = await self._desk.open_workspace(row.id)
             conversations = await history_imports.find_recorded_conversations(
-                bench.workspace, agent_kinds, before
+                bench.workspace, agent_kinds, newest_time
             )
             if conversations:
                 emptied = await bench.empty_conversation_trash(conversations)
@@ -184,18 +178,21 @@ class HistoryImporter:
 
     def _split_by_workspace(self, groups: Sequence[FoundHistories]) -> list[_WorkspaceImport]:
         """Groups the chosen histories by workspace, the one with the newest conversation first."""
-        parts: dict[Path | None, _WorkspaceImport] = {}
-        newest: dict[Path | None, float] = {}
+        part_by_folder: dict[Path | None, _WorkspaceImport] = {}
         for group in groups:
             folder = None
             if group.is_folder_present():
                 folder = Path(group.folder)
-            part = parts.setdefault(folder, _WorkspaceImport(folder))
-            newest[folder] = max(newest.get(folder, 0.0), group.last)
+            if folder not in part_by_folder:
+                part_by_folder[folder] = _WorkspaceImport(folder)
+            part = part_by_folder[folder]
+            part.newest_time = max(part.newest_time, group.last)
             for file in history_finding.list_files_of_history(group):
                 part.files.setdefault(file, set()).add(group.folder)
             part.size += group.size
-        return sorted(parts.values(), key=lambda part: -newest[part.folder])
+        parts = list(part_by_folder.values())
+        parts.sort(key=lambda part: part.newest_time, reverse=True)
+        return parts
 
     async def _workbench_of_folder(self, folder: Path | None) -> Workbench:
         """Returns the workbench of a folder. All histories without a folder on this
@@ -204,13 +201,14 @@ class HistoryImporter:
         rows = await asyncio.to_thread(self._desk.list_workspaces)
         if folder is None:
             name = tr("Imported conversations")
-            known_names = (name, *_EARLIER)
-            known_ids = [row.id for row in rows if row.name in known_names]
+            known_names = [name]
+            known_names += _EARLIER_NAMES
+            existing_ids = [row.id for row in rows if row.name in known_names]
         else:
             name = folder.name or str(folder)
-            known_ids = [row.id for row in rows if row.first_folder == folder]
-        if known_ids:
-            return await self._desk.open_workspace(known_ids[0])
+            existing_ids = [row.id for row in rows if row.first_folder == folder]
+        if existing_ids:
+            return await self._desk.open_workspace(existing_ids[0])
         unique_name = _make_name_unique(name, [row.name for row in rows])
         try:
             return await self._desk.create_workspace(unique_name, folder)
@@ -218,10 +216,11 @@ class HistoryImporter:
             return await self._workbench_of_folder(None)
 
     def _build_import_outcome(self) -> ImportOutcome:
-        new = 0
-        continued = 0
-        unchanged = 0
-        newest = (0.0, "", "")  # Its time, workspace and id.
+        new_count = 0
+        grown_count = 0
+        unchanged_count = 0
+        newest_time = 0.0
+        newest_conversation = ("", "")  # Its workspace and its id.
         masked_keys = set[str]()
         complaints: list[str] = []
         for workspace, result in self._results.items():
@@ -229,20 +228,21 @@ class HistoryImporter:
                 if conversation.parent:  # The user does not count sub-agents.
                     continue
                 if conversation.state in ("new", "fork", "back"):
-                    new += 1
+                    new_count += 1
                 elif conversation.state == "more":
-                    continued += 1
-                newest = max(newest, (conversation.last, workspace, conversation.id))
-            unchanged += len(result.unchanged_conversations - self._subagents)
+                    grown_count += 1
+                if conversation.last >= newest_time:
+                    newest_time = conversation.last
+                    newest_conversation = (workspace, conversation.id)
+            unchanged_count += len(result.unchanged_conversations - self._subagents)
             masked_keys.update(mask_key(key) for key in result.keys)
             complaints.extend(result.complaints)
-        _, newest_workspace, newest_conversation = newest
         return ImportOutcome(
-            new,
-            continued,
-            unchanged,
-            self._stopped,
-            (newest_workspace, newest_conversation),
+            new_count,
+            grown_count,
+            unchanged_count,
+            self._is_stopped,
+            newest_conversation,
             sorted(masked_keys),
             complaints,
             self._names_of_changed_workspaces(),
@@ -257,29 +257,56 @@ class HistoryImporter:
         return sorted(names)
 
 
+def _find_groups_and_mark_imported(
+    places: history_finding.HistoryPlaces, stamps: Mapping[str, tuple[int, int]]
+) -> list[FoundHistories]:
+    """Finds all histories. `stamps`: what identified each file's content at its last import."""
+    groups: list[FoundHistories] = []
+    for group in history_finding.find_histories(places):
+        imported_stamp = stamps.get(str(group.path))
+        is_imported = False
+        if imported_stamp is not None:
+            # A file that has grown since is offered again.
+            current_stamp = history_imports.stamp_of_history_file(group.path)
+            is_imported = imported_stamp == current_stamp
+        groups.append(replace(group, is_imported=is_imported))
+    return groups
+
+
 def _read_chosen_file(path: Path) -> list[FoundHistories]:
     """Returns what is in a file: a database has a group for each working folder, as it is
     imported folder by folder.
     """
-    by_folder: dict[str, list[RecordedSession]] = {}
-    is_database = foreign_sqlite.is_sqlite_file(path)
     sessions = history_reading.read_history_file(path).recordings
-    folders = {session.folder for session in sessions}
+    is_database = foreign_sqlite.is_sqlite_file(path)
+    has_several_folders = len({session.folder for session in sessions}) > 1
+    sessions_by_folder: dict[str, list[RecordedSession]] = {}
     for session in sessions:
         folder = session.folder
-        if not is_database and len(folders) > 1:
-            folder = ""  # Sessions of several folders, which are imported together.
-        by_folder.setdefault(folder, []).append(session)
-    size = path.stat().st_size
+        if has_several_folders and not is_database:
+            folder = ""  # All sessions of the file are imported together.
+        sessions_by_folder.setdefault(folder, []).append(session)
+
     groups: list[FoundHistories] = []
-    for folder, sessions_there in by_folder.items():
-        times = [message.time for session in sessions_there for message in session.messages]
-        kind = sessions_there[0].kind
-        first = min(times, default=0.0)
-        last = max(times, default=0.0) or path.stat().st_mtime
-        # The user does not count sub-agents.
-        amount = max(1, sum(not session.parent for session in sessions_there))
-        groups.append(FoundHistories(kind, path, folder, amount, size, first, last))
+    file_status = path.stat()
+    for folder, sessions_of_folder in sessions_by_folder.items():
+        times: list[float] = []
+        conversation_count = 0
+        for session in sessions_of_folder:
+            times.extend(message.time for message in session.messages)
+            if not session.parent:  # The user does not count sub-agents.
+                conversation_count += 1
+        group = FoundHistories(
+            sessions_of_folder[0].kind,
+            path,
+            folder,
+            max(1, conversation_count),
+            file_status.st_size,
+            min(times, default=0.0),
+            # Some programs record no times.
+            max(times, default=0.0) or file_status.st_mtime,
+        )
+        groups.append(group)
     return groups
 
 
@@ -310,12 +337,12 @@ def _describe_history_file(path: Path, folder: str, size: int) -> HistoryDetails
     return HistoryDetails(title, message_count, cost, last=last_time)
 
 
-def _make_name_unique(name: str, taken: Sequence[str]) -> str:
-    taken_names = {taken_name.casefold() for taken_name in taken}
-    short_name = name[:70]
+def _make_name_unique(name: str, used_names: Sequence[str]) -> str:
+    folded_names = {used_name.casefold() for used_name in used_names}
+    short_name = name[:LONGEST_NAME]
     unique_name = short_name
     number = 2
-    while unique_name.casefold() in taken_names:
+    while unique_name.casefold() in folded_names:
         unique_name = f"{short_name} {number}"
         number += 1
     return unique_name

@@ -22,9 +22,9 @@ from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage
 TITLES: Mapping[str, str] = {known.name: known.title for known in KNOWN_PROVIDERS}
 # Patterns of the models that most people want: without dates, and without variants at
 # ten times the price.
-_WANTED = tuple((resources_folder() / "usual_models.txt").read_text("utf-8").split())
-REFRESH = 20.0  # A provider must list its models within this many seconds.
-_WHERE = {
+_USUAL_MODELS = tuple((resources_folder() / "usual_models.txt").read_text("utf-8").split())
+REFRESH_SECONDS = 20.0  # A provider must list its models within this many seconds.
+_KEEPER_BY_PLACE = {
     "keyring": SecretKeeper.KEYRING,
     "session": SecretKeeper.SESSION,
     "file": SecretKeeper.FILE,
@@ -119,8 +119,8 @@ class ProviderAdministration:
             await self.check_provider_address(provider)
             config = replace(config, key_host=config.host)
             clean_key = strip_and_check_key(key, provider.name)
-            where = _WHERE[keep]
-            await self.secrets.store_secret_at(config.provider_key, clean_key, where=where)
+            keeper = _KEEPER_BY_PLACE[keep]
+            await self.secrets.store_secret_at(config.provider_key, clean_key, where=keeper)
         await asyncio.to_thread(self.configured.save_provider, config)
         with contextlib.suppress(ModelFailed, NoUsableKeyring):  # The models can be listed later.
             await self.list_provider_models(provider.name)
@@ -157,38 +157,40 @@ class ProviderAdministration:
 
     async def refresh_model_lists(self) -> model_setup_port.RefreshedModels:
         configs = await asyncio.to_thread(self.configured.list_providers)
-        questions = [self._refresh_provider_models(config.name) for config in configs]
-        complaints = await asyncio.gather(*questions)
-        silent: list[tuple[str, str]] = []
+        refreshing = [self._refresh_provider_models(config.name) for config in configs]
+        complaints = await asyncio.gather(*refreshing)
+        silent_providers: list[tuple[str, str]] = []
         for config, complaint in zip(configs, complaints, strict=True):
             if complaint:
-                silent.append((_provider_title(config.name), complaint))
-        *models, demo = await self.list_known_models()
+                silent_providers.append((_provider_title(config.name), complaint))
+        models = list(await self.list_known_models())
+        demo = models.pop()  # The demo comes last.
         models += await self._list_models_running_here(configs)
         models.append(demo)
-        return model_setup_port.RefreshedModels(tuple(models), tuple(silent))
+        return model_setup_port.RefreshedModels(tuple(models), tuple(silent_providers))
 
     async def _list_models_running_here(
         self, configs: Sequence[provider_catalog.ProviderConfig]
     ) -> Sequence[ModelChoice]:
         """Lists the models of servers that run on this computer and were never added."""
-        added: set[str] = set()
-        for config in configs:
-            added.add(config.name)
-            added.add(config.base_url)
+        added_names = {config.name for config in configs}
+        added_addresses = {config.base_url for config in configs}
         choices: list[ModelChoice] = []
         for provider, models in await self.find_local_providers():
-            if provider.name not in added and provider.address not in added:
+            is_added = provider.name in added_names or provider.address in added_addresses
+            if not is_added:
                 choices += models
         return choices
 
     async def _refresh_provider_models(self, provider: str) -> str:
         """Returns why the provider could not be asked, or an empty string if it answered."""
         try:
-            async with asyncio.timeout(REFRESH):
+            async with asyncio.timeout(REFRESH_SECONDS):
                 await self.list_provider_models(provider)
         except TimeoutError:
-            return f"{_provider_title(provider)} did not respond within {REFRESH:.0f} seconds."
+            return (
+                f"{_provider_title(provider)} did not respond within {REFRESH_SECONDS:.0f} seconds."
+            )
         except HelixError as error:
             return str(error)
         return ""
@@ -229,12 +231,14 @@ class ProviderAdministration:
 
 def pick_default_model(models: Sequence[ModelChoice]) -> str:
     """Returns the newest model of a well-known kind, or the only one, or none."""
-    for wanted in _WANTED:
-        of_this_kind = [
-            model for model in models if re.fullmatch(wanted, without_edition_date(model.id))
-        ]
-        if of_this_kind:
-            return max(of_this_kind, key=_version_of_model).name
+    for pattern in _USUAL_MODELS:
+        models_of_kind: list[ModelChoice] = []
+        for model in models:
+            if re.fullmatch(pattern, without_edition_date(model.id)):
+                models_of_kind.append(model)
+        if models_of_kind:
+            newest_model = max(models_of_kind, key=_version_of_model)
+            return newest_model.name
     if len(models) == 1:
         return models[0].name
     return ""

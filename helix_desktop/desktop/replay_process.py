@@ -27,6 +27,8 @@ from helix_desktop.histories.openai_chat_export import (
 from helix_desktop.processes import starter
 from helix_desktop.workbench.open_workbench import Workbench
 
+SHOWN_ERROR_LINES = 3
+LONGEST_ERROR = 500
 LARGEST = 8 << 20  # Of a larger output, in bytes, the replay uses only this much.
 
 
@@ -43,52 +45,61 @@ async def replay_conversations(
     with tempfile.TemporaryDirectory(prefix="helix-replay-") as folder:
         files: list[Path] = []
         head_tokens = 0
-        for number, conversation in enumerate(conversations):
-            recorded_facts = await bench.read_conversation_facts(conversation)
-            messages = await _build_recording_lines(recorded_facts, bench)
-            if any(message.get("role") == "assistant" for message in messages):
-                files.append(Path(folder, f"{number}.json"))
-                await asyncio.to_thread(files[-1].write_text, json.dumps(messages), "utf-8")
-                head_of_this = await asyncio.to_thread(_count_unexported_head, recorded_facts)
-                head_tokens = max(head_tokens, head_of_this)
+        for index, conversation in enumerate(conversations):
+            facts = await bench.read_conversation_facts(conversation)
+            messages = await _build_recording_lines(facts, bench)
+            has_answer = any(message.get("role") == "assistant" for message in messages)
+            if not has_answer:
+                continue
+            file = Path(folder, f"{index}.json")
+            await asyncio.to_thread(file.write_text, json.dumps(messages), "utf-8")
+            files.append(file)
+            head_tokens_of_this = await asyncio.to_thread(_count_unexported_head, facts)
+            head_tokens = max(head_tokens, head_tokens_of_this)
         if not files:
             raise InvalidInput(tr("There is no conversation to replay yet."))
-        # If searches were free, policies that summarize a lot would look too cheap.
         options = [
+            "--json",
             "--compare",
             ",".join(policies),
             "--window",
             str(window),
             "--head",
             str(head_tokens),
+            # If searches were free, policies that summarize a lot would look too cheap.
             "--recalls",
             "searched",
         ]
-        total = len(policies) * len(files)
-        found = await _run_replay_process(["--json", *options, *map(str, files)], total, report)
-    return _policy_outcomes_from_json(found["policies"])
+        options += map(str, files)
+        replay_count = len(policies) * len(files)
+        result = await _run_replay_process(options, replay_count, report)
+    return _policy_outcomes_from_json(result["policies"])
 
 
 async def _run_replay_process(
-    options: Sequence[str], total: int, report: Callable[[int, int], None]
+    options: Sequence[str], replay_count: int, report: Callable[[int, int], None]
 ) -> dict[str, Any]:
-    process = await starter.start_process(
-        starter.ProcessLaunch(
-            starter.CommandAuthor.PROGRAM, starter.own_program_command("replay", *options)
-        )
-    )
-    said: list[str] = []
+    """Runs the command and returns what it prints. It writes a line for each ended replay to its
+    standard error.
+    """
+    command = starter.own_program_command("replay", *options)
+    launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, command)
+    process = await starter.start_process(launch)
+    lines: list[str] = []
 
-    async def follow_process_progress(stream: asyncio.StreamReader | None) -> None:
-        while stream is not None and (line := await stream.readline()):
-            said.append(line.decode("utf-8", "replace").strip())
-            report(min(len(said), total), total)
+    async def follow_progress(stream: asyncio.StreamReader) -> None:
+        async for line in stream:
+            lines.append(line.decode("utf-8", "replace").strip())
+            report(min(len(lines), replay_count), replay_count)
 
     try:
-        reading = cast(asyncio.StreamReader, process.stdout).read()
-        output, _ = await asyncio.gather(reading, follow_process_progress(process.stderr))
+        standard_output = cast(asyncio.StreamReader, process.stdout)
+        standard_error = cast(asyncio.StreamReader, process.stderr)
+        output, _ = await asyncio.gather(standard_output.read(), follow_progress(standard_error))
         if await process.wait():
-            raise StoreFailed(tr("The replay failed: {why}", why=told(" ".join(said[-3:])[:500])))
+            last_lines = " ".join(lines[-SHOWN_ERROR_LINES:])
+            reason = told(last_lines[:LONGEST_ERROR])
+            raise StoreFailed(tr("The replay failed: {why}", why=reason))
         return dict(await asyncio.to_thread(json.loads, output))
     except ValueError as error:
         raise InvalidInput(tr("The replay returned no readable result. Try again.")) from error
@@ -118,9 +129,12 @@ async def _build_recording_lines(facts: Sequence[Recorded], bench: Workbench) ->
     return await asyncio.to_thread(lambda: list(export_openai_lines(facts, contents.get)))
 
 
-def _policy_outcomes_from_json(found: Mapping[str, Mapping[str, Any]]) -> list[PolicyOutcome]:
-    totals = {name: result["total"] for name, result in found.items()}
-    return [
-        PolicyOutcome(name, each["effective"], each["peak"], each["retention_plain"], each["sent"])
-        for name, each in totals.items()
-    ]
+def _policy_outcomes_from_json(results: Mapping[str, Mapping[str, Any]]) -> list[PolicyOutcome]:
+    outcomes: list[PolicyOutcome] = []
+    for name, result in results.items():
+        total = result["total"]
+        outcome = PolicyOutcome(
+            name, total["effective"], total["peak"], total["retention_plain"], total["sent"]
+        )
+        outcomes.append(outcome)
+    return outcomes

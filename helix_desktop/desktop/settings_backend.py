@@ -26,18 +26,22 @@ from helix_desktop.tools.permission import PermissionRule, is_rule_too_wide
 from helix_desktop.workbench.system_prompt_and_settings import parse_hidden_patterns
 
 if TYPE_CHECKING:
-    from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryRow
+    from helix_desktop.engine.cache_entry_rows import CacheEntryFigures
     from helix_desktop.gui.replay_lab.replay_lab_port import RunReplay
     from helix_desktop.installation_checks import DoctorFinding
     from helix_desktop.mcp_client.hosted_server import HostedServer
     from helix_desktop.mcp_client.server_config import ServerConfig
     from helix_desktop.resident.connected_agents import ConnectedAgents
+    from helix_desktop.store.cache_check_and_cleanup import VerifyResult
     from helix_desktop.workbench.all_workbenches import Workbenches
     from helix_desktop.workbench.open_workbench import Workbench
 
 # The maximum numbers of unused entries that are added up and that are named.
 LOOKED_AT = 5_000
 NAMED = 8
+SHOWN_DAMAGED = 20
+LONGEST_LICENSE_NAME = 80
+LONGEST_SERVER_LINE = 300
 
 
 class SettingsBackend:
@@ -57,11 +61,14 @@ class SettingsBackend:
     def licence_texts(self) -> str:
         lines = ["Helix Desktop: Apache-2.0", ""]
         for name, version in self.library_versions():
-            about = importlib.metadata.metadata(name).json
-            license_text = str(about.get("license_expression") or about.get("license") or "")
-            terms = tr("see the program's website")
+            metadata = importlib.metadata.metadata(name).json
+            license_text = str(metadata.get("license_expression") or metadata.get("license") or "")
             if license_text:
-                terms = license_text.splitlines()[0][:80]
+                # Some libraries put the whole text there, not only its name.
+                first_line = license_text.splitlines()[0]
+                terms = first_line[:LONGEST_LICENSE_NAME]
+            else:
+                terms = tr("see the program's website")
             lines.append(f"{name} {version}: {terms}")
         return "\n".join(lines)
 
@@ -71,9 +78,9 @@ class SettingsBackend:
         return await installation_checks.check_installation(self._where, self._secrets)
 
     def build_history_importer(self, desk: Workbenches) -> HistoryImportPort:
-        from helix_desktop.desktop.history_import import HistoryImporter as OfOthers
+        from helix_desktop.desktop.history_import import HistoryImporter
 
-        return OfOthers(desk)
+        return HistoryImporter(desk)
 
     def connected_agents(self) -> ConnectedAgents:
         from helix_desktop.resident.connected_agents import ConnectedAgents
@@ -81,19 +88,19 @@ class SettingsBackend:
         return ConnectedAgents(self._where)
 
     async def measure_workspace_storage(self, bench: Workbench) -> tuple[CacheEntryFigures, float]:
-        copies = await asyncio.to_thread(bench.workspace.list_journal_backups)
-        last = max((each.time for each in copies), default=0.0)
-        return await bench.workspace.index.compute_figures(), last
+        backups = await asyncio.to_thread(bench.workspace.list_journal_backups)
+        last_backup = max((backup.time for backup in backups), default=0.0)
+        figures = await bench.workspace.index.compute_figures()
+        return figures, last_backup
 
     async def verify_workspace_entries(
         self, bench: Workbench, report: Callable[[str], None]
     ) -> str:
-        cache = bench.workspace.cache
-        result = await cache.verify_cache(
-            lambda so_far: report(
-                tr("{size} read…", size=format_byte_size(so_far.bytes + so_far.checkpoint_bytes))
-            )
-        )
+        def report_progress(result_so_far: VerifyResult) -> None:
+            read_bytes = result_so_far.bytes + result_so_far.checkpoint_bytes
+            report(tr("{size} read…", size=format_byte_size(read_bytes)))
+
+        result = await bench.workspace.cache.verify_cache(report_progress)
         if not result.damaged and not result.notes:
             entries = format_count(result.checked, "{n} stored output", "{n} stored outputs")
             return tr(
@@ -101,37 +108,44 @@ class SettingsBackend:
                 entries=entries,
                 size=format_byte_size(result.bytes),
             )
-        names = [f"{digest.short_hex}: {told(why)}" for digest, why in result.damaged[:20]]
         count = format_count(
             len(result.damaged), "{n} stored output is damaged:", "{n} stored outputs are damaged:"
         )
-        return "\n".join([count, *names, *map(told, result.notes)])
+        lines = [count]
+        for digest, reason in result.damaged[:SHOWN_DAMAGED]:
+            lines.append(f"{digest.short_hex}: {told(reason)}")
+        for note in result.notes:
+            lines.append(told(note))
+        return "\n".join(lines)
 
     async def repair_workspace_cache(self, bench: Workbench) -> str:
         places = history_finding.HistoryPlaces.of_this_user()
         histories = await asyncio.to_thread(history_finding.list_json_files_of_histories, places)
-        return "\n".join(map(told, await bench.workspace.repair_cache(histories)))
+        sentences = await bench.workspace.repair_cache(histories)
+        return "\n".join(told(sentence) for sentence in sentences)
 
     async def estimate_space_to_free(self, bench: Workbench) -> installation_port.SpaceToFree:
         """Adds up the entries that `free_up_space` would remove, the oldest first."""
         workspace = bench.workspace
         limit = workspace.settings.limit
-        over = 0
+        excess_bytes = 0
         if limit:
             figures = await workspace.index.compute_figures()
-            over = max(figures.kept - limit, 0)
-        rows: list[EntryRow] = []
-        freed = 0
-        unused = await workspace.index.find_unused_entries()
-        for digest in unused[:LOOKED_AT]:
-            if freed >= over:
+            excess_bytes = max(figures.kept - limit, 0)
+        names: list[str] = []
+        freed_bytes = 0
+        unused_digests = await workspace.index.find_unused_entries()
+        for digest in unused_digests[:LOOKED_AT]:
+            if freed_bytes >= excess_bytes:
                 break
             row = await workspace.index.find_entry_row(digest)
             if row is not None:
-                rows.append(row)
-                freed += row.kept
-        names = [" ".join(filter(None, [row.about.tool, row.about.source])) for row in rows[:NAMED]]
-        return installation_port.SpaceToFree(len(rows), freed, over, max(over - freed, 0), names)
+                names.append(" ".join(filter(None, [row.about.tool, row.about.source])))
+                freed_bytes += row.kept
+        remaining_excess = max(excess_bytes - freed_bytes, 0)
+        return installation_port.SpaceToFree(
+            len(names), freed_bytes, excess_bytes, remaining_excess, names[:NAMED]
+        )
 
     async def free_up_space(self, bench: Workbench) -> str:
         workspace = bench.workspace
@@ -139,26 +153,25 @@ class SettingsBackend:
             return tr(
                 "No limit is set, so there is no need to free up space. Set a limit above first."
             )
-        gone = await workspace.cache.remove_unused_down_to(workspace.settings.limit)
+        removed = await workspace.cache.remove_unused_down_to(workspace.settings.limit)
         entries = format_count(
-            gone.entries, "{n} stored output removed", "{n} stored outputs removed"
+            removed.entries, "{n} stored output removed", "{n} stored outputs removed"
         )
-        return tr("{what}, {size} freed.", what=entries, size=format_byte_size(gone.bytes))
+        return tr("{what}, {size} freed.", what=entries, size=format_byte_size(removed.bytes))
 
     async def back_up_workspace(self, bench: Workbench) -> str:
-        made = await bench.workspace.back_up_now()
-        return tr("Backup saved as {file}.", file=made.path.name)
+        backup = await bench.workspace.back_up_now()
+        return tr("Backup saved as {file}.", file=backup.path.name)
 
     # --- Listing MCP servers and signing in to them
 
     def list_mcp_servers(self, bench: Workbench) -> Sequence[installation_port.McpServerState]:
         """Returns the servers in the settings, with the state of those that run."""
         running = {hosted.config.name: hosted for hosted in bench.mcp_servers.running_servers}
-        tables = bench.workspace.settings.mcp
-        return [
-            _describe_configured_server(name, table, running.get(name))
-            for name, table in tables.items()
-        ]
+        states: list[installation_port.McpServerState] = []
+        for name, table in bench.workspace.settings.mcp.items():
+            states.append(_describe_configured_server(name, table, running.get(name)))
+        return states
 
     def parse_server_configuration(self, text: str, name: str) -> Sequence[ServerConfig]:
         from helix_desktop.mcp_client.server_config import parse_pasted_text
@@ -189,7 +202,9 @@ class SettingsBackend:
             return tr("{name} responded and offers {tools}.", name=name, tools=tool_count)
         last_line = ""
         if lines:
-            last_line = tr("The last line written by the server: {line}", line=lines[-1][:300])
+            last_line = tr(
+                "The last line written by the server: {line}", line=lines[-1][:LONGEST_SERVER_LINE]
+            )
         return join_sentences(told(status.why), last_line)
 
     # --- Comparing policies in the replay lab, and preparing a workspace for the tour

@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ from helix_desktop.desktop.event_loop import WindowEventLoop
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui import translation
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.deep_links import WindowPlace, parse_deep_link
+from helix_desktop.gui.deep_links import parse_deep_link
 from helix_desktop.gui.frame.top_level_window import TopLevelWindow
 from helix_desktop.gui.garbage_collection import GarbageCollector
 from helix_desktop.gui.main_window import MainWindow
@@ -64,25 +64,37 @@ log = logging.getLogger(__name__)
 NAME = "window"
 # Closing takes at most this many seconds. Everything that was confirmed is already on
 # the disk.
-PATIENCE = 1.6
+LONGEST_CLOSING_SECONDS = 1.6
+LONGEST_CLOSING_OF_TASKS_SECONDS = 0.3
 HAS_MENU_BAR = sys.platform == "darwin"  # Mac users expect a menu bar.
 THREADS = 4
 # A hidden window looks so often whether its agents have finished.
 AGENTS_DONE_MS = 1_000
-ENDS = (signal.SIGINT, signal.SIGTERM)
-TURN = 0.0003  # A busy thread releases the interpreter lock after this many seconds.
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# A busy thread releases the interpreter lock after this many seconds.
+SWITCH_INTERVAL_SECONDS = 0.0003
 # These modules are imported in a thread. Importing them in the window's thread would
 # block it for 100 ms.
-_BEHIND_WINDOW = (
-    "workbench.all_workbenches", "desktop.provider_administration", "desktop.settings_backend", "desktop.history_import",
-    "gui.dialogs_and_notifications", "gui.transcript.transcript_pane",
-    "resident.agent_routes", "resident.login_start",
-)  # fmt: skip
-_PAGES = (
-    "gui.inspector.meter_panel", "gui.inspector.context_inspector", "gui.help_dialog",
-    "gui.cache.cache_page", "gui.timeline.timeline_page", "gui.changes.changes_page",
-)  # fmt: skip
-_LEVELS = {
+_MODULES_BEHIND_WINDOW = (
+    "workbench.all_workbenches",
+    "desktop.provider_administration",
+    "desktop.settings_backend",
+    "desktop.history_import",
+    "gui.dialogs_and_notifications",
+    "gui.transcript.transcript_pane",
+    "resident.agent_routes",
+    "resident.login_start",
+)
+# Those of the pages that are not shown yet, which are imported after all others.
+_MODULES_OF_PAGES = (
+    "gui.inspector.meter_panel",
+    "gui.inspector.context_inspector",
+    "gui.help_dialog",
+    "gui.cache.cache_page",
+    "gui.timeline.timeline_page",
+    "gui.changes.changes_page",
+)
+_LOG_LEVELS = {
     QtCore.QtMsgType.QtDebugMsg: logging.DEBUG,
     QtCore.QtMsgType.QtInfoMsg: logging.INFO,
     QtCore.QtMsgType.QtWarningMsg: logging.WARNING,
@@ -96,10 +108,12 @@ def hand_over_to_running_window(where: ProgramFolders, link: str) -> bool:
     from helix_desktop.console import Terminal
 
     async def ask_running_window() -> bool:
-        if (wire_to := await running_instance.connect_to_owner(where.run, NAME)) is None:
+        connection = await running_instance.connect_to_owner(where.run, NAME)
+        if connection is None:
             return False
         with Terminal() as console:
-            return await running_instance.run_at_owner(wire_to, ["show", link], console) == 0
+            exit_code = await running_instance.run_at_owner(connection, ["show", link], console)
+        return exit_code == 0
 
     try:
         return asyncio.run(ask_running_window())
@@ -118,7 +132,7 @@ class WindowProgram:
         # On a busy computer, building the window may take a second.
         top_window.state_file.start_waiting_write()
         glibc_memory.share_one_heap_between_threads()
-        sys.setswitchinterval(TURN)
+        sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
         self._where = where
         self._link = link
         self._settings = program_settings.ProgramSettings(where.settings_file)
@@ -138,69 +152,93 @@ class WindowProgram:
         self._beginning = concurrency.OwnedTasks("window", report=self._report_failed_task)
         self._desk: Workbenches | None = None
         self._owner: running_instance.RequestListener | None = None
-        self._ending = False
-        self._done_timer = QtCore.QTimer(interval=AGENTS_DONE_MS)
-        self._done_timer.timeout.connect(self._close_if_agents_are_done)
-        self._state_file, self.top_window = top_window.state_file, top_window
+        self._is_closing = False
+        self._agents_done_timer = QtCore.QTimer(interval=AGENTS_DONE_MS)
+        self._agents_done_timer.timeout.connect(self._close_if_agents_are_done)
+        self._state_file = top_window.state_file
+        self.top_window = top_window
         application.setWindowIcon(QIcon(str(resources.resources_folder() / "icons" / "helix.svg")))
         self.theme = Theme()
         self._apply_look_settings()
-        self._doing = BackgroundRunner(self._tasks.spawn_task, application)
+        self._runner = BackgroundRunner(self._tasks.spawn_task, application)
         self.window = MainWindow(
-            self.theme, self._state_file, self._settings, self._doing, self.top_window
+            self.theme, self._state_file, self._settings, self._runner, self.top_window
         )
         self._settings.subscribe_to_changes(self._apply_changed_setting)
         self._apply_changed_setting(SEND_WITH)
-        early = self.top_window.placeholder.early_typing
-        for place, sent in early.sent_by_conversation.items() if early.draft_owner[0] else ():
-            self.window.sides.show_composer_before_opening(place, early.name, sent)
-        self.top_window.setCentralWidget(self.window)
-        if early.has_box:
-            # A widget can take the focus only after it was added to the window.
-            self.window.chat.composer.text.setFocus()
+        self._replace_placeholder_by_window()
         if HAS_MENU_BAR:
             self.window.window_actions.fill_menu_bar(self.top_window.menuBar())
-        self.top_window.closing.connect(  # Whoever logs out must not have to wait for an answer.
-            lambda: self.window.quit_or_ask(
-                self._close_window,
-                self._hide_until_agents_are_done,
-                asks=not application.isSavingSession(),
-            )
-        )
-        if (
-            self.top_window.is_closing
-        ):  # The user closed the window before this signal was connected.
+        self.top_window.closing.connect(self._quit_or_ask)
+        # The user may have closed the window before this signal was connected.
+        if self.top_window.is_closing:
             QtCore.QTimer.singleShot(0, self._close_window)
+
+    def _replace_placeholder_by_window(self) -> None:
+        """Shows the real content of the window, with what was typed until now."""
+        early_typing = self.top_window.placeholder.early_typing
+        workspace, _conversation = early_typing.draft_owner
+        if workspace:
+            for place, messages in early_typing.sent_by_conversation.items():
+                self.window.sides.show_composer_before_opening(place, early_typing.name, messages)
+        self.top_window.setCentralWidget(self.window)
+        if early_typing.has_box:
+            # A widget can take the focus only after it was added to the window.
+            self.window.chat.composer.text.setFocus()
+
+    def _quit_or_ask(self) -> None:
+        # Whoever logs out must not have to wait for an answer.
+        is_logging_out = self._application.isSavingSession()
+        self.window.quit_or_ask(
+            self._close_window, self._hide_until_agents_are_done, asks=not is_logging_out
+        )
 
     def run_until_closed(self) -> int:
         loop = WindowEventLoop(self._application)
         asyncio.set_event_loop(loop)
         loop.set_default_executor(concurrency.create_thread_pool("work", threads=THREADS))
         self._interrupts = InterruptHandler(self._close_window)
-        QtCore.QTimer.singleShot(
-            0, lambda: self._beginning.spawn_task(self._start_behind_window(), name="begin")
-        )
+        QtCore.QTimer.singleShot(0, self._begin_start)
         with loop:
             loop.run_forever()
         self._stop_log()
-        QtCore.qInstallMessageHandler(
-            None
-        )  # A Qt message after Python's end would crash the process.
+        # A Qt message after Python's end would crash the process.
+        QtCore.qInstallMessageHandler(None)
         _exit_process_at_once()
         return 0
 
+    def _begin_start(self) -> None:
+        self._beginning.spawn_task(self._start_behind_window(), name="begin")
+
     async def _start_behind_window(self) -> None:
-        if (
-            refused := await asyncio.to_thread(find_unwritable_folder_error, self._where)
-        ) is not None:
-            self.window.workspaces.show_startup_error_and_block_actions(refused)
+        folder_error = await asyncio.to_thread(find_unwritable_folder_error, self._where)
+        if folder_error is not None:
+            self.window.workspaces.show_startup_error_and_block_actions(folder_error)
             return
         self._tasks.spawn_task(glibc_memory.return_free_memory_every_minute(), name="freed memory")
-        await asyncio.to_thread(_import_modules, *_BEHIND_WINDOW)
+        await asyncio.to_thread(_import_modules, _MODULES_BEHIND_WINDOW)
+        self._open_stores()
+        self._show_workspaces_of_other_processes()
+        self._tasks.spawn_task(
+            asyncio.to_thread(_warm_up_text_rendering), name="what texts are read with"
+        )
+        await self._listen_for_second_start()
+        if self._link:
+            self._show_link_target(self._link)
+        mistakes: list[HelixError] = list(self._settings.file_mistakes)
+        mistakes += self._state_file.mistakes
+        for mistake in mistakes:
+            self.window.notices.show_error_notice(mistake)
+        self._garbage_collector = GarbageCollector(self.window)
+        self._call_once_workspace_is_shown(self._garbage_collector.freeze_living_objects)
+        await self._start_resident_if_needed()
+        self._call_once_workspace_is_shown(self._import_modules_of_pages)
+
+    def _open_stores(self) -> None:
+        """Opens what was imported meanwhile, and connects the window with it."""
         from helix_desktop.desktop.provider_administration import ProviderAdministration
         from helix_desktop.desktop.settings_backend import SettingsBackend
         from helix_desktop.gui import dialogs_and_notifications
-        from helix_desktop.resident import login_start
         from helix_desktop.resident.agent_routes import AgentRoutes
         from helix_desktop.secrets import SecretStorage
         from helix_desktop.workbench import all_workbenches
@@ -210,55 +248,48 @@ class WindowProgram:
             consent=lambda: self._settings[KEYS_IN_FILE],
             seen=self._redaction.add_secret_to_redact,
         )
-        desk = self._desk = all_workbenches.Workbenches(
+        self._desk = all_workbenches.Workbenches(
             self._where, secrets, serve=self._serve_workspace_commands
         )
-        desk.register_route = AgentRoutes(self._where).register_route
-        connecting = ProviderAdministration(
-            desk.configured,
-            secrets,
-            desk.connections,
-            lambda: self._settings.change_setting(KEYS_IN_FILE, True),
+        self._desk.register_route = AgentRoutes(self._where).register_route
+        providers = ProviderAdministration(
+            self._desk.configured, secrets, self._desk.connections, self._allow_keys_in_file
         )
-        backend = SettingsBackend(self._where, secrets)
         self._dialogs = dialogs_and_notifications.DialogsAndNotifications(
-            self.window, connecting, backend, self._where.tour_folder, self._tasks.spawn_task
+            self.window,
+            providers,
+            SettingsBackend(self._where, secrets),
+            self._where.tour_folder,
+            self._tasks.spawn_task,
         )
-        self.window.workspaces.set_workspaces_and_start(desk)
-        self._show_workspaces_of_other_processes()
-        self._tasks.spawn_task(
-            asyncio.to_thread(_warm_up_text_rendering), name="what texts are read with"
-        )
-        await self._listen_for_second_start()
-        if self._link:
-            self._show_link_target(self._link)
-        for mistake in (*self._settings.file_mistakes, *self._state_file.mistakes):
-            self.window.notices.show_error_notice(mistake)
-        self._collecting = GarbageCollector(self.window)
-        self.window.workbench_shown.connect(
-            self._collecting.freeze_living_objects, QtCore.Qt.ConnectionType.SingleShotConnection
-        )
-        if await asyncio.to_thread(
-            login_start.is_resident_needed, self._where
-        ):  # But it may not be running.
+        self.window.workspaces.set_workspaces_and_start(self._desk)
+
+    def _allow_keys_in_file(self) -> None:
+        self._settings.change_setting(KEYS_IN_FILE, True)
+
+    def _call_once_workspace_is_shown(self, function: Callable[[], object]) -> None:
+        self.window.workbench_shown.connect(function, QtCore.Qt.ConnectionType.SingleShotConnection)
+
+    async def _start_resident_if_needed(self) -> None:
+        """Starts the resident process if it has work, as it may have been ended meanwhile."""
+        from helix_desktop.resident import login_start
+
+        if await asyncio.to_thread(login_start.is_resident_needed, self._where):
             self._tasks.spawn_task(self._ask_resident_to_apply("recorder"), name="recorder")
-        self.window.workbench_shown.connect(
-            lambda: self._tasks.spawn_task(
-                asyncio.to_thread(_import_modules, *_PAGES), name="the pages not shown yet"
-            ),
-            QtCore.Qt.ConnectionType.SingleShotConnection,
-        )
+
+    def _import_modules_of_pages(self) -> None:
+        importing = asyncio.to_thread(_import_modules, _MODULES_OF_PAGES)
+        self._tasks.spawn_task(importing, name="the pages not shown yet")
 
     def _show_workspaces_of_other_processes(self) -> None:
         """Updates the rail when the recorder or a command creates a workspace while the
         window is open.
         """
-        pause = QtCore.QTimer(
-            self.window, interval=1_000, singleShot=True
-        )  # Its settings come after its folder.
-        pause.timeout.connect(self.window.workspaces.refresh_workspaces)
+        # The settings of a workspace are written after its folder was created.
+        timer = QtCore.QTimer(self.window, interval=1_000, singleShot=True)
+        timer.timeout.connect(self.window.workspaces.refresh_workspaces)
         watcher = QtCore.QFileSystemWatcher([str(self._where.workspaces_folder)], self.window)
-        watcher.directoryChanged.connect(lambda _: pause.start())
+        watcher.directoryChanged.connect(lambda _folder: timer.start())
 
     async def _serve_workspace_commands(self, workspace: Any) -> Any:
         from helix_desktop.commands import workspace_access
@@ -280,36 +311,38 @@ class WindowProgram:
         """Answers a second start: shows the window and opens its link."""
         if arguments[:1] != ["show"]:
             raise InvalidInput("The open window accepts only the command `show`.")
-        self._show_link_target(arguments[1] if len(arguments) > 1 else "")
+        link = ""
+        if len(arguments) > 1:
+            link = arguments[1]
+        self._show_link_target(link)
         return 0
 
     def _show_link_target(self, link: str) -> None:
         self.top_window.show()
-        self.top_window.setWindowState(
-            self.top_window.windowState() & ~QtCore.Qt.WindowState.WindowMinimized
-        )
+        state_before = self.top_window.windowState()
+        self.top_window.setWindowState(state_before & ~QtCore.Qt.WindowState.WindowMinimized)
         self.top_window.raise_()
         self.top_window.activateWindow()
+        if not link:
+            return
         if Path(link).is_absolute():
             self.window.workspaces.create_workspace_for_folder(Path(link))
             return
         try:
-            place = parse_deep_link(link) if link else WindowPlace("")
+            place = parse_deep_link(link)
         except InvalidInput as error:
             self.window.notices.show_error_notice(error)
-            return
-        if place.kind:
+        else:
             self.window.places.go_to_place(place)
 
     def _apply_changed_setting(self, setting: program_settings.ProgramSetting[Any]) -> None:
         if setting in (THEME, program_settings.ZOOM, FONT, CODE_FONT):
             self._apply_look_settings()
         elif setting is SEND_WITH:
-            for chat in self.window.sides.sides:
-                chat.composer.text.enter_sends = self._settings[SEND_WITH] == "enter"
-            self._state_file.remember_value(
-                "newline-with-enter", value=self._settings[SEND_WITH] != "enter"
-            )
+            enter_sends = self._settings[SEND_WITH] == "enter"
+            for side in self.window.sides.sides:
+                side.composer.text.enter_sends = enter_sends
+            self._state_file.remember_value("newline-with-enter", value=not enter_sends)
         elif setting is RECORDER:
             self._tasks.spawn_task(self._ask_resident_to_apply("recorder"), name="recorder")
         elif setting in (PAGE_ON, PAGE_ADDRESS, PAGE_PORT):
@@ -323,34 +356,39 @@ class WindowProgram:
         from helix_desktop.resident import login_start, resident_client
 
         try:
-            needed = await asyncio.to_thread(login_start.is_resident_needed, self._where)
-            command = wrapped_agent.command_of_this_program(self._where) if needed else ()
+            command: Sequence[str] = ()  # Without a command, the resident is not started.
+            if await asyncio.to_thread(login_start.is_resident_needed, self._where):
+                command = wrapped_agent.command_of_this_program(self._where)
             status = await resident_client.ask_resident(self._where, request, command=command)
             login_start.disable_unneeded_login_start(self._where)
         except HelixError as error:
             self.window.notices.show_error_notice(error)
             return
-        page = (status or {}).get("page") or {}
-        if request == "page" and page.get("trouble"):
-            self.window.notices.show_error_notice(HelixError(page["trouble"]))
+        if status is None or request != "page":
+            return
+        page_status = status.get("page") or {}
+        if page_status.get("trouble"):
+            self.window.notices.show_error_notice(HelixError(page_status["trouble"]))
 
     def _apply_look_settings(self) -> None:
         """Applies the settings for the look, and saves them for the next first paint."""
-        scheme, zoom = self._settings[THEME], self._settings[program_settings.ZOOM] / 100
-        sans, mono = self._settings[FONT], self._settings[CODE_FONT]
-        self.theme.set_fonts(sans, mono)
-        self.theme.set_scheme_and_zoom(scheme, zoom)
+        zoom = self._settings[program_settings.ZOOM] / 100
+        self.theme.set_fonts(self._settings[FONT], self._settings[CODE_FONT])
+        self.theme.set_scheme_and_zoom(self._settings[THEME], zoom)
         look = {"zoom": zoom, "dark": self.theme.is_dark}
         if self._state_file.get_remembered("look", default=dict[str, object]()) != look:
             self._state_file.remember_value("look", value=look)
 
     def _report_failed_task(self, name: str, error: BaseException) -> None:
         """Tells the user about a bug. The log already contains its trace."""
-        if not isinstance(error, HelixError):
-            text = translation.tr("Something went wrong in the program itself ({name}).", name=name)
-            self.window.notices.show_notice(
-                text, shown_ms=600_000 if name.endswith("begin") else 15_000
-            )
+        if isinstance(error, HelixError):
+            return
+        text = translation.tr("Something went wrong in the program itself ({name}).", name=name)
+        shown_ms = 15_000
+        # If the start fails, little works, so the notice stays for ten minutes.
+        if name.endswith("begin"):
+            shown_ms = 600_000
+        self.window.notices.show_notice(text, shown_ms=shown_ms)
 
     def _hide_until_agents_are_done(self) -> None:
         """Hides the window. A second start or a notification shows it again; without
@@ -359,34 +397,35 @@ class WindowProgram:
         self.top_window.save_window_geometry()
         self.window.save_window_state()
         self.top_window.hide()
-        self._done_timer.start()
+        self._agents_done_timer.start()
 
     def _close_if_agents_are_done(self) -> None:
         if self.top_window.isVisible():
-            self._done_timer.stop()
+            self._agents_done_timer.stop()
         elif not self.window.workspaces.count_working_agents():
-            self._done_timer.stop()
+            self._agents_done_timer.stop()
             self._close_window()
 
     def _close_window(self) -> None:
-        if not self._ending:
-            self._ending = True
-            self.top_window.save_window_geometry()
-            self.window.save_window_state()
-            self.top_window.hide()
-            concurrency.OwnedTasks("end").spawn_task(self._close_all_in_order(), name="end")
+        if self._is_closing:
+            return
+        self._is_closing = True
+        self.top_window.save_window_geometry()
+        self.window.save_window_state()
+        self.top_window.hide()
+        concurrency.OwnedTasks("end").spawn_task(self._close_all_in_order(), name="end")
 
     async def _close_all_in_order(self) -> None:
-        """Closes everything in order, within `PATIENCE` seconds. What hangs is left behind."""
+        """Closes everything in order, within `LONGEST_CLOSING_SECONDS`. What hangs is left behind."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(LONGEST_CLOSING_SECONDS):
                 # A start that is still under way would reopen the workspaces that are closed below.
-                await self._beginning.aclose(limit=0.3)
+                await self._beginning.aclose(limit=LONGEST_CLOSING_OF_TASKS_SECONDS)
                 if self._owner is not None:
                     await self._owner.aclose()
                 if self._desk is not None:
                     await self._desk.aclose()
-                await self._tasks.aclose(limit=0.3)
+                await self._tasks.aclose(limit=LONGEST_CLOSING_OF_TASKS_SECONDS)
         except TimeoutError:
             log.warning("the end took too long; what hung was left behind")
         except HelixError as error:
@@ -401,24 +440,21 @@ def _warm_up_text_rendering() -> None:
         code_highlighting.find_lexer(language)
 
 
-def _import_modules(*names: str) -> None:
+def _import_modules(names: Sequence[str]) -> None:
     for name in names:
         importlib.import_module(f"helix_desktop.{name}")
 
 
 def _exit_process_at_once() -> None:
-    """Ends the process at once, so that a hanging thread (a keyring, a dead network
-    mount) cannot keep it alive.
+    """Ends the process at once if a thread hangs, such as one that waits for a keyring or a dead
+    network mount. Python would wait for it at its own end.
     """
-    stuck = [
-        each
-        for each in threading.enumerate()
-        if each is not threading.main_thread() and not each.daemon
-    ]
-    if stuck:
-        logging.shutdown()
-        sys.stdout.flush()
-        os._exit(0)
+    for thread in threading.enumerate():
+        is_hanging = thread is not threading.main_thread() and not thread.daemon
+        if is_hanging:
+            logging.shutdown()
+            sys.stdout.flush()
+            os._exit(0)
 
 
 class InterruptHandler(QtCore.QObject):
@@ -428,25 +464,33 @@ class InterruptHandler(QtCore.QObject):
 
     def __init__(self, close: Callable[[], object]) -> None:
         super().__init__()
+        self._close = close
         self._read, self._write = socket.socketpair()
         self._write.setblocking(False)
         signal.set_wakeup_fd(self._write.fileno())
-        for number in ENDS:
-            signal.signal(number, lambda *_: None)  # Python writes it to the socket Qt reads.
+        for number in ENDING_SIGNALS:
+            # Python writes the signal's number to the socket, which Qt reads.
+            signal.signal(number, _ignore_signal)
         self._notifier = QtCore.QSocketNotifier(
             self._read.fileno(), QtCore.QSocketNotifier.Type.Read, self
         )
-        self._notifier.activated.connect(lambda *_: self._on_interrupt_signal(close))
+        self._notifier.activated.connect(self._close_if_asked_to_end)
 
-    def _on_interrupt_signal(self, close: Callable[[], object]) -> None:
-        if set(self._read.recv(64)) & set(ENDS):
-            # Keys that were pressed before still wait. Once the window is hidden, Qt
-            # would drop them.
-            QtCore.QCoreApplication.processEvents(
-                QtCore.QEventLoop.ProcessEventsFlag.ExcludeSocketNotifiers
-            )
-            close()
+    def _close_if_asked_to_end(self) -> None:
+        received_signals = set(self._read.recv(64))
+        if received_signals.isdisjoint(ENDING_SIGNALS):
+            return
+        # Keys that were pressed before still wait. Once the window is hidden, Qt
+        # would drop them.
+        QtCore.QCoreApplication.processEvents(
+            QtCore.QEventLoop.ProcessEventsFlag.ExcludeSocketNotifiers
+        )
+        self._close()
+
+
+def _ignore_signal(_number: int, _frame: object) -> None:
+    """Without a handler, Python would end the process at once."""
 
 
 def _log_qt_message(kind: QtCore.QtMsgType, _context: QtCore.QMessageLogContext, text: str) -> None:
-    logging.getLogger("helix_desktop.qt").log(_LEVELS.get(kind, logging.WARNING), "%s", text)
+    logging.getLogger("helix_desktop.qt").log(_LOG_LEVELS.get(kind, logging.WARNING), "%s", text)

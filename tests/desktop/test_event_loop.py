@@ -34,7 +34,7 @@ def test_limits_that_were_not_met_do_not_pile_up(run: Run) -> None:
         for _ in range(1_000):
             async with asyncio.timeout(300):
                 await asyncio.sleep(0)
-        return len(loop._far)
+        return len(loop._heap)
 
     assert run(story) <= 2 * FEW
 
@@ -51,7 +51,7 @@ def test_far_timers_fire_in_their_order_and_cancelled_ones_do_not(
             if name == "never":
                 handle.cancel()
         await asyncio.sleep(0.12)
-        assert len(loop._far) == 0
+        assert len(loop._heap) == 0
         return said
 
     assert run(story) == ["a", "b", "c"]

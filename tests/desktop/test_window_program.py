@@ -18,7 +18,7 @@ from helix_desktop.gui.theme import Theme
 def test_keys_that_are_still_waiting_are_typed_before_the_window_closes(theme: Theme) -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     box, closed = QLineEdit(), list[str]()
-    handler = InterruptHandler(lambda: None)
+    handler = InterruptHandler(lambda: closed.append(box.text()))
     try:
         for letter in "word":
             press = QKeyEvent(
@@ -26,7 +26,7 @@ def test_keys_that_are_still_waiting_are_typed_before_the_window_closes(theme: T
             )
             QCoreApplication.postEvent(box, press)
         handler._write.send(bytes([signal.SIGTERM]))
-        handler._on_interrupt_signal(lambda: closed.append(box.text()))
+        handler._close_if_asked_to_end()
         assert closed == ["word"]
     finally:
         signal.set_wakeup_fd(-1)

@@ -33,15 +33,22 @@ class FigureTile(QWidget):
         widgets.set_surface_look(self, "card")
         self._name = widgets.build_plain_label("", "small")
         self._figure = widgets.build_plain_label("", "large")
-        self._below = widgets.build_plain_label("", "faint")
-        labels = (self._name, self._figure, self._below)
-        build_column(*labels, 1, owner=self, margins=(16, 12, 16, 12), spacing=2)
+        self._note = widgets.build_plain_label("", "faint")
+        build_column(
+            self._name,
+            self._figure,
+            self._note,
+            1,
+            owner=self,
+            margins=(16, 12, 16, 12),
+            spacing=2,
+        )
         self.hide()
 
-    def show_figure(self, name: str, figure: str, below: str) -> None:
+    def show_figure(self, name: str, figure: str, note: str) -> None:
         self._name.setText(name)
         self._figure.setText(figure)
-        self._below.setText(below)
+        self._note.setText(note)
 
 
 class ConnectedAgentCard(QWidget):
@@ -56,16 +63,23 @@ class ConnectedAgentCard(QWidget):
         self._name = widgets.build_plain_label("", "title")
         self._state = widgets.build_plain_label("", "small")
         self._mark = widgets.build_plain_label(tr("connected"), "chip", wraps=False)
-        self.copy = widgets.build_push_button(
-            tr("Copy command"),
-            self,
-            lambda: QGuiApplication.clipboard().setText(self.row.start_command),
-        )
+        self.copy = widgets.build_push_button(tr("Copy command"), self, self._copy_command)
         self.change = widgets.build_push_button("", self, self.change_wanted.emit)
-        words = widgets.build_surface(self, "plain")
-        build_column(self._name, self._state, owner=words, margins=0, spacing=2)
-        parts = ((words, 1), self._mark, self.copy, self.change)
-        build_row(*parts, owner=self, margins=(16, 12, 16, 12), spacing=10, wraps=True)
+        texts = widgets.build_surface(self, "plain")
+        build_column(self._name, self._state, owner=texts, margins=0, spacing=2)
+        build_row(
+            (texts, 1),
+            self._mark,
+            self.copy,
+            self.change,
+            owner=self,
+            margins=(16, 12, 16, 12),
+            spacing=10,
+            wraps=True,
+        )
+
+    def _copy_command(self) -> None:
+        QGuiApplication.clipboard().setText(self.row.start_command)
 
     def show_connected_agent(self, row: connected_agents.ConnectedAgentRow, now: float) -> None:
         """Shows an agent's state. Called every second while requests may arrive."""
@@ -73,21 +87,22 @@ class ConnectedAgentCard(QWidget):
         if row == self.row:
             return
         self.row = row
-        state_look = "small"
         if row.last_failure:
-            state_look = "danger"
-        set_widget_look(self._state, state_look)
+            set_widget_look(self._state, "danger")
+        else:
+            set_widget_look(self._state, "small")
         self._name.setText(row.title)
         self._mark.setVisible(row.connected)
         self.change.setVisible(row.installed or row.connected)
-        change_look = ""
         if row.connected:
             self.change.setText(tr("Disconnect…"))
         else:
             self.change.setText(tr("Connect…"))
-            if row.installed:
-                change_look = "primary"
-        set_widget_look(self.change, change_look)
+        # An agent that is here and not connected is what the dialog is about.
+        if row.installed and not row.connected:
+            set_widget_look(self.change, "primary")
+        else:
+            set_widget_look(self.change, "")
         self.change.setAccessibleName(f"{self.change.text()} {row.title}")
         self.copy.setToolTip(safe_tooltip(row.start_command))
         self.copy.setAccessibleName(f"{self.copy.text()} {row.title}")
@@ -99,11 +114,12 @@ class CopyableCommandLine(QWidget):
         widgets.set_surface_look(self, "card")
         self.line = widgets.build_plain_label("", "mono")
         self.line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._copy = widgets.build_push_button(
-            tr("Copy"), self, lambda: QGuiApplication.clipboard().setText(self.line.text()), "link"
-        )
+        self._copy = widgets.build_push_button(tr("Copy"), self, self._copy_line, "link")
         build_row((self.line, 1), self._copy, owner=self, margins=(12, 6, 6, 6))
         self.show_command_line("")  # Nothing can be copied until the agents are known.
+
+    def _copy_line(self) -> None:
+        QGuiApplication.clipboard().setText(self.line.text())
 
     def show_command_line(self, text: str) -> None:
         self.line.setText(text or tr("Turn the gateway on to see its address."))
@@ -161,11 +177,13 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self.switch = widgets.build_push_button(tr("Turn on"), self, self._turn_gateway_on_or_off)
         self._address = widgets.build_plain_label(tr("The gateway is off"), "muted", wraps=False)
         self._address.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._words = widgets.build_plain_label("", "danger")
-        self._words.hide()
-        self._tiles = self._without, self._billed, self._saved, self._recalls = [
-            FigureTile(self) for _ in range(4)
-        ]
+        self._error_label = widgets.build_plain_label("", "danger")
+        self._error_label.hide()
+        self._without = FigureTile(self)
+        self._billed = FigureTile(self)
+        self._saved = FigureTile(self)
+        self._recalls = FigureTile(self)
+        self._tiles = (self._without, self._billed, self._saved, self._recalls)
         self._agent_column = build_column(spacing=10)
         self._missing = widgets.build_plain_label("", "muted")
         self._show_missing = widgets.build_push_button(
@@ -180,29 +198,28 @@ class ConnectAgentsDialog(widgets.TransientDialog):
 
     def _lay_out_gateway_dialog(self) -> None:
         explanation = tr("Turn on the gateway, and set its address in an agent you already use. Helix Desktop then stores what the agent sees, sends less of it to the provider, and shows you everything here. Your key is passed on to the provider and is not stored.")  # fmt: skip
-        about = widgets.build_plain_label(explanation, "muted")
+        title = widgets.build_plain_label(tr("Connect an agent"), "large")
+        tiles_row = build_row(spacing=12)
+        for tile in self._tiles:
+            tiles_row.addWidget(tile, 1)
         page = widgets.build_surface(self, "page")
-        title = (widgets.build_plain_label(tr("Connect an agent"), "large"), 1)
         column = build_column(
-            build_row(title, self._address, self.switch, spacing=14, wraps=True),
-            about,
-            self._words,
-            build_row(*((tile, 1) for tile in self._tiles), spacing=12),
+            build_row((title, 1), self._address, self.switch, spacing=14, wraps=True),
+            widgets.build_plain_label(explanation, "muted"),
+            self._error_label,
+            tiles_row,
             self._agent_column,
             build_row((self._missing, 1), self._show_missing),
             owner=page,
             margins=MARGINS,
             spacing=14,
         )
-        other_title = widgets.build_plain_label(tr("Any other program"), "heading")
-        lines_to_copy = (
-            (self._once_title, self._once_line),
-            (other_title, self._other_program_line),
-        )
-        for heading, line in lines_to_copy:
-            column.addSpacing(4)
-            column.addWidget(heading)
-            column.addWidget(line)
+        column.addSpacing(4)
+        column.addWidget(self._once_title)
+        column.addWidget(self._once_line)
+        column.addSpacing(4)
+        column.addWidget(widgets.build_plain_label(tr("Any other program"), "heading"))
+        column.addWidget(self._other_program_line)
         column.addStretch(1)
         build_column(widgets.build_scroll_area(page, self), owner=self, margins=0)
 
@@ -215,30 +232,34 @@ class ConnectAgentsDialog(widgets.TransientDialog):
 
     def _show_connections(self, connections: connected_agents.AgentConnections) -> None:
         # The cards are updated even if nothing changed: "5 seconds ago" grows older by itself.
-        for row in sorted(connections.agents, key=lambda row: not _is_agent_present(row)):
-            self._get_or_build_card_of_agent(row).show_connected_agent(row, time.time())
+        for row in connections.agents:
+            if _is_agent_present(row):
+                self._get_or_build_card_of_agent(row).show_connected_agent(row, time.time())
+        for row in connections.agents:
+            if not _is_agent_present(row):
+                self._get_or_build_card_of_agent(row).show_connected_agent(row, time.time())
         if connections == self._shown:
             return
         self._hide_or_show_missing_agents(connections.agents)
         self._shown = connections
-        address = connections.address.partition("//")[2]
+        _scheme, _slashes, address = connections.address.partition("//")
         if address:
             self._address.setText(tr("Gateway on {address}", address=address))
         else:
             self._address.setText(tr("The gateway is off"))
         if connections.for_others:
             self.switch.setText(tr("Turn off"))
-            setting = f"ANTHROPIC_BASE_URL={connections.for_others}"
+            variable = f"ANTHROPIC_BASE_URL={connections.for_others}"
         else:
             self.switch.setText(tr("Turn on"))
-            setting = ""
-        self._other_program_line.show_command_line(setting)
+            variable = ""
+        self._other_program_line.show_command_line(variable)
         self._show_figures_of_today(connections)
-        installed = [row.start_command for row in connections.agents if row.installed]
-        self._once_title.setVisible(bool(installed))
-        self._once_line.setVisible(bool(installed))
-        if installed:
-            self._once_line.show_command_line(installed[0])
+        commands = [row.start_command for row in connections.agents if row.installed]
+        self._once_title.setVisible(bool(commands))
+        self._once_line.setVisible(bool(commands))
+        if commands:
+            self._once_line.show_command_line(commands[0])
 
     def _hide_or_show_missing_agents(
         self, agents: Sequence[connected_agents.ConnectedAgentRow]
@@ -267,17 +288,17 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         if today.paid_without > 0:
             billed_title = tr("Billed")
             format_amount: Callable[[float], str] = format_dollars
-            whole = today.paid_without
-            billed = today.paid
+            unchanged_amount = today.paid_without
+            billed_amount = today.paid
         else:
             billed_title = tr("Sent")
             format_amount = describe_token_count
-            whole = today.without
-            billed = today.sent
-        saved = max(0.0, whole - billed)
+            unchanged_amount = today.without
+            billed_amount = today.sent
+        saved_amount = max(0.0, unchanged_amount - billed_amount)
         saved_share = 0.0
-        if whole:
-            saved_share = saved / whole
+        if unchanged_amount:
+            saved_share = saved_amount / unchanged_amount
         cached_share = 0.0
         if today.sent:
             cached_share = today.cache_read / today.sent
@@ -288,10 +309,10 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         share = tr("{share}, including recalls", share=format_percent(saved_share))
         cached = tr("{share} read from the provider's cache", share=format_percent(cached_share))
         self._without.show_figure(
-            tr("Today without Helix Desktop"), format_amount(whole), condition
+            tr("Today without Helix Desktop"), format_amount(unchanged_amount), condition
         )
-        self._billed.show_figure(billed_title, format_amount(billed), requests)
-        self._saved.show_figure(tr("Saved"), format_amount(saved), share)
+        self._billed.show_figure(billed_title, format_amount(billed_amount), requests)
+        self._saved.show_figure(tr("Saved"), format_amount(saved_amount), share)
         self._recalls.show_figure(
             tr("Recall requests answered from the cache"), format_number(today.recalls), cached
         )
@@ -308,13 +329,14 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         return card
 
     def _turn_gateway_on_or_off(self) -> None:
-        on = self._shown is None or not self._shown.for_others  # It may run for others.
-        self._run_and_refresh(self._agents.switch_gateway(on=on))
+        # The gateway may run for other programs than the agents that are listed.
+        is_on = self._shown is not None and bool(self._shown.for_others)
+        self._run_and_refresh(self._agents.switch_gateway(on=not is_on))
 
     def _fetch_and_confirm_connection_change(self, row: connected_agents.ConnectedAgentRow) -> None:
         self._runner.run_in_background(
             self._agents.diff_of_planned_configuration(row.name),
-            then=lambda text: self._confirm_connection_change(row, text),
+            then=partial(self._confirm_connection_change, row),
             failed=self._show_gateway_error,
             owner=self,
         )
@@ -322,21 +344,21 @@ class ConnectAgentsDialog(widgets.TransientDialog):
     def _confirm_connection_change(
         self, row: connected_agents.ConnectedAgentRow, difference: str
     ) -> None:
-        change = partial(self._agents.toggle_agent_connection, row.name)
         if row.connected:
             title = tr("Disconnect {agent}?", agent=row.title)
         else:
             title = tr("Connect {agent}?", agent=row.title)
         sentence = tr("This would change the agent's settings file:")
 
-        def change_the_file() -> None:
-            self._run_and_refresh(change())
-
         question = ConsentQuestion(title, sentence, difference, tr("Change the file"))
-        ConsentDialog(self._theme, question, self, change_the_file).open()
+        change = partial(self._toggle_connection, row)
+        ConsentDialog(self._theme, question, self, change).open()
+
+    def _toggle_connection(self, row: connected_agents.ConnectedAgentRow) -> None:
+        self._run_and_refresh(self._agents.toggle_agent_connection(row.name))
 
     def _run_and_refresh(self, work: Coroutine[Any, Any, None]) -> None:
-        self._words.hide()
+        self._error_label.hide()
         self._runner.run_in_background(
             work,
             then=lambda _: self.refresh_connections(),
@@ -346,8 +368,8 @@ class ConnectAgentsDialog(widgets.TransientDialog):
 
     def _show_gateway_error(self, error: HelixError) -> None:
         self._shown = None
-        self._words.setText(translate_sentences(str(error)))
-        self._words.show()
+        self._error_label.setText(translate_sentences(str(error)))
+        self._error_label.show()
 
 
 def _is_agent_present(row: connected_agents.ConnectedAgentRow) -> bool:

@@ -60,16 +60,18 @@ class FoundConversationTree(RowTree):
     def add_groups(self, groups: Sequence[FoundHistories]) -> None:
         """Adds groups below those that are shown. A file that is shown already is not added."""
         self.blockSignals(True)
-        for group in sorted(groups, key=lambda group: -group.last):
+        newest_first = sorted(groups, key=lambda group: group.last, reverse=True)
+        for group in newest_first:
             if (str(group.path), group.folder) not in self.rows:
                 self._add_conversation(self._find_or_add_project(group), group)
         is_short = len(self.rows) <= EXPANDED_ROWS or len(self._projects) == 1
         for project in self._projects.values():
-            project.setExpanded(project.isExpanded() or is_short)
-            amount = 0
+            if is_short:
+                project.setExpanded(True)
+            count = 0
             for row in _rows_of(project):
-                amount += row.data(_TITLE, _GROUP).conversations
-            project.setText(_LENGTH, format_count(amount, "{n} conversation", "{n} conversations"))
+                count += row.data(_TITLE, _GROUP).conversations
+            project.setText(_LENGTH, format_count(count, "{n} conversation", "{n} conversations"))
         self.blockSignals(False)
         self.choice_changed.emit()
 
@@ -95,8 +97,8 @@ class FoundConversationTree(RowTree):
             project.flags() | Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsAutoTristate
         )
         if not group.is_folder_present():
-            words = tr("This folder is not on this computer. Its conversations are imported into the workspace “Imported conversations”.")  # fmt: skip
-            project.setToolTip(_TITLE, words)
+            tooltip = tr("This folder is not on this computer. Its conversations are imported into the workspace “Imported conversations”.")  # fmt: skip
+            project.setToolTip(_TITLE, tooltip)
         return project
 
     def _add_conversation(self, project: QTreeWidgetItem, group: FoundHistories) -> None:
@@ -121,12 +123,11 @@ class FoundConversationTree(RowTree):
         if row is None:
             return
         row.setText(_TITLE, make_safe_text(details.title) or tr("Untitled"))
-        last = details.last or group.last
-        row.setText(_DATE, format_date(last))
+        time_of_last_message = details.last or group.last
+        row.setText(_DATE, format_date(time_of_last_message))
         project = row.parent()
-        if project is not None and last > (project.data(_DATE, _GROUP) or 0.0):
-            project.setData(_DATE, _GROUP, last)
-            project.setText(_DATE, format_date(last))
+        if project is not None:
+            self._show_newest_date_of_project(project, time_of_last_message)
         row.setText(_LENGTH, format_count(details.messages, "{n} message", "{n} messages"))
         cost = "–"
         if details.cost:
@@ -137,18 +138,24 @@ class FoundConversationTree(RowTree):
             self._show_reason(row, details.reason)
             row.setCheckState(_TITLE, Qt.CheckState.Unchecked)
 
+    def _show_newest_date_of_project(self, project: QTreeWidgetItem, time: float) -> None:
+        shown_time = project.data(_DATE, _GROUP) or 0.0
+        if time > shown_time:
+            project.setData(_DATE, _GROUP, time)
+            project.setText(_DATE, format_date(time))
+
     def show_reasons_and_return_others(self, complaints: Sequence[str]) -> list[str]:
         """Shows each reason beside the conversation it concerns. Returns the reasons
         that concern none.
         """
-        others: list[str] = []
+        other_complaints: list[str] = []
         for complaint in complaints:
             row = self._find_row_named_in(complaint)
             if row is None:
-                others.append(complaint)
+                other_complaints.append(complaint)
             else:
                 self._show_reason(row, complaint)
-        return others
+        return other_complaints
 
     def _find_row_named_in(self, complaint: str) -> QTreeWidgetItem | None:
         for (path, _folder), row in self.rows.items():
@@ -161,22 +168,28 @@ class FoundConversationTree(RowTree):
             self._show_reason(row, tr("already imported"))
 
     def _show_reason(self, row: QTreeWidgetItem, reason: str) -> None:
+        """Shows a reason behind the title, in place of one that is there."""
         path = row.data(_TITLE, _GROUP).path
-        words = make_safe_text(translate_sentences(reason).replace(str(path), path.name))
-        row.setText(_TITLE, f"{row.text(_TITLE).partition(' — ')[0]} — {words}")
-        row.setToolTip(_TITLE, safe_tooltip(words))
+        # The row is about this file, so its name is enough.
+        translated_reason = translate_sentences(reason).replace(str(path), path.name)
+        safe_reason = make_safe_text(translated_reason)
+        title, _dash, _reason_before = row.text(_TITLE).partition(" — ")
+        row.setText(_TITLE, f"{title} — {safe_reason}")
+        row.setToolTip(_TITLE, safe_tooltip(safe_reason))
 
     def filter_rows(self, words: str) -> None:
-        wanted = words.casefold().split()
+        searched_words = words.casefold().split()
         for project in self._project_items():
             has_visible_row = False
             for row in _rows_of(project):
                 text = f"{project.text(_TITLE)} {row.text(_TITLE)}".casefold()
-                is_wanted = all(word in text for word in wanted)
-                row.setHidden(not is_wanted)
-                has_visible_row = has_visible_row or is_wanted
+                has_all_words = all(word in text for word in searched_words)
+                row.setHidden(not has_all_words)
+                if has_all_words:
+                    has_visible_row = True
             project.setHidden(not has_visible_row)
-            project.setExpanded(project.isExpanded() or bool(wanted))
+            if searched_words:
+                project.setExpanded(True)
         self.choice_changed.emit()
 
     def chosen_groups(self) -> list[FoundHistories]:

@@ -34,11 +34,14 @@ from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.program_settings import RECORDER, ProgramSettings
 
+NAMED_KEYS = 5
 SHOWN_COMPLAINTS = 200  # So many messages are shown about what the import left out.
 
 
 class ImportConversationsDialog(widgets.TransientDialog):
-    """`brought` is called with the result of an import, `changed` after an import was undone."""
+    """`on_imported` is called with the result of an import, and `on_conversations_changed` after
+    conversations were removed.
+    """
 
     def __init__(
         self,
@@ -46,15 +49,15 @@ class ImportConversationsDialog(widgets.TransientDialog):
         runner: BackgroundRunner,
         histories: history_import_port.HistoryImportPort,
         settings: ProgramSettings,
-        brought: Callable[[history_import_port.ImportOutcome], object],
-        changed: Callable[[], object],
+        on_imported: Callable[[history_import_port.ImportOutcome], object],
+        on_conversations_changed: Callable[[], object],
     ) -> None:
         super().__init__(tr("Import conversations"), parent, 720, 560)
         self._runner = runner
         self._histories = histories
         self._settings = settings
-        self._on_imported = brought
-        self._on_conversations_changed = changed
+        self._on_imported = on_imported
+        self._on_conversations_changed = on_conversations_changed
         self._undescribed: list[FoundHistories] = []
         self._is_importing = False
         self._outcome = history_import_port.ImportOutcome()
@@ -62,8 +65,8 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._message_label = widgets.build_plain_label("", "")
         self.found = FoundConversationTree(self)
         self.found.choice_changed.connect(self._update_import_button)
-        words = tr("Filter by title, folder or program")
-        self.filter_line = widgets.build_line_edit(words, words, self)
+        filter_hint = tr("Filter by title, folder or program")
+        self.filter_line = widgets.build_line_edit(filter_hint, filter_hint, self)
         self.filter_line.textChanged.connect(self.found.filter_rows)
         self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 1000)
@@ -76,13 +79,18 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._files_button.setToolTip(
             tr("Histories in other places, and the ZIP file of an export of ChatGPT")
         )
-        record = self._build_recorder_checkbox(), (QWidget(self), 1), self._build_delete_button()
+        recorder_row = build_row(
+            self._build_recorder_checkbox(),
+            (QWidget(self), 1),
+            self._build_delete_button(),
+            wraps=True,
+        )
         build_column(
             title,
             self._message_label,
             build_row((self.filter_line, 1), self._files_button),
             (self.found, 1),
-            build_row(*record, wraps=True),
+            recorder_row,
             widgets.build_plain_label(tr(RECORDER.sentence), "small"),
             self._bar,
             self._progress_label,
@@ -105,39 +113,47 @@ class ImportConversationsDialog(widgets.TransientDialog):
             f"{tr('Delete recorded conversations')} ▾", self, look="link"
         )
         menu = QMenu(button)
-        ages = {tr("Any age"): 0, tr("Older than 30 days"): 30, tr("Older than a year"): 365}
-        for kind, title in {"": tr("All agents"), **NAMES}.items():
-            inner = menu.addMenu(title)
-            for age, days in ages.items():
-                inner.addAction(
-                    age, partial(self._ask_to_delete_recorded, kind, days, f"{title}: {age}")
-                )
+        self._add_ages(menu.addMenu(tr("All agents")), tr("All agents"), kind="")
+        for kind, title in NAMES.items():
+            self._add_ages(menu.addMenu(title), title, kind)
         button.setMenu(menu)
         return button
 
+    def _add_ages(self, submenu: QMenu, title: str, kind: str) -> None:
+        """Adds how old the conversations of an agent must be to be deleted."""
+        days_by_age = {
+            tr("Any age"): 0,
+            tr("Older than 30 days"): 30,
+            tr("Older than a year"): 365,
+        }
+        for age, days in days_by_age.items():
+            ask = partial(self._ask_to_delete_recorded, kind, days, f"{title}: {age}")
+            submenu.addAction(age, ask)
+
     def _ask_to_delete_recorded(self, kind: str, days: int, choice: str) -> None:
         text = tr("The recorded and imported conversations are deleted permanently in all workspaces, along with cached content that nothing else uses. This cannot be undone. The agents' own files are kept. If the agents continue these conversations, the recorder saves only what is new.")  # fmt: skip
+        delete = partial(self._delete_recorded, kind, days)
+        ask_to_confirm(self, choice, text, tr("Delete permanently"), delete)
 
-        def show_deleted(number: int) -> None:
-            self._message_label.setText(
-                format_count(number, "{n} conversation deleted", "{n} conversations deleted")
-            )
-            self._on_conversations_changed()
+    def _delete_recorded(self, kind: str, days: int) -> None:
+        self._runner.run_in_background(
+            self._histories.delete_recorded_conversations(kind, days),
+            then=self._show_deleted,
+            owner=self,
+        )
 
-        def delete_what_was_recorded() -> None:
-            self._runner.run_in_background(
-                self._histories.delete_recorded_conversations(kind, days),
-                then=show_deleted,
-                owner=self,
-            )
-
-        ask_to_confirm(self, choice, text, tr("Delete permanently"), delete_what_was_recorded)
+    def _show_deleted(self, count: int) -> None:
+        self._message_label.setText(
+            format_count(count, "{n} conversation deleted", "{n} conversations deleted")
+        )
+        self._on_conversations_changed()
 
     def _build_import_buttons(self) -> QHBoxLayout:
         self._undo = widgets.build_push_button(tr("Undo"), self, self._undo_import, "link")
         self._keys = widgets.build_push_button("", self, self._ask_to_forget_keys, "link")
-        show = self._show_what_was_left_out
-        self._left_out = widgets.build_push_button(tr("What was left out"), self, show, "link")
+        self._left_out = widgets.build_push_button(
+            tr("What was left out"), self, self._show_what_was_left_out, "link"
+        )
         self._close = widgets.build_push_button(tr("Close"), self, self.reject, "")
         self._stop = widgets.build_push_button(tr("Stop"), self, self._histories.stop_import, "")
         self._stop.clicked.connect(lambda: self._stop.setEnabled(False))
@@ -165,18 +181,21 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self.found.add_groups(chosen.groups)
         for widget in (self.filter_line, self.found):
             widget.setVisible(bool(self.found.rows))
-        self._undescribed += [group for group in chosen.groups if group.conversations == 1]
+        count = 0
+        for group in chosen.groups:
+            count += group.conversations
+            if group.conversations == 1:
+                self._undescribed.append(group)
         self._describe_remaining_groups()
-        amount = sum(group.conversations for group in chosen.groups)
-        words = [
-            format_count(
-                amount,
-                "{n} conversation is in the files that you chose.",
-                "{n} conversations are in the files that you chose.",
-            )
-        ]
-        words += map(translate_sentences, chosen.reasons)
-        self._message_label.setText("\n".join(words))
+        count_sentence = format_count(
+            count,
+            "{n} conversation is in the files that you chose.",
+            "{n} conversations are in the files that you chose.",
+        )
+        lines = [count_sentence]
+        for reason in chosen.reasons:
+            lines.append(translate_sentences(reason))
+        self._message_label.setText("\n".join(lines))
         self._update_import_button()
 
     def find_conversations(self) -> None:
@@ -189,18 +208,25 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self.found.show_groups(groups)
         for widget in (self.filter_line, self.found):
             widget.setVisible(bool(groups))
-        alone = (group for group in groups if group.conversations == 1)
-        self._undescribed = sorted(alone, key=lambda group: -group.last)
+        count = 0
+        size = 0
+        self._undescribed = []
+        for group in groups:
+            count += group.conversations
+            size += group.size
+            # What is said of a conversation says nothing about a file that has several.
+            if group.conversations == 1:
+                self._undescribed.append(group)
+        self._undescribed.sort(key=lambda group: group.last, reverse=True)
         self._describe_remaining_groups()
-        whole = sum(group.conversations for group in groups)
-        amount = format_byte_size(sum(group.size for group in groups))
-        words = format_count(
-            whole,
-            "{n} conversation was found on this computer",
-            "{n} conversations were found on this computer",
-        )
-        message = tr("{found} ({size}). The conversations are copied; the other programs' files are not changed.", found=words, size=amount)  # fmt: skip
-        if not groups:
+        if groups:
+            found = format_count(
+                count,
+                "{n} conversation was found on this computer",
+                "{n} conversations were found on this computer",
+            )
+            message = tr("{found} ({size}). The conversations are copied; the other programs' files are not changed.", found=found, size=format_byte_size(size))  # fmt: skip
+        else:
             message = tr("No conversations from other programs were found on this computer.")
         self._message_label.setText(message)
         self._update_import_button()
@@ -212,25 +238,38 @@ class ImportConversationsDialog(widgets.TransientDialog):
         if not self._undescribed:
             return
         group = self._undescribed.pop(0)
-
-        def show_and_continue(details: history_import_port.HistoryDetails) -> None:
-            self.found.show_details(group, details)
-            self._describe_remaining_groups()
-
         self._runner.run_in_background(
-            self._histories.describe_history(group), then=show_and_continue, owner=self
+            self._histories.describe_history(group),
+            then=partial(self._show_details_and_continue, group),
+            owner=self,
         )
 
+    def _show_details_and_continue(
+        self, group: FoundHistories, details: history_import_port.HistoryDetails
+    ) -> None:
+        self.found.show_details(group, details)
+        self._describe_remaining_groups()
+
     def _update_import_button(self) -> None:
-        chosen = sum(group.conversations for group in self.found.chosen_groups())
-        is_over = not chosen and self._outcome != history_import_port.ImportOutcome()
+        chosen_count = 0
+        for group in self.found.chosen_groups():
+            chosen_count += group.conversations
+        # After an import, nothing is left to do but to close the dialog or to choose more.
+        has_outcome = self._outcome != history_import_port.ImportOutcome()
+        is_over = has_outcome and not chosen_count
         self.import_button.setVisible(not self._is_importing and not is_over)
-        set_widget_look(self._close, "primary" if is_over else "")
-        self.import_button.setEnabled(chosen > 0 and not self._is_importing)
-        words = tr("Import")
-        if chosen:
-            words = format_count(chosen, "Import {n} conversation", "Import {n} conversations")
-        self.import_button.setText(words)
+        self.import_button.setEnabled(chosen_count > 0 and not self._is_importing)
+        if is_over:
+            set_widget_look(self._close, "primary")
+        else:
+            set_widget_look(self._close, "")
+        if chosen_count:
+            label = format_count(
+                chosen_count, "Import {n} conversation", "Import {n} conversations"
+            )
+        else:
+            label = tr("Import")
+        self.import_button.setText(label)
 
     def import_checked_groups(self) -> None:
         self._show_import_running(is_running=True)
@@ -245,10 +284,12 @@ class ImportConversationsDialog(widgets.TransientDialog):
         )
 
     def _show_import_progress(self, done: int, total: int) -> None:
-        self._bar.setValue(min(1000, done * 1000 // max(1, total)))
-        self._progress_label.setText(
-            tr("{done} of {total}", done=format_byte_size(done), total=format_byte_size(total))
-        )
+        # A program may go on writing, so that more is read than there was.
+        thousandths = done * 1000 // max(1, total)
+        self._bar.setValue(min(thousandths, 1000))
+        done_size = format_byte_size(done)
+        total_size = format_byte_size(total)
+        self._progress_label.setText(tr("{done} of {total}", done=done_size, total=total_size))
 
     def _show_import_error(self, error: HelixError) -> None:
         self._show_import_running(is_running=False)
@@ -276,42 +317,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         if not outcome.stopped:
             self.found.untick_all()
         self._close.setFocus()
-        words = [
-            format_count(
-                outcome.new_count,
-                "{n} conversation was imported.",
-                "{n} conversations were imported.",
-            )
-        ]
-        if outcome.workspaces:
-            words.append(tr("Workspaces: {names}.", names=", ".join(outcome.workspaces)))
-        if outcome.grown_count:
-            words.append(
-                format_count(
-                    outcome.grown_count,
-                    "{n} conversation has new messages.",
-                    "{n} conversations have new messages.",
-                )
-            )
-        if outcome.unchanged_count:
-            words.append(
-                format_count(
-                    outcome.unchanged_count,
-                    "{n} conversation had already been imported.",
-                    "{n} conversations had already been imported.",
-                )
-            )
-        if outcome.stopped:
-            words.append(tr("Stopped. Conversations imported so far are kept. To add the rest, start the import again."))  # fmt: skip
-        if outcome.masked_keys:
-            keys = ", ".join(outcome.masked_keys[:5])
-            words.append(
-                tr(
-                    "The imported conversations contain text that looks like keys: {keys}",
-                    keys=keys,
-                )
-            )
-        self._message_label.setText(" ".join(words))
+        self._message_label.setText(" ".join(_describe_outcome(outcome)))
         self._undo.setVisible(bool(outcome.new_count or outcome.grown_count))
         self._keys.setText(
             format_count(len(outcome.masked_keys), "Forget the key…", "Forget the {n} keys…")
@@ -327,23 +333,22 @@ class ImportConversationsDialog(widgets.TransientDialog):
             self._histories.undo_last_import(), then=self._show_import_undone, owner=self
         )
 
-    def _show_import_undone(self, stayed: Sequence[str]) -> None:
+    def _show_import_undone(self, kept: Sequence[str]) -> None:
         self._undo.hide()
         self._undo.setEnabled(True)
-        words = [
+        sentences = [
             tr(
                 "The import was undone. The imported conversations are in the trash of their workspaces."
             )
         ]
-        if stayed:
-            words.append(
-                format_count(
-                    len(stayed),
-                    "{n} conversation was kept because you continued it in Helix Desktop.",
-                    "{n} conversations were kept because you continued them in Helix Desktop.",
-                )
+        if kept:
+            kept_sentence = format_count(
+                len(kept),
+                "{n} conversation was kept because you continued it in Helix Desktop.",
+                "{n} conversations were kept because you continued them in Helix Desktop.",
             )
-        self._message_label.setText(" ".join(words))
+            sentences.append(kept_sentence)
+        self._message_label.setText(" ".join(sentences))
         self._on_conversations_changed()
 
     def _ask_to_forget_keys(self) -> None:
@@ -363,5 +368,41 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._on_conversations_changed()
 
     def _show_what_was_left_out(self) -> None:
-        text = "\n".join(map(translate_sentences, self._complaints[:SHOWN_COMPLAINTS]))
-        show_text_box(self, tr("What was left out"), text)
+        lines = [translate_sentences(text) for text in self._complaints[:SHOWN_COMPLAINTS]]
+        show_text_box(self, tr("What was left out"), "\n".join(lines))
+
+
+def _describe_outcome(outcome: history_import_port.ImportOutcome) -> list[str]:
+    """Describes in sentences what was imported, what was not, and what needs attention."""
+    new_sentence = format_count(
+        outcome.new_count,
+        "{n} conversation was imported.",
+        "{n} conversations were imported.",
+    )
+    sentences = [new_sentence]
+    if outcome.workspaces:
+        sentences.append(tr("Workspaces: {names}.", names=", ".join(outcome.workspaces)))
+    if outcome.grown_count:
+        grown_sentence = format_count(
+            outcome.grown_count,
+            "{n} conversation has new messages.",
+            "{n} conversations have new messages.",
+        )
+        sentences.append(grown_sentence)
+    if outcome.unchanged_count:
+        unchanged_sentence = format_count(
+            outcome.unchanged_count,
+            "{n} conversation had already been imported.",
+            "{n} conversations had already been imported.",
+        )
+        sentences.append(unchanged_sentence)
+    if outcome.stopped:
+        sentences.append(tr("Stopped. Conversations imported so far are kept. To add the rest, start the import again."))  # fmt: skip
+    if outcome.masked_keys:
+        first_keys = ", ".join(outcome.masked_keys[:NAMED_KEYS])
+        key_sentence = tr(
+            "The imported conversations contain text that looks like keys: {keys}",
+            keys=first_keys,
+        )
+        sentences.append(key_sentence)
+    return sentences

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QLineEdit, QWidget
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.widgets import build_line_edit, build_plain_label, build_push_button
 from helix_desktop.gui.question_dialogs import ask_folder
+from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.sharing.sharing_form import SharingFormDialog, stack_widgets
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench, Workbenches
@@ -38,14 +39,14 @@ class JoinWorkspaceDialog(SharingFormDialog):
             tr("Join"), self, self._join_workspace, "primary", default=True
         )
         folder_row = self._build_widget_row(self.folder, self.choose)
-        above = (
+        fields = [
             self._build_join_explanation(),
             _put_name_above(tr("Address"), self.address),
             _put_name_above(tr("Key"), self.key),
             _put_name_above(tr("Folder on this computer"), folder_row),
-        )
+        ]
         cancel = build_push_button(tr("Cancel"), self, self.reject)
-        self._lay_out_sharing_form(above, (), (self.join, cancel))
+        self._lay_out_sharing_form(fields, build_row(1, self.join, cancel))
         for line in (self.address, self.key, self.folder):
             line.textChanged.connect(lambda _text: self._update_enabled_buttons())
         self._update_enabled_buttons()
@@ -61,15 +62,17 @@ class JoinWorkspaceDialog(SharingFormDialog):
         self.join.setEnabled(idle and is_filled)
 
     def _choose_join_folder(self) -> None:
-        title = tr("Folder on this computer")
-        ask_folder(self, title, lambda folder: self.folder.setText(str(folder)))
+        ask_folder(self, tr("Folder on this computer"), self._show_chosen_folder)
+
+    def _show_chosen_folder(self, folder: Path) -> None:
+        self.folder.setText(str(folder))
 
     def _join_workspace(self) -> None:
+        address = self.address.text().strip()
+        key = self.key.text()
         folder = Path(self.folder.text().strip()).expanduser()
-        work = self._desk.join_workspace(
-            self.address.text().strip(), self.key.text(), self._name_for(folder), folder
-        )
-        self._run_sharing_work(work, tr("Connecting…"), self._close_and_open_joined)
+        joining = self._desk.join_workspace(address, key, self._name_for(folder), folder)
+        self._run_sharing_work(joining, tr("Connecting…"), self._close_and_open_joined)
 
     def _close_and_open_joined(self, bench: Workbench) -> None:
         self.accept()

@@ -9,6 +9,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.common.widgets import build_line_edit, build_plain_label, build_push_button
 from helix_desktop.gui.question_dialogs import ask_to_confirm
+from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.sharing import sharing_sentences
 from helix_desktop.gui.sharing.sharing_form import SharingFormDialog, stack_widgets
@@ -32,15 +33,15 @@ class ShareWorkspaceDialog(SharingFormDialog):
         self.close_ = build_push_button(tr("Close"), self, self.reject)
         self.standing = build_plain_label()
         self.amount = build_plain_label("", "muted")
-        address = self._build_widget_row(self.address, self.test)
+        address_row = self._build_widget_row(self.address, self.test)
         self._not_shared_panel = stack_widgets(
-            self._build_sharing_explanation(), address, self.amount
+            self._build_sharing_explanation(), address_row, self.amount
         )
         self._shared_panel = stack_widgets(self.standing, *self._build_joining_instructions())
-        panels = (self._not_shared_panel, self._shared_panel)
-        self._lay_out_sharing_form(panels, (self.stop,), (self.close_, self.share))
-        leave = self._sharing.watch_sharing(self._show_sharing_state)
-        self.finished.connect(lambda _result: leave())
+        buttons = build_row(self.stop, 1, self.close_, self.share)
+        self._lay_out_sharing_form([self._not_shared_panel, self._shared_panel], buttons)
+        stop_watching = self._sharing.watch_sharing(self._show_sharing_state)
+        self.finished.connect(lambda _result: stop_watching())
         self.address.textChanged.connect(lambda _text: self._update_enabled_buttons())
         self.address.returnPressed.connect(self.test.click)
         self._show_sharing_state()
@@ -72,51 +73,54 @@ class ShareWorkspaceDialog(SharingFormDialog):
         ]
 
     def _show_sharing_state(self) -> None:
-        standing = self._sharing.sharing_state
-        shared = standing.state != "off"
-        self._not_shared_panel.setVisible(not shared)
-        self._shared_panel.setVisible(shared)
-        self.share.setVisible(not shared)
-        self.stop.setVisible(shared)
-        self.standing.setText(sharing_sentences.describe_sharing_fully(standing))
-        self.line.setText(standing.address)
+        status = self._sharing.sharing_state
+        is_shared = status.state != "off"
+        self._not_shared_panel.setVisible(not is_shared)
+        self._shared_panel.setVisible(is_shared)
+        self.share.setVisible(not is_shared)
+        self.stop.setVisible(is_shared)
+        self.standing.setText(sharing_sentences.describe_sharing_fully(status))
+        self.line.setText(status.address)
         self.line.setCursorPosition(0)
         self._update_enabled_buttons()
 
     def _show_upload_amount(self, amount: tuple[int, int, int]) -> None:
-        conversations, entries, size_ = amount
-        talks = format_count(conversations, "{n} conversation", "{n} conversations")
-        stored = format_count(entries, "{n} stored output", "{n} stored outputs")
+        conversation_count, entry_count, size = amount
+        conversations = format_count(conversation_count, "{n} conversation", "{n} conversations")
+        entries = format_count(entry_count, "{n} stored output", "{n} stored outputs")
         text = tr(
             "Sharing uploads {conversations} and {entries} ({size}), and everything that is added later. Files in the folder are not uploaded, except for content that agents read.",
-            conversations=talks,
-            entries=stored,
-            size=format_byte_size(size_),
+            conversations=conversations,
+            entries=entries,
+            size=format_byte_size(size),
         )
         self.amount.setText(text)
 
     def _update_enabled_buttons(self, *, idle: bool = True) -> None:
-        there = idle and bool(self.address.text().strip())
-        self.test.setEnabled(there)
-        self.share.setEnabled(there)
+        has_address = bool(self.address.text().strip())
+        self.test.setEnabled(idle and has_address)
+        self.share.setEnabled(idle and has_address)
 
     def _test_shared_store(self) -> None:
-        work = self._setup.test_store_address(self.address.text().strip())
-        show = self._show_sharing_status
-        self._run_sharing_work(
-            work, tr("Testing…"), lambda about: show(tr("Connected to {store}.", store=about))
-        )
+        testing = self._setup.test_store_address(self.address.text().strip())
+        self._run_sharing_work(testing, tr("Testing…"), self._show_tested_store)
+
+    def _show_tested_store(self, store: str) -> None:
+        self._show_sharing_status(tr("Connected to {store}.", store=store))
 
     def _share_workspace(self) -> None:
-        work = self._setup.start_sharing_at(self.address.text().strip())
-        self._run_sharing_work(work, tr("Connecting…"), lambda _done: self._show_sharing_status(""))
+        starting = self._setup.start_sharing_at(self.address.text().strip())
+        self._run_sharing_work(starting, tr("Connecting…"), self._hide_sharing_status)
+
+    def _hide_sharing_status(self, _result: object) -> None:
+        self._show_sharing_status("")
 
     def _copy_workspace_key(self) -> None:
-        def put_key_on_clipboard(key: str) -> None:
-            QGuiApplication.clipboard().setText(key)
-            self._show_sharing_status(tr("The key was copied to the clipboard."))
+        self._run_sharing_work(self._setup.read_key_for_joining(), "", self._put_key_on_clipboard)
 
-        self._run_sharing_work(self._setup.read_key_for_joining(), "", put_key_on_clipboard)
+    def _put_key_on_clipboard(self, key: str) -> None:
+        QGuiApplication.clipboard().setText(key)
+        self._show_sharing_status(tr("The key was copied to the clipboard."))
 
     def _copy_store_address(self) -> None:
         QGuiApplication.clipboard().setText(self.line.text())
@@ -127,12 +131,12 @@ class ShareWorkspaceDialog(SharingFormDialog):
     def _confirm_and_stop_sharing(self) -> None:
         text = tr("This computer stops sending and receiving changes. Everything it has sent stays in the shared store for the other computers. Nothing is removed from this computer.")  # fmt: skip
 
-        def stop_sharing() -> None:
-            show = self._show_sharing_status
-            self._run_sharing_work(
-                self._sharing.stop_sharing(), "", lambda left: show(translate_sentences(left))
-            )
+        title = tr("Stop sharing this workspace?")
+        ask_to_confirm(self, title, text, tr("Stop sharing"), self._stop_sharing)
 
-        ask_to_confirm(
-            self, tr("Stop sharing this workspace?"), text, tr("Stop sharing"), stop_sharing
-        )
+    def _stop_sharing(self) -> None:
+        stopping = self._sharing.stop_sharing()
+        self._run_sharing_work(stopping, "", self._show_what_remains)
+
+    def _show_what_remains(self, sentence: str) -> None:
+        self._show_sharing_status(translate_sentences(sentence))

@@ -1,9 +1,9 @@
 """The base of the sharing dialogs: rows, buttons, a status line, and work that may fail."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -25,11 +25,8 @@ class SharingFormDialog(TransientDialog):
         self.status_label = build_plain_label()
         self.status_label.hide()
 
-    def _lay_out_sharing_form(
-        self, widgets: tuple[QWidget, ...], left: tuple[QWidget, ...], right: tuple[QWidget, ...]
-    ) -> None:
-        """Lays out the form. `left` and `right` are buttons at the bottom."""
-        buttons = build_row(*left, 1, *right)
+    def _lay_out_sharing_form(self, widgets: Sequence[QWidget], buttons: QHBoxLayout) -> None:
+        """Lays out the form, with the row of buttons at the bottom."""
         build_column(
             *widgets,
             self.status_label,
@@ -40,9 +37,9 @@ class SharingFormDialog(TransientDialog):
             spacing=12,
         )
 
-    def _build_widget_row(self, *widgets: QWidget) -> QWidget:
+    def _build_widget_row(self, field: QWidget, button: QWidget) -> QWidget:
         row = QWidget(self)
-        build_row((widgets[0], 1), *widgets[1:], owner=row, margins=0)
+        build_row((field, 1), button, owner=row, margins=0)
         return row
 
     def _update_enabled_buttons(self, *, idle: bool = True) -> None:
@@ -55,31 +52,28 @@ class SharingFormDialog(TransientDialog):
     def _run_sharing_work(
         self, work: Coroutine[Any, Any, Any], meanwhile: str, then: Callable[[Any], object]
     ) -> None:
-        focused = (
-            self.focusWidget()
-        )  # Qt takes the focus away from a disabled button, so we restore it afterwards.
-
-        def enable_and_restore_focus() -> None:
-            self._update_enabled_buttons()
-            if focused is not None and focused.isVisible():
-                focused.setFocus()
-
-        def show_sharing_error(error: HelixError) -> None:
-            enable_and_restore_focus()
-            self._show_sharing_status(translate_sentences(str(error)))
+        # Qt takes the focus away from a disabled button, so it is restored afterwards.
+        focused = self.focusWidget()
 
         def pass_on_result(result: Any) -> None:
-            enable_and_restore_focus()
+            self._enable_and_restore_focus(focused)
             then(result)
+
+        def show_error(error: HelixError) -> None:
+            self._enable_and_restore_focus(focused)
+            self._show_sharing_status(translate_sentences(str(error)))
 
         self._show_sharing_status(meanwhile)
         self._update_enabled_buttons(idle=False)
-        self._runner.run_in_background(
-            work, then=pass_on_result, failed=show_sharing_error, owner=self
-        )
+        self._runner.run_in_background(work, then=pass_on_result, failed=show_error, owner=self)
+
+    def _enable_and_restore_focus(self, focused: QWidget | None) -> None:
+        self._update_enabled_buttons()
+        if focused is not None and focused.isVisible():
+            focused.setFocus()
 
 
 def stack_widgets(*widgets: QWidget, spacing: int = 12) -> QWidget:
-    made = QWidget()
-    build_column(*widgets, owner=made, margins=0, spacing=spacing)
-    return made
+    stack = QWidget()
+    build_column(*widgets, owner=stack, margins=0, spacing=spacing)
+    return stack

@@ -25,34 +25,41 @@ class ChoicePill(QPushButton):
         self.clicked.connect(self.open_choices)
         self.show_choice("")
 
-    def show_choice(self, current: str, words: str = "") -> None:
+    def show_choice(self, current: str, title: str = "") -> None:
+        """Shows a choice by its `title`, or by its own name. Without any, the hint is shown."""
         self.current = current
-        words = words or current or self._hint
-        self._words = words
-        if len(words) > MAX_CHOICE_LENGTH:
+        text = title or current or self._hint
+        self._text = text
+        if len(text) > MAX_CHOICE_LENGTH:
             half = MAX_CHOICE_LENGTH // 2
-            self._words = f"{words[:half]}…{words[1 - half :]}"
-        self._set_pill_text(self._words)
-        self.setAccessibleName(f"{self._hint}: {words}")
-        self.setToolTip(safe_tooltip(f"{self._hint}: {words}"))
+            beginning = text[:half]
+            end = text[-(half - 1) :]
+            self._text = f"{beginning}…{end}"
+        self._set_pill_text(self._text)
+        self.setAccessibleName(f"{self._hint}: {text}")
+        self.setToolTip(safe_tooltip(f"{self._hint}: {text}"))
 
     def show_full_text_and_measure_width(self) -> int:
-        self._set_pill_text(self._words)
+        self._set_pill_text(self._text)
         return self.sizeHint().width()
 
     def fit_pill_text(self, width: int) -> None:
         """Shortens the text in the middle to fit, since names differ at both ends."""
-        missing = self.show_full_text_and_measure_width() - width
-        if missing > 0:
-            metrics = self.fontMetrics()
-            room = metrics.horizontalAdvance(self._words) - missing
-            self._set_pill_text(metrics.elidedText(self._words, Qt.TextElideMode.ElideMiddle, room))
+        missing_width = self.show_full_text_and_measure_width() - width
+        if missing_width <= 0:
+            return
+        metrics = self.fontMetrics()
+        text_width = metrics.horizontalAdvance(self._text) - missing_width
+        elided = metrics.elidedText(self._text, Qt.TextElideMode.ElideMiddle, text_width)
+        self._set_pill_text(elided)
 
     def open_choices(self) -> None:
         self.choice_wanted.emit()
 
-    def _set_pill_text(self, words: str) -> None:
-        self.setText(f"{words.replace('&', '&&')} ▾")
+    def _set_pill_text(self, text: str) -> None:
+        # A single "&" would make the next letter a shortcut.
+        escaped_text = text.replace("&", "&&")
+        self.setText(f"{escaped_text} ▾")
 
 
 class PolicyChoicePill(ChoicePill):
@@ -63,10 +70,9 @@ class PolicyChoicePill(ChoicePill):
 
     def open_choices(self) -> None:
         menu = build_popup_menu(self)
-        for name, words in list_policy_choices():
-            add_menu_choice(
-                menu, words, partial(self.chosen.emit, name), chosen=name == self.current
-            )
+        for name, title in list_policy_choices():
+            choose = partial(self.chosen.emit, name)
+            add_menu_choice(menu, title, choose, chosen=name == self.current)
         menu.addSeparator()
         menu.addAction(tr("More…")).triggered.connect(self.more_wanted)
         menu.popup(self.mapToGlobal(QPoint(0, self.height() + 4)))

@@ -16,8 +16,8 @@ class _CommentTextEdit(QPlainTextEdit):
     sent = Signal()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
-        if enter and event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+        is_return = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+        if is_return and event.modifiers() & Qt.KeyboardModifier.ControlModifier:
             self.sent.emit()
         else:
             super().keyPressEvent(event)
@@ -41,9 +41,8 @@ class CommentBox(QFrame):
         self.words.sent.connect(self._send_comment)
         EscapeCloser(self, self.isVisible, self.cancelled.emit)
         send = build_push_button(tr("Send to agent"), self, self._send_comment, "primary")
-        buttons = build_row(
-            send, build_push_button(tr("Cancel"), self, self.cancelled.emit, "pill"), 1
-        )
+        cancel = build_push_button(tr("Cancel"), self, self.cancelled.emit, "pill")
+        buttons = build_row(send, cancel, 1)
         column = build_column(self._title, (self.words, 1), buttons, owner=self, spacing=4)
         theme.keep_lengths_scaled(self, column.setContentsMargins, 12, 8, 12, 8)
 
@@ -55,6 +54,7 @@ class CommentBox(QFrame):
         self.words.setFocus()
 
     def _send_comment(self) -> None:
-        words = self.words.toPlainText().strip()
-        if words:
-            self.sent.emit(self.line.new_number or self.line.old_number, self.line.text, words)
+        comment = self.words.toPlainText().strip()
+        if comment:
+            line_number = self.line.new_number or self.line.old_number
+            self.sent.emit(line_number, self.line.text, comment)
