@@ -31,17 +31,39 @@ class PullRequestText:
     body: str
 
 
-async def write_pull_request_text(state: ConversationState, cache: ContentCache) -> PullRequestText:
+@dataclass(frozen=True, slots=True)
+class CommittedFile:
+    """A file in which the branch differs from the one that the pull request goes to."""
+
+    path: str
+    is_new: bool = False
+    is_deleted: bool = False
+
+
+async def write_pull_request_text(
+    state: ConversationState,
+    cache: ContentCache,
+    committed_files: Sequence[CommittedFile] | None = None,
+) -> PullRequestText:
+    """`committed_files`: what the branch contains, or None if that is not known. Then the changes
+    in the conversation's record stand for it.
+    """
     """Return a title and a body with a section for each thing that the record knows."""
     work = await state_of_work.read_state_of_work(state, cache)
     calls = await state_of_work.read_answered_calls_of(state, cache)
     recorded_facts = state.facts_on_path()
     tests = await _describe_tests(work, cache)
+    if committed_files is None:
+        changed_lines = _list_files_of_record(work)
+    else:
+        changed_lines = _list_committed_files(committed_files)
+    if work.commit is not None:
+        changed_lines.append(f"Committed: {work.commit.describe()}")
     sections = [
         ("What was asked", _list_requests(recorded_facts)),
         ("What was decided", _list_decisions(recorded_facts)),
         ("What was tried", _list_attempts(calls)),
-        ("What changed", _list_files_for_request(work)),
+        ("What changed", changed_lines),
         ("Tests", tests),
     ]
     blocks: list[str] = []
@@ -122,7 +144,22 @@ def _list_attempts(calls: Sequence[AnsweredCall]) -> list[str]:
     return lines[-MOST_ATTEMPTS:]
 
 
-def _list_files_for_request(work: StateOfWork) -> list[str]:
+def _list_committed_files(committed_files: Sequence[CommittedFile]) -> list[str]:
+    lines: list[str] = []
+    for file in committed_files[:MOST_FILES]:
+        line = f"`{printable_path(file.path)}`"
+        if file.is_deleted:
+            line += " (deleted)"
+        elif file.is_new:
+            line += " (new)"
+        lines.append(line)
+    left_out_count = len(committed_files) - MOST_FILES
+    if left_out_count > 0:
+        lines.append(f"Files that are not listed here: {left_out_count}")
+    return lines
+
+
+def _list_files_of_record(work: StateOfWork) -> list[str]:
     changes: dict[str, OpenChange] = {**work.not_added, **work.changes}
     lines: list[str] = []
     for path in sorted(changes)[:MOST_FILES]:
@@ -136,8 +173,6 @@ def _list_files_for_request(work: StateOfWork) -> list[str]:
     left_out_count = len(changes) - MOST_FILES
     if left_out_count > 0:
         lines.append(f"Files that are not listed here: {left_out_count}")
-    if work.commit is not None:
-        lines.append(f"Committed: {work.commit.describe()}")
     return lines
 
 

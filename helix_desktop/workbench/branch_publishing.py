@@ -12,10 +12,15 @@ import os
 import re
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from helix_desktop.engine.ports import ContentCache
-from helix_desktop.engine.pull_request_text import PullRequestText, write_pull_request_text
+from helix_desktop.engine.pull_request_text import (
+    CommittedFile,
+    PullRequestText,
+    write_pull_request_text,
+)
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
@@ -69,7 +74,8 @@ _LOGIN_IN_ADDRESS = re.compile(r"(?<=://)[^/@]*@")
 class BranchState:
     """The branch that is checked out. `unpushed`: how many of its commits no branch of the remote
     has. `address`: where it is pushed to. `tool`: the program that opens pull requests there, `gh`
-    or `glab`, or empty. Without a remote, `remote`, `address` and `tool` are empty.
+    or `glab`, or empty. `base`: the branch of the remote that pull requests go to, or empty if that
+    is not known. Without a remote, `remote`, `address`, `tool` and `base` are empty.
     """
 
     root: Path
@@ -79,6 +85,12 @@ class BranchState:
     address: str
     unpushed: int
     tool: str
+    base: str = ""
+
+    @property
+    def is_base(self) -> bool:
+        """Whether a pull request would go from this branch to itself."""
+        return bool(self.base) and self.branch == self.base
 
     @property
     def shown_address(self) -> str:
@@ -136,9 +148,12 @@ class BranchPublishing:
     async def push_branch(self, state: BranchState) -> None:
         await asyncio.to_thread(_push_branch, state)
 
-    async def write_text(self, conversation: str) -> PullRequestText:
+    async def write_text(self, state: BranchState, conversation: str) -> PullRequestText:
         session = await self._open_session(conversation)
-        return await write_pull_request_text(session.conversation.state, self._cache)
+        committed_files = await asyncio.to_thread(_list_committed_files, state)
+        return await write_pull_request_text(
+            session.conversation.state, self._cache, committed_files
+        )
 
     async def open_pull_request(self, state: BranchState, text: PullRequestText) -> str:
         """Returns the address of the new pull request."""
@@ -176,6 +191,7 @@ def _read_branch_state(root: Path) -> BranchState:
         address=address,
         unpushed=int(unpushed),
         tool=_find_pull_request_tool(address),
+        base=_find_base_branch(root, branch, remote),
     )
 
 
@@ -197,6 +213,40 @@ def _choose_remote(root: Path, branch: str) -> str:
     if remotes:
         return remotes[0]
     return ""
+
+
+def _find_base_branch(root: Path, branch: str, remote: str) -> str:
+    """Returns the remote's main branch as far as the repository knows it, without asking the server."""
+    with suppress(HelixError):  # Only a clone has written down which branch it is.
+        name = _read_git_line(root, "symbolic-ref", "--short", "-q", f"refs/remotes/{remote}/HEAD")
+        return name.removeprefix(f"{remote}/")
+    for usual_name in ("main", "master"):
+        with suppress(HelixError):
+            _read_git_line(
+                root, "rev-parse", "--verify", "-q", f"refs/remotes/{remote}/{usual_name}"
+            )
+            return usual_name
+    if branch in ("main", "master"):
+        return branch
+    return ""
+
+
+def _list_committed_files(state: BranchState) -> list[CommittedFile] | None:
+    """Returns the files in which the branch differs from the base, or None if there is no base."""
+    if not state.base or state.is_base:
+        return None
+    since_base = f"refs/remotes/{state.remote}/{state.base}...{state.commit}"
+    options = ["--name-status", "--no-renames", "--relative", "-z"]
+    try:
+        output = run_git(state.root, "diff", *options, since_base, "--", remedy=NOT_OPENED)
+    except HelixError:  # The base was never fetched, or shares no commit with the branch.
+        return None
+    # A letter for what happened to the file and its path, each with a zero byte behind it.
+    fields = output.decode("utf-8", "replace").split("\0")
+    files: list[CommittedFile] = []
+    for letter, path in zip(fields[0::2], fields[1::2], strict=False):
+        files.append(CommittedFile(path, is_new=letter == "A", is_deleted=letter == "D"))
+    return files
 
 
 def _find_pull_request_tool(address: str) -> str:

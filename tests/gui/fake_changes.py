@@ -96,7 +96,7 @@ class FakePublishing:
             raise ActionRefused(self.refuses)
         self.state = replace(state, unpushed=0)
 
-    async def write_text(self, conversation: str) -> PullRequestText:
+    async def write_text(self, state: BranchState, conversation: str) -> PullRequestText:
         return PullRequestText("Add a file", "## Tests\n\nNone.\n")
 
     async def open_pull_request(self, state: BranchState, text: PullRequestText) -> str:

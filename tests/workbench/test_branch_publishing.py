@@ -139,6 +139,44 @@ async def test_a_branch_with_a_commit_and_no_remote_is_known_as_one(
     assert (state.branch, state.remote, state.unpushed, state.tool) == ("work", "", 0, "")
 
 
+async def test_the_text_names_what_the_branch_has_committed_and_nothing_else(
+    desks: Desks, project: Path
+) -> None:
+    """It named a file that was changed and not committed, and none of those that were."""
+    (project / "b").write_text("old\n")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "the base")
+    git(project, "push", "-q", "origin", "HEAD:main")
+    git(project, "fetch", "-q")
+    (project / "a").unlink()
+    (project / "b").write_text("new\n")
+    (project / "docs").mkdir()
+    (project / "docs" / "c").write_text("c\n")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "the work")
+    (project / "notes").write_text("not committed\n")
+    bench = await bench_on(desks, project)
+    session = await bench.start_conversation()
+    publishing, state = await publishing_of(bench)
+    assert state.base == "main"
+    text = await publishing.write_text(state, session.id)
+    assert "## What changed\n\n- `a` (deleted)\n- `b`\n- `docs/c` (new)\n\n" in text.body
+
+
+async def test_the_branch_that_pull_requests_go_to_is_known(project: Path, desks: Desks) -> None:
+    bench = await bench_on(desks, project)
+    _, state = await publishing_of(bench)
+    assert (state.branch, state.base) == ("work", ""), "the remote has no branch yet"
+    git(project, "branch", "-m", "main")
+    _, state = await publishing_of(bench)
+    assert state.is_base, "the usual name"
+    git(project, "push", "-q", "origin", "HEAD:trunk")
+    git(project, "fetch", "-q")
+    git(project, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk")
+    _, state = await publishing_of(bench)
+    assert (state.base, state.is_base) == ("trunk", False)
+
+
 async def test_what_others_pushed_is_not_overwritten(
     bench: Workbench, project: Path, server: Path, tmp_path: Path
 ) -> None:

@@ -155,6 +155,21 @@ class AfterCommitBar(QWidget):
         work = self._changes.branch_publishing.read_branch_state()
         self._run_publishing_work(work, partial(self._show_branch, self._changes))
 
+    def reload_if_branch_changed(self) -> None:
+        """Reads the branch again, because the user may have worked on it in a terminal. The
+        server is asked only if the branch is not as it was.
+        """
+        changes = self._changes
+        if changes is None or self._wish is not None:
+            return
+
+        def show_changed_branch(state: BranchState | None) -> None:
+            if state != self._shown.state:
+                self._show_branch(changes, state)
+
+        work = changes.branch_publishing.read_branch_state()
+        self._run_publishing_work(work, show_changed_branch)
+
     def _show_branch(self, changes: FileChanges, state: BranchState | None) -> None:
         if self._changes is not changes:
             return  # Another workspace was chosen meanwhile.
@@ -163,8 +178,7 @@ class AfterCommitBar(QWidget):
         self._wish = None
         if wish is AfterCommitWish.PUSH:
             self._push_or_say_why_not(state)
-        can_have_request = state is not None and bool(state.tool)
-        if state is not None and can_have_request:
+        if state is not None and state.tool and not state.is_base:
             opens_request = wish is AfterCommitWish.PULL_REQUEST
             work = changes.branch_publishing.find_pull_request(state)
             show_request = partial(
@@ -203,7 +217,8 @@ class AfterCommitBar(QWidget):
             return
         self._note.set_elided_text(_describe_branch(state))
         self.push_button.setVisible(state.unpushed > 0)
-        self.request_button.setVisible(bool(state.tool))
+        can_have_request = bool(state.tool) and not state.is_base
+        self.request_button.setVisible(can_have_request)
         if branch.request is None:
             self.request_button.setText(tr("Open a pull request…"))
         else:
@@ -248,6 +263,12 @@ class AfterCommitBar(QWidget):
         if state is None or not state.remote:
             self._push_or_say_why_not(state)
             return
+        if state.is_base:
+            words = tr(
+                "Pull requests go to {branch}, and you are on it. Commit on a branch of your own first: git switch -c NAME"
+            )
+            self.notice_wanted.emit(words.format(branch=state.branch))
+            return
         self.notice_wanted.emit(
             tr(
                 "To open a pull request from here, install gh (GitHub) or glab (GitLab). It can also be opened on the web page of the server."
@@ -267,7 +288,7 @@ class AfterCommitBar(QWidget):
             return
         show_dialog = partial(self._show_request_dialog, self._changes, state)
         if self._conversation:
-            work = self._changes.branch_publishing.write_text(self._conversation)
+            work = self._changes.branch_publishing.write_text(state, self._conversation)
             self._run_publishing_work(work, show_dialog)
         else:
             show_dialog(PullRequestText("", ""))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QSizePolicy, QSplitter, QWidget
 
@@ -271,8 +271,15 @@ class ChangesPage(QWidget):
             list_width = min(self._theme.zoomed_pixels(WIDTH), self.width() // 3)
             self._split.setSizes([list_width, self.width() - list_width])
             self._has_sizes = True
-        if not self._is_up_to_date:
+        if self._is_up_to_date:
+            self.after_commit.reload_if_branch_changed()
+        else:
             self.reload_changes()
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.WindowActivate:
+            self.after_commit.reload_if_branch_changed()
+        return super().event(event)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QMessageBox, QWidget
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QApplication, QMessageBox, QWidget
 
 from helix_desktop.engine.facts import Attachment, Text
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -16,6 +17,7 @@ from helix_desktop.gui.changes.after_commit_bar import (
     AfterCommitWish,
     PullRequestDialog,
 )
+from helix_desktop.gui.changes.changes_page import ChangesPage
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.search_suggestions import suggest_actions
 from helix_desktop.gui.theme import Theme
@@ -105,6 +107,43 @@ def test_a_pull_request_is_opened_with_the_text_as_it_was_changed(
     assert (written.title, written.body) == ("Mine", "My words")
     assert words == ["The pull request was opened: https://example.org/pull/7"]
     assert bar.request_button.text() == "Show the pull request"
+
+
+def test_no_pull_request_is_offered_from_a_branch_to_itself(
+    bar: AfterCommitBar, changes: FakeChanges
+) -> None:
+    """It was offered from main to main, and gh refused at the end."""
+    words = said(bar)
+    changes.branch_publishing.state = replace(STATE, base="work")
+    bar.reload()
+    assert bar.request_button.isHidden()
+    bar.carry_out_when_read(AfterCommitWish.PULL_REQUEST)
+    bar.reload()
+    assert not bar.findChildren(PullRequestDialog)
+    assert words == [
+        "Pull requests go to work, and you are on it. Commit on a branch of your own first: git switch -c NAME"
+    ]
+
+
+def test_a_remote_that_was_set_up_in_a_terminal_is_seen_when_the_user_comes_back(
+    theme: Theme, doing: BackgroundRunner, changes: FakeChanges
+) -> None:
+    """“No remote is set up” stayed until the agent's next change."""
+    changes.branch_publishing.state = NO_REMOTE
+    page = ChangesPage(theme, doing)
+    page.show_changes_of(changes, "c")
+    page.show()
+    page.after_commit.remember_commit()
+    page.reload_changes()
+    assert page.after_commit._note.accessibleName().startswith("No remote is set up")
+    page.hide()
+    changes.branch_publishing.state = STATE
+    page.show()
+    assert page.after_commit._note.accessibleName() == "work: 2 commits are not pushed yet."
+    changes.branch_publishing.state = replace(STATE, unpushed=3)
+    QApplication.sendEvent(page, QEvent(QEvent.Type.WindowActivate))
+    assert page.after_commit._note.accessibleName() == "work: 3 commits are not pushed yet."
+    page.close()
 
 
 def test_checks_are_counted_and_a_failure_is_handed_on(
