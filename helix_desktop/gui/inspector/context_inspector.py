@@ -379,18 +379,20 @@ class ContextInspector(QWidget):
     def show_request_of_step(self) -> None:
         if self._session is None:
             return
-        step = None
-        if not self._is_at_present:
-            step = self._steps[self.slider.value()].seq
-        self._open_request_dialog(self._session, step, self._step.text())
+        if self._is_at_present:
+            self._open_request_dialog(self._session, None, tr("Next request"))
+            return
+        step = self._steps[self.slider.value()].seq
+        title = f"{tr('Request')} · {self._step.text()}"
+        self._open_request_dialog(self._session, step, title)
 
     def show_request_of_reply(self, seq: int) -> None:
         if self._session is None:
             return
-        title = ""
+        title = tr("Request")
         for number, step in enumerate(self._steps, 1):
             if step.seq == seq:
-                title = tr("Step {n}", n=format_number(number))
+                title += f" · {tr('Step {n}', n=format_number(number))}"
         self._open_request_dialog(self._session, seq, title)
 
     def _open_request_dialog(self, session: Session, step: int | None, title: str) -> None:

@@ -4,24 +4,26 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.messages import Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.gui.common import widgets
+from helix_desktop.gui.common.escape_key import EscapeCloser
 from helix_desktop.gui.common.figure_formats import format_byte_size
+from helix_desktop.gui.inspector.request_text_view import RequestTextView
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.transcript_pane import FindBar
 from helix_desktop.gui.translation import format_count, tr, translate_name
-from helix_desktop.gui.views.large_text_view import TextLineView
 
 # A model's name, and the body of the request that its provider receives.
 ProviderBody = tuple[str, Mapping[str, Any]]
 
 
 class RequestDialog(widgets.TransientDialog):
-    """Shows a request as text and as the provider got it, to read, search and copy. Its
+    """Shows a request as text and as the provider got it, to read, find in and copy. Its
     forms are built in a thread.
     """
 
@@ -33,23 +35,65 @@ class RequestDialog(widgets.TransientDialog):
         forms: Mapping[str, list[str]],
         parent: QWidget | None = None,
     ) -> None:
-        window_title = tr("Request")
-        if title:
-            window_title += f" · {title}"
-        super().__init__(window_title, parent, 900, 640)
-        self.view = TextLineView(theme, self)
+        super().__init__(title, parent, 900, 640)
+        self.view = RequestTextView(theme, self)
         self._forms = forms
         self.form = widgets.build_combo_box(tr("View as"), self)
         self.form.addItems(list(self._forms))
         self.form.currentTextChanged.connect(self._show_request_form)
+        self.find_bar = FindBar(self, tr("Find in this request"))
+        self.find_bar.hide()
+        self._found_number = 0
+        self._connect_find_bar()
         self._show_request_form(self.form.currentText())
         description_label = widgets.build_plain_label(description, "small", self)
         copy_button = widgets.build_push_button(tr("Copy"), self, self._copy_request)
-        head = build_row((description_label, 1), self.form, copy_button)
-        build_column(head, (self.view, 1), owner=self)
+        find_words = tr("Find")
+        find_button = widgets.build_push_button(find_words, self, self.open_find_bar)
+        find_button.setToolTip(f"{find_words} (Ctrl+F)")
+        close_button = widgets.build_push_button(tr("Close"), self, self.reject)
+        head = build_row((description_label, 1), self.form, find_button, copy_button)
+        foot = build_row(1, close_button)
+        build_column(head, self.find_bar, (self.view, 1), foot, owner=self)
+        self.view.setFocus()
+
+    def _connect_find_bar(self) -> None:
+        shortcut = QShortcut(QKeySequence(QKeySequence.StandardKey.Find), self)
+        shortcut.activated.connect(self.open_find_bar)
+        self.find_bar.changed.connect(self._find_words)
+        self.find_bar.stepped.connect(self._step_to_found_place)
+        self.find_bar.closed.connect(self._close_find_bar)
+        EscapeCloser(self, self.find_bar.isVisible, self._close_find_bar)
+
+    def open_find_bar(self) -> None:
+        self.find_bar.show()
+        self.find_bar.field.setFocus()
+        self.find_bar.field.selectAll()
+
+    def _close_find_bar(self) -> None:
+        self.find_bar.hide()
+        self.view.find_in_text("")
+        self.view.setFocus()
+
+    def _find_words(self, words: str) -> None:
+        self.view.find_in_text(words)
+        self._show_found_place(0)
+
+    def _step_to_found_place(self, steps: int) -> None:
+        self._show_found_place(self._found_number + steps)
+
+    def _show_found_place(self, number: int) -> None:
+        count = len(self.view.found_places)
+        self._found_number = 0
+        if count:
+            self._found_number = number % count  # After the last place comes the first again.
+            self.view.show_found_place(self._found_number)
+        self.find_bar.show_hit_count(self._found_number, count, done=True)
 
     def _show_request_form(self, form: str) -> None:
-        self.view.show_text_lines(self._forms[form])
+        self.view.show_request_text(self._forms[form])
+        if self.find_bar.isVisible():
+            self._find_words(self.find_bar.field.text())
 
     def _copy_request(self) -> None:
         text = self.view.selected_text() or "\n".join(self._forms[self.form.currentText()])
@@ -62,7 +106,7 @@ def describe_request(request: Request, *, as_sent: bool | None) -> str:
     """
     length = format_count(len(request.messages), "{n} message", "{n} messages")
     if as_sent is None:
-        return length
+        return f"{length} · {tr('not sent yet: goes out with your next message')}"
     if as_sent:
         return f"{length} · {tr('verified: exactly what was sent')}"
     reason = tr("not exactly what was sent: some content was removed or is damaged")

@@ -38,11 +38,10 @@ class FindBar(QWidget):
     stepped = Signal(int)
     closed = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None, hint: str = "") -> None:
         super().__init__(parent)
-        self.field = build_line_edit(
-            tr("Find in this conversation"), tr("Find in this conversation"), self
-        )
+        hint = hint or tr("Find in this conversation")
+        self.field = build_line_edit(hint, hint, self)
         self.field.setClearButtonEnabled(True)
         self.counts = build_plain_label("", "muted", self, wraps=False)
         row = build_row((self.field, 1), self.counts, owner=self, margins=(20, 8, 20, 8))

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QPushButton
 
 from helix_desktop.engine import request_building
 from helix_desktop.engine.facts import (
@@ -169,11 +170,10 @@ def test_the_request_is_the_sessions(
     (dialog,) = [
         w for w in QApplication.topLevelWidgets() if isinstance(w, RequestDialog) and w.isVisible()
     ]
-    assert dialog.windowTitle().rstrip(" ·") == dialog.windowTitle(), (
-        "no dot before a name that is not there"
-    )
+    assert dialog.windowTitle() == "Next request"
     wanted = format_request_as_text(request_building.build_request(session.view(), {}))
-    assert [dialog.view.viewed_lines[i] for i in range(len(dialog.view.viewed_lines))] == wanted
+    dialog.view.select_all_text()
+    assert dialog.view.selected_text() == "\n".join(wanted), "copied without the added breaks"
     assert any("The guard must never" in line for line in wanted)
 
 
@@ -190,8 +190,38 @@ def test_the_request_is_shown_as_the_provider_gets_it_too(
         w for w in QApplication.topLevelWidgets() if isinstance(w, RequestDialog) and w.isVisible()
     ]
     dialog.form.setCurrentText(f"As sent to {story.MODEL}")
-    shown = "\n".join(dialog.view.viewed_lines[i] for i in range(len(dialog.view.viewed_lines)))
-    assert json.loads(shown)["model"] == story.MODEL
+    dialog.view.select_all_text()
+    assert json.loads(dialog.view.selected_text())["model"] == story.MODEL
+
+
+def test_a_request_can_be_searched_is_wrapped_and_closes(theme: Theme) -> None:
+    """Ctrl+F did nothing while the choice box had the focus, and lines ran out to the right."""
+    lines = ["── 1 · You ──", "word " * 60 + "needle", "x" * 500, "a Needle again"]
+    dialog = RequestDialog(theme, "Next request", "1 message", {"Readable": lines})
+    dialog.show()
+    assert QTest.qWaitForWindowActive(dialog)
+    dialog.view._wrap_again_if_width_changed()
+    widest = max(len(row) for row in dialog.view.viewed_lines)  # type: ignore[call-overload]
+    assert widest <= dialog.view._letters_per_row
+    assert dialog.view.horizontalScrollBar().maximum() == 0
+
+    dialog.form.setFocus()
+    QTest.keyClick(dialog.form, Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
+    assert dialog.find_bar.field.hasFocus()
+    QTest.keyClicks(dialog.find_bar.field, "needle")
+    assert dialog.find_bar.counts.text() == "1 of 2"
+    assert dialog.view.selected_text() == "needle"
+    QTest.keyClick(dialog.find_bar.field, Qt.Key.Key_Return)
+    assert dialog.find_bar.counts.text() == "2 of 2"
+    assert dialog.view.selected_text() == "Needle"
+    QTest.keyClick(dialog.find_bar.field, Qt.Key.Key_Escape)
+    assert dialog.isVisible()
+    assert not dialog.find_bar.isVisible()
+    (close_button,) = [
+        button for button in dialog.findChildren(QPushButton) if button.text() == "Close"
+    ]
+    close_button.click()
+    assert not dialog.isVisible()
 
 
 def test_tab_into_it_shows_where_it_is(panel: ContextInspector) -> None:
