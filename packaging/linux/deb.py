@@ -50,6 +50,8 @@ helix-desktop: package-installs-python-pycache-dir *
 # The libraries' licences, the Apache licence among them, are shipped in full, as each of them asks for.
 helix-desktop: copyright-file-contains-full-apache-2-license
 helix-desktop: extra-license-file *
+# The library that draws formulas reads the font that it was made with.
+helix-desktop: duplicate-font-file *
 # The package is not made for Debian's archive: no bug asked for it.
 helix-desktop: initial-upload-closes-no-bugs
 """
