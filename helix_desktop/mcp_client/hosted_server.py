@@ -58,11 +58,14 @@ class McpConnectionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class McpConnectionStatus:
-    """A server's state for lists. `why`: a sentence on what is wrong."""
+    """A server's state for lists. `why`: a sentence on what is wrong. `since`: the time at which
+    the state began, or 0.
+    """
 
     state: McpConnectionState
     why: str = ""
     tools: int = 0
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -670,7 +673,7 @@ class HostedServer:
             self._request_relisting()
 
     def _set_status(self, state: McpConnectionState, why: str = "", *, tools: int = 0) -> None:
-        self.status = McpConnectionStatus(state, why, tools)
+        self.status = McpConnectionStatus(state, why, tools, since=time.time())
         if state is McpConnectionState.FAILED:
             log.info("the MCP server %s failed: %s", self.config.name, why)
         self.needs.changed()

@@ -35,6 +35,11 @@ _NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _NAMED = re.compile(r"(-{0,2}[A-Za-z][\w.-]*)(=|: *)(.+)", re.DOTALL)
 _PARAMETER = re.compile(r"([?&])([^=&#?]+)=([^&#]+)")
 _PASSWORD = re.compile(r"^(\w+://[^/@:\s]+:)([^/@\s$]+)@")
+_INTERPRETER = re.compile(r"(python[\d.]*|node|bun|deno|ruby|php|bash|sh|java)(\.exe)?")
+_SCRIPT_SUFFIXES = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".php", ".sh", ".jar")
+_GENERAL_SCRIPT_NAMES = frozenset(
+    ("index", "main", "__main__", "server", "cli", "app", "dist", "build", "src", "lib", "bin")
+)
 _LISTS = ("args", "off", "reading", "approvals")
 _SHORTEST = 8
 _LONGEST = 1 << 20
@@ -267,12 +272,28 @@ def _name_of_package(words: Sequence[str]) -> str:
     """Return a server's name from its command line. Most are started by another program, as in
     `npx -y @scope/server@latest`.
     """
+    if _INTERPRETER.fullmatch(words[0].rpartition("/")[2]):
+        for word in words[1:]:
+            if word.endswith(_SCRIPT_SUFFIXES):
+                return _name_of_script(word)
     package = words[0]
     for word in words:
         if not word.startswith(("-", "/", ".")):
             package = word  # The last one that is neither an option nor a path.
+    if package.endswith(_SCRIPT_SUFFIXES):
+        return _name_of_script(package)
     name_and_version = package.rpartition("/")[2]
     return name_and_version.partition("@")[0]
+
+
+def _name_of_script(script: str) -> str:
+    """`weather` for `weather.py` and for `weather/build/index.js`."""
+    parts = script.replace("\\", "/").split("/")
+    file_stem = parts[-1].rpartition(".")[0]
+    for part in [file_stem] + parts[-2::-1]:
+        if part.strip(".") and part not in _GENERAL_SCRIPT_NAMES:
+            return part
+    return file_stem
 
 
 def _name_of_host(address: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -80,7 +81,7 @@ class McpServerHost:
         self._servers[config.name] = server
         if config.enabled:
             starting = hosted_server.McpConnectionState.STARTING
-            server.status = hosted_server.McpConnectionStatus(starting)
+            server.status = hosted_server.McpConnectionStatus(starting, since=time.time())
             self._tasks[config.name] = self._spawn(
                 server.keep_connected(), name=f"MCP server {config.name}"
             )

@@ -298,7 +298,7 @@ def test_ends_failures_and_servers_are_told_in_the_language() -> None:
         "摘要：没有可用来写摘要的模型。",
     ]
     server = listed_server("x", "x", "failed", "It closed the connection. Retrying in 5 s.")
-    assert describe_server_state(server) == "失败 · 它关闭了连接。5 秒后重试。"
+    assert describe_server_state(server, now=0.0) == "失败 · 它关闭了连接。5 秒后重试。"
 
 
 def test_numbers_of_a_sentence_are_grouped_as_in_the_language() -> None:

@@ -95,6 +95,25 @@ def test_an_address_and_a_command_line_will_do() -> None:
     assert server.name == "mine"
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("python3 /home/me/invoices.py", "invoices"),
+        ("python3 -u ./invoices.py --port 3", "invoices"),
+        ("node /home/me/weather/build/index.js", "weather"),
+        ("python3 -m my_tools", "my_tools"),
+        ("uv run --quiet invoices.py", "invoices"),
+        ("/opt/own-server", "own-server"),
+    ],
+)
+def test_a_server_is_named_after_its_script_and_not_after_what_runs_it(
+    command: str, name: str
+) -> None:
+    """`python3 /home/me/invoices.py` was called “python3”."""
+    (server,) = parse_pasted_text(command).servers
+    assert server.name == name
+
+
 def test_what_else_a_server_has_is_kept() -> None:
     table = {
         "url": "https://a.example/mcp",

@@ -2,6 +2,7 @@
 error output.
 """
 
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -33,6 +34,7 @@ from helix_desktop.gui.translation import format_count, tr
 
 LOG_HEIGHT = 110
 LOG_LINES = 200
+SECONDS_BEFORE_REASON = 4  # A server that takes longer to start gets a sentence on why.
 LONGEST_TIMEOUT_SECONDS = 86_400  # A day.
 MAX_DESCRIPTION_LENGTH = 300  # Longer descriptions of tools are cut to this many characters.
 # So many characters of what a server runs are shown in the list. The question showed all of them.
@@ -89,19 +91,20 @@ class McpServerCard(QWidget):
 
     def update_server_card(self, server: McpServerState, *, is_new: bool = False) -> None:
         """Updates the card. It stays open, and what has the focus keeps it."""
+        # While a server starts, the seconds are counted, though nothing else has changed.
+        self._state.setText(describe_server_state(server, time.time()))
         if server == self._server and not is_new:
             return
         config = server.config
         are_tools_new = is_new or _list_shown_tools(server) != _list_shown_tools(self._server)
         are_timeouts_new = is_new or _list_timeouts(server) != _list_timeouts(self._server)
-        is_log_new = is_new or server.log != self._server.log
+        is_log_new = is_new or _log_part(server) != _log_part(self._server)
         self._server = server
         self._name.setText(config.name)
         description = config.full_description_without_secrets
         if server.mistake:
             description = ""
         self._description.setText(mark_text(description[:LONGEST_DESCRIPTION]))
-        self._state.setText(describe_server_state(server))
         self._update_card_buttons(server)
         if are_tools_new:
             self._show_server_tools()
@@ -236,6 +239,7 @@ class McpServerCard(QWidget):
         log.setProperty("look", "mono")
         log.setFrameShape(QFrame.Shape.NoFrame)
         log.setAccessibleName(tr("Error output"))
+        log.setPlaceholderText(tr("The server has written nothing yet."))
         log.setFixedHeight(LOG_HEIGHT)
         return log
 
@@ -244,8 +248,9 @@ class McpServerCard(QWidget):
         scroll_bar = self._log.verticalScrollBar()
         was_at_end = scroll_bar.value() >= scroll_bar.maximum()
         self._log.setPlainText("\n".join(lines))
-        self._log.setVisible(bool(lines))
-        self._log_title.setVisible(bool(lines))
+        is_log_shown = bool(lines) or _is_starting(self._server)
+        self._log.setVisible(is_log_shown)
+        self._log_title.setVisible(is_log_shown)
         if was_at_end:
             scroll_bar.setValue(scroll_bar.maximum())
 
@@ -259,7 +264,16 @@ def _list_timeouts(server: McpServerState) -> tuple[float, float]:
     return server.config.start_seconds, server.config.call_seconds
 
 
-def describe_server_state(server: McpServerState) -> str:
+def _is_starting(server: McpServerState) -> bool:
+    return server.status is not None and server.status.state == "starting"
+
+
+def _log_part(server: McpServerState) -> tuple[object, ...]:
+    """What the error output and whether it is shown depend on."""
+    return server.log, _is_starting(server)
+
+
+def describe_server_state(server: McpServerState, now: float) -> str:
     if server.mistake:
         reason = translate_sentences(server.mistake)
         return tr("The server's settings could not be read: {why}", why=reason)
@@ -281,4 +295,22 @@ def describe_server_state(server: McpServerState) -> str:
         parts.append(format_count(status.tools, "{n} tool", "{n} tools"))
     if status.why:
         parts.append(translate_sentences(status.why))
+    elif _is_starting(server) and status.since:
+        parts += _describe_start(server, max(0, int(now - status.since)))
     return " · ".join(parts)
+
+
+def _describe_start(server: McpServerState, seconds: int) -> list[str]:
+    """How long the server has been starting, and soon what it is that takes so long."""
+    parts = [tr("{n} s", n=seconds)]
+    if seconds < SECONDS_BEFORE_REASON:
+        return parts
+    limit = round(server.config.start_seconds)
+    if server.config.kind == "stdio":
+        reason = tr(
+            "The program runs but has not answered yet. What it wrote stands under “Tools and log”. It is given up after {n} s.",
+            n=limit,
+        )
+    else:
+        reason = tr("The address has not answered yet. It is given up after {n} s.", n=limit)
+    return parts + [reason]

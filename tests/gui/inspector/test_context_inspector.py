@@ -201,7 +201,7 @@ def test_a_request_can_be_searched_is_wrapped_and_closes(theme: Theme) -> None:
     dialog.show()
     assert QTest.qWaitForWindowActive(dialog)
     dialog.view._wrap_again_if_width_changed()
-    widest = max(len(row) for row in dialog.view.viewed_lines)  # type: ignore[call-overload]
+    widest = max(len(row.text) for row in dialog.view._text_rows)
     assert widest <= dialog.view._letters_per_row
     assert dialog.view.horizontalScrollBar().maximum() == 0
 

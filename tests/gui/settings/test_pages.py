@@ -34,6 +34,7 @@ from helix_desktop.gui.common.setting_fields import LongTextField
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.about_page import AboutPage
 from helix_desktop.gui.settings.installation_port import McpServerState
+from helix_desktop.gui.settings.mcp_server_card import describe_server_state
 from helix_desktop.gui.settings.mcp_servers_page import McpServersPage
 from helix_desktop.gui.settings.models_page import ModelsPage
 from helix_desktop.gui.settings.permissions_page import PermissionsPage, describe_permission_rule
@@ -645,6 +646,32 @@ def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
     page.refresh_server_cards()
     assert log.toPlainText() == "hello\nmore"
     assert seconds.isVisible()
+
+
+def test_a_server_that_does_not_answer_says_since_when_and_why(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    """It said “starting”, and nothing else for a minute."""
+    server = listed_server("python3 own.py", "own", "starting")
+    assert server.status is not None
+    began = replace(server, status=replace(server.status, since=1_000.0))
+    assert describe_server_state(began, now=1_002.0) == "starting · 2 s"
+    assert describe_server_state(began, now=1_009.0) == (
+        "starting · 9 s · The program runs but has not answered yet. "
+        "What it wrote stands under “Tools and log”. It is given up after 60 s."
+    )
+    far_away = listed_server("https://mcp.example.org", "far", "starting")
+    assert far_away.status is not None
+    began = replace(far_away, status=replace(far_away.status, since=1_000.0))
+    assert "The address has not answered yet." in describe_server_state(began, now=1_009.0)
+
+    bench.mcp_servers.running = [server]
+    page = McpServersPage(window.theme, bench, program, window.background_runner)
+    page.show()
+    QTest.mouseClick(button(page, "Tools and log"), Qt.MouseButton.LeftButton)
+    log = page._cards["own"].findChildren(QPlainTextEdit)[0]
+    assert log.isVisible()
+    assert log.placeholderText() == "The server has written nothing yet."
 
 
 def test_storage_says_what_is_kept_and_looks_after_it(
