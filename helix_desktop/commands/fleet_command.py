@@ -43,29 +43,33 @@ def _run_fleet_command(arguments: Namespace) -> int:
         return workspace_access.run_on_workspace(arguments)
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     workspaces.remove_interrupted_imports_and_writes()
-    names = {one.id: one.name for one in workspaces.list_workspaces()}
-    return asyncio.run(_act_in_all_workspaces(arguments, names, Terminal()))
+    name_by_id = {workspace.id: workspace.name for workspace in workspaces.list_workspaces()}
+    return asyncio.run(_act_in_all_workspaces(arguments, name_by_id, Terminal()))
 
 
 async def _act_in_all_workspaces(
-    arguments: Namespace, names: dict[str, str], console: Console
+    arguments: Namespace, name_by_id: dict[str, str], console: Console
 ) -> int:
     """Acts on each workspace, here or where it is open. A store that cannot be reached
     does not delay the others.
     """
-    found = [await _act_in_one_of_all(arguments, *named) for named in names.items()]
-    sound = [one for one in found if "trouble" not in one]
-    _check_all_were_found(getattr(arguments, "tasks", ()), sound)
-    whole = {
-        "tasks": _sum_tasks_by_state(sound),
-        "cost": float(sum(one["cost"] for one in sound)),
-        "workspaces": found,
+    answers: list[dict[str, Any]] = []
+    for identity, name in name_by_id.items():
+        answers.append(await _act_in_one_of_all(arguments, identity, name))
+    complete_answers = [answer for answer in answers if "trouble" not in answer]
+    _check_all_were_found(getattr(arguments, "tasks", ()), complete_answers)
+    result = {
+        "tasks": _sum_tasks_by_state(complete_answers),
+        "cost": float(sum(answer["cost"] for answer in complete_answers)),
+        "workspaces": answers,
     }
     lines: list[str] = []
-    for one in found:
-        lines += _describe_fleet(one)
-    await print_result(arguments, console, whole, *lines)
-    return 0 if len(sound) == len(found) else 1
+    for answer in answers:
+        lines += _describe_fleet(answer)
+    await print_result(arguments, console, result, *lines)
+    if len(complete_answers) < len(answers):
+        return 1
+    return 0
 
 
 async def _act_in_one_of_all(arguments: Namespace, identity: str, name: str) -> dict[str, Any]:
@@ -81,11 +85,11 @@ async def _act_in_one_of_all(arguments: Namespace, identity: str, name: str) -> 
     return answer
 
 
-def _check_all_were_found(tasks: Iterable[str], sound: Sequence[dict[str, Any]]) -> None:
+def _check_all_were_found(tasks: Iterable[str], answers: Sequence[dict[str, Any]]) -> None:
     """Refuses names of tasks that no workspace has."""
     changed: set[str] = set()
-    for one in sound:
-        changed.update(one["changed"])
+    for answer in answers:
+        changed.update(answer["changed"])
     unknown = set(tasks) - changed
     if unknown:
         raise NotFound(
@@ -93,13 +97,13 @@ def _check_all_were_found(tasks: Iterable[str], sound: Sequence[dict[str, Any]])
         )
 
 
-def _sum_tasks_by_state(sound: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """An open program of an older version does not know all states."""
+def _sum_tasks_by_state(answers: Sequence[dict[str, Any]]) -> dict[str, int]:
     total: Counter[str] = Counter()
-    if sound:
+    if answers:
+        # An open program of an older version does not know all states.
         total.update({state.value: 0 for state in FleetTaskState})
-    for one in sound:
-        total.update(one["tasks"])
+    for answer in answers:
+        total.update(answer["tasks"])
     return dict(total)
 
 
@@ -109,59 +113,66 @@ async def _act_in_workspace_and_print(
     from helix_desktop.workbench import fleet_overview
 
     async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
-        changed: list[str] = await arguments.act(arguments, tasks) if arguments.act else []
+        changed: list[str] = []
+        if arguments.act:
+            changed = await arguments.act(arguments, tasks)
         state = await fleet_overview.collect_fleet_state(
             tasks, [FleetTaskState(name) for name in SHOWN_STATES]
         )
-    found = {"workspace": workspace.id, "name": workspace.name, "changed": changed, **state}
-    return await print_result(arguments, console, found, *_describe_fleet(found))
+    answer = {"workspace": workspace.id, "name": workspace.name, "changed": changed, **state}
+    return await print_result(arguments, console, answer, *_describe_fleet(answer))
 
 
-def _describe_fleet(found: dict[str, Any]) -> list[str]:
+def _describe_fleet(answer: dict[str, Any]) -> list[str]:
     """Returns a workspace's lines: the figures, what keeps tasks waiting, workers, tasks."""
-    if "trouble" in found:
-        return [f"{found['name']}: {found['trouble']}"]
-    counts = ", ".join(f"{count} {state}" for state, count in found["tasks"].items())
-    lines = [f"{found['name']}: {counts}; ${found['cost']:.2f} for all tasks"]
-    if found["tasks"]["waiting"]:
-        minutes = found.get("oldest_waiting_seconds", 0.0) / 60
+    if "trouble" in answer:
+        return [f"{answer['name']}: {answer['trouble']}"]
+    counts = ", ".join(f"{count} {state}" for state, count in answer["tasks"].items())
+    lines = [f"{answer['name']}: {counts}; ${answer['cost']:.2f} for all tasks"]
+    if answer["tasks"]["waiting"]:
+        minutes = answer.get("oldest_waiting_seconds", 0.0) / 60
         lines.append(f"  the oldest waiting task has waited for {minutes:,.0f} minutes")
-    if found["is_stopped"]:
+    if answer["is_stopped"]:
         lines.append("  Stopped: no task starts until you run `fleet start`.")
-    for scope, budget in found["budgets"].items():
+    for scope, budget in answer["budgets"].items():
         lines.append(f"  budget ({scope}): ${budget['spent']:.2f} of ${budget['limit']:.2f}")
-    for provider in found["paused_providers"]:
+    for provider in answer["paused_providers"]:
         lines.append(f"  {provider} asked the workers to wait for a while")
-    for machine in found.get("unable", ()):
+    for machine in answer.get("unable", ()):
         lines.append(f"  starts no tasks at the moment: {machine}")
-    for worker, count in sorted(found["workers"].items()):
-        draining = " (draining)" if worker in found["draining"] else ""
-        lines.append(f"  {worker}: {count}{draining}")
-    for task in _tasks_to_print(found):
+    for worker, count in sorted(answer["workers"].items()):
+        line = f"  {worker}: {count}"
+        if worker in answer["draining"]:
+            line += " (draining)"
+        lines.append(line)
+    for task in _tasks_to_print(answer):
         lines.append(_describe_task(task))
     return lines
 
 
-def _tasks_to_print(found: dict[str, Any]) -> list[dict[str, Any]]:
-    tasks = [*found["running"], *found["needs_you"]]
+def _tasks_to_print(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    tasks: list[dict[str, Any]] = answer["running"] + answer["needs_you"]
     for state in ("dead_letter", "failed"):
-        tasks += found.get(state, [])[:MOST_FAILED]
+        tasks += answer.get(state, [])[:MOST_FAILED]
     return tasks
 
 
 def _describe_task(task: dict[str, Any]) -> str:
-    about = task["worker"] if task["state"] == "running" else task["why"]
+    note = task["why"]
+    if task["state"] == "running":
+        note = task["worker"]
     text = " ".join(task["text"].split())[:60]
-    return f"  {task['state']:11}  {task['id']}  {text}  ({about})"
+    return f"  {task['state']:11}  {task['id']}  {text}  ({note})"
 
 
 async def _stop_tasks(arguments: Namespace, tasks: FleetTaskList) -> list[str]:
     if arguments.all:
         await tasks.pause_all_tasks()
-    stopped = []
+    stopped: list[str] = []
     for name in arguments.tasks:
         with suppress(NotFound):  # This workspace has no such task, but another one may.
-            if await tasks.cancel_fleet_task((await tasks.find_fleet_task(name)).id):
+            task = await tasks.find_fleet_task(name)
+            if await tasks.cancel_fleet_task(task.id):
                 stopped.append(name)
     return stopped
 
@@ -172,13 +183,18 @@ async def _let_tasks_start_again(_arguments: Namespace, tasks: FleetTaskList) ->
 
 
 async def _drain_workers(arguments: Namespace, tasks: FleetTaskList) -> list[str]:
-    return [
-        worker for worker in arguments.workers or [""] if await tasks.notes.drain_workers(worker)
-    ]
+    every_worker = [""]
+    drained: list[str] = []
+    for worker in arguments.workers or every_worker:
+        if await tasks.notes.drain_workers(worker):
+            drained.append(worker)
+    return drained
 
 
 async def _set_budget(arguments: Namespace, tasks: FleetTaskList) -> list[str]:
-    scope = f"agent {arguments.agent}" if arguments.agent else arguments.per
+    scope: str = arguments.per
+    if arguments.agent:
+        scope = f"agent {arguments.agent}"
     if scope == "fleet" and not tasks.is_shared:
         raise InvalidInput(
             "Only a shared workspace can have a budget for the fleet.",

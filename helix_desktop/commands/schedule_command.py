@@ -39,9 +39,9 @@ async def _add_schedule(arguments: Namespace) -> int:
         value = getattr(arguments, name)
         if value:
             options += [f"--{name}", value]
-    for what in arguments.allow:
-        options += ["--allow", what]
-    new = schedules.build_schedule(
+    for permission in arguments.allow:
+        options += ["--allow", permission]
+    new_schedule = schedules.build_schedule(
         workspace,
         " ".join(arguments.text),
         arguments.at,
@@ -50,8 +50,8 @@ async def _add_schedule(arguments: Namespace) -> int:
         missed=arguments.missed,
         options=tuple(options),
     )
-    await _change_and_tell_refusal(arguments.places, lambda known: [*known, new])
-    return await _print_schedules(arguments, Terminal(), [new])
+    await _change_and_tell_refusal(arguments.places, lambda existing: [*existing, new_schedule])
+    return await _print_schedules(arguments, Terminal(), [new_schedule])
 
 
 def _run_on_schedules(arguments: Namespace) -> int | Coroutine[Any, Any, int]:
@@ -59,11 +59,11 @@ def _run_on_schedules(arguments: Namespace) -> int | Coroutine[Any, Any, int]:
     workspace have, if it is named.
     """
     if arguments.workspace is not None:
-        known = workspace_access.find_chosen_workspace(arguments)
-        if is_set_up_to_be_shared(known):
+        workspace = workspace_access.find_chosen_workspace(arguments)
+        if is_set_up_to_be_shared(workspace):
             return workspace_access.run_on_workspace(arguments)
-    here: Coroutine[Any, Any, int] = arguments.act_here(arguments)
-    return here
+    action: Coroutine[Any, Any, int] = arguments.act_here(arguments)
+    return action
 
 
 async def _run_on_shared_schedules(
@@ -81,11 +81,11 @@ async def _run_on_shared_schedules(
 
 
 async def _list_schedules(arguments: Namespace) -> int:
-    known = schedules.read_schedules(arguments.places.data)
+    listed = schedules.read_schedules(arguments.places.data)
     if arguments.workspace is not None:
-        chosen = workspace_access.find_chosen_workspace(arguments).id
-        known = [schedule for schedule in known if schedule.workspace == chosen]
-    return await _print_schedules(arguments, Terminal(), known)
+        workspace = workspace_access.find_chosen_workspace(arguments)
+        listed = [schedule for schedule in listed if schedule.workspace == workspace.id]
+    return await _print_schedules(arguments, Terminal(), listed)
 
 
 async def _list_shared_schedules(
@@ -95,12 +95,13 @@ async def _list_shared_schedules(
 
 
 async def _remove_schedules(arguments: Namespace) -> int:
-    known = schedules.read_schedules(arguments.places.data)
-    removed = _choose_schedules(known, arguments.schedules)
-    await _change_and_tell_refusal(
-        arguments.places,
-        lambda now: [schedule for schedule in now if schedule.id not in arguments.schedules],
-    )
+    existing = schedules.read_schedules(arguments.places.data)
+    removed = _choose_schedules(existing, arguments.schedules)
+
+    def leave_out_removed(schedules_now: list[WorkSchedule]) -> list[WorkSchedule]:
+        return [schedule for schedule in schedules_now if schedule.id not in arguments.schedules]
+
+    await _change_and_tell_refusal(arguments.places, leave_out_removed)
     return await _print_schedules(arguments, Terminal(), removed)
 
 
@@ -117,13 +118,14 @@ async def _read_shared(table: ScheduleTable) -> list[WorkSchedule]:
     return [shared_schedules.decode_schedule(schedule) for schedule in stored.schedules]
 
 
-def _choose_schedules(known: list[WorkSchedule], ids: Collection[str]) -> list[WorkSchedule]:
-    unknown = set(ids) - {schedule.id for schedule in known}
-    if unknown:
+def _choose_schedules(existing: list[WorkSchedule], ids: Collection[str]) -> list[WorkSchedule]:
+    unknown_ids = set(ids) - {schedule.id for schedule in existing}
+    if unknown_ids:
         raise NotFound(
-            f"There is no schedule {min(unknown)}.", remedy="`schedule list` shows the schedules."
+            f"There is no schedule {min(unknown_ids)}.",
+            remedy="`schedule list` shows the schedules.",
         )
-    return [schedule for schedule in known if schedule.id in ids]
+    return [schedule for schedule in existing if schedule.id in ids]
 
 
 async def _change_and_tell_refusal(
@@ -135,20 +137,23 @@ async def _change_and_tell_refusal(
 
 
 async def _print_schedules(
-    arguments: Namespace, console: Console, found: list[WorkSchedule]
+    arguments: Namespace, console: Console, listed: list[WorkSchedule]
 ) -> int:
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     names = {workspace.id: workspace.name for workspace in workspaces.list_workspaces()}
-    lines = []
-    values = []
-    for schedule in found:
-        following = _next_due_or_problem(schedule)
-        next_due = None
-        if isinstance(following, float):
-            next_due = following
-            following = f"next {format_local_time(following)}"
+    lines: list[str] = []
+    values: list[dict[str, Any]] = []
+    for schedule in listed:
+        next_due: float | None = None
+        try:
+            next_due = _next_due(schedule)
+            outlook = "turned off"
+            if next_due is not None:
+                outlook = f"next {format_local_time(next_due)}"
+        except InvalidInput as error:
+            outlook = f"does not run: {error.what}"
         workspace = names.get(schedule.workspace, schedule.workspace)
-        when = f"{schedule.at} {schedule.zone}, {_describe_days(schedule)}; {following}"
+        when = f"{schedule.at} {schedule.zone}, {_describe_days(schedule)}; {outlook}"
         lines.append(f"{schedule.id}  {when}  {workspace}: {schedule.text[:60]}")
         values.append({**asdict(schedule), "next_due": next_due})
     if not lines:
@@ -162,13 +167,11 @@ def _describe_days(schedule: WorkSchedule) -> str:
     return ",".join(schedule.days)
 
 
-def _next_due_or_problem(schedule: WorkSchedule) -> float | str:
+def _next_due(schedule: WorkSchedule) -> float | None:
+    """Returns when the schedule is due, or None if it is turned off."""
     if not schedule.is_on:
-        return "turned off"
-    try:
-        return schedule.next_due(time.time())
-    except InvalidInput as error:
-        return f"does not run: {error.what}"
+        return None
+    return schedule.next_due(time.time())
 
 
 def add_schedule_commands(nouns: Subparsers) -> None:

@@ -41,10 +41,9 @@ _MOST_PRIORITY = 2**31 - 1  # The largest number that the column in PostgreSQL c
 
 
 def _run_task_command(arguments: Namespace) -> int:
-    source, from_input = getattr(arguments, "file", None), getattr(arguments, "text", []) == ["-"]
-    return workspace_access.run_on_workspace(
-        arguments, source=source, gather=from_input and source is None
-    )
+    file = getattr(arguments, "file", None)
+    reads_input = file is None and getattr(arguments, "text", []) == ["-"]
+    return workspace_access.run_on_workspace(arguments, source=file, gather=reads_input)
 
 
 async def _open_task_list_and_run(
@@ -55,39 +54,43 @@ async def _open_task_list_and_run(
 
 
 async def _add_tasks(arguments: Namespace, tasks: FleetTaskList, console: Console) -> int:
-    usual = {name: getattr(arguments, name) for name in _FIELDS.keys() - {"text"}}
+    options = {name: getattr(arguments, name) for name in _FIELDS.keys() - {"text"}}
+    new_tasks: list[fleet_tasks.NewFleetTask] = []
     if arguments.file or arguments.text == ["-"]:
         if arguments.file and arguments.text:
             raise InvalidInput("Specify the tasks as TEXT or as a file, not both.")
-        wanted = [
-            _parse_task_line(line, number, usual)
-            for number, line in await _read_numbered_lines(console)
-        ]
+        for number, line in enumerate(await _read_lines(console), 1):
+            if line.strip():
+                new_tasks.append(_parse_task_line(line.strip(), number, options))
     else:
-        wanted = [_build_new_task({**usual, "text": " ".join(arguments.text)})]
-    ids = await tasks.add_fleet_tasks(wanted)
+        text = " ".join(arguments.text)
+        new_tasks.append(_build_new_task({**options, "text": text}))
+    ids = await tasks.add_fleet_tasks(new_tasks)
     return await print_result(arguments, console, ids, *ids)
 
 
-async def _read_numbered_lines(console: Console) -> list[tuple[int, str]]:
-    pieces = []
-    while piece := await console.read_input():
-        pieces.append(piece)
+async def _read_lines(console: Console) -> list[str]:
+    content = bytearray()
+    piece = await console.read_input()
+    while piece:
+        content += piece
+        piece = await console.read_input()
     try:
-        lines = enumerate(b"".join(pieces).decode("utf-8-sig").split("\n"), 1)
+        return content.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise InvalidInput(
             "The tasks are not valid UTF-8 text.", remedy="Nothing was added."
         ) from error
-    return [(number, line.strip()) for number, line in lines if line.strip()]
 
 
 def _parse_task_line(line: str, number: int, defaults: dict[str, Any]) -> fleet_tasks.NewFleetTask:
     """Parses a line of text, or a JSON object whose fields are named like the options."""
     try:
-        given = json.loads(line) if line.startswith("{") else {"text": line}
-        _check_task_fields(given)
-        return _build_new_task({**defaults, **given})
+        fields = {"text": line}
+        if line.startswith("{"):
+            fields = json.loads(line)
+        _check_task_fields(fields)
+        return _build_new_task({**defaults, **fields})
     except (ValueError, RecursionError) as error:
         raise InvalidInput(
             f"Line {number} is not a JSON object.", remedy="Nothing was added."
@@ -96,22 +99,32 @@ def _parse_task_line(line: str, number: int, defaults: dict[str, Any]) -> fleet_
         raise InvalidInput(f"Line {number}: {error.what}", remedy=error.remedy) from error
 
 
-def _check_task_fields(given: dict[str, Any]) -> None:
-    if unknown := given.keys() - _FIELDS.keys():
-        raise InvalidInput(f"a task has no field {min(unknown)}.", remedy="Nothing was added.")
-    for name, value in given.items():
-        is_wrong = not isinstance(value, _FIELDS[name]) or isinstance(value, bool)
-        if is_wrong or (isinstance(value, list) and not all(isinstance(one, str) for one in value)):
+def _check_task_fields(fields: dict[str, Any]) -> None:
+    unknown_names = fields.keys() - _FIELDS.keys()
+    if unknown_names:
+        raise InvalidInput(
+            f"a task has no field {min(unknown_names)}.", remedy="Nothing was added."
+        )
+    for name, value in fields.items():
+        if not _has_type_of_field(value, name):
             raise InvalidInput(
                 f"{name} has a value of the wrong type.", remedy="Nothing was added."
             )
 
 
-def _build_new_task(given: dict[str, Any]) -> fleet_tasks.NewFleetTask:
-    workspace_access.check_permission_names(given["allow"])
-    text = given["text"].strip()
-    budget = float(given["budget"])
-    priority = given["priority"]
+def _has_type_of_field(value: object, name: str) -> bool:
+    if isinstance(value, bool):  # Python counts a boolean as a whole number.
+        return False
+    if isinstance(value, list) and not all(isinstance(item, str) for item in value):
+        return False
+    return isinstance(value, _FIELDS[name])
+
+
+def _build_new_task(fields: dict[str, Any]) -> fleet_tasks.NewFleetTask:
+    workspace_access.check_permission_names(fields["allow"])
+    text = fields["text"].strip()
+    budget = float(fields["budget"])
+    priority = fields["priority"]
     mistake = ""
     if not text:
         mistake = "The task has no text."
@@ -122,58 +135,73 @@ def _build_new_task(given: dict[str, Any]) -> fleet_tasks.NewFleetTask:
     if mistake:
         raise InvalidInput(mistake, remedy="Nothing was added.")
     order = fleet_tasks.FleetTaskOrder(
-        text, given["agent"], given["model"], tuple(given["allow"]), budget
+        text, fields["agent"], fields["model"], tuple(fields["allow"]), budget
     )
+    deadline = fleet_tasks.parse_deadline_seconds(fields["deadline"])
     return fleet_tasks.NewFleetTask(
-        order,
-        given["key"],
-        priority,
-        tuple(given["after"]),
-        fleet_tasks.parse_deadline_seconds(given["deadline"]),
+        order, fields["key"], priority, tuple(fields["after"]), deadline
     )
 
 
 async def _list_tasks(arguments: Namespace, tasks: FleetTaskList, console: Console) -> int:
     if arguments.most < 1:
         raise InvalidInput("--most must be 1 or greater.")
-    found = await tasks.list_fleet_tasks(arguments.state, arguments.most)
-    lines = []
-    for task in found:
+    listed_tasks = await tasks.list_fleet_tasks(arguments.state, arguments.most)
+    lines: list[str] = []
+    for task in listed_tasks:
         text = " ".join(task.order.text.split())[:60]
         lines.append(f"{task.id}  {task.state.value:11}  {format_local_time(task.added)}  {text}")
-    result = [fleet_tasks.task_as_json(task) for task in found]
-    return await print_result(arguments, console, result, *(lines or ["There are no tasks."]))
+    if not lines:
+        lines.append("There are no tasks.")
+    result = [fleet_tasks.task_as_json(task) for task in listed_tasks]
+    return await print_result(arguments, console, result, *lines)
 
 
 async def _show_named_tasks(arguments: Namespace, tasks: FleetTaskList, console: Console) -> int:
-    return await _print_tasks(
-        arguments, [await tasks.find_fleet_task(name) for name in arguments.tasks], console
-    )
+    return await _print_tasks(arguments, await _find_named_tasks(arguments, tasks), console)
+
+
+async def _find_named_tasks(
+    arguments: Namespace, tasks: FleetTaskList
+) -> list[fleet_tasks.FleetTask]:
+    return [await tasks.find_fleet_task(name) for name in arguments.tasks]
 
 
 async def _print_tasks(
-    arguments: Namespace, found: Sequence[fleet_tasks.FleetTask], console: Console
+    arguments: Namespace, named_tasks: Sequence[fleet_tasks.FleetTask], console: Console
 ) -> int:
-    lines = []
-    for task in found:
-        by = f" (on {task.worker})" if task.worker else ""
-        where = f" -w {shlex.quote(arguments.workspace)}" if arguments.workspace else ""
-        why = task.result.why
-        is_answered = task.state in _ANSWERED and bool(task.result.asked)
-        if is_answered:
-            why = ""  # The question that the user has answered.
-        if task.state is fleet_tasks.FleetTaskState.NEEDS_YOU:
-            # What is to be allowed is shown exactly, and all of it.
-            why = mark_text(why)
-        words = filter(None, (why, _describe_retry(task, where), task.result.answer))
-        lines += [f"{task.id}  {task.state.value}{by}", *words]
-    return await print_result(
-        arguments, console, [fleet_tasks.task_as_json(task) for task in found], *lines
-    )
+    lines: list[str] = []
+    for task in named_tasks:
+        worker = ""
+        if task.worker:
+            worker = f" (on {task.worker})"
+        lines.append(f"{task.id}  {task.state.value}{worker}")
+        for words in (
+            _describe_reason(task),
+            _describe_retry(task, arguments.workspace),
+            task.result.answer,
+        ):
+            if words:
+                lines.append(words)
+    result = [fleet_tasks.task_as_json(task) for task in named_tasks]
+    return await print_result(arguments, console, result, *lines)
 
 
-def _describe_retry(task: fleet_tasks.FleetTask, where: str) -> str:
-    retry = f"task retry {task.id}{where}"
+def _describe_reason(task: fleet_tasks.FleetTask) -> str:
+    """Returns why the task is in its state, or an empty string."""
+    is_answered = task.state in _ANSWERED and bool(task.result.asked)
+    if is_answered:  # The reason is the question that the user has answered.
+        return ""
+    if task.state is fleet_tasks.FleetTaskState.NEEDS_YOU:
+        # What is to be allowed is shown exactly, and all of it.
+        return mark_text(task.result.why)
+    return task.result.why
+
+
+def _describe_retry(task: fleet_tasks.FleetTask, workspace: str | None) -> str:
+    retry = f"task retry {task.id}"
+    if workspace:
+        retry += f" -w {shlex.quote(workspace)}"
     match task.state:
         case fleet_tasks.FleetTaskState.DEAD_LETTER:
             return f"To try it again, run `{retry}`."
@@ -190,12 +218,12 @@ def _describe_retry(task: fleet_tasks.FleetTask, where: str) -> str:
 
 async def _cancel_tasks(arguments: Namespace, tasks: FleetTaskList, console: Console) -> int:
     code = 0
-    found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
-    for task in found:
+    named_tasks = await _find_named_tasks(arguments, tasks)
+    for task in named_tasks:
         if not await tasks.cancel_fleet_task(task.id):
             await _print_unchanged(task, console)
             code = 1
-    await _print_tasks(arguments, await _find_again(tasks, found), console)
+    await _print_tasks(arguments, await _read_again(tasks, named_tasks), console)
     return code
 
 
@@ -212,15 +240,15 @@ async def _retry_tasks(arguments: Namespace, tasks: FleetTaskList, console: Cons
         sentence = f"Tasks that will be tried again: {number:,}."
         return await print_result(arguments, console, {"retried": number}, sentence)
     code = 0
-    found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
-    for task in found:
+    named_tasks = await _find_named_tasks(arguments, tasks)
+    for task in named_tasks:
         allowed = list(permissions)
         if ONCE in arguments.allow:
             allowed.append(UserAnswer(allowed=True).as_permission(task.result.why))
         if not await tasks.retry_fleet_task(task, allowed):
             await _print_unchanged(task, console)
             code = 1
-    await _print_tasks(arguments, await _find_again(tasks, found), console)
+    await _print_tasks(arguments, await _read_again(tasks, named_tasks), console)
     return code
 
 
@@ -229,10 +257,11 @@ async def _print_unchanged(task: fleet_tasks.FleetTask, console: Console) -> Non
     await console.print_error(sentence)
 
 
-async def _find_again(
-    tasks: FleetTaskList, found: Sequence[fleet_tasks.FleetTask]
+async def _read_again(
+    tasks: FleetTaskList, earlier: Sequence[fleet_tasks.FleetTask]
 ) -> list[fleet_tasks.FleetTask]:
-    return [await tasks.find_fleet_task(task.id) for task in found]
+    """Returns the same tasks as they are now."""
+    return [await tasks.find_fleet_task(task.id) for task in earlier]
 
 
 async def _wait_for_tasks(arguments: Namespace, tasks: FleetTaskList, console: Console) -> int:
@@ -241,12 +270,14 @@ async def _wait_for_tasks(arguments: Namespace, tasks: FleetTaskList, console: C
         fleet_tasks.FleetTaskState.NEEDS_YOU,
         fleet_tasks.FleetTaskState.DEAD_LETTER,
     }
-    found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
-    while not all(task.state in resting for task in found):
+    named_tasks = await _find_named_tasks(arguments, tasks)
+    while not all(task.state in resting for task in named_tasks):
         await asyncio.sleep(WAIT_SECONDS)
-        found = await _find_again(tasks, found)
-    await _print_tasks(arguments, found, console)
-    return 0 if all(task.state is fleet_tasks.FleetTaskState.DONE for task in found) else 1
+        named_tasks = await _read_again(tasks, named_tasks)
+    await _print_tasks(arguments, named_tasks, console)
+    if all(task.state is fleet_tasks.FleetTaskState.DONE for task in named_tasks):
+        return 0
+    return 1
 
 
 def add_task_commands(nouns: Subparsers) -> None:
