@@ -35,13 +35,13 @@ from helix_desktop.tools.workspace_roots import (
 LARGEST_CARRIED = 1 << 30
 FindVersions = Callable[[str], Sequence[TreeItem | None]]
 MOST_NAMED = 20
-_UNCHANGED = "Nothing was changed."
-_KEPT = "Nothing was changed in your folder, and the copy keeps its changes."
-_TAKEN_OVER = re.compile(
+_NOTHING_CHANGED = "Nothing was changed."
+_COPY_KEEPS_CHANGES = "Nothing was changed in your folder, and the copy keeps its changes."
+_COPIED_SETTINGS = re.compile(
     r"user\.(name|email)|core\.(autocrlf|eol|ignorecase|precomposeunicode|sparsecheckout|sparsecheckoutcone)"
 )
-_OF_COMMITTER = re.compile(r"(user|author|committer)\..*|commit\.gpgsign|gpg\.format")
-_ESSENTIAL = (
+_COMMITTER_SETTINGS = re.compile(r"(user|author|committer)\..*|commit\.gpgsign|gpg\.format")
+_ESSENTIAL_GIT_FILES = (
     "HEAD",
     "config",
     "index",
@@ -52,13 +52,21 @@ _ESSENTIAL = (
     "info",
     "logs",
 )
-_STASHED_BY_GIT = ("MERGE_AUTOSTASH", "rebase-merge/autostash", "rebase-apply/autostash")
+_AUTOSTASH_FILES = ("MERGE_AUTOSTASH", "rebase-merge/autostash", "rebase-apply/autostash")
 _USUAL_COVERAGE = CheckpointCoverage()
 # The folder for files that are put back whether or not the user's commit was merged.
-_ALWAYS_BACK = "always"
+_ALWAYS_PUT_BACK = "always"
 _SUBMODULE_MODE = b"160000"
-_DELETED = "deleted by the user"  # A link to this name stands for a file that was not there.
-_UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
+_DELETED_FILE_MARK = (
+    "deleted by the user"  # A link to this name stands for a file that was not there.
+)
+_FILES_OF_OPEN_MERGE = (
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "rebase-merge",
+    "rebase-apply",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +87,13 @@ class GitCheckout:
             return {}
         return {"GIT_DIR": str(self.folder / ".git"), "GIT_WORK_TREE": str(self.folder)}
 
-    def run(self, *arguments: str, given: bytes = b"", remedy: str = _UNCHANGED) -> bytes:
+    def run(self, *arguments: str, stdin: bytes = b"", remedy: str = _NOTHING_CHANGED) -> bytes:
         settings = [f"core.excludesFile={self.excludes}"]
         settings.extend(self.settings)
         return run_git(
             self.folder,
             *arguments,
-            stdin=given,
+            stdin=stdin,
             environment=self.git_variables,
             remedy=remedy,
             settings=settings,
@@ -94,8 +102,8 @@ class GitCheckout:
     def git_line(self, *arguments: str) -> str:
         return os.fsdecode(self.run(*arguments).removesuffix(b"\n"))
 
-    def git_names(self, *arguments: str, given: bytes = b"") -> list[bytes]:
-        return [name for name in self.run(*arguments, given=given).split(b"\0") if name]
+    def git_names(self, *arguments: str, stdin: bytes = b"") -> list[bytes]:
+        return [name for name in self.run(*arguments, stdin=stdin).split(b"\0") if name]
 
     def list_settings(self) -> dict[str, str]:
         settings: dict[str, str] = {}
@@ -114,7 +122,7 @@ class GitCheckout:
         """
         settings = []
         for name, value in source.list_settings().items():
-            if _OF_COMMITTER.fullmatch(name):
+            if _COMMITTER_SETTINGS.fullmatch(name):
                 settings.append(f"{name}={value}")
         return replace(self, settings=settings)
 
@@ -146,7 +154,7 @@ class GitCheckout:
             git = self.folder / ".git"
         else:
             git = Path(self.git_line("rev-parse", "--absolute-git-dir"))
-        return any((git / name).exists() for name in _UNFINISHED)
+        return any((git / name).exists() for name in _FILES_OF_OPEN_MERGE)
 
     def uncommitted_paths(self) -> list[bytes]:
         """Return files that differ from the last commit, even new ones, but no ignored
@@ -162,11 +170,12 @@ class GitCheckout:
         )
         names = []
         for entry in self.git_names("status", *options):
-            # Two marks, a blank and the name.
-            is_new = entry.startswith(b"?")
+            # Each line has two letters for the state, a blank and the name.
+            is_untracked = entry.startswith(b"?")
             name = entry[3:]
-            if not (is_new and self._is_in_cache(name)):
-                names.append(name)
+            if is_untracked and self._is_in_cache(name):
+                continue
+            names.append(name)
         return names
 
     def paths_changed_since(self, commit: str) -> list[str]:
@@ -178,8 +187,10 @@ class GitCheckout:
                 changed.append(name)
         return list(map(os.fsdecode, changed))
 
-    def names_that_differ(self, one: str, other: str) -> list[bytes]:
-        return self.git_names("diff-tree", "-r", "-z", "--name-only", "--no-renames", one, other)
+    def names_that_differ(self, first_commit: str, second_commit: str) -> list[bytes]:
+        return self.git_names(
+            "diff-tree", "-r", "-z", "--name-only", "--no-renames", first_commit, second_commit
+        )
 
     def entries_of_commit(self, commit: str) -> dict[bytes, bytes]:
         """Return git's lines on all files of a commit, by name."""
@@ -188,14 +199,16 @@ class GitCheckout:
 
     def _is_in_cache(self, name: bytes) -> bool:
         """Whether a file is in a folder that programs fill by themselves, such as `__pycache__`."""
-        folders_above = list(PurePosixPath(os.fsdecode(name)).parents)[:-1]
-        return any(
-            _USUAL_COVERAGE.leaves_out_folder(self.folder / folder) for folder in folders_above
-        )
+        parent = PurePosixPath(os.fsdecode(name)).parent
+        while parent.name:
+            if _USUAL_COVERAGE.leaves_out_folder(self.folder / parent):
+                return True
+            parent = parent.parent
+        return False
 
     def stage_files(self, names: Iterable[bytes]) -> None:
         options = ("--add", "--remove", "--replace", "-z", "--stdin")
-        self.run("update-index", *options, given=b"\0".join(names))
+        self.run("update-index", *options, stdin=b"\0".join(names))
 
     def list_submodule_paths(self) -> list[bytes]:
         paths = []
@@ -221,7 +234,7 @@ class GitCheckout:
         if not hidden:
             return
         for option in ("--no-assume-unchanged", "--no-skip-worktree"):
-            self.run("update-index", option, "-z", "--stdin", given=b"\0".join(hidden))
+            self.run("update-index", option, "-z", "--stdin", stdin=b"\0".join(hidden))
 
     def check_no_merge_open(self) -> None:
         """Raise ActionRefused if a merge or rebase is unfinished."""
@@ -259,14 +272,16 @@ def find_source_repository(root: Path, excludes: Path = Path(os.devnull)) -> Git
     checkout = GitCheckout(folder, excludes=excludes)
     git = folder / ".git"
     if git.is_dir() and not git.is_symlink():
-        refuse_links_in_git_folder(git, _ESSENTIAL)
+        refuse_links_in_git_folder(git, _ESSENTIAL_GIT_FILES)
     elif git.is_symlink() or not _is_known_to_its_repository(checkout):
         raise ActionRefused(
-            f"{git} leads to a repository that does not know of this folder.", remedy=_UNCHANGED
+            f"{git} leads to a repository that does not know of this folder.",
+            remedy=_NOTHING_CHANGED,
         )
     if Path(checkout.git_line("rev-parse", "--show-toplevel")) != folder:
         raise ActionRefused(
-            f"The files of the repository in {folder} are in another folder.", remedy=_UNCHANGED
+            f"The files of the repository in {folder} are in another folder.",
+            remedy=_NOTHING_CHANGED,
         )
     return checkout
 
@@ -295,7 +310,7 @@ def refuse_links_in_git_folder(git: Path, names: Sequence[str] = ()) -> None:
     if leading_elsewhere:
         raise ActionRefused(
             f"{leading_elsewhere[0]} leads elsewhere, so git was not used there.",
-            remedy=_UNCHANGED,
+            remedy=_NOTHING_CHANGED,
         )
 
 
@@ -323,40 +338,42 @@ def create_repository_copy(
         branch = source.branch
     except ActionRefused as error:
         raise ActionRefused(f"The repository in {source.folder} has no commit yet.", remedy="Make a first commit, then try again.") from error  # fmt: skip
-    changed: list[bytes] = []
+    changed_names: list[bytes] = []
     if with_changes:
-        changed = source.uncommitted_paths()
+        changed_names = source.uncommitted_paths()
     _create_repository_with_borrowed_objects(source, copy, branch)
     _copy_git_settings(source, copy)
     copy.run("update-ref", "HEAD", base)
     copy.run("read-tree", "-m", "-u", "HEAD")
-    notes = list(_copy_uncommitted_changes(source, copy, changed))
+    notes = list(_copy_uncommitted_changes(source, copy, changed_names))
     if copy.list_submodule_paths():
         notes.append("Submodules are not copied: their folders are empty.")
     if source.head != base:
         raise ActionRefused(
             "A commit was made while the repository was being copied.", remedy="Try again."
         )
-    carried = {}
-    for name in map(os.fsdecode, changed):
-        carried[name] = size_time_and_mode(copy.folder / name)
+    carried_files = {}
+    for name in map(os.fsdecode, changed_names):
+        carried_files[name] = size_time_and_mode(copy.folder / name)
     return CopySource(
         source=str(source.folder),
         base=base,
         branch=branch,
         objects=tuple(_list_borrowed_object_folders(copy)),
         notes=tuple(notes),
-        carried=carried,
+        carried=carried_files,
     )
 
 
 def _create_repository_with_borrowed_objects(
     source: GitCheckout, copy: GitCheckout, branch: str
 ) -> None:
-    objects = source.path_in_git_folder("objects")
+    object_folder = source.path_in_git_folder("objects")
     # Git reads one folder a line, quoted ones in C's way, and skips comments.
-    if "\n" in str(objects) or str(objects).startswith(('"', "#")):
-        raise ActionRefused(f"git cannot borrow objects from {objects}.", remedy=_UNCHANGED)
+    if "\n" in str(object_folder) or str(object_folder).startswith(('"', "#")):
+        raise ActionRefused(
+            f"git cannot borrow objects from {object_folder}.", remedy=_NOTHING_CHANGED
+        )
     object_format = source.git_line("rev-parse", "--show-object-format")
     run_git(
         copy.folder.parent,
@@ -368,21 +385,21 @@ def _create_repository_with_borrowed_objects(
         str(copy.folder),
     )
     alternates = copy.folder / ".git/objects/info/alternates"
-    alternates.write_bytes(os.fsencode(objects) + b"\n")
+    alternates.write_bytes(os.fsencode(object_folder) + b"\n")
 
 
 def _list_borrowed_object_folders(copy: GitCheckout) -> Iterator[str]:
     """Yield also the folders from which the user's repository borrows itself."""
-    mark = b"alternate: "
+    line_prefix = b"alternate: "
     for line in copy.run("count-objects", "-v").splitlines():
-        if line.startswith(mark):
-            yield os.fsdecode(line.removeprefix(mark))
+        if line.startswith(line_prefix):
+            yield os.fsdecode(line.removeprefix(line_prefix))
 
 
 def _copy_git_settings(source: GitCheckout, copy: GitCheckout) -> None:
     """Copy who commits and what a checkout needs, but no other settings of the user's."""
     for name, value in source.list_settings().items():
-        if _TAKEN_OVER.fullmatch(name):
+        if _COPIED_SETTINGS.fullmatch(name):
             copy.run("config", name, value)
     for name in ("shallow", "info/sparse-checkout", "info/exclude"):
         path = copy.folder / ".git" / name
@@ -399,13 +416,13 @@ def _copy_uncommitted_changes(
     """Make these files as in the user's folder. Yield sentences on those that could not
     be carried over.
     """
-    paths = sorted(map(os.fsdecode, names))
-    for path in reversed(paths):
+    sorted_paths = sorted(map(os.fsdecode, names))
+    for path in reversed(sorted_paths):
         if path.endswith("/"):
             yield f"{path} is a repository of its own, and was not carried over."
-    entries = {path: _stat_entry(source.folder / path) for path in paths}
+    entries = {path: _stat_entry(source.folder / path) for path in sorted_paths}
     # What is deleted goes first, the deepest before its folder: a folder may have become a file.
-    for path in reversed(paths):
+    for path in reversed(sorted_paths):
         if entries[path] is None:
             _remove_file_and_emptied_folders(copy.folder, path)
     for path, entry in entries.items():
@@ -438,9 +455,11 @@ def _carry_entry_over(
 def _remove_file_and_emptied_folders(folder: Path, path: str) -> None:
     """Remove a file, and the folders above it that are then empty, as git does."""
     restore_entry(WorkspaceRoots((folder,)), RootPath(folder, path), None, 0)
-    for above in [folder / each for each in Path(path).parents][:-1]:
-        with suppress(OSError):
-            above.rmdir()
+    parent = Path(path).parent
+    while parent.name:
+        with suppress(OSError):  # The folder has other files.
+            (folder / parent).rmdir()
+        parent = parent.parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,16 +479,16 @@ class EntryStatus:
         return bool(self.status.st_mode & 0o100)
 
 
-def _stat_entry(place: Path) -> EntryStatus | None:
+def _stat_entry(path: Path) -> EntryStatus | None:
     """Return an entry's status and link target, or None for a folder or something behind a link."""
     with suppress(OSError):
-        status = place.lstat()
-        is_behind_link = place.parent.resolve() != place.parent
+        status = path.lstat()
+        is_behind_link = path.parent.resolve() != path.parent
         if is_behind_link or stat.S_ISDIR(status.st_mode):
             return None
         link_target = ""
         if stat.S_ISLNK(status.st_mode):
-            link_target = str(place.readlink())
+            link_target = str(path.readlink())
         return EntryStatus(status, link_target)
     return None
 
@@ -477,27 +496,28 @@ def _stat_entry(place: Path) -> EntryStatus | None:
 # --- What a copy changed, and bringing it into the user's repository
 
 
-def list_changed_paths(copy: GitCheckout, made: CopySource) -> list[str]:
+def list_changed_paths(copy: GitCheckout, origin: CopySource) -> list[str]:
     """Return what has changed since the copy was made, committed or not."""
-    names = {*copy.paths_changed_since(made.base), *made.carried}
-    return sorted(names - _untouched_paths(copy, made))
+    names = set(copy.paths_changed_since(origin.base))
+    names.update(origin.carried)
+    return sorted(names - _untouched_paths(copy, origin))
 
 
-def list_uncommitted_paths(copy: GitCheckout, made: CopySource) -> list[bytes]:
+def list_uncommitted_paths(copy: GitCheckout, origin: CopySource) -> list[bytes]:
     """Return what is not committed in the copy, except what came with it and is as it was."""
-    untouched = _untouched_paths(copy, made)
+    untouched = _untouched_paths(copy, origin)
     return [name for name in copy.uncommitted_paths() if os.fsdecode(name) not in untouched]
 
 
-def _untouched_paths(copy: GitCheckout, made: CopySource) -> set[str]:
+def _untouched_paths(copy: GitCheckout, origin: CopySource) -> set[str]:
     """Return the user's uncommitted files that are as they were when the copy was made."""
     untouched = set()
-    for name, carried in made.carried.items():
-        present = size_time_and_mode(copy.folder / name)
+    for name, carried_state in origin.carried.items():
+        present_state = size_time_and_mode(copy.folder / name)
         # Copies of earlier versions have no mode. A deleted file has nothing at all.
-        if carried:
-            present = present[: len(carried)]
-        if list(carried) == present:
+        if carried_state:
+            present_state = present_state[: len(carried_state)]
+        if list(carried_state) == present_state:
             untouched.add(name)
     return untouched
 
@@ -513,26 +533,31 @@ def size_time_and_mode(path: Path) -> list[int]:
 
 
 def list_commits_only_in_copy(
-    source: GitCheckout | None, copy: GitCheckout, made: CopySource
+    source: GitCheckout | None, copy: GitCheckout, origin: CopySource
 ) -> list[str]:
     """Return the commits that are on no branch of the user's, also those that a refused
     merge put into refs/helix.
     """
-    known = _commits_in_users_repository(source, made)
-    return copy.git_line("rev-list", "--all", "HEAD", "--not", *known).split()
+    known_commits = _commits_in_users_repository(source, origin)
+    return copy.git_line("rev-list", "--all", "HEAD", "--not", *known_commits).split()
 
 
-def _commits_in_users_repository(source: GitCheckout | None, made: CopySource) -> list[str]:
-    commits = [made.base]
+def _commits_in_users_repository(source: GitCheckout | None, origin: CopySource) -> list[str]:
+    commits = [origin.base]
     if source is not None:
         commits.append(source.head)
-        listing = ("for-each-ref", "--format=%(objectname)", "refs/heads", "refs/tags")
-        commits.extend(source.git_line(*listing).split())
+        branch_and_tag_commits = (
+            "for-each-ref",
+            "--format=%(objectname)",
+            "refs/heads",
+            "refs/tags",
+        )
+        commits.extend(source.git_line(*branch_and_tag_commits).split())
     return commits
 
 
 def commit_and_bundle_copy(
-    source: GitCheckout | None, copy: GitCheckout, made: CopySource
+    source: GitCheckout | None, copy: GitCheckout, origin: CopySource
 ) -> bytes:
     """Commit everything in the copy, and bundle what only it has for `git fetch`, if anything."""
     if source is not None:
@@ -544,10 +569,10 @@ def commit_and_bundle_copy(
             names.append(submodule + b"/")
     _give_refs_to_stashes(copy)
     _commit_everything(copy, names, "What was not committed in the copy", "--no-gpg-sign")
-    if not list_commits_only_in_copy(source, copy, made):
+    if not list_commits_only_in_copy(source, copy, origin):
         return b""
-    known = _commits_in_users_repository(source, made)
-    return copy.run("bundle", "create", "-", "--all", "HEAD", "--not", *known)
+    known_commits = _commits_in_users_repository(source, origin)
+    return copy.run("bundle", "create", "-", "--all", "HEAD", "--not", *known_commits)
 
 
 def _give_refs_to_stashes(copy: GitCheckout) -> None:
@@ -555,7 +580,7 @@ def _give_refs_to_stashes(copy: GitCheckout) -> None:
     what refs lead to.
     """
     tips = copy.git_line("rev-list", "--no-walk", "--reflog").split()
-    for name in _STASHED_BY_GIT:
+    for name in _AUTOSTASH_FILES:
         with suppress(ActionRefused):
             tips.append(copy.git_line("rev-parse", "--verify", "--quiet", name))
     # An index with conflicts is no tree. If the user has no name, committing everything
@@ -566,11 +591,11 @@ def _give_refs_to_stashes(copy: GitCheckout) -> None:
             options = ("--no-gpg-sign", "-p", "HEAD", "-m", "Staged in the copy")
             tips.append(copy.git_line("commit-tree", *options, tree))
     lines = [f"update refs/helix/kept/{tip} {tip}\n" for tip in tips]
-    copy.run("update-ref", "--stdin", given="".join(lines).encode())
+    copy.run("update-ref", "--stdin", stdin="".join(lines).encode())
 
 
-def commit_in_copy(copy: GitCheckout, made: CopySource, message: str) -> None:
-    names = list_uncommitted_paths(copy, made)
+def commit_in_copy(copy: GitCheckout, origin: CopySource, message: str) -> None:
+    names = list_uncommitted_paths(copy, origin)
     _check_unfiltered(copy, names)
     if names and not message.strip():
         raise ActionRefused(
@@ -595,7 +620,7 @@ def _commit_everything(copy: GitCheckout, names: list[bytes], message: str, *opt
 
 
 def merge_or_rebase_in_copy(
-    source: GitCheckout, copy: GitCheckout, made: CopySource, *, rebase: bool
+    source: GitCheckout, copy: GitCheckout, origin: CopySource, *, rebase: bool
 ) -> str:
     """Merge the user's commit, or rebase onto it. Return the commit to move to, or an
     empty string.
@@ -604,29 +629,31 @@ def merge_or_rebase_in_copy(
     if not copy.git_line("rev-list", "--max-count=1", f"{head}..HEAD"):
         return ""
     _check_autorun_files_are_in_folder(copy, head)
-    command = ("rebase",) if rebase else ("merge", "--no-edit")
-    _set_aside_what_came_with_copy(copy, made, head)
+    command = ["merge", "--no-edit"]
+    if rebase:
+        command = ["rebase"]
+    _set_aside_what_came_with_copy(copy, origin, head)
     try:
-        _check_nothing_in_the_way(copy, head, {*copy.git_names("ls-files", "-z")})
+        _check_nothing_in_the_way(copy, head, set(copy.git_names("ls-files", "-z")))
         copy.run(*command, "--quiet", head, remedy="Your own folder was not changed.")
     except ActionRefused as error:
         conflicting = copy.git_names("diff", "--name-only", "--diff-filter=U", "-z")
         if not conflicting:
             raise
-        named = name_some_files(list(map(os.fsdecode, conflicting)))
+        shown_names = name_some_files(list(map(os.fsdecode, conflicting)))
         raise ActionRefused(
-            f"Your branch and the copy changed these files in ways that conflict: {named}.",
+            f"Your branch and the copy changed these files in ways that conflict: {shown_names}.",
             remedy="Your own folder was not changed. Ask the agent in this conversation to resolve the conflicts and to finish the merge with git, then bring the copy back again.",
         ) from error
     finally:
-        put_back_set_aside_files(copy, made)
-    changed = copy.names_that_differ(head, "HEAD")
-    _check_unfiltered(copy, changed)
-    _check_unfiltered(source, changed)
+        put_back_set_aside_files(copy, origin)
+    changed_names = copy.names_that_differ(head, "HEAD")
+    _check_unfiltered(copy, changed_names)
+    _check_unfiltered(source, changed_names)
     return copy.head
 
 
-def _set_aside_what_came_with_copy(copy: GitCheckout, made: CopySource, head: str) -> None:
+def _set_aside_what_came_with_copy(copy: GitCheckout, origin: CopySource, head: str) -> None:
     """Move files that came with the copy and that only the user has changed out of the
     way of a merge.
 
@@ -634,39 +661,40 @@ def _set_aside_what_came_with_copy(copy: GitCheckout, made: CopySource, head: st
     itself is lost if it is killed.
     """
     copy.run("reset", "--quiet")
-    untouched = set(map(os.fsencode, _untouched_paths(copy, made)))
-    tracked = set(copy.git_names("ls-files", "-z"))
-    committed = untouched.intersection(copy.names_that_differ("HEAD", head))
-    changed = untouched.intersection(copy.git_names("diff-files", "-z", "--name-only")) - committed
-    for name in committed:
-        _set_file_aside(copy, name, head, is_tracked=name in tracked)
-    for name in changed:
-        _set_file_aside(copy, name, _ALWAYS_BACK, is_tracked=name in tracked)
-    checked_out = tracked & (committed | changed)
-    if checked_out:
-        copy.run("checkout-index", "--force", "-z", "--stdin", given=b"\0".join(checked_out))
+    untouched_names = set(map(os.fsencode, _untouched_paths(copy, origin)))
+    tracked_names = set(copy.git_names("ls-files", "-z"))
+    names_committed_by_user = untouched_names.intersection(copy.names_that_differ("HEAD", head))
+    unstaged_names = copy.git_names("diff-files", "-z", "--name-only")
+    names_changed_by_user = untouched_names.intersection(unstaged_names) - names_committed_by_user
+    for name in names_committed_by_user:
+        _set_file_aside(copy, name, head, is_tracked=name in tracked_names)
+    for name in names_changed_by_user:
+        _set_file_aside(copy, name, _ALWAYS_PUT_BACK, is_tracked=name in tracked_names)
+    names_to_check_out = tracked_names & (names_committed_by_user | names_changed_by_user)
+    if names_to_check_out:
+        copy.run("checkout-index", "--force", "-z", "--stdin", stdin=b"\0".join(names_to_check_out))
 
 
 def _set_file_aside(copy: GitCheckout, name: bytes, group: str, *, is_tracked: bool) -> None:
-    """Keep a file beside the copy. `group`: the commit that may replace it, or `_ALWAYS_BACK`."""
+    """Keep a file beside the copy. `group`: the commit that may replace it, or `_ALWAYS_PUT_BACK`."""
     path = copy.folder / os.fsdecode(name)
-    kept = copy.folder_for_set_aside / group / os.fsdecode(name)
-    kept.parent.mkdir(parents=True, exist_ok=True)
+    path_aside = copy.folder_for_set_aside / group / os.fsdecode(name)
+    path_aside.parent.mkdir(parents=True, exist_ok=True)
     if _stat_entry(path) is None:
         if not os.path.lexists(path):
-            kept.symlink_to(_DELETED)
+            path_aside.symlink_to(_DELETED_FILE_MARK)
     elif is_tracked:
         # It stays until git replaces it: after a kill, a file that is missing would be
         # committed as deleted.
-        kept.unlink(missing_ok=True)
+        path_aside.unlink(missing_ok=True)
         # Where links can be linked themselves, Python has to be told to do so.
         follows = os.link not in os.supports_follow_symlinks
-        os.link(path, kept, follow_symlinks=follows)
+        os.link(path, path_aside, follow_symlinks=follows)
     else:
-        path.replace(kept)
+        path.replace(path_aside)
 
 
-def put_back_set_aside_files(copy: GitCheckout, made: CopySource) -> None:
+def put_back_set_aside_files(copy: GitCheckout, origin: CopySource) -> None:
     """Put files back if their commit was not merged after all, also after a crash, or
     once the merge was aborted.
 
@@ -676,109 +704,120 @@ def put_back_set_aside_files(copy: GitCheckout, made: CopySource) -> None:
     if copy.is_merge_open:
         return
     for folder in copy.folder_for_set_aside.glob("*"):
-        if folder.name == _ALWAYS_BACK or _is_not_merged(copy, folder.name):
-            _put_back_files_of_folder(copy, made, folder)
+        if folder.name == _ALWAYS_PUT_BACK or not _is_merged(copy, folder.name):
+            _put_back_files_of_folder(copy, origin, folder)
         delete_folder_tree(folder, ignore_errors=True)
 
 
-def _is_not_merged(copy: GitCheckout, commit: str) -> bool:
-    return bool(copy.git_line("rev-list", "--max-count=1", f"HEAD..{commit}"))
+def _is_merged(checkout: GitCheckout, commit: str) -> bool:
+    """Whether the current branch has this commit."""
+    missing_commit = checkout.git_line("rev-list", "--max-count=1", f"HEAD..{commit}")
+    return not missing_commit
 
 
-def _put_back_files_of_folder(copy: GitCheckout, made: CopySource, folder: Path) -> None:
-    if not made.carried:
+def _put_back_files_of_folder(copy: GitCheckout, origin: CopySource, folder: Path) -> None:
+    if not origin.carried:
         return
-    changed_by_agent = set(copy.paths_changed_since(made.base))
-    committed: Mapping[bytes, bytes] = {}
+    changed_by_agent = set(copy.paths_changed_since(origin.base))
+    entries_of_base: Mapping[bytes, bytes] = {}
     if changed_by_agent:
-        committed = copy.entries_of_commit(made.base)
+        entries_of_base = copy.entries_of_commit(origin.base)
     # Only those that came with the copy: the agent could have put other files there.
-    for name in made.carried:
+    for name in origin.carried:
+        path_aside = folder / name
         with suppress(OSError):
-            if not _may_be_put_back(folder / name, copy.folder / name):
+            if not _may_be_put_back(path_aside, copy.folder / name):
                 continue
             if name not in changed_by_agent:
-                _put_back_file(copy, name, folder / name)
+                _put_back_file(copy, name, path_aside)
                 continue
-            base = made.base if os.fsencode(name) in committed else ""
-            _put_back_beside_agents_changes(copy, name, folder / name, base)
+            base_commit = ""
+            if os.fsencode(name) in entries_of_base:
+                base_commit = origin.base
+            _put_back_beside_agents_changes(copy, name, path_aside, base_commit)
 
 
-def _put_back_file(copy: GitCheckout, name: str, kept: Path) -> None:
+def _put_back_file(copy: GitCheckout, name: str, path_aside: Path) -> None:
     """Make a file that the agent has not changed again what it was before the merge."""
-    if _stands_for_deleted_file(kept):
+    if _stands_for_deleted_file(path_aside):
         _remove_file_and_emptied_folders(copy.folder, name)
         return
-    place = copy.folder / name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    kept.replace(place)
+    path = copy.folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path_aside.replace(path)
 
 
-def _put_back_beside_agents_changes(copy: GitCheckout, name: str, kept: Path, base: str) -> None:
+def _put_back_beside_agents_changes(
+    copy: GitCheckout, name: str, path_aside: Path, base: str
+) -> None:
     """Add the user's uncommitted words to a file that the agent has changed meanwhile.
     `base`: the commit with the version before both, or empty if there is none.
     """
-    if _stands_for_deleted_file(kept):
+    if _stands_for_deleted_file(path_aside):
         return
-    place = copy.folder / name
-    if _is_plain_file(place) and _is_plain_file(kept):
+    path = copy.folder / name
+    if _is_plain_file(path) and _is_plain_file(path_aside):
         content_before = b""
         if base:
             content_before = copy.run("cat-file", "blob", f"{base}:{name}")
         merged = merge_versions(
-            place.read_bytes(), content_before, kept.read_bytes(), with_markers=True
+            path.read_bytes(), content_before, path_aside.read_bytes(), with_markers=True
         )
-        write_file_atomically(place, merged)
-    elif not os.path.lexists(place):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        kept.replace(place)
+        write_file_atomically(path, merged)
+    elif not os.path.lexists(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path_aside.replace(path)
 
 
-def _may_be_put_back(kept: Path, place: Path) -> bool:
+def _may_be_put_back(path_aside: Path, path: Path) -> bool:
     """Whether the file was kept, and no link of the agent's leads out of the copy."""
-    return os.path.lexists(kept) and place.parent.resolve() == place.parent
+    return os.path.lexists(path_aside) and path.parent.resolve() == path.parent
 
 
-def _stands_for_deleted_file(kept: Path) -> bool:
-    return kept.is_symlink() and str(kept.readlink()) == _DELETED
+def _stands_for_deleted_file(path_aside: Path) -> bool:
+    return path_aside.is_symlink() and str(path_aside.readlink()) == _DELETED_FILE_MARK
 
 
 def _is_plain_file(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
-def _describe_files(at: GitCheckout, names: Iterable[bytes]) -> dict[bytes, bytes]:
+def _build_tree_lines(checkout: GitCheckout, names: Iterable[bytes]) -> dict[bytes, bytes]:
     """Return the line that git would have in a commit on each of these files and links
     as it is now in the folder.
     """
     files: dict[bytes, EntryStatus] = {}
-    lines: dict[bytes, bytes] = {}
+    tree_lines: dict[bytes, bytes] = {}
     for name in names:
         if b"\n" in name:  # git is given one name a line.
             continue
-        entry = _stat_entry(at.folder / os.fsdecode(name))
+        entry = _stat_entry(checkout.folder / os.fsdecode(name))
         if entry is None:
             continue
         if entry.is_file:
             files[name] = entry
         elif entry.link_target:
             target = os.fsencode(entry.link_target)
-            digest = at.run("hash-object", "--stdin", given=target).strip()
-            lines[name] = b"120000 blob %s\t%s" % (digest, name)
-    digests = at.run("hash-object", "--stdin-paths", given=b"\n".join(files)).split()
-    for name, digest in zip(files, digests, strict=True):
+            object_id = checkout.run("hash-object", "--stdin", stdin=target).strip()
+            tree_lines[name] = b"120000 blob %s\t%s" % (object_id, name)
+    object_ids = checkout.run("hash-object", "--stdin-paths", stdin=b"\n".join(files)).split()
+    for name, object_id in zip(files, object_ids, strict=True):
         mode = b"100644"
         if files[name].is_executable:
             mode = b"100755"
-        lines[name] = b"%s blob %s\t%s" % (mode, digest, name)
-    return lines
+        tree_lines[name] = b"%s blob %s\t%s" % (mode, object_id, name)
+    return tree_lines
 
 
 def _find_files_as_in_commit(
-    at: GitCheckout, names: Iterable[bytes], entries: Mapping[bytes, bytes]
+    checkout: GitCheckout, names: Iterable[bytes], entries_of_commit: Mapping[bytes, bytes]
 ) -> list[bytes]:
     """Return the files that are in the folder exactly as in a commit with these entries."""
-    return [name for name, line in _describe_files(at, names).items() if entries.get(name) == line]
+    matching_names = []
+    for name, line in _build_tree_lines(checkout, names).items():
+        if entries_of_commit.get(name) == line:
+            matching_names.append(name)
+    return matching_names
 
 
 def _check_autorun_files_are_in_folder(copy: GitCheckout, head: str) -> None:
@@ -787,12 +826,13 @@ def _check_autorun_files_are_in_folder(copy: GitCheckout, head: str) -> None:
     """
     options = ("-z", "--name-only", "--no-renames", "--diff-filter=d")
     added_or_changed = copy.git_names("diff", *options, f"{head}...HEAD")
-    run_by_others = [name for name in added_or_changed if is_autorun_path(os.fsdecode(name))]
-    same = _find_files_as_in_commit(copy, run_by_others, copy.entries_of_commit("HEAD"))
-    for name in map(os.fsdecode, run_by_others):
-        if os.fsencode(name) not in same or (copy.folder / name).is_symlink():
+    autorun_names = [name for name in added_or_changed if is_autorun_path(os.fsdecode(name))]
+    unchanged_names = _find_files_as_in_commit(copy, autorun_names, copy.entries_of_commit("HEAD"))
+    for name in autorun_names:
+        path = os.fsdecode(name)
+        if name not in unchanged_names or (copy.folder / path).is_symlink():
             raise ActionRefused(
-                f"Other programs run {printable_path(name)}, and in the copy's folder this file differs from its committed version.",
+                f"Other programs run {printable_path(path)}, and in the copy's folder this file differs from its committed version.",
                 remedy="Compare the file in the copy's folder with the copy's last commit. To keep the committed version, restore the file in the copy's folder from the copy's last commit.",
             )
 
@@ -808,9 +848,10 @@ def _check_unfiltered(checkout: GitCheckout, names: list[bytes]) -> None:
 
 def bring_commit_to_source(source: GitCheckout, copy: GitCheckout, commit: str, name: str) -> None:
     """Bring a commit into the user's repository as `refs/helix/<name>`."""
-    wanted = f"{commit}\n^{source.head}\n".encode()
-    pack = copy.run("pack-objects", "--revs", "--stdout", "-q", given=wanted)
-    source.run("unpack-objects", "-q", "--strict", given=pack)
+    # All objects that the commit needs and the user's own commit does not have.
+    revisions = f"{commit}\n^{source.head}\n".encode()
+    pack = copy.run("pack-objects", "--revs", "--stdout", "-q", stdin=revisions)
+    source.run("unpack-objects", "-q", "--strict", stdin=pack)
     source.run("update-ref", f"refs/helix/{name}", commit)
 
 
@@ -839,29 +880,37 @@ def plan_branch_move(source: GitCheckout, commit: str, find_versions: FindVersio
     with suppress(ActionRefused):  # It also fails for files that are no obstacle.
         source.run("update-index", "-q", "--refresh")
     staged_tree = source.git_line("write-tree")
-    entries = source.entries_of_commit(commit)
-    changed = set(source.names_that_differ("HEAD", commit))
-    unstaged = set(source.git_names("diff-files", "-z", "--name-only", "--ignore-submodules=all"))
-    staged = set(source.git_names("diff-index", "--cached", "-z", "--name-only", "HEAD"))
+    entries_of_commit = source.entries_of_commit(commit)
+    changed_names = set(source.names_that_differ("HEAD", commit))
+    unstaged_names = set(
+        source.git_names("diff-files", "-z", "--name-only", "--ignore-submodules=all")
+    )
+    staged_names = set(source.git_names("diff-index", "--cached", "-z", "--name-only", "HEAD"))
     # A file that is in the folder as in the commit is no obstacle, but git must be told so.
     # One that is also staged in another version holds work that would be lost.
-    same = _find_files_as_in_commit(source, changed - (unstaged & staged), entries)
-    in_commit = changed.intersection(entries)
-    replaced = _find_files_of_versions(source, in_commit - staged - set(same), find_versions)
-    dirty = unstaged | staged
-    clean = set(source.git_names("ls-files", "-z")) - dirty
-    clean.update(same, replaced)
-    _check_nothing_in_the_way(source, commit, clean, dirty)
-    lines_of_replaced = {
-        os.fsdecode(name): os.fsdecode(line)
-        for name, line in _describe_files(source, replaced).items()
-    }
+    staged_in_another_version = unstaged_names & staged_names
+    names_as_in_commit = _find_files_as_in_commit(
+        source, changed_names - staged_in_another_version, entries_of_commit
+    )
+    # What the commit brings back may replace a version that came from the copy earlier.
+    names_to_compare = changed_names.intersection(entries_of_commit)
+    names_to_compare -= staged_names
+    names_to_compare.difference_update(names_as_in_commit)
+    names_to_replace = _find_files_of_versions(source, names_to_compare, find_versions)
+
+    uncommitted_names = unstaged_names | staged_names
+    names_that_may_change = set(source.git_names("ls-files", "-z")) - uncommitted_names
+    names_that_may_change.update(names_as_in_commit, names_to_replace)
+    _check_nothing_in_the_way(source, commit, names_that_may_change, uncommitted_names)
+    lines_of_replaced = {}
+    for name, line in _build_tree_lines(source, names_to_replace).items():
+        lines_of_replaced[os.fsdecode(name)] = os.fsdecode(line)
     return BranchMove(
         source=str(source.folder),
         head=source.head,
         commit=commit,
         staged=staged_tree,
-        same=tuple(map(os.fsdecode, same)),
+        same=tuple(map(os.fsdecode, names_as_in_commit)),
         replaced=lines_of_replaced,
     )
 
@@ -869,143 +918,156 @@ def plan_branch_move(source: GitCheckout, commit: str, find_versions: FindVersio
 def move_branch_forward(source: GitCheckout, move: BranchMove) -> None:
     """Move the user's branch forward if HEAD is still what was merged."""
     entries = source.entries_of_commit(move.commit)
-    replaced = list(map(os.fsencode, move.replaced))
+    replaced_names = list(map(os.fsencode, move.replaced))
     source.stage_files(map(os.fsencode, move.same))
-    lines = b"\0".join(entries[name] for name in replaced)
-    source.run("update-index", "-z", "--index-info", given=lines)
-    before = source.git_line("write-tree")
+    lines = b"\0".join(entries[name] for name in replaced_names)
+    source.run("update-index", "-z", "--index-info", stdin=lines)
+    tree_before = source.git_line("write-tree")
     try:
-        source.run("merge", "--ff-only", "--quiet", move.commit, remedy=_KEPT)
+        source.run("merge", "--ff-only", "--quiet", move.commit, remedy=_COPY_KEEPS_CHANGES)
     except ActionRefused:  # Git changed the files, but could not move the branch.
-        source.run("read-tree", "-m", "-u", source.git_line("write-tree"), before)
+        source.run("read-tree", "-m", "-u", source.git_line("write-tree"), tree_before)
         source.run("read-tree", move.staged)
         raise
-    _write_files_of_index(source, replaced)
+    _write_files_of_index(source, replaced_names)
 
 
 def repair_branch_move(source: GitCheckout, move: BranchMove) -> bool:
     """Complete what a killed program left of a move, or take it back. Returns whether
     the branch was moved.
     """
-    entries = source.entries_of_commit(move.commit)
-    if not _is_not_merged(source, move.commit):
+    entries_of_commit = source.entries_of_commit(move.commit)
+    if _is_merged(source, move.commit):
         _write_versions_not_written_yet(source, move)
         return True
     tree_now = source.git_line("write-tree")
     entries_now = source.entries_of_commit(tree_now)
     entries_before = source.entries_of_commit(move.staged)
     for name in source.names_that_differ(move.staged, tree_now):
-        if entries_now.get(name) != entries.get(name):
+        if entries_now.get(name) != entries_of_commit.get(name):
             return False  # The user has staged something else since.
     if source.head != move.head:
         return False  # The user has committed since.
     source.run("read-tree", move.staged)
-    written = _find_files_written_by_move(source, move, entries)
-    for name in written:
+    written_names = _find_files_written_by_move(source, move, entries_of_commit)
+    for name in written_names:
         if name not in entries_before:
             _remove_file_and_emptied_folders(source.folder, os.fsdecode(name))
-    _write_files_of_index(source, [name for name in written if name in entries_before])
+    _write_files_of_index(source, [name for name in written_names if name in entries_before])
     return False
 
 
 def _write_versions_not_written_yet(source: GitCheckout, move: BranchMove) -> None:
     """The branch was moved, but older versions may still stand where the commit's belong."""
-    lines = {os.fsencode(name): os.fsencode(line) for name, line in move.replaced.items()}
-    older = set(_find_files_as_in_commit(source, set(lines), lines))
-    staged = source.git_names("diff-index", "--cached", "-z", "--name-only", "HEAD")
-    _write_files_of_index(source, older.difference(staged))
+    entries_of_older_versions = {
+        os.fsencode(name): os.fsencode(line) for name, line in move.replaced.items()
+    }
+    names_in_older_version = set(
+        _find_files_as_in_commit(source, set(entries_of_older_versions), entries_of_older_versions)
+    )
+    staged_names = source.git_names("diff-index", "--cached", "-z", "--name-only", "HEAD")
+    _write_files_of_index(source, names_in_older_version.difference(staged_names))
 
 
 def _find_files_written_by_move(
-    source: GitCheckout, move: BranchMove, entries: Mapping[bytes, bytes]
+    source: GitCheckout, move: BranchMove, entries_of_commit: Mapping[bytes, bytes]
 ) -> set[bytes]:
-    changed = set(source.names_that_differ("HEAD", move.commit))
-    changed.difference_update(map(os.fsencode, move.same))
-    changed.difference_update(map(os.fsencode, move.replaced))
-    written = set(_find_files_as_in_commit(source, changed, entries))
+    changed_names = set(source.names_that_differ("HEAD", move.commit))
+    changed_names.difference_update(map(os.fsencode, move.same))
+    changed_names.difference_update(map(os.fsencode, move.replaced))
+    written_names = set(_find_files_as_in_commit(source, changed_names, entries_of_commit))
     # Git removes a file before it writes another version of it.
-    for name in changed:
+    for name in changed_names:
         if not os.path.lexists(source.folder / os.fsdecode(name)):
-            written.add(name)
-    return written
+            written_names.add(name)
+    return written_names
 
 
-def _write_files_of_index(at: GitCheckout, names: Collection[bytes]) -> None:
+def _write_files_of_index(checkout: GitCheckout, names: Collection[bytes]) -> None:
     if names:
-        at.run("checkout-index", "--index", "--force", "-z", "--stdin", given=b"\0".join(names))
+        checkout.run(
+            "checkout-index", "--index", "--force", "-z", "--stdin", stdin=b"\0".join(names)
+        )
 
 
 def _check_nothing_in_the_way(
-    at: GitCheckout, commit: str, clean: Collection[bytes], dirty: Collection[bytes] = ()
+    checkout: GitCheckout,
+    commit: str,
+    names_that_may_change: Collection[bytes],
+    uncommitted_names: Collection[bytes] = (),
 ) -> None:
     """Raise ActionRefused for files that the commit would replace and that are not
-    `clean`. Git does not mind losing ignored ones.
+    `names_that_may_change`. Git does not mind losing ignored ones.
     """
-    entries = at.entries_of_commit(commit)
-    in_the_way: set[bytes] = set()
-    for name in set(at.names_that_differ("HEAD", commit)).difference(clean):
-        entry = entries.get(name, b"")
-        in_the_way.update(_find_files_in_the_way_of(at, name, entry, is_dirty=name in dirty))
-    in_the_way.difference_update(clean)
-    if in_the_way:
-        named = name_some_files(sorted(map(os.fsdecode, in_the_way)))
+    entries_of_commit = checkout.entries_of_commit(commit)
+    names_in_the_way: set[bytes] = set()
+    for name in set(checkout.names_that_differ("HEAD", commit)).difference(names_that_may_change):
+        entry = entries_of_commit.get(name, b"")
+        names_in_the_way.update(
+            _find_files_in_the_way_of(
+                checkout, name, entry, is_uncommitted=name in uncommitted_names
+            )
+        )
+    names_in_the_way.difference_update(names_that_may_change)
+    if names_in_the_way:
+        shown_names = name_some_files(sorted(map(os.fsdecode, names_in_the_way)))
         raise ActionRefused(
-            f"These files in {at.folder} are not committed and are in the way: {named}.",
-            remedy=f"{_KEPT} Commit, move or delete these files, then try again.",
+            f"These files in {checkout.folder} are not committed and are in the way: {shown_names}.",
+            remedy=f"{_COPY_KEEPS_CHANGES} Commit, move or delete these files, then try again.",
         )
 
 
 def _find_files_in_the_way_of(
-    at: GitCheckout, name: bytes, entry: bytes, *, is_dirty: bool
+    checkout: GitCheckout, name: bytes, entry_in_commit: bytes, *, is_uncommitted: bool
 ) -> list[bytes]:
     """Return what stands where a commit has this entry, or has removed it (empty)."""
-    place = at.folder / os.fsdecode(name)
-    if place.is_dir() and not place.is_symlink():
+    path = checkout.folder / os.fsdecode(name)
+    if path.is_dir() and not path.is_symlink():
         # The folder of a submodule may stay, and where the commit has nothing, git leaves folders.
-        if not entry or entry.startswith(_SUBMODULE_MODE):
+        if not entry_in_commit or entry_in_commit.startswith(_SUBMODULE_MODE):
             return []
-        return _list_names_below(at, place)
-    if os.path.lexists(place):
+        return _list_names_below(checkout, path)
+    if os.path.lexists(path):
         return [name]
-    if not entry:
+    if not entry_in_commit:
         return []
-    if is_dirty:  # The user has deleted it, but not committed that.
+    if is_uncommitted:  # The user has deleted it, but not committed that.
         return [name]
-    return _list_files_in_place_of_folders(at, place)
+    return _list_files_in_place_of_folders(checkout, path)
 
 
-def _list_names_below(at: GitCheckout, folder: Path) -> list[bytes]:
+def _list_names_below(checkout: GitCheckout, folder: Path) -> list[bytes]:
     paths = [path for path, _ in list_tree_files(folder)]
-    return [os.fsencode(path.relative_to(at.folder)) for path in paths]
+    return [os.fsencode(path.relative_to(checkout.folder)) for path in paths]
 
 
-def _list_files_in_place_of_folders(at: GitCheckout, place: Path) -> list[bytes]:
+def _list_files_in_place_of_folders(checkout: GitCheckout, path: Path) -> list[bytes]:
     """Files and links that stand where the commit has a folder above this file."""
     names = []
-    for above in place.parents:
+    for above in path.parents:
         is_folder = above.is_dir() and not above.is_symlink()
         if os.path.lexists(above) and not is_folder:
-            names.append(os.fsencode(above.relative_to(at.folder)))
+            names.append(os.fsencode(above.relative_to(checkout.folder)))
     return names
 
 
 def name_some_files(names: Sequence[str]) -> str:
-    named = ", ".join(map(printable_path, names[:MOST_NAMED]))
+    listed_names = ", ".join(map(printable_path, names[:MOST_NAMED]))
     if len(names) > MOST_NAMED:
-        return f"{named}, …"
-    return named
+        return f"{listed_names}, …"
+    return listed_names
 
 
 def _find_files_of_versions(
-    at: GitCheckout, names: Iterable[bytes], find_versions: FindVersions
+    checkout: GitCheckout, names: Iterable[bytes], find_versions: FindVersions
 ) -> list[bytes]:
     """Return the files that are in the folder as in one of their versions."""
-    as_in_version = []
+    matching_names = []
     for name in sorted(names):
         versions = find_versions(os.fsdecode(name))
-        if _is_file_as_in_version(at.folder / os.fsdecode(name), versions):
-            as_in_version.append(name)
-    return as_in_version
+        if _is_file_as_in_version(checkout.folder / os.fsdecode(name), versions):
+            matching_names.append(name)
+    return matching_names
 
 
 def _is_file_as_in_version(path: Path, versions: Sequence[TreeItem | None]) -> bool:
@@ -1030,8 +1092,8 @@ def merge_versions(ours: bytes, base: bytes, theirs: bytes, *, with_markers: boo
     if with_markers:
         highest_code = 127  # Git returns the number of conflicts.
     labels = ("-L", "your folder", "-L", "before", "-L", "the copy")
-    with tempfile.TemporaryDirectory(prefix="helix-") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="helix-") as folder_name:
+        folder = Path(folder_name)
         (folder / "ours").write_bytes(ours)
         (folder / "base").write_bytes(base)
         (folder / "theirs").write_bytes(theirs)

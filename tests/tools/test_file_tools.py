@@ -40,7 +40,7 @@ async def test_lines_of_a_file(here: World) -> None:
 async def test_lines_that_cross_the_pieces_a_file_is_read_in(
     here: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_tools, "_PIECE", 7)
+    monkeypatch.setattr(file_tools, "_PIECE_BYTES", 7)
     here.write("a.txt", "".join(f"line {number}\n" for number in range(1, 31)))
     assert (
         await here.said("read_file", path="a.txt", first_line=9, last_line=11)
@@ -52,7 +52,7 @@ async def test_a_huge_file_is_read_only_as_far_as_is_asked_for(
     here: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_tools, "LARGEST_WHOLE", 1000)
-    monkeypatch.setattr(file_tools, "_PIECE", 500)
+    monkeypatch.setattr(file_tools, "_PIECE_BYTES", 500)
     here.write("log", "".join(f"line {number}\n" for number in range(1, 1001)))
     beginnings: tuple[dict[str, Any], ...] = ({}, {"first_line": 5})
     for arguments in beginnings:
