@@ -22,12 +22,15 @@ from helix_desktop.tools.safe_path_opening import closing_handle
 
 _NOREPLACE = 1
 _EXCHANGE = 2
-_NAMED_LATER = getattr(os, "O_TMPFILE", 0)
+_CREATE_UNNAMED = getattr(os, "O_TMPFILE", 0)
 _PATH = getattr(os, "O_PATH", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_READ = os.O_RDONLY | _NO_LINK | getattr(os, "O_NONBLOCK", 0)
+_READ_WITHOUT_LINKS = os.O_RDONLY | _NO_LINK | getattr(os, "O_NONBLOCK", 0)
 _PIECE = 1 << 20
-_SIMPLE = (errno.ENOSYS, errno.EINVAL)  # The errors of systems and file systems without renameat2.
+_NOT_SUPPORTED = (
+    errno.ENOSYS,
+    errno.EINVAL,
+)  # The errors of systems and file systems without renameat2.
 
 
 class ChangedMeanwhile(Exception):
@@ -42,9 +45,11 @@ def create_unnamed_file(folder: int) -> tuple[int, str]:
     """Create a file to write to, nameless if the file system allows that, or else with
     a temporary name.
     """
-    if _NAMED_LATER:
+    if _CREATE_UNNAMED:
         with suppress(OSError):
-            return os.open(".", _NAMED_LATER | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder), ""
+            return os.open(
+                ".", _CREATE_UNNAMED | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder
+            ), ""
     name = temporary_name()
     return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o600, dir_fd=folder), name
 
@@ -59,43 +64,45 @@ def ensure_file_has_name(folder: int, handle: int, name: str) -> str:
 
 
 def swap_into_place(
-    folder: int, name: str, new: str, expected: TreeItem | None, digest: bytes
+    folder: int, name: str, new_name: str, expected: TreeItem | None, expected_digest: bytes
 ) -> None:
-    """Put `new`, a file beside it, in the place of `name`. `digest`: the SHA-256 of the
+    """Put `new_name`, a file beside it, in the place of `name`. `expected_digest`: the SHA-256 of the
     expected file.
     """
     try:
         if expected is None:
-            _rename_with_flags(folder, new, name, _NOREPLACE)
+            _rename_with_flags(folder, new_name, name, _NOREPLACE)
             return
-        _rename_with_flags(folder, new, name, _EXCHANGE)
+        _rename_with_flags(folder, new_name, name, _EXCHANGE)
     except OSError as error:
-        _remove_entry_if_there(folder, new)
+        _remove_entry_if_there(folder, new_name)
         if error.errno in (errno.EEXIST, errno.ENOENT):
             raise ChangedMeanwhile(name) from error
         raise
-    if is_as_expected(folder, new, expected, digest):
-        _remove_entry_if_there(folder, new)
+    # After the exchange, the new name leads to what was there before.
+    if is_as_expected(folder, new_name, expected, expected_digest):
+        _remove_entry_if_there(folder, new_name)
         return
-    _rename_with_flags(folder, new, name, _EXCHANGE)
-    _remove_entry_if_there(folder, new)
+    # Somebody else has changed it meanwhile, so it gets its name back.
+    _rename_with_flags(folder, new_name, name, _EXCHANGE)
+    _remove_entry_if_there(folder, new_name)
     raise ChangedMeanwhile(name)
 
 
-def remove_if_expected(folder: int, name: str, expected: TreeItem, digest: bytes) -> None:
+def remove_if_expected(folder: int, name: str, expected: TreeItem, expected_digest: bytes) -> None:
     """Remove the entry if it is what was expected. A folder must be empty."""
     if expected.kind is PathKind.FOLDER:
         os.rmdir(name, dir_fd=folder)
         return
-    aside = temporary_name()
+    name_aside = temporary_name()
     try:
-        _rename_with_flags(folder, name, aside, _NOREPLACE)
+        _rename_with_flags(folder, name, name_aside, _NOREPLACE)
     except FileNotFoundError:
         return
-    if is_as_expected(folder, aside, expected, digest):
-        _remove_entry_if_there(folder, aside)
+    if is_as_expected(folder, name_aside, expected, expected_digest):
+        _remove_entry_if_there(folder, name_aside)
         return
-    _rename_with_flags(folder, aside, name, _NOREPLACE)
+    _rename_with_flags(folder, name_aside, name, _NOREPLACE)
     raise ChangedMeanwhile(name)
 
 
@@ -107,31 +114,33 @@ def set_entry_mode(folder: int, name: str, mode: int, kind: PathKind) -> None:
         os.chmod(f"/proc/self/fd/{handle}" if _PATH else handle, mode)  # noqa: PTH101 -- of the handle
 
 
-def is_as_expected(folder: int, name: str, expected: TreeItem, digest: bytes) -> bool:
+def is_as_expected(folder: int, name: str, expected: TreeItem, expected_digest: bytes) -> bool:
     try:
-        st = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        kind = kind_of_entry(st)
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        kind = kind_of_entry(status)
         if expected.kind is PathKind.OTHER and expected.content:
-            return _matches_stamp(st, expected.content)
+            return _matches_stamp(status, expected.content)
         if expected.kind is PathKind.LINK:
             return os.fsencode(os.readlink(name, dir_fd=folder)) == expected.content
         if kind is not PathKind.FILE or expected.kind not in (PathKind.FILE, PathKind.TWIN):
             return kind is expected.kind
-        if st.st_size != expected.size or stat.S_IMODE(st.st_mode) != expected.mode:
+        if status.st_size != expected.size or stat.S_IMODE(status.st_mode) != expected.mode:
             return False
-        handle = os.open(name, _READ, dir_fd=folder)
+        handle = os.open(name, _READ_WITHOUT_LINKS, dir_fd=folder)
     except OSError:
         return False
     with closing_handle(handle):
-        return hash_open_file(handle) == digest
+        return hash_open_file(handle) == expected_digest
 
 
-def _matches_stamp(st: os.stat_result, stamp: bytes) -> bool:
+def _matches_stamp(status: os.stat_result, stamp: bytes) -> bool:
     """Compare an unread file with its stamp, except the time of its inode, which moving
     it has changed.
     """
-    inode, changed, _, mode, size = STAMP.unpack(stamp)
-    return bool((st.st_ino, st.st_mtime_ns, st.st_mode, st.st_size) == (inode, changed, mode, size))
+    inode, modified_ns, _, mode, size = STAMP.unpack(stamp)
+    is_same_file = status.st_ino == inode and status.st_mode == mode
+    is_same_content = status.st_mtime_ns == modified_ns and status.st_size == size
+    return is_same_file and is_same_content
 
 
 def read_digest_or_link_target(folder: int, name: str) -> bytes | str:
@@ -141,24 +150,24 @@ def read_digest_or_link_target(folder: int, name: str) -> bytes | str:
         return os.readlink(name, dir_fd=folder)
     if kind is not PathKind.FILE:
         return ""
-    with closing_handle(os.open(name, _READ, dir_fd=folder)) as handle:
+    with closing_handle(os.open(name, _READ_WITHOUT_LINKS, dir_fd=folder)) as handle:
         return hash_open_file(handle)
 
 
 def hash_open_file(handle: int) -> bytes:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     while piece := os.read(handle, _PIECE):
-        found.update(piece)
-    return found.digest()
+        digest.update(piece)
+    return digest.digest()
 
 
-def kind_of_entry(st: os.stat_result) -> PathKind:
+def kind_of_entry(status: os.stat_result) -> PathKind:
     kinds = {
         stat.S_IFREG: PathKind.FILE,
         stat.S_IFDIR: PathKind.FOLDER,
         stat.S_IFLNK: PathKind.LINK,
     }
-    return kinds.get(stat.S_IFMT(st.st_mode), PathKind.OTHER)
+    return kinds.get(stat.S_IFMT(status.st_mode), PathKind.OTHER)
 
 
 def _remove_entry_if_there(folder: int, name: str) -> None:
@@ -176,26 +185,27 @@ def _find_renameat2() -> Callable[..., int] | None:
     return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
 
 
-def _rename_with_flags(folder: int, old: str, new: str, flags: int) -> None:
+def _rename_with_flags(folder: int, old_name: str, new_name: str, flags: int) -> None:
     rename = _find_renameat2()
     if rename is not None:
-        if rename(folder, os.fsencode(old), folder, os.fsencode(new), flags) == 0:
+        if rename(folder, os.fsencode(old_name), folder, os.fsencode(new_name), flags) == 0:
             return
         code = ctypes.get_errno()
-        if code not in _SIMPLE:
-            raise OSError(code, os.strerror(code), new)
-    _rename_in_steps(folder, old, new, flags)
+        if code not in _NOT_SUPPORTED:
+            raise OSError(code, os.strerror(code), new_name)
+    _rename_in_steps(folder, old_name, new_name, flags)
 
 
-def _rename_in_steps(folder: int, old: str, new: str, flags: int) -> None:
+def _rename_in_steps(folder: int, old_name: str, new_name: str, flags: int) -> None:
     """Rename in several steps, where the system has no single call for it."""
     if flags == _NOREPLACE:
         with suppress(FileNotFoundError):
-            os.stat(new, dir_fd=folder, follow_symlinks=False)
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
-        os.rename(old, new, src_dir_fd=folder, dst_dir_fd=folder)
+            os.stat(new_name, dir_fd=folder, follow_symlinks=False)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new_name)
+        os.rename(old_name, new_name, src_dir_fd=folder, dst_dir_fd=folder)
         return
-    aside = temporary_name()
-    os.rename(new, aside, src_dir_fd=folder, dst_dir_fd=folder)
-    os.rename(old, new, src_dir_fd=folder, dst_dir_fd=folder)
-    os.rename(aside, old, src_dir_fd=folder, dst_dir_fd=folder)
+    # Exchange the two. For a moment, neither has its name, which `renameat2` avoids.
+    name_aside = temporary_name()
+    os.rename(new_name, name_aside, src_dir_fd=folder, dst_dir_fd=folder)
+    os.rename(old_name, new_name, src_dir_fd=folder, dst_dir_fd=folder)
+    os.rename(name_aside, old_name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -59,16 +59,16 @@ class OpenSteps:
             self.unclaimed[self.checks] = {change.path: change for change in changes}
 
     def claim_unowned_changes(
-        self, since: int, paths: set[str] | None, until: int = maxsize
+        self, since_check: int, paths: set[str] | None, last_check: int = maxsize
     ) -> tuple[PathChange, ...]:
         """Return changes found since a check that no step has claimed, and claim them
         for this step.
         """
         claimed: list[PathChange] = []
         for check, changes in self.unclaimed.items():
-            if since < check <= until:
-                mine = [path for path in changes if _is_among(path, paths)]
-                claimed += map(changes.pop, mine)
+            if since_check < check <= last_check:
+                claimed_paths = [path for path in changes if _is_among(path, paths)]
+                claimed += map(changes.pop, claimed_paths)
         merged, _ = folder_state.merge_changes_and_find_paths_changed_by_others(claimed)
         return merged
 
@@ -100,21 +100,23 @@ class OpenSteps:
         checks = [step.since_check for step in self.open if step.changed_by == "command"]
         return min(checks, default=maxsize)
 
-    def close_open_step(self, window: OpenStep) -> None:
-        window.release_space()
-        self.open = [step for step in self.open if step is not window]
-        first = min((step.since_check for step in self.open), default=self.checks)
-        self.unclaimed = {
-            check: changes for check, changes in self.unclaimed.items() if check > first
-        }
+    def close_open_step(self, closed_step: OpenStep) -> None:
+        closed_step.release_space()
+        self.open = [step for step in self.open if step is not closed_step]
+        # What was found before the oldest open step began is claimed by nobody any more.
+        checks_at_begin = [step.since_check for step in self.open]
+        oldest_check = min(checks_at_begin, default=self.checks)
+        for check in list(self.unclaimed):
+            if check <= oldest_check:
+                del self.unclaimed[check]
 
     def open_steps_of_conversation(self, conversation: str) -> tuple[OpenStep, ...]:
-        return tuple(window for window in self.open if window.conversation == conversation)
+        return tuple(step for step in self.open if step.conversation == conversation)
 
 
 def _is_among(path: str, paths: set[str] | None) -> bool:
     """Whether it is one of the paths, or a folder above one. None: every path is."""
     if paths is None or path in paths:
         return True
-    above = f"{path}/"
-    return any(other.startswith(above) for other in paths)
+    prefix = f"{path}/"
+    return any(other_path.startswith(prefix) for other_path in paths)

@@ -64,11 +64,11 @@ class CheckpointCoverage:
 
     @functools.cached_property
     def _wildcard_free_rules_by_name(self) -> dict[str, list[_LeaveOutRule]]:
-        found: dict[str, list[_LeaveOutRule]] = {}
+        rules_by_name: dict[str, list[_LeaveOutRule]] = {}
         for rule in self._parsed_rules:
             if not rule.has_wildcards:
-                found.setdefault(rule.name, []).append(rule)
-        return found
+                rules_by_name.setdefault(rule.name, []).append(rule)
+        return rules_by_name
 
     @functools.cached_property
     def _parsed_rules(self) -> tuple[_LeaveOutRule, ...]:
@@ -92,7 +92,10 @@ class CheckpointCoverage:
             matches = fnmatch.fnmatchcase(name, rule.name)
             if matches and rule.fits(beside, within, folder=folder):
                 return str(rule.text)
-        return CACHE_TAG_FILE if folder and within(CACHE_TAG_FILE) else ""
+        # Programs mark folders that they can fill again with such a file.
+        if folder and within(CACHE_TAG_FILE):
+            return CACHE_TAG_FILE
+        return ""
 
     def leaves_out_folder(self, folder: Path) -> bool:
         rule = self.find_rule_leaving_out(
@@ -110,8 +113,10 @@ class CheckpointCoverage:
     @functools.cached_property
     def file_name_check(self) -> Callable[[str], object]:
         """Return a quick test of whether any rule for files could apply to a name."""
-        wild = [fnmatch.translate(rule.name) for rule in self._parsed_rules if not rule.folder]
-        return re.compile("|".join(wild)).match if wild else lambda name: None  # noqa: ARG005
+        patterns = [fnmatch.translate(rule.name) for rule in self._parsed_rules if not rule.folder]
+        if not patterns:
+            return lambda _name: None
+        return re.compile("|".join(patterns)).match
 
 
 def _parse_leave_out_rule(text: str) -> _LeaveOutRule:

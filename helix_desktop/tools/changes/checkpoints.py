@@ -20,8 +20,12 @@ from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools.changes import content_storing, folder_walk, interrupted_steps
-from helix_desktop.tools.changes import known_state_file as kept_known
+from helix_desktop.tools.changes import (
+    content_storing,
+    folder_walk,
+    interrupted_steps,
+    known_state_file,
+)
 from helix_desktop.tools.changes.change_attribution import OpenStep, OpenSteps
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.changes.content_storing import (
@@ -35,17 +39,19 @@ from helix_desktop.tools.changes.folder_walk import STAMP, KnownRecords, WalkRes
 from helix_desktop.tools.changes.known_folders import KnownFolders
 from helix_desktop.tools.changes.known_state_file import CheckpointChain
 
-COUNTED = 16 << 20  # The changed lines of a step with more bytes than this are not counted.
+MOST_COUNTED_BYTES = (
+    16 << 20
+)  # The changed lines of a step with more bytes than this are not counted.
 # So many bytes on the stores' disk are held while a step runs, to record it with.
-HELD_SPACE = 4 << 20
+HELD_SPACE_BYTES = 4 << 20
 # A new full list is stored once the differences take more than this many times the
 # space of the last one.
-ROOM = 2
+MOST_DIFFERENCES_PER_LIST = 2
 MOST_NAMES = 5
 DEFAULT_COVERAGE = CheckpointCoverage()
 # If checking all files takes fewer seconds than this, all are checked after every
 # command.
-SHORT = 0.25
+SHORT_CHECK_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +123,16 @@ class Checkpoints:
             return inside or "."
         return f"{self.roots[int(number)]}/{inside}"
 
-    def checkpoint_path(self, place: str | Path) -> str:
+    def checkpoint_path(self, displayed_path: str | Path) -> str:
         """Convert a displayed path back to a checkpoint path. A path outside all roots
         is returned unchanged.
         """
-        shown = Path(place)
+        shown = Path(displayed_path)
         for number, root in enumerate(self.roots):
             if shown.is_absolute() and shown.is_relative_to(root):
                 inside = shown.relative_to(root).as_posix()
                 return str(number) if inside == "." else f"{number}/{inside}"
-        return f"0/{place}"
+        return f"0/{displayed_path}"
 
     async def ensure_first_check(self) -> None:
         """Check all files for the first time. Afterwards, `progress` says why if that
@@ -175,7 +181,7 @@ class Checkpoints:
         self,
         call: str,
         conversation: str,
-        by: str,
+        changed_by: str,
         size: int = 0,
         only: Sequence[str] | None = None,
     ) -> OpenStep | None:
@@ -191,83 +197,94 @@ class Checkpoints:
             )
         if self.latest_checkpoint is None or not self.is_ready or self.folders.is_any_root_missing:
             return None
-        held = None
+        held_space = None
         if self._stores is not None:
-            held = await asyncio.to_thread(hold_disk_space, self._stores, HELD_SPACE + size)
+            held_space = await asyncio.to_thread(
+                hold_disk_space, self._stores, HELD_SPACE_BYTES + size
+            )
         left_out = self.folders.paths_uncovered_by_limits()
         step = OpenStep(
-            call, conversation, by, self.steps.checks, self.latest_checkpoint, left_out, only
+            call,
+            conversation,
+            changed_by,
+            self.steps.checks,
+            self.latest_checkpoint,
+            left_out,
+            only,
         )
-        step.held_space = held
+        step.held_space = held_space
         self.steps.open.append(step)
         await self.save_open_steps()
         return step
 
-    async def end_step(self, window: OpenStep, *, thorough: bool = False) -> FilesChanged | None:
+    async def end_step(self, step: OpenStep, *, thorough: bool = False) -> FilesChanged | None:
         """Return the step's changes so far as a fact, if any. If this fails, the step
         stays open, with its changes.
         """
-        async with window.ending:
-            return await self._end_step(window, thorough=thorough)
+        async with step.ending:
+            return await self._end_step(step, thorough=thorough)
 
-    async def _end_step(self, window: OpenStep, *, thorough: bool) -> FilesChanged | None:
-        is_told = False  # False if the step is recorded later, once the disk has space again.
+    async def _end_step(self, step: OpenStep, *, thorough: bool) -> FilesChanged | None:
         try:
-            await self._check_after_step(window, thorough=thorough)
+            await self._check_after_step(step, thorough=thorough)
             if self.progress.state == "failed":
+                # The step stays open, and is recorded once the disk has space again.
                 return None
             fact = None
             if self.is_ready and self.latest_checkpoint is not None:
-                fact = await self._build_fact_of_step(window, self.latest_checkpoint)
-            is_told = True
+                fact = await self._build_fact_of_step(step, self.latest_checkpoint)
+            if not step.goes_on:
+                self.steps.close_open_step(step)
             return fact
         finally:
-            if is_told and not window.goes_on:
-                self.steps.close_open_step(window)
             await self.save_open_steps()
 
-    async def _check_after_step(self, window: OpenStep, *, thorough: bool) -> None:
-        window.release_space()
+    async def _check_after_step(self, step: OpenStep, *, thorough: bool) -> None:
+        step.release_space()
         self.folders.restore_permissions_of_roots()
-        is_short = self.folders.full_walk_seconds < SHORT
+        is_short = self.folders.full_walk_seconds < SHORT_CHECK_SECONDS
         # A tool says what it writes, but a command may write anywhere.
-        if window.changed_by != "tool" and is_short:
+        if step.changed_by != "tool" and is_short:
             thorough = True
-        ended = None if window.goes_on else window
-        await self.check_for_changes(thorough=thorough, ended=ended)
+        ended_step = None
+        if not step.goes_on:
+            ended_step = step
+        await self.check_for_changes(thorough=thorough, ended=ended_step)
 
-    async def _build_fact_of_step(self, window: OpenStep, after: Digest) -> FilesChanged | None:
-        changes = self._claim_changes(self.steps, window)
-        until = self.steps.checks
-        uncovered = self.folders.paths_uncovered_by_limits()
+    async def _build_fact_of_step(
+        self, step: OpenStep, checkpoint_after: Digest
+    ) -> FilesChanged | None:
+        changes = self._claim_changes(self.steps, step)
+        last_check = self.steps.checks
+        uncovered_paths = self.folders.paths_uncovered_by_limits()
         newly_left_out: Sequence[str] = ()
-        if window.only is None:
-            newly_left_out = sorted(uncovered - window.left_out)
+        if step.only is None:
+            newly_left_out = sorted(uncovered_paths - step.left_out)
         fact = await self.build_change_fact(
             changes,
-            window.checkpoint,
-            after,
-            call=window.call,
-            by=window.changed_by,
+            step.checkpoint,
+            checkpoint_after,
+            call=step.call,
+            by=step.changed_by,
             left_out=newly_left_out,
         )
         if fact is not None:
-            self.steps.unrecorded.append((replace(window, only=()), fact))
-        window.claimed = ()
-        window.since_check = until
-        window.checkpoint = after
-        window.left_out = uncovered
+            self.steps.unrecorded.append((replace(step, only=()), fact))
+        step.claimed = ()
+        step.since_check = last_check
+        step.checkpoint = checkpoint_after
+        step.left_out = uncovered_paths
         return fact
 
     def _claim_changes(self, steps: OpenSteps, step: OpenStep) -> Sequence[PathChange]:
-        only = None
+        only_paths = None
         if step.only is not None:
-            only = {self.checkpoint_path(place) for place in step.only}
-        until = maxsize
+            only_paths = {self.checkpoint_path(place) for place in step.only}
+        last_check = maxsize
         if step.changed_by == "background":
-            until = steps.first_check_of_calls()
+            last_check = steps.first_check_of_calls()
         claimed = list(step.claimed)
-        claimed += steps.claim_unowned_changes(step.since_check, only, until)
+        claimed += steps.claim_unowned_changes(step.since_check, only_paths, last_check)
         step.claimed, _ = folder_state.merge_changes_and_find_paths_changed_by_others(claimed)
         return step.claimed
 
@@ -293,7 +310,7 @@ class Checkpoints:
             with suppress(OSError):
                 os.utime(self._steps_file)
             self._beat = asyncio.get_running_loop().call_later(
-                interrupted_steps.BEAT, self._show_that_steps_run
+                interrupted_steps.BEAT_SECONDS, self._show_that_steps_run
             )
 
     async def record_end_of_step(self, step: OpenStep) -> None:
@@ -322,24 +339,26 @@ class Checkpoints:
         if not changes and not left_out:
             return None
         # People count files.
-        counted = [change for change in changes if not folder_state.is_change_of_folder(change)]
-        added, removed = await self._count_added_and_removed(counted)
+        changes_of_files = [
+            change for change in changes if not folder_state.is_change_of_folder(change)
+        ]
+        added, removed = await self._count_added_and_removed(changes_of_files)
         (difference,) = await self.contents.store_many(
             [(folder_state.encode_difference(changes, before), ABOUT)]
         )
-        names = tuple(self.displayed_path(change.path) for change in counted[:MOST_NAMES])
-        left = tuple(map(self.displayed_path, left_out[:MOST_NAMES]))
+        names = tuple(self.displayed_path(change.path) for change in changes_of_files[:MOST_NAMES])
+        left_out_names = tuple(map(self.displayed_path, left_out[:MOST_NAMES]))
         return FilesChanged(
             difference,
             before,
             after,
-            len(counted),
+            len(changes_of_files),
             added,
             removed,
             call,
             by,
             names=names,
-            left_out=left,
+            left_out=left_out_names,
         )
 
     async def aclose(self) -> None:
@@ -356,15 +375,15 @@ class Checkpoints:
             self.folders.remember_permissions_of_roots()
             await self._read_known_state()
             self._notify_progress(replace(self.progress, state="reading"))
-        found = await asyncio.to_thread(self.folders.walk_folders, thorough)
+        walk_result = await asyncio.to_thread(self.folders.walk_folders, thorough)
         try:
             if not self.is_ready:
-                self.leftovers = found.leftovers
-            await self._store_wanted_contents(found)
+                self.leftovers = walk_result.leftovers
+            await self._store_wanted_contents(walk_result)
         finally:
-            folder_walk.restore_folder_modes(found.opened)
-        changes = self.folders.adopt_walk_result(found)
-        self.steps.record_check(found.folders, changes)
+            folder_walk.restore_folder_modes(walk_result.opened)
+        changes = self.folders.adopt_walk_result(walk_result)
+        self.steps.record_check(walk_result.folders, changes)
         await self._store_checkpoint(changes)
         if self._interrupted is None:
             self._interrupted = await self._find_interrupted_changes()
@@ -378,40 +397,46 @@ class Checkpoints:
         if self._steps_file is None or self.latest_checkpoint is None:
             return []
         made_for = f"{self.roots} {self.folders.coverage}"
-        left = await asyncio.to_thread(
+        interrupted_steps_left = await asyncio.to_thread(
             interrupted_steps.read_interrupted_steps, self._steps_file, made_for
         )
-        if left is None:
+        if interrupted_steps_left is None:
             return []
-        interrupted = []
+        interrupted_changes = []
         # Contents may have been removed, after another program had the workspace.
         with suppress(HelixError):
-            before = await self.read_checkpoint_state(left.latest)
-            now = self.folders.known_items()
+            tree_before = await self.read_checkpoint_state(interrupted_steps_left.latest)
+            tree_now = self.folders.known_items()
             changes = interrupted_steps.changes_before_kill(
-                folder_state.compare_trees(before, now), self.roots, left.alive_ns
+                folder_state.compare_trees(tree_before, tree_now),
+                self.roots,
+                interrupted_steps_left.alive_ns,
             )
-            left.steps.record_check((), await asyncio.to_thread(list, changes))
+            interrupted_steps_left.steps.record_check((), await asyncio.to_thread(list, changes))
             # Those that know their paths come first.
-            for step in sorted(left.steps.open, key=lambda step: step.only is None):
-                claimed = self._claim_changes(left.steps, step)
+            for step in sorted(
+                interrupted_steps_left.steps.open, key=lambda step: step.only is None
+            ):
+                claimed_changes = self._claim_changes(interrupted_steps_left.steps, step)
                 fact = await self.build_change_fact(
-                    claimed,
+                    claimed_changes,
                     step.checkpoint,
                     self.latest_checkpoint,
                     call=step.call,
                     by=step.changed_by,
                 )
                 if fact is not None:
-                    interrupted.append((step, fact))
-                self._remove_half_written_files(step, before, now)
-        return interrupted
+                    interrupted_changes.append((step, fact))
+                self._remove_half_written_files(step, tree_before, tree_now)
+        return interrupted_changes
 
-    def _remove_half_written_files(self, step: OpenStep, before: Tree, now: Tree) -> None:
-        for place in step.only or ():
-            path = self.checkpoint_path(place)
-            for beside in interrupted_steps.find_half_written_files(path, before, now):
-                folder_path, _, name = beside.rpartition("/")
+    def _remove_half_written_files(self, step: OpenStep, tree_before: Tree, tree_now: Tree) -> None:
+        for displayed_path in step.only or ():
+            path = self.checkpoint_path(displayed_path)
+            for half_written_path in interrupted_steps.find_half_written_files(
+                path, tree_before, tree_now
+            ):
+                folder_path, _, name = half_written_path.rpartition("/")
                 with suppress(OSError), self.reader.open_folder(folder_path) as folder:
                     os.unlink(name, dir_fd=folder)
 
@@ -420,54 +445,56 @@ class Checkpoints:
         if self._file is None:
             return
         roots = tuple(map(str, self.roots))
-        kept = await asyncio.to_thread(
-            kept_known.read_known_state, self._file, roots, self.folders.coverage
+        saved_state = await asyncio.to_thread(
+            known_state_file.read_known_state, self._file, roots, self.folders.coverage
         )
-        if kept is None:
+        if saved_state is None:
             return
-        digests = {digest for _, _, digest in _iterate_file_records(kept.known)}
-        digests.add(kept.checkpoint)
+        digests = {digest for _, _, digest in _iterate_file_records(saved_state.known)}
+        digests.add(saved_state.checkpoint)
         missing = set(await self.contents.find_missing_content(list(digests)))
-        if kept.checkpoint in missing:
+        if saved_state.checkpoint in missing:
             return
-        for folder, name, digest in list(_iterate_file_records(kept.known)):
+        for folder, name, digest in list(_iterate_file_records(saved_state.known)):
             if digest in missing:  # The next check reads the file again.
-                names = kept.known[folder]
+                names = saved_state.known[folder]
                 names[name] = folder_walk.UNRELIABLE_STAMP + names[name][STAMP.size :]
-        self.folders.adopt_saved_records(kept.known)
-        self.latest_checkpoint = kept.checkpoint
-        self._chain = kept.chain
+        self.folders.adopt_saved_records(saved_state.known)
+        self.latest_checkpoint = saved_state.checkpoint
+        self._chain = saved_state.chain
 
-    async def _store_wanted_contents(self, found: WalkResult) -> None:
-        done = 0
-        wanted = {file.path: file for file in found.wanted}
+    async def _store_wanted_contents(self, walk_result: WalkResult) -> None:
+        stored_count = 0
+        wanted_by_path = {file.path: file for file in walk_result.wanted}
         async for batch in content_storing.store_wanted_files(
-            self.contents, self.reader, found.wanted
+            self.contents, self.reader, walk_result.wanted
         ):
             for stored in batch:
-                self._note_stored_file(found, wanted[stored.path], stored)
-            done += len(batch)
+                self._note_stored_file(walk_result, wanted_by_path[stored.path], stored)
+            stored_count += len(batch)
             if not self.is_ready:
-                self._notify_progress(CheckpointProgress("reading", done, len(found.wanted)))
+                self._notify_progress(
+                    CheckpointProgress("reading", stored_count, len(walk_result.wanted))
+                )
 
     def _note_stored_file(
-        self, found: WalkResult, wanted: WantedFile, stored: WantedFileRecord
+        self, walk_result: WalkResult, wanted_file: WantedFile, stored: WantedFileRecord
     ) -> None:
         folder, _, name = stored.path.rpartition("/")
-        names = found.folders[folder]
-        if names is None:
+        records = walk_result.folders[folder]
+        if records is None:
             return
         if stored.record:
-            names[name] = stored.record
+            records[name] = stored.record
         elif stored.reason_unread:
             folder_walk.leave_out_file(
-                found, self.folders.records, wanted, names, stored.reason_unread
+                walk_result, self.folders.records, wanted_file, records, stored.reason_unread
             )
         else:
-            names.pop(name, None)
+            records.pop(name, None)
         if stored.keeps_changing:
             uncovered = UncoveredPath(stored.path, "changed while it was read")
-            found.uncovered.setdefault(folder, []).append(uncovered)
+            walk_result.uncovered.setdefault(folder, []).append(uncovered)
 
     async def _store_checkpoint(self, changes: Sequence[PathChange]) -> None:
         """Store the state as a difference, or as a full list if there is none yet or the
@@ -479,8 +506,11 @@ class Checkpoints:
         if not changes:
             return
         chain = self._chain
-        is_long = chain.difference_count >= folder_state.LONGEST_CHAIN
-        if is_long or chain.difference_bytes > ROOM * chain.list_bytes:
+        has_many_differences = chain.difference_count >= folder_state.LONGEST_CHAIN
+        if (
+            has_many_differences
+            or chain.difference_bytes > MOST_DIFFERENCES_PER_LIST * chain.list_bytes
+        ):
             await self._store_full_list()
             return
         difference = folder_state.encode_difference(changes, self.latest_checkpoint)
@@ -498,22 +528,19 @@ class Checkpoints:
         self._chain = CheckpointChain(list_bytes=max(len(content), 1 << 16))
 
     async def read_checkpoint_state(self, digest: Digest) -> dict[str, TreeItem]:
-        waiting = [digest]
+        unread_entries = [digest]
         contents: list[bytes] = []
-        while waiting:
-            content = await self.contents.read_content(waiting.pop())
+        while unread_entries:
+            content = await self.contents.read_content(unread_entries.pop())
             contents.append(content)
-            waiting += folder_state.entries_to_read_first(content)
+            unread_entries += folder_state.entries_to_read_first(content)
         contents.reverse()
         return await asyncio.to_thread(folder_state.build_tree, contents)
 
     async def read_item_content(self, item: TreeItem | None) -> bytes:
         """Return a file's content, a link's target, or nothing for other items."""
         if item is not None and item.kind is PathKind.TWIN:
-            path = item.content.decode("utf-8", "surrogateescape")
-            leader = self.folders.last_item_at(path)
-            is_file = leader is not None and leader.kind is PathKind.FILE
-            item = leader if is_file else None
+            return await self._read_content_of_hard_link(item)
         if item is None:
             return b""
         if item.kind is PathKind.LINK:
@@ -522,21 +549,32 @@ class Checkpoints:
             return await self.contents.read_content(Digest(item.content))
         return b""
 
+    async def _read_content_of_hard_link(self, twin: TreeItem) -> bytes:
+        """Return the content of the file of which this is another name."""
+        path = twin.content.decode("utf-8", "surrogateescape")
+        file = self.folders.last_item_at(path)
+        if file is None or file.kind is not PathKind.FILE:
+            return b""
+        return await self.contents.read_content(Digest(file.content))
+
     async def _count_added_and_removed(self, changes: Sequence[PathChange]) -> tuple[int, int]:
         """Count the lines that were added and removed, unless that is too much work."""
-        size = 0
+        total_bytes = 0
         for change in changes:
-            size += max(item.size for item in (change.before, change.after) if item is not None)
-        if size > COUNTED:
+            if change.before is not None:
+                total_bytes += change.before.size
+            if change.after is not None:
+                total_bytes += change.after.size
+        if total_bytes > MOST_COUNTED_BYTES:
             return 0, 0
         added = 0
         removed = 0
         for change in changes:
             with suppress(HelixError):
-                before = await self.read_item_content(change.before)
-                after = await self.read_item_content(change.after)
+                content_before = await self.read_item_content(change.before)
+                content_after = await self.read_item_content(change.after)
                 lines_added, lines_removed = await asyncio.to_thread(
-                    diff_hunks.count_added_and_removed_lines, before, after
+                    diff_hunks.count_added_and_removed_lines, content_before, content_after
                 )
                 added += lines_added
                 removed += lines_removed
@@ -551,11 +589,11 @@ class Checkpoints:
         checkpoint = self.latest_checkpoint
         if self._file is None or checkpoint is None or checkpoint == self._saved:
             return
-        kept = kept_known.KnownFolderState(self.folders.records, checkpoint, self._chain)
+        state = known_state_file.KnownFolderState(self.folders.records, checkpoint, self._chain)
         roots = tuple(map(str, self.roots))
         with suppress(StoreFailed):
             await asyncio.to_thread(
-                kept_known.write_known_state, self._file, kept, roots, self.folders.coverage
+                known_state_file.write_known_state, self._file, state, roots, self.folders.coverage
             )
             self._saved = checkpoint
 

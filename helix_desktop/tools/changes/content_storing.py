@@ -71,19 +71,19 @@ class RootFileOpener:
         self._roots = tuple(roots)
 
     def open_without_link(self, path: str, flags: int = os.O_RDONLY) -> int:
-        number, _, inside = path.partition("/")
-        with closing_handle(os.open(self._roots[int(number)], _FOLDER)) as start:
-            return open_without_links(start, inside or ".", flags | _NOT_WAITING)
+        number, _, path_in_root = path.partition("/")
+        with closing_handle(os.open(self._roots[int(number)], _FOLDER)) as root_handle:
+            return open_without_links(root_handle, path_in_root or ".", flags | _NOT_WAITING)
 
     def open_folder(self, path: str) -> AbstractContextManager[int]:
         return closing_handle(self.open_without_link(path, DIRECTORY))
 
 
 async def store_wanted_files(
-    contents: BatchContentCache, reader: RootFileOpener, wanted: Sequence[WantedFile]
+    contents: BatchContentCache, reader: RootFileOpener, wanted_files: Sequence[WantedFile]
 ) -> AsyncIterator[Sequence[WantedFileRecord]]:
     """Read and store files in batches. Each batch is yielded once its contents are on disk."""
-    batches = _group_into_batches([file for file in wanted if file.size <= LARGE])
+    batches = _group_into_batches([file for file in wanted_files if file.size <= LARGE])
     loop = asyncio.get_running_loop()
     files: list[_ReadFile] = []
     if batches:
@@ -95,25 +95,26 @@ async def store_wanted_files(
         files = await reading
     if files:
         yield await _store_batch(contents, files)
-    for file in wanted:
+    for file in wanted_files:
         if file.size > LARGE:
             yield [await _store_large_file(contents, reader, file)]
 
 
-def _group_into_batches(wanted: Sequence[WantedFile]) -> list[list[WantedFile]]:
-    batches: list[list[WantedFile]] = []
-    size = 0
-    for file in wanted:
-        if not batches or size + file.size > BATCH or len(batches[-1]) >= MOST:
+def _group_into_batches(wanted_files: Sequence[WantedFile]) -> list[list[WantedFile]]:
+    batches: list[list[WantedFile]] = [[]]
+    batch_bytes = 0
+    for file in wanted_files:
+        is_batch_full = batch_bytes + file.size > BATCH or len(batches[-1]) >= MOST
+        if is_batch_full:
             batches.append([])
-            size = 0
+            batch_bytes = 0
         batches[-1].append(file)
-        size += file.size
-    return batches
+        batch_bytes += file.size
+    return [batch for batch in batches if batch]
 
 
-def _read_batch(reader: RootFileOpener, wanted: Sequence[WantedFile]) -> list[_ReadFile]:
-    return [_read_small_file(reader, file) for file in wanted]
+def _read_batch(reader: RootFileOpener, wanted_files: Sequence[WantedFile]) -> list[_ReadFile]:
+    return [_read_small_file(reader, file) for file in wanted_files]
 
 
 def _read_small_file(reader: RootFileOpener, wanted: WantedFile) -> _ReadFile:
@@ -125,14 +126,14 @@ def _read_small_file(reader: RootFileOpener, wanted: WantedFile) -> _ReadFile:
     try:
         for _ in range(_TRIES):
             with closing_handle(reader.open_without_link(wanted.path)) as handle:
-                before = os.fstat(handle)
-                if not stat.S_ISREG(before.st_mode):
+                status_before = os.fstat(handle)
+                if not stat.S_ISREG(status_before.st_mode):
                     return _ReadFile(wanted, None)
-                if before.st_size > max(LARGE, wanted.size):
+                if status_before.st_size > max(LARGE, wanted.size):
                     return _ReadFile(wanted, None, reason_unread="changed while it was read")
-                content = _read_until_size(handle, before.st_size)
-                is_same = pack_stat_stamp(before) == pack_stat_stamp(os.fstat(handle))
-            wanted = _with_stamp_of_read(wanted, before, is_same=is_same)
+                content = _read_until_size(handle, status_before.st_size)
+                is_same = pack_stat_stamp(status_before) == pack_stat_stamp(os.fstat(handle))
+            wanted = _with_stamp_of_read(wanted, status_before, is_same=is_same)
             wanted = replace(wanted, size=len(content))
             if is_same:
                 break
@@ -143,18 +144,23 @@ def _read_small_file(reader: RootFileOpener, wanted: WantedFile) -> _ReadFile:
 
 def _with_stamp_of_read(wanted: WantedFile, status: os.stat_result, *, is_same: bool) -> WantedFile:
     """Trust the stamp only if the file had it before and after it was read."""
-    is_sure = is_same and wanted.stamp == pack_stat_stamp(status)
-    stamp = wanted.stamp if is_sure else UNRELIABLE_STAMP
+    stamp = UNRELIABLE_STAMP
+    if is_same and wanted.stamp == pack_stat_stamp(status):
+        stamp = wanted.stamp
     return replace(wanted, stamp=stamp, mode=status.st_mode & 0o7777)
 
 
 def _reason_not_read(error: OSError) -> str:
     """Say why a file was not read. Return an empty string if it has been removed."""
-    return "" if error.errno in GONE else UNREADABLE
+    if error.errno in GONE:
+        return ""
+    return UNREADABLE
 
 
-def pack_stat_stamp(st: os.stat_result) -> bytes:
-    return STAMP.pack(st.st_ino, st.st_mtime_ns, st.st_ctime_ns, st.st_mode, st.st_size)
+def pack_stat_stamp(status: os.stat_result) -> bytes:
+    return STAMP.pack(
+        status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_mode, status.st_size
+    )
 
 
 def _read_until_size(handle: int, size: int) -> bytes:
@@ -190,9 +196,8 @@ async def _store_batch(
 
 
 def _build_file_record(wanted: WantedFile, entry: Stored) -> bytes:
-    return wanted.stamp + pack_item(
-        TreeItem(PathKind.FILE, wanted.mode, entry.size, entry.digest.raw)
-    )
+    item = TreeItem(PathKind.FILE, wanted.mode, entry.size, entry.digest.raw)
+    return wanted.stamp + pack_item(item)
 
 
 async def _store_large_file(
@@ -203,18 +208,20 @@ async def _store_large_file(
     except OSError as error:
         return WantedFileRecord(wanted.path, b"", reason_unread=_reason_not_read(error))
     try:
-        before = os.fstat(handle)
-        if not stat.S_ISREG(before.st_mode):
+        status_before = os.fstat(handle)
+        if not stat.S_ISREG(status_before.st_mode):
             return WantedFileRecord(wanted.path, b"")
-        if before.st_size > wanted.size:
+        if status_before.st_size > wanted.size:
             return WantedFileRecord(wanted.path, b"", reason_unread="changed while it was read")
-        entry = await contents.store_content(_read_handle_in_pieces(handle, before.st_size), ABOUT)
-        is_same = pack_stat_stamp(before) == pack_stat_stamp(os.fstat(handle))
+        entry = await contents.store_content(
+            _read_handle_in_pieces(handle, status_before.st_size), ABOUT
+        )
+        is_same = pack_stat_stamp(status_before) == pack_stat_stamp(os.fstat(handle))
     except OSError as error:
         return WantedFileRecord(wanted.path, b"", reason_unread=_reason_not_read(error))
     finally:
         os.close(handle)
-    wanted = _with_stamp_of_read(wanted, before, is_same=is_same)
+    wanted = _with_stamp_of_read(wanted, status_before, is_same=is_same)
     return WantedFileRecord(wanted.path, _build_file_record(wanted, entry), not is_same)
 
 

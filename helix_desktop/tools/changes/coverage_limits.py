@@ -3,6 +3,7 @@ Covered ones stay.
 """
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem, unpack_item
 from helix_desktop.engine.changes.turn_changes import UncoveredPath
@@ -42,87 +43,98 @@ class CoveredAmount:
 
 
 def leave_out_beyond_limits(
-    found: folder_walk.WalkResult,
-    known: folder_walk.KnownRecords,
+    walk_result: folder_walk.WalkResult,
+    known_records: folder_walk.KnownRecords,
     coverage: CheckpointCoverage,
     covered: CoveredAmount,
 ) -> None:
-    """Remove from `found` what exceeds the limits. `covered`: the amount of everything known."""
-    wanted_bytes = sum(file.size for file in found.wanted)
-    amount = CoveredAmount(covered.files + len(found.wanted), covered.size_bytes + wanted_bytes)
+    """Remove from `walk_result` what exceeds the limits. `covered`: the amount of everything known."""
+    wanted_bytes = sum(file.size for file in walk_result.wanted)
+    amount = CoveredAmount(
+        covered.files + len(walk_result.wanted), covered.size_bytes + wanted_bytes
+    )
     if amount.is_within_limits(coverage):
         return
-    for folder, names in found.folders.items():
-        amount.add_records(known.get(folder, {}).values(), -1)
+    for folder, names in walk_result.folders.items():
+        amount.add_records(known_records.get(folder, {}).values(), -1)
         amount.add_records((names or {}).values())
     left_out = _new_then_largest_to_leave_out(
-        found.wanted, known, amount.bytes_over_limit(coverage)
+        walk_result.wanted, known_records, amount.bytes_over_limit(coverage)
     )
     amount.files -= len(left_out)
     left_out |= _most_numerous_to_leave_out(
-        found.wanted, known, left_out, amount.files_over_limit(coverage)
+        walk_result.wanted, known_records, left_out, amount.files_over_limit(coverage)
     )
     if left_out:
-        _leave_out_files(found, known, left_out)
+        _leave_out_files(walk_result, known_records, left_out)
 
 
 def _leave_out_files(
-    found: folder_walk.WalkResult, known: folder_walk.KnownRecords, paths: set[str]
+    walk_result: folder_walk.WalkResult, known_records: folder_walk.KnownRecords, paths: set[str]
 ) -> None:
-    kept = []
-    for file in found.wanted:
+    files_within_limits = []
+    for file in walk_result.wanted:
         if file.path not in paths:
-            kept.append(file)
+            files_within_limits.append(file)
             continue
         folder, _, _ = file.path.rpartition("/")
-        names = found.folders[folder] or {}
-        folder_walk.leave_out_file(found, known, file, names, folder_walk.OVER)
-    found.wanted = kept
-    for folder, uncovered in found.uncovered.items():
-        found.uncovered[folder] = _shorten_uncovered_list(folder, uncovered)
+        names = walk_result.folders[folder] or {}
+        folder_walk.leave_out_file(walk_result, known_records, file, names, folder_walk.OVER)
+    walk_result.wanted = files_within_limits
+    for folder, uncovered in walk_result.uncovered.items():
+        walk_result.uncovered[folder] = _shorten_uncovered_list(folder, uncovered)
 
 
-def _is_new_file(file: folder_walk.WantedFile, known: folder_walk.KnownRecords) -> bool:
+def _is_new_file(file: folder_walk.WantedFile, known_records: folder_walk.KnownRecords) -> bool:
     folder, _, name = file.path.rpartition("/")
-    return not known.get(folder, {}).get(name)
+    return not known_records.get(folder, {}).get(name)
 
 
 def _new_then_largest_to_leave_out(
-    wanted: list[folder_walk.WantedFile], known: folder_walk.KnownRecords, excess: int
+    wanted_files: list[folder_walk.WantedFile],
+    known_records: folder_walk.KnownRecords,
+    bytes_to_leave_out: int,
 ) -> set[str]:
-    def new_then_largest(file: folder_walk.WantedFile) -> tuple[bool, int, str]:
-        return not _is_new_file(file, known), -file.size, file.path
+    """Choose files until so many bytes are left out: new ones first, and of these the largest."""
+    new_files = []
+    covered_files = []
+    for file in sorted(wanted_files, key=attrgetter("path")):
+        if _is_new_file(file, known_records):
+            new_files.append(file)
+        else:
+            covered_files.append(file)
+    new_files.sort(key=attrgetter("size"), reverse=True)
+    covered_files.sort(key=attrgetter("size"), reverse=True)
 
     left_out: set[str] = set()
-    if excess <= 0:
-        return left_out
-    for file in sorted(wanted, key=new_then_largest):
-        if excess <= 0:
+    bytes_left_out = 0
+    for file in new_files + covered_files:
+        if bytes_left_out >= bytes_to_leave_out:
             break
         left_out.add(file.path)
-        excess -= file.size
+        bytes_left_out += file.size
     return left_out
 
 
 def _most_numerous_to_leave_out(
-    wanted: list[folder_walk.WantedFile],
-    known: folder_walk.KnownRecords,
-    without: set[str],
-    excess: int,
+    wanted_files: list[folder_walk.WantedFile],
+    known_records: folder_walk.KnownRecords,
+    already_left_out: set[str],
+    files_to_leave_out: int,
 ) -> set[str]:
     """Choose new files from the folders with the most of them. Covered files do not
     count as new.
     """
     left_out: set[str] = set()
-    if excess <= 0:
+    if files_to_leave_out <= 0:
         return left_out
     paths_by_folder: dict[str, list[str]] = {}
-    for file in wanted:
-        if file.path not in without and _is_new_file(file, known):
+    for file in wanted_files:
+        if file.path not in already_left_out and _is_new_file(file, known_records):
             folder, _, _ = file.path.rpartition("/")
             paths_by_folder.setdefault(folder, []).append(file.path)
     for paths in sorted(paths_by_folder.values(), key=len, reverse=True):
-        if len(left_out) >= excess:
+        if len(left_out) >= files_to_leave_out:
             break
         left_out.update(paths)
     return left_out
@@ -131,8 +143,8 @@ def _most_numerous_to_leave_out(
 def _shorten_uncovered_list(folder: str, uncovered: list[UncoveredPath]) -> list[UncoveredPath]:
     """Replace a list of thousands of names by the folder and their number."""
     others = [path for path in uncovered if path.why != folder_walk.OVER]
-    over_limit = len(uncovered) - len(others)
-    if over_limit <= _NAMED:
+    over_limit_count = len(uncovered) - len(others)
+    if over_limit_count <= _NAMED:
         return uncovered
-    why = f"files in it over the limit: {over_limit:,}"
-    return [*others, UncoveredPath(folder, why, is_beyond_limits=True)]
+    summary = f"files in it over the limit: {over_limit_count:,}"
+    return [*others, UncoveredPath(folder, summary, is_beyond_limits=True)]

@@ -12,19 +12,25 @@ from typing import IO
 from helix_desktop.errors import StoreFull
 
 
+def _allocate_bytes(handle: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(handle, 0, size)
+    else:
+        # Some file systems take the space for the length that is set, others do not.
+        os.truncate(handle, size)
+
+
 def hold_disk_space(folder: Path, size: int) -> IO[bytes] | None:
     """Return an unnamed file that takes so many bytes until it is closed, or None if it
     can't. Raises StoreFull.
     """
     try:
         with ExitStack() as closing:
-            held = closing.enter_context(TemporaryFile(dir=folder))
-            # Where there is no such call, the length allocates them, or nothing does.
-            getattr(os, "posix_fallocate", lambda handle, _, size: os.truncate(handle, size))(
-                held.fileno(), 0, size
-            )
+            file = closing.enter_context(TemporaryFile(dir=folder))
+            _allocate_bytes(file.fileno(), size)
+            # From here on, whoever called this closes the file.
             closing.pop_all()
-            return held
+            return file
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
             return None

@@ -33,14 +33,16 @@ UNRELIABLE_STAMP = bytes(STAMP.size)
 FINE = 20_000_000
 COARSE = 2_000_000_000
 _stat_entry = methodcaller("stat", follow_symlinks=False)
-_stat_fields = attrgetter("st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode", "st_size", "st_nlink")
-_TOLD = struct.Struct("<QqqIQI")
-_FOLDER = DIRECTORY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_get_stamp_fields = attrgetter(
+    "st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode", "st_size", "st_nlink"
+)
+_STAMP_OF_ENTRY = struct.Struct("<QqqIQI")
+_OPEN_FOLDER = DIRECTORY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _PATH = getattr(os, "O_PATH", 0)
 # These errors mean that an entry was just removed or replaced.
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-_DEEPEST = 200  # Folders nested more deeply than this are not covered.
-_LONGEST = 60_000  # Files whose paths have more bytes are not covered.
+_MOST_LEVELS = 200  # Folders nested more deeply than this are not covered.
+_MOST_PATH_BYTES = 60_000  # Files whose paths have more bytes are not covered.
 LARGE = "larger than the limit for one file"
 OVER = "over the limit"
 UNREADABLE = "not readable"
@@ -62,12 +64,14 @@ class WantedFile:
 
 @dataclass(frozen=True, slots=True)
 class UnchangedFolder:
-    """A folder without changes. The rest is valid as long as `mark` fits its names and times."""
+    """What an earlier walk found in a folder. It holds as long as the folder has this `mark`,
+    which is computed from the names and times of its entries.
+    """
 
     mark: bytes
-    inner: tuple[str, ...]
-    files: int
-    linked: tuple[tuple[tuple[int, int], str, int], ...]
+    subfolder_names: tuple[str, ...]
+    file_count: int
+    linked_files: tuple[tuple[tuple[int, int], str, int], ...]
 
 
 @dataclass(slots=True)
@@ -80,36 +84,34 @@ class WalkResult:
     uncovered: dict[str, list[UncoveredPath]] = field(default_factory=dict)
     # For each file with several hard links, by device and inode: its paths, and the
     # number of links.
-    linked: dict[tuple[int, int], list[tuple[str, int]]] = field(default_factory=dict)
+    linked_files: dict[tuple[int, int], list[tuple[str, int]]] = field(default_factory=dict)
     leftovers: list[str] = field(default_factory=list)
     # Folders that this walk made readable, each with the mode to restore.
     opened: list[tuple[int, int]] = field(default_factory=list)
-    files: int = 0
+    file_count: int = 0
 
 
 @dataclass(slots=True)
 class _FolderOnStack:
-    """An open folder. `inner`: folders in it that are still to be walked. `is_same`: nothing
-    in it has changed.
-    """
+    """An open folder whose subfolders are being walked. `is_same`: nothing in it has changed."""
 
     handle: int
     path: str
-    inner: list[str]
+    subfolders_to_walk: list[str]
     is_same: bool
 
 
 @dataclass(slots=True)
 class _ComparedFolder:
-    """A folder whose entries are compared with what is `known`. `now`: what they are."""
+    """A folder whose entries are compared with the records of the last walk."""
 
     handle: int
     path: str
-    known: dict[str, bytes]
-    now: dict[str, bytes] = field(default_factory=dict)
-    linked: list[tuple[tuple[int, int], str, int]] = field(default_factory=list)
-    files: int = 0
-    new_entries: int = 0
+    known_records: dict[str, bytes]
+    current_records: dict[str, bytes] = field(default_factory=dict)
+    linked_files: list[tuple[tuple[int, int], str, int]] = field(default_factory=list)
+    file_count: int = 0
+    changed_entries: int = 0
 
 
 class FolderWalk:
@@ -130,71 +132,77 @@ class FolderWalk:
         self._coverage = coverage
         self._closed = closed
         self._enter = enter
-        self._seen = {} if seen is None else seen
+        if seen is None:
+            seen = {}
+        self._seen = seen
         self._began = time.time_ns()
         self._may_leave_out = coverage.file_name_check
-        self.found = WalkResult()
+        self.result = WalkResult()
 
     def walk_all_roots(self) -> WalkResult:
         """Walk all folders of all roots. Known entries not found are removed, unless
         their whole root is missing.
         """
-        met: set[str] = set()
+        paths_met: set[str] = set()
         for number, root in enumerate(self._roots):
             try:
                 handle = self._open_root(root)
             except OSError:
-                met.update(path for path in self._known if path.partition("/")[0] == str(number))
+                paths_met.update(
+                    path for path in self._known if path.partition("/")[0] == str(number)
+                )
             else:
-                self._walk_tree(handle, str(number), met)
-        for path in self._known.keys() - met:
-            self.found.folders[path] = None
-        return self.found
+                self._walk_tree(handle, str(number), paths_met)
+        for path in self._known.keys() - paths_met:
+            self.result.folders[path] = None
+        return self.result
 
     def walk_some_folders(self, folders: set[str]) -> WalkResult:
         """Walk only these folders, and new ones in them."""
         for path in sorted(folders):
-            if path in self.found.folders:
+            if path in self.result.folders:
                 continue
-            number, _, inside = path.partition("/")
+            number, _, path_in_root = path.partition("/")
             try:
-                start = self._open_root(self._roots[int(number)])
+                root_handle = self._open_root(self._roots[int(number)])
             except OSError:
                 continue
             try:
-                handle = open_without_links(start, inside or ".", DIRECTORY)
+                handle = open_without_links(root_handle, path_in_root or ".", DIRECTORY)
             except OSError as error:
                 if error.errno not in GONE:
                     # The folder exists, so a walk from the top folders opens it.
-                    self.found = WalkResult(opened=self.found.opened)
+                    self.result = WalkResult(opened=self.result.opened)
                     return self.walk_all_roots()
                 self._mark_tree_gone(path)
                 continue
             finally:
-                os.close(start)
+                os.close(root_handle)
             self._walk_one_folder(handle, path)
-        return self.found
+        return self.result
 
-    def _walk_tree(self, handle: int, path: str, met: set[str]) -> None:
+    def _walk_tree(self, handle: int, path: str, paths_met: set[str]) -> None:
         """Walk a folder and everything in it, and close the handle. Deep trees need no
         recursion.
         """
         stack: list[_FolderOnStack] = []
-        met.add(path)
+        paths_met.add(path)
         stack.append(self._enter_folder(handle, path))
         try:
             while stack:
                 folder = stack[-1]
-                if not folder.inner:
+                if not folder.subfolders_to_walk:
                     os.close(folder.handle)
                     stack.pop()
                     continue
-                name = folder.inner.pop()
-                below = f"{folder.path}/{name}"
-                opened = self._open_folder_below(folder, name, met)
-                if opened is not None:
-                    met.add(below)
-                    stack.append(self._enter_folder(opened, below, same=folder.is_same))
+                name = folder.subfolders_to_walk.pop()
+                subfolder_path = f"{folder.path}/{name}"
+                subfolder_handle = self._open_folder_below(folder, name, paths_met)
+                if subfolder_handle is not None:
+                    paths_met.add(subfolder_path)
+                    stack.append(
+                        self._enter_folder(subfolder_handle, subfolder_path, same=folder.is_same)
+                    )
         except BaseException:
             for folder in stack:
                 with suppress(OSError):
@@ -202,48 +210,63 @@ class FolderWalk:
             raise
 
     def _enter_folder(self, handle: int, path: str, *, same: bool = False) -> _FolderOnStack:
-        inner, is_same = self._compare_if_changed(handle, path, same=same)
-        return _FolderOnStack(handle, path, inner, is_same)
+        subfolder_names, is_same = self._compare_if_changed(handle, path, same=same)
+        return _FolderOnStack(handle, path, subfolder_names, is_same)
 
-    def _open_folder_below(self, folder: _FolderOnStack, name: str, met: set[str]) -> int | None:
+    def _open_folder_below(
+        self, folder: _FolderOnStack, name: str, paths_met: set[str]
+    ) -> int | None:
         """Open a folder, or return None if it cannot be covered."""
-        below = f"{folder.path}/{name}"
-        if below.count("/") > _DEEPEST or len(below) > _LONGEST:
-            self._add_uncovered_entry(folder.path, below, "too deep", is_beyond_limits=True)
+        subfolder_path = f"{folder.path}/{name}"
+        if subfolder_path.count("/") > _MOST_LEVELS or len(subfolder_path) > _MOST_PATH_BYTES:
+            self._add_uncovered_entry(
+                folder.path, subfolder_path, "too deep", is_beyond_limits=True
+            )
             return None
         try:
-            return self._open_covered_folder(name, folder.handle, below)
+            return self._open_covered_folder(name, folder.handle, subfolder_path)
         except OSError as error:
             if error.errno not in GONE:
                 # The folder exists, so keep what is known about it.
-                self._add_uncovered_entry(folder.path, below, UNREADABLE, is_beyond_limits=True)
-                met.update(self._list_known_in_tree(below))
+                self._add_uncovered_entry(
+                    folder.path, subfolder_path, UNREADABLE, is_beyond_limits=True
+                )
+                paths_met.update(self._list_known_in_tree(subfolder_path))
             return None
 
     def _list_known_in_tree(self, path: str) -> list[str]:
-        above = f"{path}/"
-        return [known for known in self._known if known == path or known.startswith(above)]
+        prefix = f"{path}/"
+        return [
+            known_path
+            for known_path in self._known
+            if known_path == path or known_path.startswith(prefix)
+        ]
 
     def _walk_one_folder(self, handle: int, path: str) -> None:
         """Walk a single folder, and new folders in it."""
         with closing_handle(handle):
-            known = self._known.get(path, {})
-            inner, _ = self._compare_if_changed(handle, path)
-            if path in self.found.folders:
-                now = self.found.folders[path] or known
-                for name in known.keys() - now.keys():
-                    if f"{path}/{name}" in self._known:
-                        self._mark_tree_gone(f"{path}/{name}")
-            for name in inner:
-                below = f"{path}/{name}"
-                if below not in self._known:
-                    with suppress(OSError):
-                        opened = self._open_covered_folder(name, handle, below)
-                        self._walk_tree(opened, below, set())
+            known_names = self._known.get(path, {}).keys()
+            subfolder_names, _ = self._compare_if_changed(handle, path)
+
+            current_records = self.result.folders.get(path)
+            if current_records is not None:
+                for missing_name in known_names - current_records.keys():
+                    missing_path = f"{path}/{missing_name}"
+                    if missing_path in self._known:
+                        self._mark_tree_gone(missing_path)
+
+            for name in subfolder_names:
+                subfolder_path = f"{path}/{name}"
+                if subfolder_path in self._known:
+                    continue
+                # It may have been removed since it was listed.
+                with suppress(OSError):
+                    subfolder_handle = self._open_covered_folder(name, handle, subfolder_path)
+                    self._walk_tree(subfolder_handle, subfolder_path, set())
 
     def _open_root(self, root: Path) -> int:
         try:
-            return os.open(root, _FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
+            return os.open(root, _OPEN_FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
         except PermissionError:
             return self._open_with_owner_access(os.open(root, DIRECTORY | _PATH))
 
@@ -252,21 +275,21 @@ class FolderWalk:
         until the walk ends.
         """
         try:
-            return os.open(name, _FOLDER, dir_fd=folder)
+            return os.open(name, _OPEN_FOLDER, dir_fd=folder)
         except PermissionError:
             if path not in self._known:
                 raise
-            return self._open_with_owner_access(os.open(name, _FOLDER | _PATH, dir_fd=folder))
+            return self._open_with_owner_access(os.open(name, _OPEN_FOLDER | _PATH, dir_fd=folder))
 
-    def _open_with_owner_access(self, place: int) -> int:
+    def _open_with_owner_access(self, path_handle: int) -> int:
         """Return a handle that can list and search the folder. Only its owner can get one."""
-        if not _grant_owner_access(place, self.found.opened):
+        if not _grant_owner_access(path_handle, self.result.opened):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        return os.open(".", _FOLDER, dir_fd=place)
+        return os.open(".", _OPEN_FOLDER, dir_fd=path_handle)
 
     def _mark_tree_gone(self, path: str) -> None:
-        for known in self._list_known_in_tree(path):
-            self.found.folders[known] = None
+        for known_path in self._list_known_in_tree(path):
+            self.result.folders[known_path] = None
 
     def _compare_if_changed(
         self, handle: int, path: str, *, same: bool = False
@@ -278,18 +301,25 @@ class FolderWalk:
             self._enter(path, handle, same)
         with os.scandir(handle) as listed:
             entries = [entry for entry in listed if entry.name != NEVER]
+        mark = self._compute_mark_of_folder(handle, path, entries)
+        unchanged_folder = self._seen.get(path)
+        if mark and unchanged_folder is not None and unchanged_folder.mark == mark:
+            self._count_unchanged_folder(path, unchanged_folder)
+            return list(unchanged_folder.subfolder_names), True
+        subfolder_names = self._compare_entries_and_list_folders(handle, path, entries, mark)
+        return subfolder_names, False
+
+    def _compute_mark_of_folder(
+        self, handle: int, path: str, entries: list[os.DirEntry[str]]
+    ) -> bytes:
+        """Return a hash of all entries' names and stamps, or nothing if one cannot be examined."""
         stamps = self._stamp_entries(handle, path, entries)
+        if len(stamps) != len(entries):
+            return b""
         names = "/".join([entry.name for entry in entries])
         mark = hashlib.blake2b(os.fsencode(names), digest_size=16)
-        mark.update(b"".join(starmap(_TOLD.pack, stamps)))
-        are_all_examined = len(stamps) == len(entries)
-        seen = self._seen.get(path)
-        if seen is not None and are_all_examined and seen.mark == mark.digest():
-            self._count_unchanged_folder(path, seen)
-            return list(seen.inner), True
-        mark_if_complete = mark.digest() if are_all_examined else b""
-        inner = self._compare_entries_and_list_folders(handle, path, entries, mark_if_complete)
-        return inner, False
+        mark.update(b"".join(starmap(_STAMP_OF_ENTRY.pack, stamps)))
+        return mark.digest()
 
     def _stamp_entries(
         self, handle: int, path: str, entries: list[os.DirEntry[str]]
@@ -298,18 +328,18 @@ class FolderWalk:
         examined.
         """
         try:
-            return list(map(_stat_fields, map(_stat_entry, entries)))
+            return list(map(_get_stamp_fields, map(_stat_entry, entries)))
         except PermissionError:  # The folder can be listed, but its entries cannot be examined.
             if path in self._known or "/" not in path:
-                _grant_owner_access(os.dup(handle), self.found.opened)
+                _grant_owner_access(os.dup(handle), self.result.opened)
         except OSError:  # The entry was removed a moment ago.
             pass
         return []
 
-    def _count_unchanged_folder(self, path: str, seen: UnchangedFolder) -> None:
-        self.found.files += seen.files
-        for identity, name, names in seen.linked:
-            self.found.linked.setdefault(identity, []).append((f"{path}/{name}", names))
+    def _count_unchanged_folder(self, path: str, unchanged_folder: UnchangedFolder) -> None:
+        self.result.file_count += unchanged_folder.file_count
+        for identity, name, link_count in unchanged_folder.linked_files:
+            self.result.linked_files.setdefault(identity, []).append((f"{path}/{name}", link_count))
 
     def _compare_entries_and_list_folders(
         self, handle: int, path: str, entries: list[os.DirEntry[str]], mark: bytes
@@ -317,18 +347,20 @@ class FolderWalk:
         """Record how the entries differ from what is known, and return the folders among them."""
         folder = _ComparedFolder(handle, path, self._known.get(path, {}))
         subfolders = self._compare_files(folder, entries)
-        inner = self._compare_subfolders(folder, subfolders)
-        seen = UnchangedFolder(mark, tuple(inner), folder.files, tuple(folder.linked))
-        self._count_unchanged_folder(path, seen)
+        subfolder_names = self._compare_subfolders(folder, subfolders)
+        unchanged_folder = UnchangedFolder(
+            mark, tuple(subfolder_names), folder.file_count, tuple(folder.linked_files)
+        )
+        self._count_unchanged_folder(path, unchanged_folder)
         # Replaces what was left out at the last walk and is gone now.
-        self.found.uncovered.setdefault(path, [])
-        has_fewer = len(folder.now) != len(folder.known)
-        if folder.new_entries or has_fewer or path not in self._known:
-            self.found.folders[path] = folder.now
+        self.result.uncovered.setdefault(path, [])
+        has_missing_entries = len(folder.current_records) != len(folder.known_records)
+        if folder.changed_entries or has_missing_entries or path not in self._known:
+            self.result.folders[path] = folder.current_records
             self._seen.pop(path, None)
         elif mark:
-            self._seen[path] = seen
-        return inner
+            self._seen[path] = unchanged_folder
+        return subfolder_names
 
     def _compare_files(
         self, folder: _ComparedFolder, entries: list[os.DirEntry[str]]
@@ -337,8 +369,8 @@ class FolderWalk:
         is done for each is kept short.
         """
         pack = STAMP.pack
-        get_record = folder.known.get
-        now = folder.now
+        get_known_record = folder.known_records.get
+        current_records = folder.current_records
         subfolders = []
         for entry in entries:
             try:
@@ -351,15 +383,15 @@ class FolderWalk:
             if kind == 0o040000:
                 subfolders.append((name, status))
                 continue
-            folder.files += 1
+            folder.file_count += 1
             if kind == 0o100000 and status.st_nlink > 1:
-                folder.linked.append(((status.st_dev, status.st_ino), name, status.st_nlink))
+                folder.linked_files.append(((status.st_dev, status.st_ino), name, status.st_nlink))
             stamp = pack(
                 status.st_ino, status.st_mtime_ns, status.st_ctime_ns, mode, status.st_size
             )
-            record = get_record(name)
+            record = get_known_record(name)
             if record is not None and record.startswith(stamp):
-                now[name] = record
+                current_records[name] = record
             else:
                 self._compare_changed_file(folder, name, status, stamp)
         return subfolders
@@ -367,16 +399,14 @@ class FolderWalk:
     def _compare_changed_file(
         self, folder: _ComparedFolder, name: str, status: os.stat_result, stamp: bytes
     ) -> None:
-        is_new = name not in folder.known
-        if (
-            is_new
-            and self._may_leave_out(name)
-            and self._leave_out_if_uncovered(folder, name, status)
-        ):
-            return
+        is_new = name not in folder.known_records
+        # What is covered stays covered, so only new files may be left out.
+        if is_new and self._may_leave_out(name):
+            if self._leave_out_if_uncovered(folder, name, status):
+                return
         if name.startswith(".helix-undo-") and self._add_if_undo_leftover(folder.path, name):
             return
-        folder.new_entries += 1
+        folder.changed_entries += 1
         self._add_new_entry(folder, name, status, stamp)
 
     def _compare_subfolders(
@@ -389,9 +419,9 @@ class FolderWalk:
                 continue
             covered.append(name)
             record = _folder_record(status.st_mode & 0o7777)
-            if folder.known.get(name) != record:
-                folder.new_entries += 1
-            folder.now[name] = record
+            if folder.known_records.get(name) != record:
+                folder.changed_entries += 1
+            folder.current_records[name] = record
         return covered
 
     def _add_new_entry(
@@ -401,34 +431,41 @@ class FolderWalk:
         mode = status.st_mode & 0o7777
         match stat.S_IFMT(status.st_mode):
             case stat.S_IFREG:
-                trusted = stamp if self._is_stamp_reliable(status) else UNRELIABLE_STAMP
-                wanted = WantedFile(path, trusted, mode, status.st_size, stamp)
+                reliable_stamp = stamp if self._is_stamp_reliable(status) else UNRELIABLE_STAMP
+                wanted_file = WantedFile(path, reliable_stamp, mode, status.st_size, stamp)
                 if status.st_size > self._coverage.most_file_bytes:
-                    leave_out_file(self.found, self._known, wanted, folder.now, LARGE)
+                    leave_out_file(
+                        self.result, self._known, wanted_file, folder.current_records, LARGE
+                    )
                     return
                 # The stamp is not trusted until the content is known.
-                folder.now[name] = UNRELIABLE_STAMP
-                self.found.wanted.append(wanted)
+                folder.current_records[name] = UNRELIABLE_STAMP
+                self.result.wanted.append(wanted_file)
             case stat.S_IFLNK:
                 with suppress(OSError):
                     target = os.fsencode(os.readlink(name, dir_fd=folder.handle))
                     item = TreeItem(PathKind.LINK, 0o777, 0, target)
-                    folder.now[name] = stamp + pack_item(item)
+                    folder.current_records[name] = stamp + pack_item(item)
             case _:
-                folder.now[name] = stamp + pack_item(TreeItem(PathKind.OTHER, mode))
+                folder.current_records[name] = stamp + pack_item(TreeItem(PathKind.OTHER, mode))
                 self._add_uncovered_entry(folder.path, path, "a socket, pipe or device")
 
-    def _is_stamp_reliable(self, st: os.stat_result) -> bool:
+    def _is_stamp_reliable(self, status: os.stat_result) -> bool:
         """Whether a later change is certain to change the file's times."""
-        whole_seconds = st.st_mtime_ns % 1_000_000_000 == 0 and st.st_ctime_ns % 1_000_000_000 == 0
-        return st.st_ctime_ns < self._began - (COARSE if whole_seconds else FINE)
+        has_whole_seconds = (
+            status.st_mtime_ns % 1_000_000_000 == 0 and status.st_ctime_ns % 1_000_000_000 == 0
+        )
+        precision_ns = FINE
+        if has_whole_seconds:
+            precision_ns = COARSE
+        return status.st_ctime_ns < self._began - precision_ns
 
     def _add_if_undo_leftover(self, path: str, name: str) -> bool:
         """Note a file that an interrupted undo left behind. Return True if it is one."""
-        ours = UNDO_LEFTOVER.fullmatch(name) is not None
-        if ours:
-            self.found.leftovers.append(f"{path}/{name}")
-        return ours
+        is_undo_leftover = UNDO_LEFTOVER.fullmatch(name) is not None
+        if is_undo_leftover:
+            self.result.leftovers.append(f"{path}/{name}")
+        return is_undo_leftover
 
     def _leave_out_if_uncovered(
         self, folder: _ComparedFolder, name: str, status: os.stat_result
@@ -438,13 +475,13 @@ class FolderWalk:
         if is_folder and (status.st_dev, status.st_ino) in self._closed:
             self._add_uncovered_entry(folder.path, path, "belongs to Helix Desktop")
             return True
-        if is_folder and is_record_of_kind(folder.known.get(name, b""), PathKind.FOLDER):
+        if is_folder and is_record_of_kind(folder.known_records.get(name, b""), PathKind.FOLDER):
             # A folder that is covered stays covered, whatever is created inside it or
             # beside it.
             return False
         rule = self._coverage.find_rule_leaving_out(
             name,
-            folder.now.__contains__,
+            folder.current_records.__contains__,
             lambda wanted: _entry_exists(folder.handle, f"{name}/{wanted}"),
             folder=is_folder,
         )
@@ -453,10 +490,10 @@ class FolderWalk:
         return bool(rule)
 
     def _add_uncovered_entry(
-        self, folder: str, path: str, why: str, *, is_beyond_limits: bool = False
+        self, folder: str, path: str, reason: str, *, is_beyond_limits: bool = False
     ) -> None:
-        self.found.uncovered.setdefault(folder, []).append(
-            UncoveredPath(path, why, is_beyond_limits)
+        self.result.uncovered.setdefault(folder, []).append(
+            UncoveredPath(path, reason, is_beyond_limits)
         )
 
 
@@ -466,18 +503,22 @@ def _folder_record(mode: int) -> bytes:
 
 
 def leave_out_file(
-    found: WalkResult, known: KnownRecords, wanted: WantedFile, now: dict[str, bytes], why: str
+    result: WalkResult,
+    known_records: KnownRecords,
+    wanted_file: WantedFile,
+    current_records: dict[str, bytes],
+    reason: str,
 ) -> None:
     """Leave a file unread. If it replaces something covered, it still counts as changed."""
-    folder, _, name = wanted.path.rpartition("/")
-    if known.get(folder, {}).get(name):
-        now[name] = wanted.stamp + pack_item(
-            TreeItem(PathKind.OTHER, wanted.mode, wanted.size, wanted.stamp_met)
+    folder, _, name = wanted_file.path.rpartition("/")
+    if known_records.get(folder, {}).get(name):
+        current_records[name] = wanted_file.stamp + pack_item(
+            TreeItem(PathKind.OTHER, wanted_file.mode, wanted_file.size, wanted_file.stamp_met)
         )
     else:
-        now.pop(name, None)
-    found.uncovered.setdefault(folder, []).append(
-        UncoveredPath(wanted.path, why, is_beyond_limits=True)
+        current_records.pop(name, None)
+    result.uncovered.setdefault(folder, []).append(
+        UncoveredPath(wanted_file.path, reason, is_beyond_limits=True)
     )
 
 
@@ -485,27 +526,27 @@ def grant_access_to_path(
     root: str, inside: str, access: int, opened: list[tuple[int, int]]
 ) -> None:
     """Give us this access to an entry and the folders above it, if they are ours but closed."""
-    place = os.open(root, _PATH | DIRECTORY)
+    path_handle = os.open(root, _PATH | DIRECTORY)
     try:
         for part in (*inside.split("/"), ""):
-            if not os.access(f"/proc/self/fd/{place}", access):
-                _grant_owner_access(os.dup(place), opened)
+            if not os.access(f"/proc/self/fd/{path_handle}", access):
+                _grant_owner_access(os.dup(path_handle), opened)
             if part:
-                folder = place
-                place = os.open(part, _PATH | os.O_NOFOLLOW, dir_fd=folder)
+                folder = path_handle
+                path_handle = os.open(part, _PATH | os.O_NOFOLLOW, dir_fd=folder)
                 os.close(folder)
     finally:
-        os.close(place)
+        os.close(path_handle)
 
 
-def _grant_owner_access(place: int, opened: list[tuple[int, int]]) -> bool:
-    mode = os.fstat(place).st_mode & 0o7777
+def _grant_owner_access(path_handle: int, opened: list[tuple[int, int]]) -> bool:
+    mode = os.fstat(path_handle).st_mode & 0o7777
     try:
-        os.chmod(f"/proc/self/fd/{place}", mode | 0o700)  # noqa: PTH101 -- of the handle
+        os.chmod(f"/proc/self/fd/{path_handle}", mode | 0o700)  # noqa: PTH101 -- of the handle
     except OSError:
-        os.close(place)
+        os.close(path_handle)
         return False
-    opened.append((place, mode))
+    opened.append((path_handle, mode))
     return True
 
 
@@ -542,14 +583,17 @@ def measure_top_folders(
     """Return each folder directly in the roots, largest first: name, files, bytes. No
     name: files in none.
     """
-    found = FolderWalk(roots, {}, coverage, closed).walk_all_roots()
+    result = FolderWalk(roots, {}, coverage, closed).walk_all_roots()
     files: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
-    for file in found.wanted:
+    for file in result.wanted:
         _, _, inside = file.path.partition("/")
         top_folder, _, below = inside.partition("/")
         name = top_folder if below else ""
         files[name] += 1
         sizes[name] += file.size
-    folders = [(name, count, sizes[name]) for name, count in files.items()]
-    return sorted(folders, key=lambda folder: (-folder[2], folder[0]))
+    folders = []
+    for name in sorted(files):
+        folders.append((name, files[name], sizes[name]))
+    folders.sort(key=lambda folder: folder[2], reverse=True)
+    return folders

@@ -23,9 +23,9 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes.change_attribution import OpenStep, OpenSteps
 
 NAME = "steps.json"
-BEAT = 5.0  # So often, in seconds, the time of the file is set while a step is open.
+BEAT_SECONDS = 5.0  # So often, in seconds, the time of the file is set while a step is open.
 # What changes this long after that, in nanoseconds, is changed after the kill.
-_SURE = int(1.2 * BEAT * 1e9)
+_CERTAINLY_LATER_NS = int(1.2 * BEAT_SECONDS * 1e9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +50,34 @@ def encode_steps(steps: OpenSteps, latest: Digest, made_for: str) -> bytes:
     def encode(changes: Iterable[PathChange]) -> str:
         return encode_difference(changes, latest).hex()
 
-    open_steps = []
-    for step in steps.open + [step for step, _ in steps.unrecorded]:
+    unrecorded_steps = [step for step, _ in steps.unrecorded]
+    encoded_steps = []
+    for step in steps.open + unrecorded_steps:
         if not step.conversation or step.is_between_turns:
             continue
-        whose = (step.call, step.conversation, step.changed_by)
-        since = (step.since_check, step.checkpoint.hex)
-        open_steps.append((*whose, *since, step.only, encode(step.claimed)))
-    if not open_steps:
+        # Read by `read_interrupted_steps`, in this order.
+        encoded_step = (
+            step.call,
+            step.conversation,
+            step.changed_by,
+            step.since_check,
+            step.checkpoint.hex,
+            step.only,
+            encode(step.claimed),
+        )
+        encoded_steps.append(encoded_step)
+    if not encoded_steps:
         return b""
-    unclaimed = {
-        check: encode(changes.values()) for check, changes in steps.unclaimed.items() if changes
-    }
+
+    unclaimed_changes = {}
+    for check, changes in steps.unclaimed.items():
+        if changes:
+            unclaimed_changes[check] = encode(changes.values())
     content = {
         "latest": latest.hex,
         "checks": steps.checks,
-        "open": open_steps,
-        "found": unclaimed,
+        "open": encoded_steps,
+        "found": unclaimed_changes,
         "made_for": made_for,
     }
     return json.dumps(content).encode()
@@ -78,9 +89,9 @@ def write_steps_file(file: Path, content: bytes) -> None:
         if not content:
             file.unlink(missing_ok=True)
             return
-        new = file.with_suffix(".new")
-        new.write_bytes(content)
-        new.replace(file)
+        new_file = file.with_suffix(".new")
+        new_file.write_bytes(content)
+        new_file.replace(file)
 
 
 def read_interrupted_steps(file: Path, made_for: str) -> InterruptedSteps | None:
@@ -96,8 +107,12 @@ def read_interrupted_steps(file: Path, made_for: str) -> InterruptedSteps | None
         for check, encoded in content["found"].items():
             changes = decode_difference(bytes.fromhex(encoded))
             steps.unclaimed[int(check)] = {change.path: change for change in changes}
-        for call, conversation, by, since, checkpoint, only, claimed in content["open"]:
-            step = OpenStep(call, conversation, by, since, Digest.from_hex(checkpoint), only=only)
+        for call, conversation, changed_by, since_check, checkpoint, only, claimed in content[
+            "open"
+        ]:
+            step = OpenStep(
+                call, conversation, changed_by, since_check, Digest.from_hex(checkpoint), only=only
+            )
             step.claimed = decode_difference(bytes.fromhex(claimed))
             steps.open.append(step)
         latest = Digest.from_hex(content["latest"])
@@ -106,42 +121,42 @@ def read_interrupted_steps(file: Path, made_for: str) -> InterruptedSteps | None
 
 
 def changes_before_kill(
-    changes: Iterable[PathChange], roots: Sequence[Path], alive: int
+    changes: Iterable[PathChange], roots: Sequence[Path], alive_ns: int
 ) -> Iterator[PathChange]:
     """Leave out what has certainly been changed since, because that was not the agent."""
     for change in changes:
         number, _, inside = change.path.partition("/")
-        place = roots[int(number)] / inside
+        path = roots[int(number)] / inside
         with suppress(OSError):
-            if _time_of_change(change, place) > alive + _SURE:
+            if _time_of_change(change, path) > alive_ns + _CERTAINLY_LATER_NS:
                 continue
         yield change
 
 
-def _time_of_change(change: PathChange, place: Path) -> int:
+def _time_of_change(change: PathChange, path: Path) -> int:
     if change.after is not None:
-        return place.lstat().st_ctime_ns
+        return path.lstat().st_ctime_ns
     # What is gone has no time, but the folder it was in has.
-    for folder in place.parents:
-        if folder.is_dir():
-            return folder.stat().st_mtime_ns
+    for parent in path.parents:
+        if parent.is_dir():
+            return parent.stat().st_mtime_ns
     return 0
 
 
-def find_half_written_files(path: str, before: Tree, now: Tree) -> Iterator[str]:
+def find_half_written_files(path: str, tree_before: Tree, tree_now: Tree) -> Iterator[str]:
     """Yield what writing a file has left beside it: the new version, or after the two
     were exchanged, the old one.
     """
     folder, _, name = path.rpartition("/")
     start_of_name = re.escape(f"{folder}/.{name[:60]}.")
-    beside = re.compile(rf"{start_of_name}[0-9a-f]{{12}}\.helix")
-    old = before.get(path)
-    is_as_before = now.get(path) == old
-    for other_path, item in now.items():
-        if not beside.fullmatch(other_path):
+    half_written_name = re.compile(rf"{start_of_name}[0-9a-f]{{12}}\.helix")
+    item_before = tree_before.get(path)
+    is_unchanged = tree_now.get(path) == item_before
+    for other_path, item in tree_now.items():
+        if not half_written_name.fullmatch(other_path):
             continue
         # If it is another version, somebody has changed the file in that very moment,
         # and it is all there is of it.
-        is_old_version = old is not None and item.content == old.content
-        if is_as_before or is_old_version:
+        is_old_version = item_before is not None and item.content == item_before.content
+        if is_unchanged or is_old_version:
             yield other_path

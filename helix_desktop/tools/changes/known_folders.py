@@ -34,27 +34,27 @@ class KnownFolders:
         self._roots = roots
         self._closed = closed
         self._covered = CoveredAmount()
-        self._seen: dict[str, folder_walk.UnchangedFolder] = {}
-        self._left: dict[str, list[UncoveredPath]] = {}
-        self._linked: dict[tuple[int, int], list[tuple[str, int]]] = {}
+        self._unchanged_folders: dict[str, folder_walk.UnchangedFolder] = {}
+        self._uncovered_by_folder: dict[str, list[UncoveredPath]] = {}
+        self._linked_files: dict[tuple[int, int], list[tuple[str, int]]] = {}
         # Folders with files changed so recently that the files' times prove nothing.
-        self._unsure: set[str] = set()
+        self._folders_with_unreliable_times: set[str] = set()
         # The permission modes of the workspace's folders at the first check.
-        self._modes: dict[Path, int] = {}
+        self._modes_of_roots: dict[Path, int] = {}
         # The device and inode of each workspace folder at the last check, or None if it
         # was missing.
-        self._standing: tuple[tuple[int, int] | None, ...] = ()
+        self._identities_of_roots: tuple[tuple[int, int] | None, ...] = ()
 
     @property
     def is_any_root_missing(self) -> bool:
-        return None in self._standing
+        return None in self._identities_of_roots
 
     def use_coverage(self, coverage: CheckpointCoverage) -> None:
         """Use these rules from the next walk on, before which nothing is known."""
         self.coverage = coverage
         self.records = {}
         self._covered = CoveredAmount()
-        self._seen.clear()
+        self._unchanged_folders.clear()
         self.watch.is_in_doubt = True
 
     def adopt_saved_records(self, records: folder_walk.KnownRecords) -> None:
@@ -64,11 +64,13 @@ class KnownFolders:
             self._covered.add_records(names.values())
 
     def remember_permissions_of_roots(self) -> None:
-        self._modes = {root: root.stat().st_mode & 0o7777 for root in self._roots if root.is_dir()}
+        self._modes_of_roots = {
+            root: root.stat().st_mode & 0o7777 for root in self._roots if root.is_dir()
+        }
 
     def restore_permissions_of_roots(self) -> None:
         """Restore the roots' modes of the first check, if they were closed since."""
-        for root, mode in self._modes.items():
+        for root, mode in self._modes_of_roots.items():
             with suppress(OSError):
                 if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
                     root.chmod(mode)
@@ -85,8 +87,8 @@ class KnownFolders:
         return frozenset(filter(None, map(_device_and_inode, self._closed)))
 
     def uncovered_entries(self) -> tuple[UncoveredPath, ...]:
-        uncovered = [path for paths in self._left.values() for path in paths]
-        for names in self._linked.values():
+        uncovered = [path for paths in self._uncovered_by_folder.values() for path in paths]
+        for names in self._linked_files.values():
             if not names:
                 continue
             _, link_count = names[0]
@@ -99,13 +101,17 @@ class KnownFolders:
         """Return paths that are uncovered for their size or because they are
         unreadable, not by a rule.
         """
-        return frozenset(
-            left.path for lefts in self._left.values() for left in lefts if left.is_beyond_limits
-        )
+        paths = set()
+        for uncovered_paths in self._uncovered_by_folder.values():
+            for uncovered in uncovered_paths:
+                if uncovered.is_beyond_limits:
+                    paths.add(uncovered.path)
+        return frozenset(paths)
 
     def last_item_at(self, path: str) -> TreeItem | None:
         folder, _, name = path.rpartition("/")
-        return folder_state.unpack_item(self.records.get(folder, {}).get(name, b"")[STAMP.size :])
+        record = self.records.get(folder, {}).get(name, b"")
+        return folder_state.unpack_item(record[STAMP.size :])
 
     def known_items(self) -> dict[str, TreeItem]:
         """Return everything that existed at the last walk."""
@@ -117,7 +123,7 @@ class KnownFolders:
         return items
 
     def other_names_of_file(self, path: str) -> list[str]:
-        for group in self._linked.values():
+        for group in self._linked_files.values():
             names = [name for name, _ in group]
             if path in names:
                 return [name for name in names if name != path]
@@ -130,119 +136,126 @@ class KnownFolders:
             self.coverage,
             self._identify_closed(),
             self.watch.watch_listed_folder,
-            self._seen,
+            self._unchanged_folders,
         )
-        standing_before = self._standing
-        self._standing = tuple(map(_device_and_inode, self._roots))
+        identities_before = self._identities_of_roots
+        self._identities_of_roots = tuple(map(_device_and_inode, self._roots))
         # A workspace folder was moved, mounted or unmounted, which the watch does not report.
-        has_moved = standing_before != self._standing
+        has_any_root_moved = identities_before != self._identities_of_roots
         folders = self.watch.pop_changed_folders() | self._folders_with_hard_links()
-        is_known = not self.watch.is_in_doubt and len(folders) <= FEW_CHANGES
+        are_changes_known = not self.watch.is_in_doubt and len(folders) <= FEW_CHANGES
         try:
-            if is_known and not thorough and not has_moved:
-                walk.walk_some_folders(folders | self._unsure)
+            if are_changes_known and not thorough and not has_any_root_moved:
+                walk.walk_some_folders(folders | self._folders_with_unreliable_times)
             else:
                 self.watch.forget_changes_before_walk()
-                began = time.monotonic()
+                walk_began = time.monotonic()
                 walk.walk_all_roots()
-                self.full_walk_seconds = time.monotonic() - began
-            leave_out_beyond_limits(walk.found, self.records, self.coverage, self._covered)
+                self.full_walk_seconds = time.monotonic() - walk_began
+            leave_out_beyond_limits(walk.result, self.records, self.coverage, self._covered)
         except BaseException:
-            folder_walk.restore_folder_modes(walk.found.opened)
+            folder_walk.restore_folder_modes(walk.result.opened)
             raise
-        return walk.found
+        return walk.result
 
     def _folders_with_hard_links(self) -> set[str]:
         """A change of a file shows only at the name by which it was made."""
         folders: set[str] = set()
-        for names in self._linked.values():
+        for names in self._linked_files.values():
             folders.update(path.rpartition("/")[0] for path, _ in names)
         return folders
 
-    def distrust_times(self, folders: Iterable[str], begun: int) -> None:
-        """Distrust files changed since `begun`, since mapped memory can change them
+    def distrust_times(self, folders: Iterable[str], begun_ns: int) -> None:
+        """Distrust files changed since `begun_ns`, since mapped memory can change them
         without changing their times.
         """
-        since = begun - folder_walk.COARSE
+        changed_after_ns = begun_ns - folder_walk.COARSE
         for folder in self.records.keys() & folders:
             for name, record in self.records[folder].items():
                 if not folder_walk.is_record_of_kind(record, PathKind.FILE):
                     continue
                 _, _, change_time, _, _ = STAMP.unpack_from(record)
-                if change_time > since:
+                if change_time > changed_after_ns:
                     self.records[folder][name] = UNRELIABLE_STAMP + record[STAMP.size :]
-                    self._unsure.add(folder)
-                    self._seen.pop(folder, None)
+                    self._folders_with_unreliable_times.add(folder)
+                    self._unchanged_folders.pop(folder, None)
 
-    def adopt_walk_result(self, found: WalkResult) -> list[PathChange]:
-        self._resolve_hard_links(found)
+    def adopt_walk_result(self, result: WalkResult) -> list[PathChange]:
+        self._resolve_hard_links(result)
         changes: list[PathChange] = []
-        for folder, names in found.folders.items():
+        for folder, names in result.folders.items():
             changes += self._changes_in_folder(folder, names or {})
-            self._left.pop(folder, None)
-            self._unsure.discard(folder)
+            self._uncovered_by_folder.pop(folder, None)
+            self._folders_with_unreliable_times.discard(folder)
             if names is None:
                 self.records.pop(folder, None)
                 continue
             self.records[folder] = names
             if any(map(_is_file_with_unreliable_stamp, names.values())):
-                self._unsure.add(folder)
+                self._folders_with_unreliable_times.add(folder)
         for change in changes:
             self._covered.add_item(change.before, -1)
             self._covered.add_item(change.after)
-        self._left.update(found.uncovered)
+        self._uncovered_by_folder.update(result.uncovered)
         return sorted(changes)
 
-    def _changes_in_folder(self, folder: str, now: dict[str, bytes]) -> list[PathChange]:
-        known = self.records.get(folder, {})
+    def _changes_in_folder(
+        self, folder: str, current_records: dict[str, bytes]
+    ) -> list[PathChange]:
+        known_records = self.records.get(folder, {})
         changes = []
-        for name in known.keys() | now.keys():
-            before = known.get(name, b"")[STAMP.size :]
-            after = now.get(name, b"")[STAMP.size :]
+        for name in known_records.keys() | current_records.keys():
+            before = known_records.get(name, b"")[STAMP.size :]
+            after = current_records.get(name, b"")[STAMP.size :]
             if before != after:
                 item_before = folder_state.unpack_item(before)
                 item_after = folder_state.unpack_item(after)
                 changes.append(PathChange(f"{folder}/{name}", item_before, item_after))
         return changes
 
-    def _resolve_hard_links(self, found: WalkResult) -> None:
+    def _resolve_hard_links(self, result: WalkResult) -> None:
         """Resolve hard links: the first name in order is the file, and the others are its twins."""
-        self._linked = found.linked
-        for group in found.linked.values():
+        self._linked_files = result.linked_files
+        for group in result.linked_files.values():
             if not group:
                 continue
-            first, *others = sorted(path for path, _ in group)
-            file = self._find_file_among(found, [first, *others])
+            first_path, *other_paths = sorted(path for path, _ in group)
+            file = self._find_file_among(result, [first_path, *other_paths])
             if file is None:
                 continue
-            self._replace_found_item(found, first, file)
-            leader = first.encode("utf-8", "surrogateescape")
-            twin = TreeItem(PathKind.TWIN, file.mode, file.size, leader)
-            for path in others:
-                self._replace_found_item(found, path, twin)
+            self._replace_found_item(result, first_path, file)
+            encoded_first_path = first_path.encode("utf-8", "surrogateescape")
+            twin = TreeItem(PathKind.TWIN, file.mode, file.size, encoded_first_path)
+            for path in other_paths:
+                self._replace_found_item(result, path, twin)
 
-    def _find_file_among(self, found: WalkResult, paths: Iterable[str]) -> TreeItem | None:
+    def _find_file_among(self, result: WalkResult, paths: Iterable[str]) -> TreeItem | None:
         for path in paths:
-            item = self._item_after_walk(found, path)
+            item = self._item_after_walk(result, path)
             if item is not None and item.kind is PathKind.FILE:
                 return item
         return None
 
-    def _item_after_walk(self, found: WalkResult, path: str) -> TreeItem | None:
+    def _item_after_walk(self, result: WalkResult, path: str) -> TreeItem | None:
         folder, _, name = path.rpartition("/")
-        names = found.folders.get(folder, self.records.get(folder))
-        return folder_state.unpack_item((names or {}).get(name, b"")[STAMP.size :])
+        names = result.folders.get(folder, self.records.get(folder))
+        if names is None:
+            return None
+        record = names.get(name, b"")
+        return folder_state.unpack_item(record[STAMP.size :])
 
-    def _replace_found_item(self, found: WalkResult, path: str, wanted: TreeItem) -> None:
+    def _replace_found_item(self, result: WalkResult, path: str, wanted: TreeItem) -> None:
         folder, _, name = path.rpartition("/")
-        names = found.folders.get(folder, self.records.get(folder))
-        record = (names or {}).get(name, b"")
-        item = folder_state.unpack_item(record[STAMP.size :])
-        if names is None or item is None or wanted == item:
+        names = result.folders.get(folder, self.records.get(folder))
+        if names is None:
             return
-        if folder not in found.folders:
+        record = names.get(name, b"")
+        item = folder_state.unpack_item(record[STAMP.size :])
+        if item is None or wanted == item:
+            return
+        if folder not in result.folders:
             names = dict(names)
-            found.folders[folder] = names
+            result.folders[folder] = names
         names[name] = record[: STAMP.size] + folder_state.pack_item(wanted)
 
 

@@ -24,6 +24,7 @@ from helix_desktop.tools.changes.folder_walk import KnownRecords
 
 NAME = "folders.known"
 _HEAD = b"helix folders 2\n"
+_CHECKSUM_BYTES = 32
 _SIZE = struct.Struct("<I")
 
 
@@ -44,13 +45,13 @@ class KnownFolderState:
 
 
 def write_known_state(
-    path: Path, kept: KnownFolderState, roots: tuple[str, ...], coverage: CheckpointCoverage
+    path: Path, folder_state: KnownFolderState, roots: tuple[str, ...], coverage: CheckpointCoverage
 ) -> None:
-    chain = kept.chain
+    chain = folder_state.chain
     sizes = [chain.list_bytes, chain.difference_bytes, chain.difference_count]
-    state = json.dumps([kept.checkpoint.hex, *sizes]).encode()
-    fields = [_describe_roots_and_rules(roots, coverage), state]
-    for folder, names in kept.known.items():
+    encoded_state = json.dumps([folder_state.checkpoint.hex, *sizes]).encode()
+    fields = [_describe_roots_and_rules(roots, coverage), encoded_state]
+    for folder, names in folder_state.known.items():
         parts: list[bytes] = []
         for name, record in names.items():
             parts += (encode_path(name), record)
@@ -65,23 +66,26 @@ def read_known_state(
     """Read the state. None if it is missing, damaged, or made for other folders or rules."""
     with suppress(OSError, ValueError, struct.error, KeyError):
         content = path.read_bytes()
-        body = memoryview(content)[len(_HEAD) + 32 :]
-        if (
-            not content.startswith(_HEAD)
-            or hashlib.sha256(body).digest() != content[len(_HEAD) : len(_HEAD) + 32]
-        ):
+        if not content.startswith(_HEAD):
             return None
-        made_for, state, *folders = split_length_fields(body, _SIZE)
-        if made_for != _describe_roots_and_rules(roots, coverage):
+        body_start = len(_HEAD) + _CHECKSUM_BYTES
+        checksum = content[len(_HEAD) : body_start]
+        body = memoryview(content)[body_start:]
+        if hashlib.sha256(body).digest() != checksum:
             return None
-        checkpoint, list_bytes, difference_bytes, difference_count = json.loads(state)
+        roots_and_rules, encoded_state, *folders = split_length_fields(body, _SIZE)
+        if roots_and_rules != _describe_roots_and_rules(roots, coverage):
+            return None
+        checkpoint, list_bytes, difference_bytes, difference_count = json.loads(encoded_state)
         chain = CheckpointChain(list_bytes, difference_bytes, difference_count)
+        # Each folder's path is followed by its entries, and there each name by its record.
         known = {}
-        for folder, names in zip(folders[::2], folders[1::2], strict=True):
-            parts = split_length_fields(memoryview(names), _SIZE)
-            known[decode_path(folder)] = {
-                decode_path(name): record for name, record in zip(parts, parts, strict=True)
-            }
+        for folder, encoded_entries in zip(folders[::2], folders[1::2], strict=True):
+            fields = list(split_length_fields(memoryview(encoded_entries), _SIZE))
+            records = {}
+            for name, record in zip(fields[::2], fields[1::2], strict=True):
+                records[decode_path(name)] = record
+            known[decode_path(folder)] = records
         return KnownFolderState(known, Digest.from_hex(checkpoint), chain)
     return None
 

@@ -24,7 +24,7 @@ State = dict[str, object]
 @pytest.fixture(autouse=True)
 def _thorough(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine as well."""
-    monkeypatch.setattr(checkpoints, "SHORT", 60.0)
+    monkeypatch.setattr(checkpoints, "SHORT_CHECK_SECONDS", 60.0)
 
 
 @dataclass

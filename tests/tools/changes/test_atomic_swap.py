@@ -135,8 +135,8 @@ def test_a_new_file_has_a_name_only_when_it_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = os.open(tmp_path, os.O_RDONLY)
-    for named_later in (atomic_swap._NAMED_LATER, 0):
-        monkeypatch.setattr(atomic_swap, "_NAMED_LATER", named_later)
+    for named_later in (atomic_swap._CREATE_UNNAMED, 0):
+        monkeypatch.setattr(atomic_swap, "_CREATE_UNNAMED", named_later)
         handle, beside = atomic_swap.create_unnamed_file(folder)
         assert bool(beside) == (not named_later)
         assert [one.name for one in tmp_path.iterdir()] == ([beside] if beside else [])

@@ -392,7 +392,7 @@ async def test_a_fact_counts_all_and_names_the_first(net: Net) -> None:
 async def settle(checkpoints: Checkpoints) -> None:
     """Until the files are old enough that their times prove something."""
     await checkpoints.check_for_changes()
-    while checkpoints.folders._unsure:
+    while checkpoints.folders._folders_with_unreliable_times:
         await checkpoints.check_for_changes()
 
 
@@ -416,7 +416,7 @@ async def test_a_command_is_looked_after_thoroughly_and_a_tool_by_what_is_heard(
 async def test_a_thorough_look_takes_too_long_in_a_large_folder(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "SHORT", 0.0)
+    monkeypatch.setattr(checkpoints, "SHORT_CHECK_SECONDS", 0.0)
     path = net.folder / "a"
     path.write_text("before")
     await settle(net.checkpoints)
@@ -483,7 +483,7 @@ async def test_a_change_right_after_a_look_is_seen_without_being_told(
             )  # On a busy machine, the first look may come late.
             slow.setattr(folder_walk, "COARSE", 3_600 * 10**9)
             await net.checkpoints.ensure_first_check()
-        assert net.checkpoints.folders._unsure == {"0"}
+        assert net.checkpoints.folders._folders_with_unreliable_times == {"0"}
         mapped[:] = b"after!"
         mapped.flush()
         await net.checkpoints.check_for_changes()

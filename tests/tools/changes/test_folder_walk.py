@@ -51,8 +51,8 @@ def taken(known: KnownRecords, found: WalkResult) -> KnownRecords:
 
 
 def told(found: WalkResult) -> object:
-    linked = {identity: sorted(names) for identity, names in found.linked.items()}
-    return found.folders, sorted(one.path for one in found.wanted), linked, found.files
+    linked = {identity: sorted(names) for identity, names in found.linked_files.items()}
+    return found.folders, sorted(one.path for one in found.wanted), linked, found.file_count
 
 
 def test_what_is_remembered_of_a_look_hides_nothing(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_files_with_several_names_are_known_with_all_of_them(tmp_path: Path) -> 
     (tmp_path / "inside" / "b").hardlink_to(tmp_path / "a")
     (tmp_path / "alone").write_text("x")
     found = look(tmp_path, {})
-    assert [sorted(names) for names in found.linked.values()] == [[("0/a", 2), ("0/inside/b", 2)]]
+    assert [sorted(names) for names in found.linked_files.values()] == [[("0/a", 2), ("0/inside/b", 2)]]
 
 
 # --- one look after another
@@ -147,10 +147,10 @@ def test_each_folder_is_heard_of_before_it_is_listed_and_counted_once(tmp_path: 
     looks = Looks(tmp_path)
     found = looks.all()
     assert sorted(looks.heard) == ["0", "0/x", "0/x/y"]
-    assert (wanted(found), found.files) == (["0/a", "0/x/b", "0/x/y/c"], 3)
+    assert (wanted(found), found.file_count) == (["0/a", "0/x/b", "0/x/y/c"], 3)
     assert sorted(looks.known) == ["0", "0/x", "0/x/y"]
     again = looks.all()
-    assert again.files == 3
+    assert again.file_count == 3
 
 
 def test_what_is_gone_is_gone_with_all_beneath_it(tmp_path: Path) -> None:
@@ -344,7 +344,7 @@ def looked(known, *shown):
     opened = len(found.opened)
     folder_walk.restore_folder_modes(found.opened)
     left = sorted([one.path, one.why, one.is_beyond_limits] for lefts in found.uncovered.values() for one in lefts)
-    return {"folders": found.folders, "left": left, "opened": opened, "modes": [oct(stat.S_IMODE((root / name).stat().st_mode)) for name in shown], "files": found.files}
+    return {"folders": found.folders, "left": left, "opened": opened, "modes": [oct(stat.S_IMODE((root / name).stat().st_mode)) for name in shown], "files": found.file_count}
 
 time.sleep(0.05)  # Out of the clock's resolution, so that stamps are trusted.
 known = taken({}, look(root, {}))
