@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from enum import IntEnum, StrEnum
-from itertools import filterfalse, takewhile
+from itertools import takewhile
 from pathlib import PurePath
 
 from helix_desktop.engine.ports import AskedProgram
@@ -97,9 +97,9 @@ class PermissionRule:
         """Parse a rule from the workspace's settings. A mistake there must never become
         a permission.
         """
-        known = {item.name for item in fields(cls)}
-        strange = [name for name in values if name not in known]
-        if strange or values.get("decision") not in DECISIONS:
+        field_names = {item.name for item in fields(cls)}
+        unknown_names = [name for name in values if name not in field_names]
+        if unknown_names or values.get("decision") not in DECISIONS:
             raise InvalidInput(
                 f"A permission rule could not be understood: {dict(values)}.",
                 remedy="A rule needs a decision (allow, ask or deny), and can have a tool, path, command and network.",
@@ -133,9 +133,9 @@ class PermissionDecision:
 def decide_permission(
     action: ToolAction, mode: PermissionMode, rules: Sequence[PermissionRule], *, sandboxed: bool
 ) -> PermissionDecision:
-    held = _decide_without_allow_rules(action, mode, rules, sandboxed=sandboxed)
-    if held is not None:
-        return held
+    restricting_decision = _decide_without_allow_rules(action, mode, rules, sandboxed=sandboxed)
+    if restricting_decision is not None:
+        return restricting_decision
     if rules_allow_action(rules, action):
         return PermissionDecision("allow", "rule", "a rule in this workspace allows it")
     return _decide_by_mode(action, mode, rules)
@@ -151,9 +151,9 @@ def _decide_without_allow_rules(
     if mode is PermissionMode.READ_ONLY and action.effect in {ActionEffect.EDIT, ActionEffect.RUN}:
         return PermissionDecision("deny", "mode", "this workspace is read-only")
     if mode is PermissionMode.PLAN:
-        why = _reason_refused_in_plan_mode(action, sandboxed=sandboxed)
-        if why:
-            return PermissionDecision("deny", "mode", why)
+        reason = _reason_refused_in_plan_mode(action, sandboxed=sandboxed)
+        if reason:
+            return PermissionDecision("deny", "mode", reason)
     return _decide_if_always_asked(action, mode, rules, sandboxed=sandboxed)
 
 
@@ -174,17 +174,19 @@ def _decide_if_always_asked(
     action: ToolAction, mode: PermissionMode, rules: Sequence[PermissionRule], *, sandboxed: bool
 ) -> PermissionDecision | None:
     """Return the decision to ask each time, or None if that is not necessary."""
-    fits = {_match_restricting_rule(rule, action) for rule in rules if rule.decision != "allow"}
-    if _RuleFit.YES in fits:
+    rule_fits = {
+        _match_restricting_rule(rule, action) for rule in rules if rule.decision != "allow"
+    }
+    if _RuleFit.YES in rule_fits:
         why = "a rule in this workspace requires approval"
         return PermissionDecision("ask", "rule", why, ("once",), "held")
-    if _RuleFit.MAYBE in fits:
+    if _RuleFit.MAYBE in rule_fits:
         why = "this command may run other commands that a rule denies here"
         return PermissionDecision("ask", "rule", why, ("once",), "held")
     if action.effect is ActionEffect.RUN:
-        known = find_started_programs(action.command)
-        if isinstance(known, UnknownPrograms):
-            why = f"the command hides what it runs: {known.reason}"
+        programs = find_started_programs(action.command)
+        if isinstance(programs, UnknownPrograms):
+            why = f"the command hides what it runs: {programs.reason}"
             permission = action.separate_permission or "hidden"
             return PermissionDecision("ask", "mode", why, ("once",), permission)
         if not sandboxed:
@@ -196,7 +198,7 @@ def _decide_if_always_asked(
     return None
 
 
-_ASKED = {
+_WHAT_IS_ASKED_BEFORE = {
     ActionEffect.EDIT: "changes",
     ActionEffect.RUN: "commands",
     ActionEffect.FETCH: "anything is fetched from the web",
@@ -214,19 +216,19 @@ def _decide_by_mode(
     if mode is PermissionMode.ALLOW_EDITS and action.effect is ActionEffect.EDIT:
         return PermissionDecision("allow", "mode", "this workspace allows edits")
     if choices_to_offer(action, rules):
-        why = f"this workspace asks before {_ASKED[action.effect]}"
-        return PermissionDecision("ask", "mode", why)
-    why = _reason_to_ask_only_once(action.command)
-    return PermissionDecision("ask", "mode", why, ("once",))
+        reason = f"this workspace asks before {_WHAT_IS_ASKED_BEFORE[action.effect]}"
+        return PermissionDecision("ask", "mode", reason)
+    reason = _reason_to_ask_only_once(action.command)
+    return PermissionDecision("ask", "mode", reason, ("once",))
 
 
 def _reason_to_ask_only_once(command: str) -> str:
     """Say why no rule can be offered that would cover this command the next time."""
-    known = find_started_programs(command)
-    if isinstance(known, KnownPrograms) and _may_pipe_code(known):
+    known_programs = find_started_programs(command)
+    if isinstance(known_programs, KnownPrograms) and _may_pipe_code(known_programs):
         return "this workspace asks before commands, and it can only be allowed once: a program in it may run what another one prints"
-    if isinstance(known, KnownPrograms) and known.unsure:
-        return f"this workspace asks before commands, and it can only be allowed once: {known.unsure[0]}"
+    if isinstance(known_programs, KnownPrograms) and known_programs.unsure:
+        return f"this workspace asks before commands, and it can only be allowed once: {known_programs.unsure[0]}"
     return "this workspace asks before commands, and no rule could safely cover this one, so it can only be allowed once"
 
 
@@ -234,15 +236,15 @@ def rules_allow_action(rules: Iterable[PermissionRule], action: ToolAction) -> b
     """Whether allowing rules cover the whole action, which means every command of a
     command line.
     """
-    fitting = _list_fitting_rules(rules, action)
-    if any(_rule_covers_whole_action(rule, action) for rule in fitting):
+    fitting_rules = _list_fitting_rules(rules, action)
+    if any(_rule_covers_whole_action(rule, action) for rule in fitting_rules):
         return True
     if action.effect is not ActionEffect.RUN:
         return False
-    known = _find_programs_for_rules(action.command)
-    if known is None:
+    known_programs = _find_programs_for_rules(action.command)
+    if known_programs is None:
         return False
-    return all(_is_covered(command, fitting) for command in known.commands)
+    return all(_is_covered(command, fitting_rules) for command in known_programs.commands)
 
 
 def _rule_covers_whole_action(rule: PermissionRule, action: ToolAction) -> bool:
@@ -261,35 +263,39 @@ def _find_programs_for_rules(command: str) -> KnownPrograms | None:
     """Return the programs of a command line, or None if no allowing rule may cover it
     because it is not certain what would run.
     """
-    known = find_started_programs(command)
-    if isinstance(known, UnknownPrograms) or known.unsure or not known.commands:
+    known_programs = find_started_programs(command)
+    if (
+        isinstance(known_programs, UnknownPrograms)
+        or known_programs.unsure
+        or not known_programs.commands
+    ):
         return None
-    if _may_pipe_code(known):
+    if _may_pipe_code(known_programs):
         return None
-    return known
+    return known_programs
 
 
-def _is_covered(command: WrittenCommand, fitting: Sequence[PermissionRule]) -> bool:
-    return any(_rule_covers_command(rule.command, command, fitting) for rule in fitting)
+def _is_covered(command: WrittenCommand, fitting_rules: Sequence[PermissionRule]) -> bool:
+    return any(_rule_covers_command(rule.command, command, fitting_rules) for rule in fitting_rules)
 
 
 def _rule_covers_command(
-    pattern: str, command: WrittenCommand, fitting: Sequence[PermissionRule]
+    pattern: str, command: WrittenCommand, fitting_rules: Sequence[PermissionRule]
 ) -> bool:
     """Whether a rule allows this command. A prefix rule covers no inline code, nor
     started programs without a rule.
     """
-    wanted = _words_of_command_pattern(pattern)
-    if not wanted or program_base_name(command.words[0]) in program_tables.SHELL_KEYWORDS:
+    pattern_words = _words_of_command_pattern(pattern)
+    if not pattern_words or program_base_name(command.words[0]) in program_tables.SHELL_KEYWORDS:
         return False
     if not pattern.endswith(" *"):
-        return command.words == wanted
-    if command.words[: len(wanted)] != wanted or command.has_own_code:
+        return command.words == pattern_words
+    if command.words[: len(pattern_words)] != pattern_words or command.has_own_code:
         return False
     if starts_unnamed_program(command.words):
         return False
     for started in command.started_programs:
-        if not _is_covered(WrittenCommand(started.words), fitting):
+        if not _is_covered(WrittenCommand(started.words), fitting_rules):
             return False
     return True
 
@@ -298,10 +304,14 @@ def _words_of_command_pattern(pattern: str) -> tuple[str, ...]:
     """Return the words of a rule's command without a final star, or none if it is not a
     single command.
     """
-    known = find_started_programs(pattern.removesuffix(" *"))
-    if isinstance(known, UnknownPrograms) or known.unsure or len(known.commands) != 1:
+    known_programs = find_started_programs(pattern.removesuffix(" *"))
+    if (
+        isinstance(known_programs, UnknownPrograms)
+        or known_programs.unsure
+        or len(known_programs.commands) != 1
+    ):
         return ()
-    return known.commands[0].words
+    return known_programs.commands[0].words
 
 
 def choices_to_offer(
@@ -325,18 +335,22 @@ def choices_to_offer(
 def _choices_for_command_line(
     action: ToolAction, rules: Sequence[PermissionRule]
 ) -> tuple[tuple[PermissionRule, ...], ...]:
-    known = _find_programs_for_rules(action.command)
-    if known is None:
+    known_programs = _find_programs_for_rules(action.command)
+    if known_programs is None:
         return ()
-    fitting = _list_fitting_rules(rules, action)
-    missing = [command for command in known.commands if not _is_covered(command, fitting)]
-    suggested = [_rules_for_command(command, action) for command in missing]
+    fitting_rules = _list_fitting_rules(rules, action)
+    uncovered_commands = [
+        command for command in known_programs.commands if not _is_covered(command, fitting_rules)
+    ]
+    suggested_rules = [_rules_for_command(command, action) for command in uncovered_commands]
     # A dictionary keeps the order, and each choice once.
-    offered: dict[tuple[PermissionRule, ...], None] = {}
-    for choice in _combine_suggested_rules(suggested):
-        if choice and rules_allow_action((*rules, *choice), action):
-            offered[choice] = None
-    return tuple(offered)
+    safe_choices: dict[tuple[PermissionRule, ...], None] = {}
+    for choice in _combine_suggested_rules(suggested_rules):
+        rules_with_choice = list(rules)
+        rules_with_choice.extend(choice)
+        if choice and rules_allow_action(rules_with_choice, action):
+            safe_choices[choice] = None
+    return tuple(safe_choices)
 
 
 def _combine_suggested_rules(
@@ -355,36 +369,41 @@ def _combine_suggested_rules(
     return [tuple(dict.fromkeys(first_of_each)), tuple(dict.fromkeys(exact_of_each))]
 
 
-def _may_pipe_code(known: KnownPrograms) -> bool:
+def _may_pipe_code(known_programs: KnownPrograms) -> bool:
     """Whether one command may be another's program, as in `cat x | python3`: no word says
     what would run.
     """
-    if len(known.commands) < 2:
+    if len(known_programs.commands) < 2:
         return False
-    return any(may_read_code_from_input(command.words) for command in known.commands)
+    return any(may_read_code_from_input(command.words) for command in known_programs.commands)
 
 
 def _list_fitting_rules(
     rules: Iterable[PermissionRule], action: ToolAction
 ) -> list[PermissionRule]:
     """Return the rules that allow this tool and, if the action needs it, the network."""
-    allowing = [rule for rule in rules if rule.decision == "allow" and _tool_fits(rule, action)]
+    allowing_rules = [
+        rule for rule in rules if rule.decision == "allow" and _tool_fits(rule, action)
+    ]
     if action.network:
-        return [rule for rule in allowing if rule.network]
-    return allowing
+        return [rule for rule in allowing_rules if rule.network]
+    return allowing_rules
 
 
 def _edits_to_offer(action: ToolAction) -> tuple[tuple[PermissionRule, ...], ...]:
     """Edits in the file's folder, and in the whole workspace."""
-    everywhere = (PermissionRule("allow", tool=action.tool),)
+    everywhere_choice = (PermissionRule("allow", tool=action.tool),)
     folder = action.path.rpartition("/")[0]
     if action.tool not in EDITS or not folder:
-        return (everywhere,)
+        return (everywhere_choice,)
+
     pattern = f"{glob.escape(folder)}/*"
-    here = tuple(PermissionRule("allow", tool=tool, path=pattern) for tool in sorted(EDITS))
-    if not rules_allow_action(here, action):
-        return (everywhere,)
-    return (here, everywhere)
+    rules_for_folder = []
+    for tool in sorted(EDITS):
+        rules_for_folder.append(PermissionRule("allow", tool=tool, path=pattern))
+    if not rules_allow_action(rules_for_folder, action):
+        return (everywhere_choice,)
+    return (tuple(rules_for_folder), everywhere_choice)
 
 
 def list_folders_of_choices(
@@ -435,10 +454,10 @@ def describe_choice(choice: Sequence[PermissionRule]) -> str:
 
 def describe_allowing_rule(rule: PermissionRule) -> str:
     """Describe an allowing rule for the user who is about to create it."""
-    words = rule.command or rule.path or rule.tool
+    covered = rule.command or rule.path or rule.tool
     if rule.network:
-        return f"{words} (with network access)"
-    return words
+        return f"{covered} (with network access)"
+    return covered
 
 
 def list_asked_programs(
@@ -447,13 +466,13 @@ def list_asked_programs(
     """Return what a command line starts, each with its state, for the user who is asked."""
     if action.effect is not ActionEffect.RUN:
         return ()
-    known = find_started_programs(action.command)
-    if isinstance(known, UnknownPrograms):
+    known_programs = find_started_programs(action.command)
+    if isinstance(known_programs, UnknownPrograms):
         return ()
-    fitting = _list_fitting_rules(rules, action)
+    fitting_rules = _list_fitting_rules(rules, action)
     programs: dict[AskedProgram, None] = {}
-    for command in known.commands:
-        is_allowed = not known.unsure and _is_covered(command, fitting)
+    for command in known_programs.commands:
+        is_allowed = not known_programs.unsure and _is_covered(command, fitting_rules)
         redirected_to = tuple(map(command_analysis.describe_word, command.written_files))
         own_program = _describe_program(command.words, redirected_to, is_allowed=is_allowed)
         programs[own_program] = None
@@ -515,19 +534,25 @@ def _action_is_about_path(rule: PermissionRule, action: ToolAction) -> bool:
 
 
 def _match_restricting_command_rule(pattern: str, action: ToolAction) -> _RuleFit:
-    wanted = _split_restricting_pattern(pattern)
-    known = find_started_programs(action.command)
-    if isinstance(known, UnknownPrograms):
+    pattern_words = _split_restricting_pattern(pattern)
+    known_programs = find_started_programs(action.command)
+    if isinstance(known_programs, UnknownPrograms):
         # To deny or to ask, a rule only has to find its words.
         without_quotes = " ".join(re.sub(r"['\"\\]", "", action.command).split())
-        words = _wildcards_as_regex(" ".join(wanted))
+        words = _wildcards_as_regex(" ".join(pattern_words))
         if re.search(rf"(?<![\w.-]){words}(?![\w-])", without_quotes):
             return _RuleFit.YES
         return _RuleFit.MAYBE
-    fits = [_match_words_to_program(wanted, program) for program in known.all_programs]
+    fits = [
+        _match_words_to_program(pattern_words, program) for program in known_programs.all_programs
+    ]
     if _RuleFit.YES in fits:
         return _RuleFit.YES
-    if _RuleFit.MAYBE in fits or known.doubts or _is_named_in_arguments(wanted[0], known):
+    if (
+        _RuleFit.MAYBE in fits
+        or known_programs.doubts
+        or _is_named_in_arguments(pattern_words[0], known_programs)
+    ):
         return _RuleFit.MAYBE
     return _RuleFit.NO
 
@@ -549,27 +574,38 @@ def _match_words_to_program(pattern_words: Sequence[str], program: StartedProgra
     """Whether these words begin the command. Options may be anywhere; shell expansions
     may be any word.
     """
-    wanted_name = program_base_name(pattern_words[0]).casefold()
-    if not fnmatch.fnmatchcase(program.program_name.casefold(), wanted_name):
+    name_pattern = program_base_name(pattern_words[0]).casefold()
+    if not fnmatch.fnmatchcase(program.program_name.casefold(), name_pattern):
         return _RuleFit.NO
-    wanted_options = list(filter(_is_option, pattern_words[1:]))
-    wanted_arguments = list(filterfalse(_is_option, pattern_words[1:]))
+    pattern_options = [word for word in pattern_words[1:] if _is_option(word)]
+    pattern_arguments = [word for word in pattern_words[1:] if not _is_option(word)]
     # Up to the first word that the shell expands, because behind it any word may be any other.
     certain_words = list(takewhile(is_certain_word, program.words[1:]))
-    certain_arguments = list(filterfalse(_is_option, certain_words))
-    if not _begins_with_words(wanted_arguments, certain_arguments):
-        # A word behind an option may be this option's value: what follows may still fit.
-        before_options = list(takewhile(_is_argument, certain_words))
-        if not _begins_with_words(wanted_arguments, before_options):
-            return _RuleFit.NO
-        if _occur_in_order(wanted_arguments, certain_arguments):
+    certain_arguments = [word for word in certain_words if not _is_option(word)]
+    if not _begins_with_words(pattern_arguments, certain_arguments):
+        if _fits_without_option_values(pattern_arguments, certain_words):
             return _RuleFit.MAYBE
         return _RuleFit.NO
-    has_arguments = len(certain_arguments) >= len(wanted_arguments)
-    if has_arguments and all(_has_option(option, program.words) for option in wanted_options):
-        return _RuleFit.YES if program.is_certain else _RuleFit.MAYBE
+
+    has_all_arguments = len(certain_arguments) >= len(pattern_arguments)
+    has_all_options = all(_has_option(option, program.words) for option in pattern_options)
+    is_complete = has_all_arguments and has_all_options
+    if is_complete and program.is_certain:
+        return _RuleFit.YES
+    # What is missing may be among the words that the shell fills in.
     has_uncertain_words = len(certain_words) < len(program.words) - 1
-    return _RuleFit.MAYBE if has_uncertain_words else _RuleFit.NO
+    if is_complete or has_uncertain_words:
+        return _RuleFit.MAYBE
+    return _RuleFit.NO
+
+
+def _fits_without_option_values(pattern_arguments: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether the arguments fit if some words behind options are these options' values."""
+    words_before_options = list(takewhile(_is_argument, words))
+    if not _begins_with_words(pattern_arguments, words_before_options):
+        return False
+    arguments = [word for word in words if not _is_option(word)]
+    return _occur_in_order(pattern_arguments, arguments)
 
 
 def _is_option(word: str) -> bool:
@@ -594,30 +630,31 @@ def _occur_in_order(patterns: Sequence[str], words: Sequence[str]) -> bool:
     return next_pattern == len(patterns)
 
 
-def _has_option(wanted: str, words: Sequence[str]) -> bool:
+def _has_option(option: str, words: Sequence[str]) -> bool:
     """Whether an option is present: `-rf` also as `-fr` or `-r -f`, `--force` also as
     `--force=…` or, cut short, `--fo`.
     """
-    if wanted.startswith("--"):
-        return any(_is_long_option(wanted, word) for word in words)
-    letters: set[str] = set()
+    if option.startswith("--"):
+        return any(_is_long_option(option, word) for word in words)
+    present_letters: set[str] = set()
     for word in words:
         if re.match(r"-[^-]", word):
-            letters.update(word[1:])
-    return set(wanted[1:].rstrip("*")) <= letters
+            present_letters.update(word[1:])
+    wanted_letters = set(option[1:].rstrip("*"))
+    return wanted_letters <= present_letters
 
 
-def _is_long_option(wanted: str, word: str) -> bool:
+def _is_long_option(option: str, word: str) -> bool:
     name = word.partition("=")[0]
-    is_cut_short = len(name) > len("--") and wanted.startswith(name)
-    return is_cut_short or fnmatch.fnmatchcase(word, wanted)
+    is_cut_short = len(name) > len("--") and option.startswith(name)
+    return is_cut_short or fnmatch.fnmatchcase(word, option)
 
 
-def _is_named_in_arguments(name: str, known: KnownPrograms) -> bool:
+def _is_named_in_arguments(name: str, known_programs: KnownPrograms) -> bool:
     """Whether a program's name is a word of an argument, which the program that gets it may run."""
     name_pattern = _wildcards_as_regex(program_base_name(name))
     pattern = re.compile(rf"(?:^|[^\w-])(?:-\w)?{name_pattern}(?![\w-])", re.IGNORECASE)
-    return any(pattern.search(text) for text in known.texts)
+    return any(pattern.search(text) for text in known_programs.texts)
 
 
 # --- Whether a rule fits a tool and a path

@@ -22,10 +22,10 @@ from helix_desktop.tools.command_lines.shell_parser import (
 from helix_desktop.tools.command_lines.starting_uses import starts_unnamed_program
 
 
-def started_by_git(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_git(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
     """Find the command without git's own options, and what these and its subcommand start."""
-    position = _read_options_of_git(finder, rest)
-    words = rest[position:]
+    subcommand_position = _read_options_of_git(finder, arguments)
+    words = arguments[subcommand_position:]
     if not words:
         return []
     if not is_certain_word(words[0]):
@@ -33,23 +33,23 @@ def started_by_git(finder: ProgramFinder, rest: list[str]) -> list[StartedProgra
     elif words[0] not in program_tables.GIT_COMMANDS:
         finder.doubts.append(f"git {words[0]} may stand for something else")
     started: list[StartedProgram] = []
-    if position > 0:
+    if subcommand_position > 0:
         # A rule about `git push` also means `git -C folder push`.
         started.append(StartedProgram(("git", *words)))
     started += _started_by_git_subcommand(finder, words)
     return started
 
 
-def _read_options_of_git(finder: ProgramFinder, rest: Sequence[str]) -> int:
+def _read_options_of_git(finder: ProgramFinder, arguments: Sequence[str]) -> int:
     """Return where git's own options end. Notes doubts about them."""
     position = 0
-    while position < len(rest) and rest[position].startswith("-"):
-        word = rest[position]
+    while position < len(arguments) and arguments[position].startswith("-"):
+        word = arguments[position]
         name, equals, value = word.partition("=")
         position += 1
         if word in program_tables.GIT_VALUES:
             # The value is the next word.
-            value = "".join(rest[position : position + 1])
+            value = "".join(arguments[position : position + 1])
             position += 1
         elif word.startswith("-c") and not equals:
             # The setting follows at once, as in `-calias.x`.
@@ -71,19 +71,21 @@ def _doubt_git_setting(finder: ProgramFinder, option: str, value: str) -> None:
 
 def _started_by_git_subcommand(finder: ProgramFinder, words: list[str]) -> list[StartedProgram]:
     name = words[0]
-    rest = words[1:]
-    if name == "submodule" and "foreach" in rest:
+    arguments = words[1:]
+    if name == "submodule" and "foreach" in arguments:
         own_options = ("--recursive", "-q", "--quiet")
-        behind = [word for word in rest[rest.index("foreach") + 1 :] if word not in own_options]
-        return finder.find_in_text(" ".join(behind), bash=False)
-    if name == "bisect" and rest[:1] == ["run"]:
-        return finder.find_in_words(tuple(rest[1:]), sure=True)
-    finder.doubts += _list_doubts_about_git(name, rest)
+        command_words = [
+            word for word in arguments[arguments.index("foreach") + 1 :] if word not in own_options
+        ]
+        return finder.find_in_text(" ".join(command_words), bash=False)
+    if name == "bisect" and arguments[:1] == ["run"]:
+        return finder.find_in_words(tuple(arguments[1:]), sure=True)
+    finder.doubts += _list_doubts_about_git(name, arguments)
     # `-u` and `-x` mean something else for most subcommands.
     options = tuple(program_tables.GIT_COMMAND_OPTIONS - {"-u", "-x"})
-    commands = program_finder.option_values(rest, options)
+    commands = program_finder.option_values(arguments, options)
     if name == "rebase":
-        commands += program_finder.option_values(rest, ("-x",), clusters=True)
+        commands += program_finder.option_values(arguments, ("-x",), clusters=True)
     started: list[StartedProgram] = []
     for command in commands:
         started += finder.find_in_text(command, bash=False)
@@ -97,32 +99,32 @@ _RUNNING_GIT_COMMANDS = frozenset(
 _GIVEN_TO_GREP_OR_CLONE = re.compile(r"-O.|-O$|-u$|-c$|--config")
 
 
-def _list_doubts_about_git(name: str, rest: Sequence[str]) -> list[str]:
+def _list_doubts_about_git(name: str, arguments: Sequence[str]) -> list[str]:
     """Return why it is not sure what a subcommand of git starts, each a rule of its own."""
     doubts = []
-    if name == "config" and any(word.casefold().startswith("alias.") for word in rest):
+    if name == "config" and any(word.casefold().startswith("alias.") for word in arguments):
         doubts.append("git is given another name for a command")
     if name in _RUNNING_GIT_COMMANDS:
         doubts.append(f"git {name} runs other programs")
-    if _names_merge_strategy(name, rest):
+    if _names_merge_strategy(name, arguments):
         doubts.append("git is told which program merges")
     # `ext::sh -c …` is an address.
     is_remote = name in ("clone", "fetch", "ls-remote", "pull")
-    if is_remote and any("::" in word for word in rest):
+    if is_remote and any("::" in word for word in arguments):
         doubts.append("git is given an address that runs a program")
-    if name in ("grep", "clone") and any(map(_GIVEN_TO_GREP_OR_CLONE.match, rest)):
+    if name in ("grep", "clone") and any(map(_GIVEN_TO_GREP_OR_CLONE.match, arguments)):
         doubts.append(f"git {name} is given a program or a setting")
     return doubts
 
 
-def _names_merge_strategy(name: str, rest: Sequence[str]) -> bool:
+def _names_merge_strategy(name: str, arguments: Sequence[str]) -> bool:
     """Whether git is given a strategy, which is a program: `git merge -s x` runs git-merge-x."""
-    beginnings: tuple[str, ...] = ("--stra",)
+    option_beginnings: tuple[str, ...] = ("--stra",)
     if name in ("merge", "pull", "rebase"):
-        beginnings = ("--stra", "-s")
+        option_beginnings = ("--stra", "-s")
     # `--strategy-option` only has a value for the strategy.
-    named = [word for word in rest if not word.startswith("--strategy-")]
-    return any(word.startswith(beginnings) for word in named)
+    strategy_words = [word for word in arguments if not word.startswith("--strategy-")]
+    return any(word.startswith(option_beginnings) for word in strategy_words)
 
 
 _REPLACED = re.compile(r"\{[\d#%./+-]*\}")
@@ -133,11 +135,11 @@ def started_by_shell(finder: ProgramFinder, words: list[str]) -> list[StartedPro
     from its input.
     """
     shell = words[0]
-    rest = words[1:]
-    if rest[:1] in (["--version"], ["--help"]):
+    arguments = words[1:]
+    if arguments[:1] in (["--version"], ["--help"]):
         return []
-    options = _read_shell_options(rest)
-    operands = rest[options.word_count :]
+    options = _read_shell_options(arguments)
+    operands = arguments[options.word_count :]
     if operands[:1] in (["-"], ["--"]):
         operands = operands[1:]
     if not operands or MANY in operands[0]:
@@ -159,11 +161,11 @@ class _ShellOptions:
     runs_text: bool
 
 
-def _read_shell_options(rest: Sequence[str]) -> _ShellOptions:
+def _read_shell_options(arguments: Sequence[str]) -> _ShellOptions:
     position = 0
     runs_text = False
-    while position < len(rest):
-        word = rest[position]
+    while position < len(arguments):
+        word = arguments[position]
         if not word.startswith(("-", "+")) or word in ("-", "--"):
             break
         _refuse_shell_option(word)
@@ -187,8 +189,8 @@ def _refuse_shell_option(word: str) -> None:
         raise UnreadableCommand("another shell reads commands that are not part of this command")
 
 
-def started_by_eval(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    words = _without_end_of_options(rest)
+def started_by_eval(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    words = _without_end_of_options(arguments)
     if not words:
         return []
     started = finder.find_in_text(" ".join(words))
@@ -205,53 +207,55 @@ def _without_end_of_options(words: list[str]) -> list[str]:
     return words
 
 
-def started_by_source(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    if not rest:
+def started_by_source(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    if not arguments:
         return []
-    return finder.add_started_script(rest[0])
+    return finder.add_started_script(arguments[0])
 
 
-def started_by_trap(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    words = _without_end_of_options(rest)
+def started_by_trap(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    words = _without_end_of_options(arguments)
     # `-` restores a signal, and the options only list traps.
     if not words or words[0] in ("-", "-l", "-p"):
         return []
     return finder.find_in_text(words[0])
 
 
-def started_by_command(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_command(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
     # `command -v name` only says where a program is.
-    if rest and rest[0].startswith("-") and ("v" in rest[0] or "V" in rest[0]):
+    if arguments and arguments[0].startswith("-") and ("v" in arguments[0] or "V" in arguments[0]):
         return []
-    return finder.started_by_wrapper(program_tables.WRAPPERS["command"], rest)
+    return finder.started_by_wrapper(program_tables.WRAPPERS["command"], arguments)
 
 
-def refuse_renaming(_: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def refuse_renaming(_: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
     """Refuse `alias`, `hash -p`, `enable -f` and `bind`, which change which program a
     name means.
     """
-    if rest and rest not in (["-p"], ["-r"], ["-a"]):
+    if arguments and arguments not in (["-p"], ["-r"], ["-a"]):
         raise UnreadableCommand("it can change which program a command name runs")
     return []
 
 
-def started_by_declare(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    has_value = "=" in " ".join(rest)
-    for word in rest:
-        if has_value and word.startswith("-") and "n" in word:
+def started_by_declare(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    sets_a_value = any("=" in word for word in arguments)
+    for word in arguments:
+        # With `-n`, the value is the name of another variable.
+        makes_reference = word.startswith("-") and "n" in word
+        if sets_a_value and makes_reference:
             raise UnreadableCommand("it makes one variable refer to another")
-    for word in rest:
-        is_array_item = "[" in word.partition("=")[0]
-        if is_array_item or re.match(r"-\w*i", word):
+        # With `-i`, and in an array's index, the shell calculates.
+        variable = word.partition("=")[0]
+        if "[" in variable or re.match(r"-\w*i", word):
             finder.has_arithmetic = True
-    return finder.find_in_assignments(rest)
+    return finder.find_in_assignments(arguments)
 
 
-def started_by_printf(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_printf(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
     """Refuse `printf -v` for risky variables. Without it, printf only prints."""
-    if rest[:1] != ["-v"]:
+    if arguments[:1] != ["-v"]:
         return []
-    return refuse_risky_variables(finder, rest[1:2])
+    return refuse_risky_variables(finder, arguments[1:2])
 
 
 _STARTING_VARIABLES = frozenset(program_tables.LOADING_VARIABLES).union(
@@ -259,11 +263,11 @@ _STARTING_VARIABLES = frozenset(program_tables.LOADING_VARIABLES).union(
 )
 
 
-def refuse_risky_variables(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def refuse_risky_variables(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
     """Refuse `read A`, `printf -v A` and `getopts` for risky variables, since they can set any."""
     # Bash evaluates an array's index, and an index can contain a command.
-    finder.has_arithmetic |= "[" in "".join(rest)
-    for word in rest:
+    finder.has_arithmetic |= "[" in "".join(arguments)
+    for word in arguments:
         if word == "PATH" or word in _STARTING_VARIABLES:
             raise UnreadableCommand(f"it sets {word}, which can make programs run other programs")
     return []
@@ -274,8 +278,8 @@ def mark_arithmetic(finder: ProgramFinder, _: list[str]) -> list[StartedProgram]
     return []
 
 
-def mark_arithmetic_of_test(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    finder.has_arithmetic |= "-v" in rest or "-R" in rest
+def mark_arithmetic_of_test(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    finder.has_arithmetic |= "-v" in arguments or "-R" in arguments
     return []
 
 
@@ -289,52 +293,52 @@ _OPTIONS_OF_ENV_WITH_VALUE = ("-u", "-C", "--unset", "--chdir")
 _ATTACHED_VALUES_OF_ENV = ("--unset=", "--chdir=", "-u", "-C")
 
 
-def started_by_env(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_env(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
     started: list[StartedProgram] = []
-    while rest:
-        word = rest.pop(0)
+    while arguments:
+        word = arguments.pop(0)
         if word in _FLAGS_OF_ENV:
             continue
-        if word in _OPTIONS_OF_ENV_WITH_VALUE and rest and MANY not in rest[0]:
-            rest.pop(0)
+        if word in _OPTIONS_OF_ENV_WITH_VALUE and arguments and MANY not in arguments[0]:
+            arguments.pop(0)
         elif re.match(r"-[vi]*S|--split-string", word):
-            return started + _started_by_split_text(finder, word, rest)
+            return started + _started_by_split_text(finder, word, arguments)
         elif word.startswith(_ATTACHED_VALUES_OF_ENV) and is_certain_word(word):
             continue
         elif word.startswith("-"):
-            return started + finder.guess_programs([word, *rest])
+            return started + finder.guess_programs([word, *arguments])
         elif "=" in word and MANY not in word:
             started += finder.find_in_assignments([word])
         else:
-            return started + finder.find_in_words((word, *rest), sure=True)
+            return started + finder.find_in_words((word, *arguments), sure=True)
     return started
 
 
 def _started_by_split_text(
-    finder: ProgramFinder, option: str, rest: list[str]
+    finder: ProgramFinder, option: str, arguments: list[str]
 ) -> list[StartedProgram]:
     """Find programs in `env -S text`, which splits the text into arguments of its own."""
     text = option.partition("=")[2]
     if not option.startswith("--"):
         text = option[option.index("S") + 1 :]
-    if not text and rest:
-        text = rest.pop(0)
-    started = started_by_env(finder, _split_env_text(text) + rest)
+    if not text and arguments:
+        text = arguments.pop(0)
+    started = started_by_env(finder, _split_env_text(text) + arguments)
     return started + finder.guess_programs([text])
 
 
-def started_by_sudo(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_sudo(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
     sudo = program_tables.WRAPPERS["sudo"]
-    command_start = program_finder.find_end_of_options(sudo, rest)
-    has_command = command_start is not None and command_start < len(rest)
+    command_start = program_finder.find_end_of_options(sudo, arguments)
+    has_command = command_start is not None and command_start < len(arguments)
     if not has_command:
-        for word in rest[:command_start]:
+        for word in arguments[:command_start]:
             # `-s`, `-i` and `-e` open a shell or an editor.
             if re.match(r"-[A-Za-z]*[sie]|--(?:shell|login|edit)", word):
                 raise UnreadableCommand(
                     "another shell reads commands that are not part of this command"
                 )
-    return finder.started_by_wrapper(sudo, rest)
+    return finder.started_by_wrapper(sudo, arguments)
 
 
 _XARGS = WrapperProgram(
@@ -343,44 +347,44 @@ _XARGS = WrapperProgram(
 )  # fmt: skip
 
 
-def started_by_xargs(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    arguments = _modernise_options_of_xargs(rest)
-    command_start = program_finder.find_end_of_options(_XARGS, arguments)
+def started_by_xargs(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    modern_arguments = _modernise_options_of_xargs(arguments)
+    command_start = program_finder.find_end_of_options(_XARGS, modern_arguments)
     if command_start is None:
-        return finder.guess_programs(arguments)
-    words = arguments[command_start:]
+        return finder.guess_programs(modern_arguments)
+    words = modern_arguments[command_start:]
     if not words:
         return []
     # What xargs fills in may be any number of words.
-    options = arguments[:command_start]
+    options = modern_arguments[:command_start]
     for mark in program_finder.option_values(options, ("-I", "-J", "--replace")):
         if mark:
             words = [word.replace(mark, MANY) for word in words]
     return finder.find_in_words((*words, MANY), sure=True)
 
 
-def _modernise_options_of_xargs(rest: Sequence[str]) -> list[str]:
+def _modernise_options_of_xargs(words: Sequence[str]) -> list[str]:
     """Replace `-i` and `-l`, older spellings whose value is optional, by what they mean."""
-    arguments = []
-    for word in rest:
+    modern_arguments = []
+    for word in words:
         if word in ("-i", "--replace"):
-            arguments.append("-I{}")
+            modern_arguments.append("-I{}")
         elif re.match(r"-i.", word):
-            arguments.append(f"-I{word.removeprefix('-i')}")
+            modern_arguments.append(f"-I{word.removeprefix('-i')}")
         elif not re.fullmatch(r"-l\d*", word):
-            arguments.append(word)
-    return arguments
+            modern_arguments.append(word)
+    return modern_arguments
 
 
-def started_by_find(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_find(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
     started: list[StartedProgram] = []
-    for position, word in enumerate(rest):
+    for position, word in enumerate(arguments):
         if not is_certain_word(word) and word.startswith("-"):
             raise UnreadableCommand("a `find` option comes from a shell expansion")
         if word not in ("-exec", "-execdir", "-ok", "-okdir"):
             continue
         command: list[str] = []
-        for argument in rest[position + 1 :]:
+        for argument in arguments[position + 1 :]:
             if argument in (";", "+"):
                 break
             command.append(argument.replace("{}", MANY))
@@ -396,12 +400,12 @@ _PARALLEL_FLAG = re.compile(
 )
 
 
-def started_by_parallel(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_parallel(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
     """Find programs in GNU parallel's command, which is text for a shell. Refuses to
     guess without one.
     """
     words: list[str] = []
-    for word in rest:
+    for word in arguments:
         # `:::` begins the arguments that the command is run with.
         if re.fullmatch(r":::[:+]*", word):
             break
@@ -428,11 +432,11 @@ _FLOCK = WrapperProgram(
 )
 
 
-def started_by_flock(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    lock_file = program_finder.find_end_of_options(_FLOCK, rest)
+def started_by_flock(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    lock_file = program_finder.find_end_of_options(_FLOCK, arguments)
     if lock_file is None:
-        return finder.guess_programs(rest)
-    command = rest[lock_file + 1 :]
+        return finder.guess_programs(arguments)
+    command = arguments[lock_file + 1 :]
     if not command:
         return []
     if command[0] not in ("-c", "--command"):
@@ -442,16 +446,16 @@ def started_by_flock(finder: ProgramFinder, rest: list[str]) -> list[StartedProg
     return finder.find_in_text(command[1])
 
 
-def started_by_su_or_script(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_su_or_script(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
     """Find programs in `script -c text` and `su -c text`. Without that, a shell reads
     what to run.
     """
     texts = program_finder.option_values(
-        rest, ("-c", "--command", "--session-command"), clusters=True
+        arguments, ("-c", "--command", "--session-command"), clusters=True
     )
-    if "--" in rest:
-        return finder.guess_programs(rest)
-    only_informs = any(word in ("--version", "--help", "-V", "-h") for word in rest)
+    if "--" in arguments:
+        return finder.guess_programs(arguments)
+    only_informs = any(word in ("--version", "--help", "-V", "-h") for word in arguments)
     if not texts and not only_informs:
         raise UnreadableCommand("another shell reads commands that are not part of this command")
     started: list[StartedProgram] = []
@@ -460,11 +464,11 @@ def started_by_su_or_script(finder: ProgramFinder, rest: list[str]) -> list[Star
     return started
 
 
-def started_by_runuser(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def started_by_runuser(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
     # `runuser -u user command` starts the command itself, without a shell.
-    if rest[:1] != ["-u"] or len(rest) < 3:
-        return started_by_su_or_script(finder, rest)
-    command = _without_end_of_options(rest[2:])
+    if arguments[:1] != ["-u"] or len(arguments) < 3:
+        return started_by_su_or_script(finder, arguments)
+    command = _without_end_of_options(arguments[2:])
     return finder.find_in_words(tuple(command), sure=True)
 
 
@@ -476,28 +480,32 @@ _WATCH = WrapperProgram(
 )
 
 
-def started_by_watch(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    command_start = program_finder.find_end_of_options(_WATCH, rest)
+def started_by_watch(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    command_start = program_finder.find_end_of_options(_WATCH, arguments)
     if command_start is None:
-        return finder.guess_programs(rest)
+        return finder.guess_programs(arguments)
     # Whether a shell reads the words depends on `--exec`, so both readings count.
-    words = rest[command_start:]
+    words = arguments[command_start:]
     started = finder.find_in_text(" ".join(words))
     return started + finder.find_in_words(tuple(words), sure=False)
 
 
-def started_by_fd(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    for position, word in enumerate(rest):
-        if word in ("-x", "-X", "--exec", "--exec-batch"):
-            command = [re.sub(r"\{[./]*\}", MANY, argument) for argument in rest[position + 1 :]]
-            return finder.find_in_words(tuple(command), sure=True)
-    return finder.find_in_options("fd", rest)
+def started_by_fd(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    for position, word in enumerate(arguments):
+        if word not in ("-x", "-X", "--exec", "--exec-batch"):
+            continue
+        command = []
+        for argument in arguments[position + 1 :]:
+            # fd puts the paths that it finds in place of `{}`, `{/}` and the like.
+            command.append(re.sub(r"\{[./]*\}", MANY, argument))
+        return finder.find_in_words(tuple(command), sure=True)
+    return finder.find_in_options("fd", arguments)
 
 
-def started_by_make(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    if any(re.match(r"--eval|SHELL=|MAKEFLAGS=|\.SHELLFLAGS", word) for word in rest):
+def started_by_make(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    if any(re.match(r"--eval|SHELL=|MAKEFLAGS=|\.SHELLFLAGS", word) for word in arguments):
         finder.doubts.append("make gets a recipe on the command line")
-    for word in rest:
+    for word in arguments:
         # The makefile may come from the input, from a device, or from a shell expansion.
         is_from_input = word == "-" or word.startswith(("-f-", "-f/dev", "--file=-", "--file=/dev"))
         if is_from_input or ANY in word:
@@ -569,10 +577,10 @@ def find_started_programs(line: str) -> KnownPrograms | UnknownPrograms:
 
 
 def _find_known_programs(text: str) -> KnownPrograms:
-    line = ProgramFinder(WRAPPER_READERS)
-    commands, unsure = line.find_commands(text)
-    line.check_whole_line()
-    return KnownPrograms(tuple(commands), tuple(unsure), tuple(line.doubts), tuple(line.texts))
+    finder = ProgramFinder(WRAPPER_READERS)
+    commands, unsure = finder.find_commands(text)
+    finder.check_whole_line()
+    return KnownPrograms(tuple(commands), tuple(unsure), tuple(finder.doubts), tuple(finder.texts))
 
 
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./^-]+", re.ASCII)
@@ -606,18 +614,18 @@ def suggest_rule_commands(command: program_finder.WrittenCommand) -> list[str]:
     whole command if it changes files.
     """
     words = command.words
-    whole = _quote_words(words)
+    exact_command = _quote_words(words)
     shortest_prefix = count_safe_prefix(words)
     if command.started_programs or command.has_own_code or shortest_prefix == 0:
-        return [whole]
+        return [exact_command]
     if starts_unnamed_program(words):
-        return [whole]
+        return [exact_command]
     certain_words = list(takewhile(is_certain_word, words))
     rules = []
     for count in range(shortest_prefix, len(certain_words) + 1):
         rules.append(f"{_quote_words(words[:count])} *")
     if len(certain_words) == len(words):
-        rules.append(whole)
+        rules.append(exact_command)
     if not program_tables.CHANGING_WORDS.isdisjoint(words[:2]):
         rules.reverse()
     return rules

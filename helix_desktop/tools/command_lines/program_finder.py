@@ -46,10 +46,13 @@ def is_interpreter_given_code(words: Sequence[str]) -> bool:
     if letters is None:
         return name in program_tables.SCRIPT_LANGUAGES
     for word in words[1:]:
-        if word == "-m" or not word.startswith(("-", "+")):
+        is_option = word.startswith(("-", "+"))
+        if word == "-m" or not is_option:
+            # It runs this module or file.
             return False
         if word == "-" or _is_code_option(word, letters):
             return True
+    # Without a file, an interpreter reads its input. An editor opens a window instead.
     return name not in program_tables.EDITORS
 
 
@@ -60,8 +63,10 @@ def may_read_code_from_input(words: Sequence[str]) -> bool:
         return True
     if name not in program_tables.CODE_OPTIONS:
         return False
-    files = [word for word in words[1:] if word == "-" or not word.startswith("-")]
-    return not files or "-" in files
+    if "-" in words[1:]:
+        return True
+    has_file = any(not word.startswith("-") for word in words[1:])
+    return not has_file
 
 
 def has_loading_option(words: Sequence[str]) -> bool:
@@ -80,11 +85,16 @@ def _is_loading_option(word: str, letters: str, options: Sequence[str]) -> bool:
     """
     if not word.startswith("-"):
         return word.startswith("@") and "@" in letters  # A file with further arguments.
-    name = re.split("[=:]", word.lstrip("-"))[0].replace("-", "").casefold()
+    # Some programs take the value behind a colon, and hyphens and capitals are no difference.
+    name = re.split("[=:]", word.lstrip("-"))[0]
+    name = name.replace("-", "").casefold()
     if name in options:
         return True
     if not word.startswith("--"):
-        return bool(letters) and re.match(f"-[A-Za-z]{{0,3}}[{letters}]", word) is not None
+        if not letters:
+            return False
+        # Behind up to three letters without a value, as in `-vvo file`.
+        return re.match(f"-[A-Za-z]{{0,3}}[{letters}]", word) is not None
     if not name or name in program_tables.UNLIKE_LOADING_OPTIONS:
         return False
     return any(option.startswith(name) for option in options)
@@ -93,9 +103,12 @@ def _is_loading_option(word: str, letters: str, options: Sequence[str]) -> bool:
 def _is_code_option(word: str, letters: str) -> bool:
     if word.startswith("+") or not is_certain_word(word):
         return True
-    if word.lstrip("-").partition("=")[0] in program_tables.CODE_WORDS:
+    option_name = word.lstrip("-").partition("=")[0]
+    if option_name in program_tables.CODE_WORDS:
         return True
-    return not word.startswith("--") and bool(set(word[1:]) & set(letters))
+    if word.startswith("--"):
+        return False
+    return not set(letters).isdisjoint(word[1:])
 
 
 def may_start_programs(text: str) -> bool:
@@ -164,25 +177,26 @@ class ProgramFinder:
         self.depth += 1
         if self.depth > _DEEPEST:
             raise UnreadableCommand("it nests too many shells")
-        reading = shell_parser.parse_command_line(text)
-        if reading.only_bash and not bash:
+        parsed_line = shell_parser.parse_command_line(text)
+        if parsed_line.only_bash and not bash:
             raise UnreadableCommand("different shells interpret it differently")
-        self.written_files += reading.written_files
-        self.has_arithmetic |= reading.has_arithmetic
-        self.has_quoted_substitution |= reading.has_quoted_substitution
+        self.written_files += parsed_line.written_files
+        self.has_arithmetic |= parsed_line.has_arithmetic
+        self.has_quoted_substitution |= parsed_line.has_quoted_substitution
         commands: list[WrittenCommand] = []
-        for simple_command in reading.commands:
+        for simple_command in parsed_line.commands:
             commands += self.find_programs_started_by(simple_command)
         self.depth -= 1
-        return commands, reading.unsure
+        return commands, parsed_line.unsure
 
     def check_whole_line(self) -> None:
         """Check what only the whole line shows: files it creates and runs, and text it
         runs as a program.
         """
         for script in self.scripts:
-            if self._may_create_file(program_base_name(script)):
-                raise UnreadableCommand(f"it creates and runs {program_base_name(script)}")
+            name = program_base_name(script)
+            if self._may_create_file(name):
+                raise UnreadableCommand(f"it creates and runs {name}")
         if self.changes_path and (self.places_files or self.written_files):
             raise UnreadableCommand(
                 "it changes the search path for programs and creates files in one of its folders"
@@ -191,11 +205,11 @@ class ProgramFinder:
             raise UnreadableCommand("an arithmetic expression can run text as a command")
 
     def _may_create_file(self, name: str) -> bool:
-        for word in self.written_files:
+        for path in self.written_files:
             # The shell fills in the name of a file that is written.
-            if not is_certain_word(word) and ">" not in word:
+            if not is_certain_word(path) and ">" not in path:
                 return True
-        return any(name in word for word in self.written_files + self.placed_files)
+        return any(name in path for path in self.written_files + self.placed_files)
 
     def find_programs_started_by(self, simple: shell_parser.SimpleCommand) -> list[WrittenCommand]:
         """Return the command with the programs that it starts."""
@@ -215,11 +229,11 @@ class ProgramFinder:
         written_files = tuple(simple.written_files)
         return [WrittenCommand(tuple(simple.words), tuple(started), has_own_code, written_files)]
 
-    def collect_texts_and_placed_files(self, name: str, rest: Sequence[str]) -> None:
+    def collect_texts_and_placed_files(self, name: str, arguments: Sequence[str]) -> None:
         """Collect words and files that only rules that deny or ask need."""
         if name in program_tables.FILE_PLACING_PROGRAMS:
             self.places_files = True
-            self.placed_files += [word for word in rest if is_certain_word(word)]
+            self.placed_files += [word for word in arguments if is_certain_word(word)]
         if name in program_tables.DATA_PROGRAMS:
             return
         # What these start is found by reading their words.
@@ -229,9 +243,9 @@ class ProgramFinder:
             or name in self.readers_by_program
         )
         if not starts_others and name in program_tables.PROGRAMS_WITH_SUBCOMMANDS:
-            self.texts += rest[1:]
+            self.texts += arguments[1:]
         elif not starts_others:
-            self.texts += rest
+            self.texts += arguments
         self.texts += self.here_documents
 
     # --- Programs that variables name
@@ -301,43 +315,45 @@ class ProgramFinder:
         self.depth -= 1
         return started
 
-    def find_in_arguments(self, name: str, rest: list[str]) -> list[StartedProgram]:  # noqa: PLR0911 -- one for each way of starting others
+    def find_in_arguments(self, name: str, arguments: list[str]) -> list[StartedProgram]:  # noqa: PLR0911 -- one for each way of starting others
         name = name_without_version(name)
         if name in program_tables.SHELLS or name in program_tables.OTHER_SHELLS:
-            return self.readers_by_program["sh"](self, [name, *rest])
+            return self.readers_by_program["sh"](self, [name, *arguments])
         if name in program_tables.MULTI_CALL_PROGRAMS:
             # An option such as `busybox --list` starts nothing.
-            if not rest or rest[0].startswith("--"):
+            if not arguments or arguments[0].startswith("--"):
                 return []
-            return self.find_in_words(tuple(rest), sure=True)
+            return self.find_in_words(tuple(arguments), sure=True)
         reader = self.readers_by_program.get(name)
         if reader:
-            return reader(self, rest)
+            return reader(self, arguments)
         wrapper = program_tables.WRAPPERS.get(name)
         if wrapper:
-            return self.started_by_wrapper(wrapper, rest)
+            return self.started_by_wrapper(wrapper, arguments)
         starting_subcommands = program_tables.LOOSE_AFTER.get(name, ())
-        has_starting_subcommand = bool(rest) and rest[0] in starting_subcommands
+        has_starting_subcommand = bool(arguments) and arguments[0] in starting_subcommands
         if name in program_tables.LOOSE_WRAPPERS or has_starting_subcommand:
-            return self.guess_programs(rest)
-        return self.find_in_options(name, rest)
+            return self.guess_programs(arguments)
+        return self.find_in_options(name, arguments)
 
-    def started_by_wrapper(self, prefix: WrapperProgram, rest: list[str]) -> list[StartedProgram]:
-        position = find_end_of_options(prefix, rest)
+    def started_by_wrapper(
+        self, wrapper: WrapperProgram, arguments: list[str]
+    ) -> list[StartedProgram]:
+        position = find_end_of_options(wrapper, arguments)
         if position is None:
-            return self.guess_programs(rest)
-        operands = rest[position : position + prefix.operands]
+            return self.guess_programs(arguments)
+        operands = arguments[position : position + wrapper.operands]
         # An expansion into several words would move the program to another place.
         if any(MANY in word for word in operands):
             raise UnreadableCommand("the program to run comes from a shell expansion")
         position += len(operands)
         started: list[StartedProgram] = []
-        while prefix.sets and position < len(rest) and "=" in rest[position]:
-            started += self.find_in_assignments([rest[position]])
+        while wrapper.sets and position < len(arguments) and "=" in arguments[position]:
+            started += self.find_in_assignments([arguments[position]])
             position += 1
-        return started + self.find_in_words(tuple(rest[position:]), sure=True)
+        return started + self.find_in_words(tuple(arguments[position:]), sure=True)
 
-    def guess_programs(self, rest: Sequence[str]) -> list[StartedProgram]:
+    def guess_programs(self, arguments: Sequence[str]) -> list[StartedProgram]:
         """Treat each of these words as a possible program with the words after it."""
         if self.is_guessing:
             self.doubts.append(
@@ -346,7 +362,7 @@ class ProgramFinder:
             return []
         self.is_guessing = True
         started: list[StartedProgram] = []
-        for position, word in enumerate(rest):
+        for position, word in enumerate(arguments):
             value = word
             if word.startswith("-"):
                 value = word.partition("=")[2]
@@ -354,17 +370,17 @@ class ProgramFinder:
                 if " " in value:
                     started += self.find_in_text(value, sure=False)
                 elif value:
-                    started += self.find_in_words((value, *rest[position + 1 :]), sure=False)
+                    started += self.find_in_words((value, *arguments[position + 1 :]), sure=False)
             except UnreadableCommand as hidden:
                 self.doubts.append(str(hidden))
         self.is_guessing = False
         return started
 
-    def find_in_options(self, name: str, rest: Sequence[str]) -> list[StartedProgram]:
-        texts = option_values(rest, program_tables.COMMAND_OPTIONS.get(name, ()))
+    def find_in_options(self, name: str, arguments: Sequence[str]) -> list[StartedProgram]:
+        texts = option_values(arguments, program_tables.COMMAND_OPTIONS.get(name, ()))
         if name == "tar":
             # `--checkpoint-action=exec=command` has the command behind a second equals sign.
-            texts += [word.partition("exec=")[2] for word in rest if "exec=" in word]
+            texts += [word.partition("exec=")[2] for word in arguments if "exec=" in word]
         started: list[StartedProgram] = []
         for text in texts:
             started += self.find_in_text(text)
@@ -388,7 +404,7 @@ class ProgramFinder:
             if not only_informs:
                 self.doubts.append(f"{name} reads a program from somewhere else")
         if is_given_code or reads_program:
-            code = "\n".join([*words[1:], *self.here_documents])
+            code = "\n".join(list(words[1:]) + self.here_documents)
             if may_start_programs(code):
                 self.doubts.append(f"{name} is given a program that may start others")
         if name in ("sed", "gsed") and any(map(_sed_may_run, words[1:])):
@@ -426,55 +442,60 @@ def _sed_may_run(script: str) -> bool:
     return False
 
 
-def find_end_of_options(prefix: WrapperProgram, rest: Sequence[str]) -> int | None:
+def find_end_of_options(wrapper: WrapperProgram, arguments: Sequence[str]) -> int | None:
     """Return where a wrapper's own options end, or None if one is unknown."""
     position = 0
-    while position < len(rest) and rest[position].startswith("-") and rest[position] != "-":
-        word = rest[position]
+    while (
+        position < len(arguments)
+        and arguments[position].startswith("-")
+        and arguments[position] != "-"
+    ):
+        word = arguments[position]
         position += 1
         if word == "--":
             return position
         if not is_certain_word(word.partition("=")[0]):
             raise UnreadableCommand("the program to run comes from a shell expansion")
-        takes_next_word = _takes_next_word(prefix, word)
+        takes_next_word = _takes_next_word(wrapper, word)
         if takes_next_word is None:
             return None
         if not takes_next_word:
             continue
         # More words than one may come of it, and the second would be the program.
-        if MANY in "".join(rest[position : position + 1]):
+        if MANY in "".join(arguments[position : position + 1]):
             raise UnreadableCommand("the program to run comes from a shell expansion")
         position += 1
     return position
 
 
-def _takes_next_word(prefix: WrapperProgram, word: str) -> bool | None:
+def _takes_next_word(wrapper: WrapperProgram, word: str) -> bool | None:
     """Whether the value of this option is the next word. None: the option is unknown."""
     if word.startswith("--"):
         name, equals, _ = word[2:].partition("=")
-        if name in prefix.words:
+        if name in wrapper.words:
             return not equals
-        if name in prefix.bare:
+        if name in wrapper.bare:
             return False
         return None
-    # Letters without a value, until one takes the rest of the word or the next word.
-    for number, letter in enumerate(word[1:], 1):
-        if letter in prefix.takes:
-            return number == len(word) - 1
-        if letter not in prefix.flags:
+    # Letters without a value, until one takes the rest of the word or, at its end, the next word.
+    last_position = len(word) - 1
+    for position, letter in enumerate(word[1:], 1):
+        if letter in wrapper.takes:
+            return position == last_position
+        if letter not in wrapper.flags:
             return None
     return False
 
 
 def option_values(
-    rest: Sequence[str], options: Sequence[str], *, clusters: bool = False
+    arguments: Sequence[str], options: Sequence[str], *, clusters: bool = False
 ) -> list[str]:
     """Return the values of these options, however attached, even if long ones are cut short."""
     values = []
-    for number, word in enumerate(rest):
+    for number, word in enumerate(arguments):
         next_word = ""
-        if number + 1 < len(rest):
-            next_word = rest[number + 1]
+        if number + 1 < len(arguments):
+            next_word = arguments[number + 1]
         for option in options:
             value = _value_of_option(word, next_word, option, clusters=clusters)
             if value is not None:

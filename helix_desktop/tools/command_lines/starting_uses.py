@@ -21,24 +21,26 @@ _OPENS_TODO_LIST = re.compile(r"(?:--rebase=|-r=?)(?:i|interactive)\Z")
 def starts_unnamed_program(words: Sequence[str]) -> bool:
     """Whether this command starts a program that no word of it names."""
     name = name_without_version(words[0])
-    rest = words[1:]
-    for command in _names_of_command(name, rest):
-        options = program_tables.STARTING_OPTIONS.get(command, frozenset())
-        if any(_is_one_of(word, options) for word in rest):
+    arguments = words[1:]
+    for command in _names_of_command(name, arguments):
+        starting_options = program_tables.STARTING_OPTIONS.get(command, frozenset())
+        if any(_is_one_of(word, starting_options) for word in arguments):
             return True
-        if _opens_editor(command, rest):
+        if _opens_editor(command, arguments):
             return True
     if name != "git":
         return False
-    return any(_ASKS_FOR_SIGNATURE.search(word) or _OPENS_TODO_LIST.match(word) for word in rest)
+    return any(
+        _ASKS_FOR_SIGNATURE.search(word) or _OPENS_TODO_LIST.match(word) for word in arguments
+    )
 
 
-def _names_of_command(name: str, rest: Sequence[str]) -> list[str]:
+def _names_of_command(name: str, arguments: Sequence[str]) -> list[str]:
     """`git`, `git log`; `gh`, `gh pr`, `gh pr list`: what the tables may know."""
-    places = [word for word in rest[:2] if not word.startswith("-")]
+    subcommands = [word for word in arguments[:2] if not word.startswith("-")]
     names = [name]
-    for place in places:
-        names.append(f"{names[-1]} {place}")
+    for subcommand in subcommands:
+        names.append(f"{names[-1]} {subcommand}")
     return names
 
 
@@ -56,20 +58,22 @@ def _is_one_of(word: str, options: Iterable[str]) -> bool:
     return word in options or not letters.isdisjoint(word[1:])
 
 
-def _opens_editor(command: str, rest: Sequence[str]) -> bool:
+def _opens_editor(command: str, arguments: Sequence[str]) -> bool:
     """Whether a message is missing, so that the user's editor is opened for it."""
-    messages = program_tables.MESSAGE_OPTIONS.get(command)
-    if messages is None:
+    message_options = program_tables.MESSAGE_OPTIONS.get(command)
+    if message_options is None:
         return False
-    asked_by = program_tables.EDITOR_OPTIONS.get(command)
-    if asked_by is not None and not any(_is_one_of(word, asked_by) for word in rest):
+    editor_options = program_tables.EDITOR_OPTIONS.get(command)
+    if editor_options is not None and not any(
+        _is_one_of(word, editor_options) for word in arguments
+    ):
         return False
-    return not any(_gives_message(word, messages) for word in rest)
+    return not any(_gives_message(word, message_options) for word in arguments)
 
 
-def _gives_message(word: str, messages: Iterable[str]) -> bool:
+def _gives_message(word: str, message_options: Iterable[str]) -> bool:
     """A long option counts only in full here: where it is unsure, the editor is expected."""
     if word.startswith("--"):
-        return word.partition("=")[0] in messages
-    letters = {option[1] for option in messages if re.fullmatch(r"-[A-Za-z]", option)}
+        return word.partition("=")[0] in message_options
+    letters = {option[1] for option in message_options if re.fullmatch(r"-[A-Za-z]", option)}
     return re.match(r"-[A-Za-z]", word) is not None and not letters.isdisjoint(word[1:])
