@@ -63,32 +63,40 @@ class AllWorkspaces:
     def list_workspaces(self, *, trashed: bool = False) -> tuple[KnownWorkspace, ...]:
         """Return the workspaces by name, including those whose settings have a mistake."""
         folders = self._list_workspace_folders(trashed=trashed)
-        known = [_read_workspace_description(folder, is_in_trash=trashed) for folder in folders]
-        return tuple(sorted(known, key=lambda each: (each.name.casefold(), each.id)))
+        workspaces = [
+            _read_workspace_description(folder, is_in_trash=trashed) for folder in folders
+        ]
+        return tuple(
+            sorted(workspaces, key=lambda workspace: (workspace.name.casefold(), workspace.id))
+        )
 
     def _folder_of_workspaces(self, *, trashed: bool) -> Path:
-        return self.folder / _TRASH if trashed else self.folder
+        if trashed:
+            return self.folder / _TRASH
+        return self.folder
 
     def _list_workspace_folders(self, *, trashed: bool) -> list[Path]:
-        within = self._folder_of_workspaces(trashed=trashed)
-        if not within.is_dir():
+        parent = self._folder_of_workspaces(trashed=trashed)
+        if not parent.is_dir():
             return []
-        return [folder for folder in within.iterdir() if _is_workspace_folder(folder)]
+        return [folder for folder in parent.iterdir() if _is_workspace_folder(folder)]
 
     def find_known_workspace(self, name_or_id: str, *, trashed: bool = False) -> KnownWorkspace:
         """Return the workspace with this id or, if only one has it, with this name."""
-        place = self._folder_of_workspaces(trashed=trashed) / name_or_id
+        folder = self._folder_of_workspaces(trashed=trashed) / name_or_id
         # Reading the settings of a thousand other workspaces takes a while.
-        if place.name == name_or_id and _is_workspace_folder(place):
-            return _read_workspace_description(place, is_in_trash=trashed)
-        known = self.list_workspaces(trashed=trashed)
+        if folder.name == name_or_id and _is_workspace_folder(folder):
+            return _read_workspace_description(folder, is_in_trash=trashed)
+        workspaces = self.list_workspaces(trashed=trashed)
         name = name_or_id.casefold()
-        with_id = [each for each in known if each.id == name_or_id]
-        matching = with_id or [each for each in known if each.name.casefold() == name]
+        with_id = [workspace for workspace in workspaces if workspace.id == name_or_id]
+        matching = with_id or [
+            workspace for workspace in workspaces if workspace.name.casefold() == name
+        ]
         if not matching:
-            raise _unknown_workspace_error(name_or_id, known, trashed=trashed)
+            raise _unknown_workspace_error(name_or_id, workspaces, trashed=trashed)
         if len(matching) > 1:
-            ids = ", ".join(each.id for each in matching)
+            ids = ", ".join(workspace.id for workspace in matching)
             raise errors.AmbiguousName(
                 f"{len(matching)} workspaces are called {name_or_id}: {ids}.",
                 remedy="Use the ID instead of the name.",
@@ -99,9 +107,9 @@ class AllWorkspaces:
         """Refuse a folder inside the program's own data, where tools may only enter the
         tour's folder.
         """
-        data = self.folder.parent.resolve()
-        place = folder.resolve()
-        if place.is_relative_to(data) and place != data / "tour":
+        data_folder = self.folder.parent.resolve()
+        real_folder = folder.resolve()
+        if real_folder.is_relative_to(data_folder) and real_folder != data_folder / "tour":
             raise errors.ActionRefused(
                 f"{folder} belongs to Helix Desktop, so tools cannot use it.",
                 remedy="Choose another folder.",
@@ -109,29 +117,33 @@ class AllWorkspaces:
 
     def create_stored_workspace(self, name: str, folder: Path | None = None) -> KnownWorkspace:
         name = _clean_workspace_name(name)
-        roots = build_roots_of_folder(folder) if folder is not None else ()
-        place = self._new_workspace_folder(name)
+        roots: tuple[str, ...] = ()
+        if folder is not None:
+            roots = build_roots_of_folder(folder)
+        workspace_folder = self._new_workspace_folder(name)
         colour = COLOURS[len(self.list_workspaces()) % len(COLOURS)]
         try:
             text = workspace_settings.new_settings_text(name, colour, roots)
-            atomic_files.write_file_atomically(place / workspace_settings.NAME, text, private=True)
+            atomic_files.write_file_atomically(
+                workspace_folder / workspace_settings.NAME, text, private=True
+            )
         except errors.HelixError:
-            delete_folder_tree(place, ignore_errors=True)
+            delete_folder_tree(workspace_folder, ignore_errors=True)
             raise
-        return _read_workspace_description(place)
+        return _read_workspace_description(workspace_folder)
 
     def _new_workspace_folder(self, name: str) -> Path:
         slug = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:40]
-        place = self.folder / "-".join(filter(None, (slug, secrets.token_hex(3))))
+        workspace_folder = self.folder / "-".join(filter(None, (slug, secrets.token_hex(3))))
         try:
             atomic_files.ensure_private_folder(self.folder)
-            place.mkdir(mode=0o700)
-            atomic_files.make_path_private(place)
+            workspace_folder.mkdir(mode=0o700)
+            atomic_files.make_path_private(workspace_folder)
         except OSError as error:
             raise errors.StoreFailed(
-                f"The workspace's folder {place} cannot be created: {error.strerror}."
+                f"The workspace's folder {workspace_folder} cannot be created: {error.strerror}."
             ) from error
-        return place
+        return workspace_folder
 
     def rename_workspace(self, name_or_id: str, name: str) -> KnownWorkspace:
         return self._change_workspace(name_or_id, {"name": _clean_workspace_name(name)})
@@ -206,38 +218,44 @@ class AllWorkspaces:
         loop with the bytes done and their total.
         """
         workspace_export.read_export_manifest(path)
-        named = _clean_workspace_name(name) if name else ""
-        place = self._new_workspace_folder(named or path.stem)
-        hidden = place.with_name(f"{_IMPORTING}{place.name}")
-        lock = _hide_and_lock_import_folder(place, hidden)
+        new_name = ""
+        if name:
+            new_name = _clean_workspace_name(name)
+        workspace_folder = self._new_workspace_folder(new_name or path.stem)
+        hidden_folder = workspace_folder.with_name(f"{_IMPORTING}{workspace_folder.name}")
+        lock = _hide_and_lock_import_folder(workspace_folder, hidden_folder)
         thread = StoreThread("import")
         loop = asyncio.get_running_loop()
-        stopped = threading.Event()
+        stop_requested = threading.Event()
 
-        def heard(done: int, total: int) -> None:
-            if stopped.is_set():
+        def report_progress(done: int, total: int) -> None:
+            if stop_requested.is_set():
                 raise errors.StoppedByUser("The import was stopped.")
             loop.call_soon_threadsafe(report, done, total)
 
         try:
-            said = await thread.run_work(
-                workspace_export.unpack_export, path, hidden, name=named, report=heard
+            notes = await thread.run_work(
+                workspace_export.unpack_export,
+                path,
+                hidden_folder,
+                name=new_name,
+                report=report_progress,
             )
-            if said:
+            if notes:
                 atomic_files.write_file_atomically(
-                    hidden / "notes.txt", "\n".join(said) + "\n", private=True
+                    hidden_folder / "notes.txt", "\n".join(notes) + "\n", private=True
                 )
             if os.name == "nt":  # Windows can't move a folder in which a file is open.
                 lock.release_lock()
-            hidden.rename(place)
+            hidden_folder.rename(workspace_folder)
         except BaseException:
-            stopped.set()
-            await thread.run_work(delete_folder_tree, hidden, ignore_errors=True)
+            stop_requested.set()
+            await thread.run_work(delete_folder_tree, hidden_folder, ignore_errors=True)
             raise
         finally:
             lock.release_lock()
             await thread.aclose()
-        return replace(_read_workspace_description(place), left_out=tuple(said))
+        return replace(_read_workspace_description(workspace_folder), left_out=tuple(notes))
 
     async def open_stored_workspace(self, name_or_id: str) -> StoredWorkspace:
         """Open a workspace as its owner. Raises StoreBusy if it is already open, here
@@ -258,49 +276,60 @@ class AllWorkspaces:
         """Remove what killed imports and writes left behind, unless still in use.
         Returns sentences about it.
         """
-        told = []
+        sentences = []
         for folder in self.folder.glob(f"{_IMPORTING}*"):
             with suppress(errors.HelixError):  # StoreBusy: an import may still use the folder.
                 WorkspaceLock(folder / "lock").release_lock()
                 delete_folder_tree(folder, ignore_errors=True)
-                left = "could not be removed completely" if folder.exists() else "was removed"
-                told.append(f"An import was interrupted. What it left in {folder.name} {left}.")
+                outcome = "was removed"
+                if folder.exists():
+                    outcome = "could not be removed completely"
+                sentences.append(
+                    f"An import was interrupted. What it left in {folder.name} {outcome}."
+                )
         for path in atomic_files.find_abandoned_files(self.folder.parent):
             with suppress(OSError):
                 path.unlink()
-                told.append(f"An unfinished file was removed: {path.name}.")
-        return tuple(told)
+                sentences.append(f"An unfinished file was removed: {path.name}.")
+        return tuple(sentences)
 
     def workspaces_open_here(self) -> Mapping[str, StoredWorkspace]:
         return dict(self._open)
 
 
 def _unknown_workspace_error(
-    name: str, known: Sequence[KnownWorkspace], *, trashed: bool
+    name: str, workspaces: Sequence[KnownWorkspace], *, trashed: bool
 ) -> errors.NotFound:
-    if not known and not trashed:
+    if not workspaces and not trashed:
         return errors.NotFound(
             f"There is no workspace {name}.",
             remedy="To create one, run `helix-desktop workspace new NAME --folder FOLDER`.",
         )
-    names = Counter(each.name for each in known)
-    shown = [each.name if names[each.name] == 1 else each.id for each in known]
-    where = " in the trash" if trashed else ""
+    name_counts = Counter(workspace.name for workspace in workspaces)
+    shown_names = []
+    for workspace in workspaces:
+        if name_counts[workspace.name] == 1:
+            shown_names.append(workspace.name)
+        else:
+            shown_names.append(workspace.id)
+    where = ""
+    if trashed:
+        where = " in the trash"
     return errors.NotFound(
         f"There is no workspace {name}{where}.",
-        remedy=f"Available: {', '.join(shown) or 'none'}.",
+        remedy=f"Available: {', '.join(shown_names) or 'none'}.",
     )
 
 
-def _hide_and_lock_import_folder(place: Path, hidden: Path) -> WorkspaceLock:
+def _hide_and_lock_import_folder(folder: Path, hidden_folder: Path) -> WorkspaceLock:
     """Rename an import's folder to its hidden name and lock it, which tells others that
     the import goes on.
     """
     if os.name == "nt":
-        place.rename(hidden)
-        return WorkspaceLock(hidden / "lock")
-    lock = WorkspaceLock(place / "lock")
-    place.rename(hidden)
+        folder.rename(hidden_folder)
+        return WorkspaceLock(hidden_folder / "lock")
+    lock = WorkspaceLock(folder / "lock")
+    folder.rename(hidden_folder)
     return lock
 
 

@@ -47,9 +47,9 @@ from helix_desktop.store.workspace_index import WorkspaceIndex
 __all__ = ["StoreCache", "StoreJournal", "WorkspaceIndex"]  # The three ports of an open workspace.
 
 T = TypeVar("T")
-LITTLE = 128 << 10  # In bytes. Smaller contents of checkpoints are compressed harder.
-_PAGE = 500  # After reading this many facts, other work gets its turn.
-_SLICE = 1 << 20  # In bytes. Once the waiting puts hold more than this, they are written.
+LITTLE_CONTENT_BYTES = 128 << 10  # In bytes. Smaller contents of checkpoints are compressed harder.
+_FACTS_IN_PAGE = 500  # After reading this many facts, other work gets its turn.
+_SLICE_BYTES = 1 << 20  # In bytes. Once the waiting puts hold more than this, they are written.
 Batch = tuple[str, Sequence[Fact]]  # A conversation's id, and the facts to append.
 
 
@@ -120,10 +120,10 @@ class StoreJournal:
         tried alone.
         """
         try:
-            found = self._file.append_together([batch for batch, _ in waiting])
+            recorded_batches = self._file.append_together([batch for batch, _ in waiting])
         except BaseException:  # noqa: BLE001 - told to the one it belongs to
             return False
-        for (_, outcome), recorded in zip(waiting, found, strict=True):
+        for (_, outcome), recorded in zip(waiting, recorded_batches, strict=True):
             outcome.set_result(recorded)
         return True
 
@@ -131,15 +131,17 @@ class StoreJournal:
         self, conversation: str, after: int = 0, limit: int = 0
     ) -> Sequence[Recorded]:
         """Read facts in pages, so that a long conversation delays nobody's commit."""
-        found: list[Recorded] = []
+        facts: list[Recorded] = []
         while True:
-            size = min(_PAGE, limit - len(found)) if limit else _PAGE
+            page_size = _FACTS_IN_PAGE
+            if limit:
+                page_size = min(_FACTS_IN_PAGE, limit - len(facts))
             page = await self._read_checked(
-                self._file.read_recorded, conversation, after + len(found), size
+                self._file.read_recorded, conversation, after + len(facts), page_size
             )
-            found += page
-            if len(page) < size or len(found) == limit:
-                return tuple(found)
+            facts += page
+            if len(page) < page_size or len(facts) == limit:
+                return tuple(facts)
 
     async def _read_checked(
         self, read: Callable[..., Sequence[Recorded]], *arguments: object
@@ -213,7 +215,7 @@ class StoreCache:
         self.changed: Callable[[], object] = lambda: None
         self.far: SharedStoreLink | None = None
         self._waiting: list[tuple[StagedEntry, Future[Stored]]] = []
-        self._held = 0  # The number of bytes in the waiting puts.
+        self._waiting_bytes = 0  # The number of bytes in the waiting puts.
 
     async def store_content(
         self, content: bytes | AsyncIterable[bytes], about: EntryOrigin
@@ -244,7 +246,7 @@ class StoreCache:
     def _store_many_now(self, contents: Sequence[tuple[bytes, EntryOrigin]]) -> list[Stored]:
         references: list[Stored] = []
         staged: list[StagedEntry] = []
-        is_little = sum(len(content) for content, _ in contents) <= LITTLE
+        is_little = sum(len(content) for content, _ in contents) <= LITTLE_CONTENT_BYTES
         try:
             for content, about in contents:
                 digest = Digest.of_content(content)
@@ -280,8 +282,8 @@ class StoreCache:
         except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
             outcome.set_exception(error)
             return
-        self._held += size
-        if self._held > _SLICE:
+        self._waiting_bytes += size
+        if self._waiting_bytes > _SLICE_BYTES:
             self._commit_puts()
         elif len(self._waiting) == 1:
             try:
@@ -292,7 +294,7 @@ class StoreCache:
     def _commit_puts(self) -> None:
         waiting = self._waiting
         self._waiting = []
-        self._held = 0
+        self._waiting_bytes = 0
         if not waiting:
             return
         try:
@@ -412,31 +414,36 @@ class StoreCache:
         if self.far is None or not digests:
             return frozenset()
         try:
-            brought = await self.far.fetch_content(digests)
+            fetched = await self.far.fetch_content(digests)
         except StoreFailed:  # The shared store is unreachable, so only local content counts.
             return frozenset()
         self._index.start_indexing()
-        return brought
+        return fetched
 
     async def _read_local_contents(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
-        found: dict[Digest, bytes] = {}
-        left = list(digests)
-        while left:
-            read, left = await self._thread.run_work(self._read_contents_up_to_limit, left)
-            found |= read
-        return found
+        contents: dict[Digest, bytes] = {}
+        unread_digests = list(digests)
+        while unread_digests:
+            read_contents, unread_digests = await self._thread.run_work(
+                self._read_contents_up_to_limit, unread_digests
+            )
+            contents |= read_contents
+        return contents
 
     def _read_contents_up_to_limit(
         self, digests: list[Digest]
     ) -> tuple[dict[Digest, bytes], list[Digest]]:
         """Read as many contents as can be read quickly. Also return those left."""
-        found: dict[Digest, bytes] = {}
+        contents: dict[Digest, bytes] = {}
+        read_bytes = 0
         for number, digest in enumerate(digests, 1):
             with contextlib.suppress(NotFound, StoreFailed):
-                found[digest] = self._folder.reader.get_content(digest)
-            if sum(map(len, found.values())) > _SLICE:
-                return found, digests[number:]
-        return found, []
+                content = self._folder.reader.get_content(digest)
+                contents[digest] = content
+                read_bytes += len(content)
+            if read_bytes > _SLICE_BYTES:
+                return contents, digests[number:]
+        return contents, []
 
     async def resolve_prefix(self, prefix: str) -> Digest:
         try:
@@ -446,10 +453,10 @@ class StoreCache:
         except NotFound:
             if self.far is None:
                 raise
-            named = await self._index.entries_named_by_prefix(prefix)
-            if len(named) != 1 or not await self._fetch_from_remote(named[0]):
+            named_entries = await self._index.entries_named_by_prefix(prefix)
+            if len(named_entries) != 1 or not await self._fetch_from_remote(named_entries[0]):
                 raise
-            return named[0]
+            return named_entries[0]
 
     async def pin_entry(self, digest: Digest, *, pinned: bool = True) -> None:
         await self._thread.run_work(self._folder.set_entry_pinned, digest, pinned=pinned)
@@ -461,14 +468,20 @@ class StoreCache:
         """Compare every byte with its hash, and report what is damaged and what is missing."""
         await self._index.wait_until_indexed()
         check = CacheCheck(self._folder)
-        for going_on in (check.repair_hash_keys, lambda: None):
-            while await self._thread.run_work(check.check_next_slice_if_any):
-                report(check.check_result())
-            await self._thread.run_work(going_on)
+        await self._check_all_slices(check, report)
+        # This finds entries that the list of hashes lacks, and they are checked as well.
+        await self._thread.run_work(check.repair_hash_keys)
+        await self._check_all_slices(check, report)
         async for digests in self._index.stream_expected_entries():
             await self._thread.run_work(check.add_missing_to_result, digests)
         await self._thread.run_work(check.add_missing_to_result, self.quarantined_entries())
         return check.check_result()
+
+    async def _check_all_slices(
+        self, check: CacheCheck, report: Callable[[VerifyResult], None]
+    ) -> None:
+        while await self._thread.run_work(check.check_next_slice_if_any):
+            report(check.check_result())
 
     def quarantined_entries(self) -> Sequence[Digest]:
         """Return the entries that are known to be damaged or lost."""
@@ -484,17 +497,17 @@ class StoreCache:
         pinned or stored by hand.
         """
         await self._index.wait_until_indexed()
-        enough = (await self._index.compute_figures()).kept - target_bytes
-        if enough <= 0:
+        bytes_to_free = (await self._index.compute_figures()).kept - target_bytes
+        if bytes_to_free <= 0:
             return CollectResult(0, 0)
         candidates = await self._index.find_unused_entries()
-        gone, freed = await self._thread.run_work(
-            free_cache_bytes, self._folder, candidates, enough
+        removed, freed_bytes = await self._thread.run_work(
+            free_cache_bytes, self._folder, candidates, bytes_to_free
         )
-        await self._index.refresh_entry_rows(gone)
+        await self._index.refresh_entry_rows(removed)
         await self._thread.run_work(self._folder.level.compact_database)
         self.changed()
-        return CollectResult(len(gone), freed)
+        return CollectResult(len(removed), freed_bytes)
 
 
 def allow_any_writer(

@@ -11,6 +11,7 @@ from helix_desktop.store.cache_records import EntryState
 
 SLICE = 4 << 20  # In bytes. After reading this many, we let other work run.
 _PAGE = 500
+_BYTES_FOR_LOOK_UP = 4096  # Looking an entry up counts as much as reading so many bytes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +38,25 @@ class CacheCheck:
 
     def __init__(self, cache: CacheFolder) -> None:
         self._cache = cache
-        self._at: Digest | None = None
-        self._all = False  # True when all hashes have been listed.
-        self._waiting: list[Digest] = []
-        self._seen: set[bytes] = set()
+        self._last_listed: Digest | None = None
+        self._are_all_listed = False  # True when all hashes have been listed.
+        self._digests_to_check: list[Digest] = []
+        self._checked_digests: set[bytes] = set()
         self._damaged: dict[Digest, str] = {}
-        self._checked = self._bytes = self._checkpoint_bytes = 0
+        self._checked_count = 0
+        self._checked_bytes = 0
+        self._checkpoint_bytes = 0
         self._notes: list[str] = []
 
     def check_next_slice_if_any(self) -> bool:
         """Read some megabytes. Return False once everything has been read."""
-        budget = SLICE
-        while budget > 0:
-            if self._waiting:
-                budget -= self._check_entry(self._waiting.pop()) + 4096
-            elif not self._all:
+        bytes_left = SLICE
+        while bytes_left > 0:
+            if self._digests_to_check:
+                checked_bytes = self._check_entry(self._digests_to_check.pop())
+                # Even a small entry takes a while to look up.
+                bytes_left -= checked_bytes + _BYTES_FOR_LOOK_UP
+            elif not self._are_all_listed:
                 self._read_next_hashes()
             else:
                 return False
@@ -66,19 +71,19 @@ class CacheCheck:
     def _read_next_hashes(self) -> None:
         """Read the next hashes. Those in an unreadable block are found missing later."""
         try:
-            page = self._cache.reader.digests_after(self._at, _PAGE)
+            page = self._cache.reader.digests_after(self._last_listed, _PAGE)
         except (CacheCorrupt, ValueError):
             self._notes.append("A part of the cache's list of hashes cannot be read.")
-            self._at = _skip_ahead_in_hashes(self._at)
-            self._all = self._at is None
+            self._last_listed = _skip_ahead_in_hashes(self._last_listed)
+            self._are_all_listed = self._last_listed is None
             return
-        self._waiting += page
+        self._digests_to_check += page
         if page:
-            self._at = page[-1]
-        self._all = len(page) < _PAGE
+            self._last_listed = page[-1]
+        self._are_all_listed = len(page) < _PAGE
 
     def _check_entry(self, digest: Digest) -> int:
-        self._seen.add(digest.raw)
+        self._checked_digests.add(digest.raw)
         try:
             record = self._cache.reader.record_of_content(digest)
             size = sum(len(chunk) for chunk in self._cache.reader.iterate_chunks(record))
@@ -90,27 +95,30 @@ class CacheCheck:
         if record.about.tool == CHECKPOINT:
             self._checkpoint_bytes += size
         else:
-            self._checked += 1
-            self._bytes += size
+            self._checked_count += 1
+            self._checked_bytes += size
         return size
 
     def repair_hash_keys(self) -> None:
         """Restore the hash keys of entries that exist but can't be found by their hash."""
-        after = 0
+        last_number = 0
         while True:
-            records = self._cache.reader.records_after(after, _PAGE)
+            records = self._cache.reader.records_after(last_number, _PAGE)
             if not records:
                 return
-            after = records[-1].number
+            last_number = records[-1].number
             for record in records:
-                if record.state is EntryState.LIVE and record.digest.raw not in self._seen:
+                if (
+                    record.state is EntryState.LIVE
+                    and record.digest.raw not in self._checked_digests
+                ):
                     self._cache.rewrite_hash_key(record)
-                    self._waiting.append(record.digest)
+                    self._digests_to_check.append(record.digest)
 
     def add_missing_to_result(self, digests: Iterable[Digest]) -> None:
         """Report those of `digests` that should exist but do not."""
         for digest in digests:
-            if digest.raw in self._seen or digest in self._damaged:
+            if digest.raw in self._checked_digests or digest in self._damaged:
                 continue
             try:
                 self._cache.reader.record_of_content(digest)
@@ -122,8 +130,8 @@ class CacheCheck:
 
     def check_result(self) -> VerifyResult:
         return VerifyResult(
-            self._checked,
-            self._bytes,
+            self._checked_count,
+            self._checked_bytes,
             tuple(self._damaged.items()),
             tuple(self._notes),
             self._checkpoint_bytes,
@@ -132,23 +140,27 @@ class CacheCheck:
 
 def _skip_ahead_in_hashes(digest: Digest | None) -> Digest | None:
     """Return a hash further on by one 256th of all hashes, or None at the end."""
-    first = digest.raw[0] if digest else 0
-    return None if first == 0xFF else Digest(bytes((first + 1,)).ljust(32, b"\0"))
+    first_byte = 0
+    if digest is not None:
+        first_byte = digest.raw[0]
+    if first_byte == 0xFF:
+        return None
+    return Digest(bytes([first_byte + 1]).ljust(32, b"\0"))
 
 
 def free_cache_bytes(
     cache: CacheFolder, digests: Sequence[Digest], bytes_to_free: int
 ) -> tuple[list[Digest], int]:
     """Remove contents in this order until `bytes_to_free` bytes are freed. Pinned ones stay."""
-    gone: list[Digest] = []
-    freed = 0
+    removed: list[Digest] = []
+    freed_bytes = 0
     pinned = cache.reader.pinned_entries()
     for digest in digests:
-        if freed >= bytes_to_free:
+        if freed_bytes >= bytes_to_free:
             break
         if digest in pinned:
             continue
         with suppress(HelixError):  # Damaged and deleted entries free no space.
-            freed += cache.discard_entry_content(digest)
-            gone.append(digest)
-    return gone, freed
+            freed_bytes += cache.discard_entry_content(digest)
+            removed.append(digest)
+    return removed, freed_bytes

@@ -19,7 +19,7 @@ from helix_desktop.store.cache_records import EntryState
 
 _TOOLS = read_sql_statements("index_statements")["names of tools"]
 _IN_PINNED = "IN (SELECT number FROM entries INDEXED BY by_pinned WHERE pinned)"
-_IN_GONE = "IN (SELECT number FROM entries INDEXED BY by_state WHERE state)"
+_IN_REMOVED = "IN (SELECT number FROM entries INDEXED BY by_state WHERE state)"
 _IN_CONVERSATION = "IN (SELECT number FROM members WHERE conversation = ?)"
 _LIKE_SOURCE = "IN (SELECT source FROM sources WHERE source LIKE ? ESCAPE '~')"
 _LIKE_TOOL = f"IN (SELECT name FROM ({_TOOLS}) WHERE name LIKE ? ESCAPE '~')"  # noqa: S608 - a constant
@@ -98,10 +98,10 @@ class CacheEntryQueries:
         """Return a page. Far down, it may be shifted by as many rows as were added just now."""
         chosen, sort, descending = order
         page_start = self._start_of_page(order, offset)
-        way = "ASC"
+        direction = "ASC"
         comparison = ">="
         if descending:
-            way = "DESC"
+            direction = "DESC"
             comparison = "<="
         if self._is_small_selection(chosen):
             condition = _filter_condition(chosen, None)
@@ -114,7 +114,7 @@ class CacheEntryQueries:
         if page_start.anchor is not None:
             conditions.append(f"({sort.value}, number) {comparison} (?, ?)")
             values += page_start.anchor
-        columns = f"{prefix}{sort.value} {way}, {prefix}number {way}"
+        columns = f"{prefix}{sort.value} {direction}, {prefix}number {direction}"
         rows = self.connection.execute(
             f"SELECT {_ROW} FROM entries {_where(conditions)} ORDER BY {columns} LIMIT ? OFFSET ?",  # noqa: S608 - made of constants
             (*values, limit, page_start.steps),
@@ -139,20 +139,20 @@ class CacheEntryQueries:
         a million rows.
         """
         version = self._data_version()
-        known = self.anchors.get(order)
-        if known is not None and known.version == version:
-            return known
+        known_anchors = self.anchors.get(order)
+        if known_anchors is not None and known_anchors.version == version:
+            return known_anchors
         chosen, sort, descending = order
         if self._is_small_selection(chosen):
             condition = _filter_condition(chosen, None)
         else:
             condition = _filter_condition(chosen, sort)
-        way = "ASC"
+        direction = "ASC"
         if descending:
-            way = "DESC"
+            direction = "DESC"
         rows = self.connection.execute(
             f"SELECT value, number FROM (SELECT {sort.value} AS value, number, row_number() OVER"  # noqa: S608 - made of constants
-            f" (ORDER BY {sort.value} {way}, number {way}) AS place FROM entries {_where(condition.texts)}) WHERE (place - 1) % ? = 0",
+            f" (ORDER BY {sort.value} {direction}, number {direction}) AS place FROM entries {_where(condition.texts)}) WHERE (place - 1) % ? = 0",
             (*condition.values, STRIDE),
         ).fetchall()
         anchors = _PageAnchors(version, tuple(rows))
@@ -171,9 +171,9 @@ class CacheEntryQueries:
 
     def count_entries(self, chosen: EntryFilter = cache_entry_rows.EVERYTHING) -> int:
         version = self._data_version()
-        known = self._counts.get(chosen)
-        if known is not None and known[0] == version:
-            return known[1]
+        known_count = self._counts.get(chosen)
+        if known_count is not None and known_count[0] == version:
+            return known_count[1]
         condition = _filter_condition(chosen, None)
         statement = f"SELECT count(*) FROM entries {_where(condition.texts)}"  # noqa: S608
         (count,) = self.connection.execute(statement, condition.values).fetchone()
@@ -274,8 +274,8 @@ def _where(conditions: Iterable[str]) -> str:
 def _filter_condition(chosen: EntryFilter, sort: EntrySort | None) -> _FilterCondition:
     """Return the SQL condition. With a `sort`, only that column's index may be used."""
 
-    def column(name: str, *fits: EntrySort) -> str:
-        if sort is None or sort in fits:
+    def column(name: str, *sorts_by_it: EntrySort) -> str:
+        if sort is None or sort in sorts_by_it:
             return name
         return f"+{name}"  # With a plus, SQLite uses no index of the column.
 
@@ -286,16 +286,20 @@ def _filter_condition(chosen: EntryFilter, sort: EntrySort | None) -> _FilterCon
         (f"{column('size', EntrySort.SIZE)} <= ?", chosen.most),
         (f"{column('number')} {_IN_CONVERSATION}", chosen.conversation),
     ]
-    wanted = [(text, value) for text, value in comparisons if value]
-    texts = [text for text, _ in wanted]
-    values = [value for _, value in wanted]
+    texts: list[str] = []
+    values: list[str | float] = []
+    for text, value in comparisons:
+        # An empty text or 0 stands for a part of the filter that is not used.
+        if value:
+            texts.append(text)
+            values.append(value)
     if chosen.unused:
         unused = "digest NOT IN (SELECT digest FROM uses)"
         texts.append(f"{column('uses', EntrySort.USES)} = 0 AND {unused}")
     if chosen.pinned:
         texts.append(f"{column('number')} {_IN_PINNED}")
     if chosen.gone:
-        texts.append(f"{column('number')} {_IN_GONE}")
+        texts.append(f"{column('number')} {_IN_REMOVED}")
     if chosen.text:
         escaped = chosen.text.replace("~", "~~").replace("%", "~%").replace("_", "~_")
         source = f"{column('source', EntrySort.SOURCE)} {_LIKE_SOURCE}"

@@ -60,17 +60,19 @@ class CacheFolder:
     """
 
     def __init__(self, folder: Path, opened: LevelDatabase | None = None) -> None:
-        self.level = LevelDatabase(folder) if opened is None else opened
+        if opened is None:
+            opened = LevelDatabase(folder)
+        self.level = opened
         self.now: Callable[[], float] = clock.time
         self._compressor = zstandard.ZstdCompressor(level=1)
-        self._thorough = zstandard.ZstdCompressor(level=SMALL_CONTENT_LEVEL)
+        self._thorough_compressor = zstandard.ZstdCompressor(level=SMALL_CONTENT_LEVEL)
         # Entries that are not on the disk yet, by SHA-256.
         self._staged: dict[bytes, StagedEntry] = {}
         # Content that was stored again while the trash was being emptied, and must not be removed.
         self.put_again: set[Digest] | None = None  # None if the trash is not being emptied.
         try:
             self._check_version()
-            self._next = self._delete_unfinished_and_find_free_number()
+            self._next_number = self._delete_unfinished_and_find_free_number()
             self.reader = CacheReader(self.level)
         except StoreFailed:
             self.level.close()
@@ -90,16 +92,16 @@ class CacheFolder:
     def _delete_unfinished_and_find_free_number(self) -> int:
         """Remove the chunks of unfinished entries. Return the first free number."""
         highest = self.level.get_value(_HIGHEST) or bytes(8)
-        free = cache_records.number_in_key(_HIGHEST + highest) + 1
+        free_number = cache_records.number_in_key(_HIGHEST + highest) + 1
         for key in list(self.level.keys_in_range(b"o", key_range_end(b"o"))):
             number = cache_records.number_in_key(key)
-            free = max(free, number + 1)
+            free_number = max(free_number, number + 1)
             self.delete_chunks(number, extra=[(key, None)])
         for kind in (b"m", b"b"):
             for key in self.level.keys_in_range(kind, kind + LAST_KEY + b"\xff", reverse=True):
-                free = max(free, cache_records.number_in_key(key) + 1)
+                free_number = max(free_number, cache_records.number_in_key(key) + 1)
                 break
-        return free
+        return free_number
 
     def close(self) -> None:
         self.level.close()
@@ -109,7 +111,7 @@ class CacheFolder:
         self.level = repaired.level
         self.reader = repaired.reader
         # A number that was given out before the repair is never given out again.
-        self._next = max(self._next, repaired.allocate_entry_number())
+        self._next_number = max(self._next_number, repaired.allocate_entry_number())
 
     def stage_content(
         self,
@@ -123,9 +125,9 @@ class CacheFolder:
         if it is known.
         """
         digest = digest or Digest.of_content(content)
-        known = self.find_known_content(digest)
-        if known is not None:
-            return self.adopt_checkpoint_entry(known, about, count_text_lines(content, about))
+        known_entry = self.find_known_content(digest)
+        if known_entry is not None:
+            return self.adopt_checkpoint_entry(known_entry, about, count_text_lines(content, about))
         if len(content) > CHUNK:
             incoming = self.begin_incoming(about)
             incoming.write_piece(content)
@@ -204,10 +206,10 @@ class CacheFolder:
 
     def stage_record(self, record: CacheRecord, writes: Sequence[Write]) -> StagedEntry:
         raw = record.digest.raw
-        if len(self.reader.places) >= MOST_PLACES:
-            self.reader.places.clear()
+        if len(self.reader.known_places) >= MOST_PLACES:
+            self.reader.known_places.clear()
         place = cache_records.encode_entry_place(record)
-        self.reader.places[raw] = place
+        self.reader.known_places[raw] = place
         described = cache_records.pack_record(record)
         all_writes = list(writes)
         all_writes.append((b"h" + raw, place))
@@ -249,17 +251,17 @@ class CacheFolder:
         """Return writes that remove a record. Even the highest number is never reused,
         or followers would miss an entry.
         """
-        highest = cache_records.key_of_number(b"", self._next - 1)
-        return [(cache_records.key_of_number(b"m", number), None), (_HIGHEST, highest)]
+        highest_number_key = cache_records.key_of_number(b"", self._next_number - 1)
+        return [(cache_records.key_of_number(b"m", number), None), (_HIGHEST, highest_number_key)]
 
     def allocate_entry_number(self) -> int:
-        self._next += 1
-        return self._next - 1
+        self._next_number += 1
+        return self._next_number - 1
 
     def encode_chunk(self, content: bytes, *, thorough: bool = False) -> bytes:
         compressor = self._compressor
         if thorough:
-            compressor = self._thorough
+            compressor = self._thorough_compressor
         packed = compressor.compress(content)
         if len(packed) < len(content):
             return _ZSTD + packed
@@ -347,57 +349,57 @@ class IncomingContent:
         self._blob = blob
         self._about = about
         self._time = time
-        self._whole = hashlib.sha256()
+        self._content_hash = hashlib.sha256()
         self._chunks: list[bytes] = []
-        self._held = bytearray()
+        self._unwritten = bytearray()
         self._size = 0
-        self._kept = 0
+        self._stored_bytes = 0
         self._lines = 0
-        self._last = b"\n"
+        self._last_byte = b"\n"
 
     def write_piece(self, piece: bytes) -> None:
         """Take a piece of any size. Complete chunks are written at once."""
         if not piece:
             return
-        self._whole.update(piece)
+        self._content_hash.update(piece)
         self._size += len(piece)
         self._lines += piece.count(b"\n")
-        self._last = piece[-1:]
+        self._last_byte = piece[-1:]
         view = memoryview(piece)
-        while len(self._held) + len(view) > CHUNK:
-            room = CHUNK - len(self._held)
-            self._held += view[:room]
+        while len(self._unwritten) + len(view) > CHUNK:
+            room = CHUNK - len(self._unwritten)
+            self._unwritten += view[:room]
             view = view[room:]
             self._write_chunk()
-        self._held += view
+        self._unwritten += view
 
     def _write_chunk(self) -> None:
-        content = bytes(self._held)
-        self._held.clear()
+        content = bytes(self._unwritten)
+        self._unwritten.clear()
         value = self._cache.encode_chunk(content)
         writes: list[Write] = [(cache_records.key_of_chunk(self._blob, len(self._chunks)), value)]
         if not self._chunks:
             writes.append((cache_records.key_of_number(b"o", self._blob), b""))
         self._cache.level.write_batch(writes)
         self._chunks.append(hashlib.sha256(content).digest())
-        self._kept += len(value)
+        self._stored_bytes += len(value)
 
     def finish_entry(self) -> StagedEntry:
         """Return the entry, ready to be committed. Content that the cache already has
         is dropped.
         """
-        digest = Digest(self._whole.digest())
+        digest = Digest(self._content_hash.digest())
         cache = self._cache
         known = cache.find_known_content(digest)
         if known is not None:
             self.abandon_entry()
             return cache.adopt_checkpoint_entry(known, self._about, self._lines)
         if not self._chunks:
-            return cache.stage_single_chunk(bytes(self._held), digest, self._about, self._time)
+            return cache.stage_single_chunk(bytes(self._unwritten), digest, self._about, self._time)
         self._write_chunk()
         lines = 0
         if self._about.media_type.startswith(_TEXT):
-            lines = self._lines + (self._last != b"\n")
+            lines = self._lines + (self._last_byte != b"\n")
         number = cache.allocate_entry_number()
         chunks = tuple(self._chunks)
         self._chunks.clear()  # From here on, they are the entry's, and abandoning leaves them.
@@ -406,7 +408,7 @@ class IncomingContent:
             self._blob,
             digest,
             self._size,
-            self._kept,
+            self._stored_bytes,
             lines,
             self._time,
             self._about,

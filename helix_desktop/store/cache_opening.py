@@ -37,8 +37,8 @@ def open_or_repair_cache(
         cache = _open_if_whole(folder)
         if cache is not None:
             return cache
-    known = lost_entries.read_known_entries(workspace / store_opening.INDEX, witnesses)
-    cache = repair_closed_cache(workspace, note, witnesses, known)
+    expected_entries = lost_entries.read_known_entries(workspace / store_opening.INDEX, witnesses)
+    cache = repair_closed_cache(workspace, note, witnesses, expected_entries)
     store_opening.delete_index(workspace)
     return cache
 
@@ -46,10 +46,10 @@ def open_or_repair_cache(
 def _is_suspect(folder: Path) -> bool:
     if leveldb.damage_mark(folder).exists():
         return True
-    copies = _copied_logs(folder)
-    if copies.exists():
+    log_copies = _copied_logs(folder)
+    if log_copies.exists():
         # The program ended while it opened the cache. What LevelDB dropped then is still here.
-        if not _are_logs_intact(copies):
+        if not _are_logs_intact(log_copies):
             return True
         _delete_copied_logs(folder)
     return leveldb_salvage.has_silent_damage(folder)
@@ -83,11 +83,11 @@ def _are_logs_intact(copies: Path) -> bool:
 def _open_if_whole(folder: Path) -> CacheFolder | None:
     """Open the cache, or return None if it needs a repair. Raises if the disk fails."""
     # When LevelDB opens, it drops what is damaged in its log, and then deletes the log.
-    copies = _copied_logs(folder)
+    log_copies = _copied_logs(folder)
     with suppress(OSError):
-        copies.mkdir(mode=0o700)
+        log_copies.mkdir(mode=0o700)
         for path in folder.glob("*.log"):
-            store_opening.link_or_copy(str(path), str(copies / path.name))
+            store_opening.link_or_copy(str(path), str(log_copies / path.name))
     try:
         level = LevelDatabase(folder)
         if level.dropped_log_bytes > 0:
@@ -105,28 +105,33 @@ def _open_if_whole(folder: Path) -> CacheFolder | None:
 
 
 def repair_closed_cache(
-    workspace: Path, note: Note, witnesses: EntryWitnesses, known: Mapping[Digest, KnownEntry]
+    workspace: Path,
+    note: Note,
+    witnesses: EntryWitnesses,
+    expected_entries: Mapping[Digest, KnownEntry],
 ) -> CacheFolder:
-    """Repair the cache's files, and open it. `known`: what should be there."""
+    """Repair the cache's files, and open it. `expected_entries`: what should be there."""
     folder = workspace / CACHE
     copies = _copied_logs(folder)
-    aside = store_opening.copy_to_damaged_folder(workspace, [folder])
+    damaged_copy = store_opening.copy_to_damaged_folder(workspace, [folder])
     # If this is interrupted, the next opening begins it again.
     leveldb.damage_mark(folder).touch()
-    level = cache_repair.repair_cache_files(folder, aside / CACHE, copies, known)
+    level = cache_repair.repair_cache_files(folder, damaged_copy / CACHE, copies, expected_entries)
     cache = CacheFolder(folder, level)
-    note(f"The cache was damaged and has been repaired. The original files are in {aside}.")
-    of_checkpoints = lost_entries.find_entries_of_checkpoints(cache, witnesses)
-    lost = lost_entries.find_lost_entries(cache, {**of_checkpoints, **known})
-    restored = _restore_from_elsewhere(cache, lost, workspace, witnesses)
-    checked = CacheCheck(cache).check_everything()
-    note(f"Cache entries intact: {checked.checked}; lost: {len(lost)}.")
-    if not checked.checked and not checked.checkpoint_bytes:
+    note(f"The cache was damaged and has been repaired. The original files are in {damaged_copy}.")
+    checkpoint_entries = lost_entries.find_entries_of_checkpoints(cache, witnesses)
+    lost_entries_found = lost_entries.find_lost_entries(
+        cache, {**checkpoint_entries, **expected_entries}
+    )
+    restored = _restore_from_elsewhere(cache, lost_entries_found, workspace, witnesses)
+    check_result = CacheCheck(cache).check_everything()
+    note(f"Cache entries intact: {check_result.checked}; lost: {len(lost_entries_found)}.")
+    if not check_result.checked and not check_result.checkpoint_bytes:
         note("Nothing in the cache's files could be read.")
-    for where, count in restored.items():
-        note(f"Cache entries restored from {where}: {count}.")
+    for place_name, count in restored.items():
+        note(f"Cache entries restored from {place_name}: {count}.")
     titles = lost_entries.read_conversation_titles(witnesses)
-    for number, (digest, entry) in enumerate(lost.items()):
+    for number, (digest, entry) in enumerate(lost_entries_found.items()):
         cache.reader.quarantine_entry(digest, "it was lost when the cache was damaged")
         if number < _MOST_NAMED:
             note(lost_entries.describe_lost_entry(digest, entry, titles))
@@ -139,24 +144,29 @@ def repair_open_cache(
     cache: CacheFolder,
     workspace: Path,
     witnesses: EntryWitnesses,
-    known: Mapping[Digest, KnownEntry],
+    expected_entries: Mapping[Digest, KnownEntry],
 ) -> tuple[str, ...]:
     """Repair a cache that is in use. Return the sentences that opening it would have noted."""
     notes: list[str] = []
     cache.close()
-    repaired = repair_closed_cache(workspace, notes.append, witnesses, known)
+    repaired = repair_closed_cache(workspace, notes.append, witnesses, expected_entries)
     cache.take_files_of(repaired)
     return tuple(notes)
 
 
 def _restore_from_elsewhere(
-    cache: CacheFolder, lost: dict[Digest, KnownEntry], workspace: Path, witnesses: EntryWitnesses
+    cache: CacheFolder,
+    lost_entries_left: dict[Digest, KnownEntry],
+    workspace: Path,
+    witnesses: EntryWitnesses,
 ) -> Counter[str]:
-    """Store what is found again, and take it out of `lost`. Return how many from each place."""
-    restored: Counter[str] = Counter()
-    for found in lost_entries.find_lost_contents(lost, workspace, witnesses):
-        digest = Digest.of_content(found.content)
-        entry = lost.pop(digest)
-        cache.commit_staged([cache.stage_content(found.content, entry.about, digest=digest)])
-        restored[found.where] += 1
-    return restored
+    """Store what is found again, and take it out of `lost_entries_left`. Return how many from each place."""
+    counts: Counter[str] = Counter()
+    for found_content in lost_entries.find_lost_contents(lost_entries_left, workspace, witnesses):
+        digest = Digest.of_content(found_content.content)
+        entry = lost_entries_left.pop(digest)
+        cache.commit_staged(
+            [cache.stage_content(found_content.content, entry.about, digest=digest)]
+        )
+        counts[found_content.where] += 1
+    return counts

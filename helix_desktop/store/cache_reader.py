@@ -33,7 +33,7 @@ class CacheReader:
 
     def __init__(self, level: LevelDatabase) -> None:
         self._level = level
-        self.places: dict[bytes, bytes] = {}  # Of entries stored lately. Some may be gone.
+        self.known_places: dict[bytes, bytes] = {}  # Of entries stored lately. Some may be gone.
         self._decompress = zstandard.ZstdDecompressor().decompress
         self.marked = {
             kind: {key[1:] for key in level.keys_in_range(kind, key_range_end(kind))}
@@ -45,10 +45,10 @@ class CacheReader:
         quarantined or unreadable.
         """
         try:
-            place = self._level.get_value(b"h" + digest.raw)
-            if place is None:
+            entry_place = self._level.get_value(b"h" + digest.raw)
+            if entry_place is None:
                 raise self._missing_entry_error(digest)
-            number, _ = cache_records.decode_entry_place(place)
+            number, _ = cache_records.decode_entry_place(entry_place)
             value = self._level.get_value(cache_records.key_of_number(b"m", number))
             record = None
             if value is not None:
@@ -72,10 +72,10 @@ class CacheReader:
 
     def record_of_entry(self, digest: Digest) -> CacheRecord:
         """Return the record even of a collected or quarantined entry, if it can be read."""
-        place = self._level.get_value(b"h" + digest.raw)
-        if place is None:
+        entry_place = self._level.get_value(b"h" + digest.raw)
+        if entry_place is None:
             raise self._missing_entry_error(digest)
-        number, _ = cache_records.decode_entry_place(place)
+        number, _ = cache_records.decode_entry_place(entry_place)
         return self.record_numbered(number)
 
     def record_numbered(self, number: int) -> CacheRecord:
@@ -84,11 +84,11 @@ class CacheReader:
             raise NotFound(f"There is no entry number {number} in the cache.")
         return cache_records.unpack_record(number, value)
 
-    def get_content(self, digest: Digest, place: bytes = b"") -> bytes:
-        """Return the whole content, checked against its SHA-256. `place`: where its
+    def get_content(self, digest: Digest, entry_place: bytes = b"") -> bytes:
+        """Return the whole content, checked against its SHA-256. `entry_place`: where its
         record says that it is.
         """
-        content = self._get_single_chunk(digest, place)
+        content = self._get_single_chunk(digest, entry_place)
         if content is not None:
             return content
         record = self.record_of_content(digest)
@@ -100,13 +100,15 @@ class CacheReader:
             raise self.quarantine_entry(digest, "its content does not match its hash")
         return content
 
-    def _get_single_chunk(self, digest: Digest, place: bytes) -> bytes | None:
+    def _get_single_chunk(self, digest: Digest, entry_place: bytes) -> bytes | None:
         """Read an entry of one chunk quickly. Return None if it is larger or something is wrong."""
         raw = digest.raw
         if raw in self.marked[QUARANTINED]:
             return None
         try:
-            known_place = place or self.places.get(raw) or self._level.get_value_once(b"h" + raw)
+            known_place = (
+                entry_place or self.known_places.get(raw) or self._level.get_value_once(b"h" + raw)
+            )
             if known_place is None or len(known_place) != 16:
                 return None
             value = self._level.get_value_once(b"b" + known_place[8:] + _FIRST_CHUNK)
@@ -201,9 +203,9 @@ class CacheReader:
         if len(matching) == 1:
             return matching[0]
         if matching:
-            near = ", ".join(digest.hex[: len(prefix) + 6] for digest in matching[:4])
+            similar_prefixes = ", ".join(digest.hex[: len(prefix) + 6] for digest in matching[:4])
             raise AmbiguousName(
-                f"The hashes of {len(matching)} entries begin with {prefix}: {near}.",
+                f"The hashes of {len(matching)} entries begin with {prefix}: {similar_prefixes}.",
                 remedy="Enter more characters of the hash.",
             )
         if len(prefix) == 64 and self.was_forgotten(Digest.from_hex(prefix)):
@@ -228,12 +230,12 @@ class CacheReader:
         keys = self._level.keys_in_range(b"m", b"m" + LAST_KEY + b"\xff", reverse=True)
         return next(map(cache_records.number_in_key, keys), 0)
 
-    def records_after(self, after: int = 0, limit: int = 1000) -> list[CacheRecord]:
+    def records_after(self, last_number: int = 0, limit: int = 1000) -> list[CacheRecord]:
         """Return records by number, without unreadable ones, which a check names."""
         records: list[CacheRecord] = []
         # `scan_range` yields everything readable, and raises CacheCorrupt only at its end.
         with contextlib.suppress(CacheCorrupt):
-            first = cache_records.key_of_number(b"m", after + 1)
+            first = cache_records.key_of_number(b"m", last_number + 1)
             for key, value in self._level.scan_range(first, b"m" + LAST_KEY + b"\xff"):
                 number = cache_records.number_in_key(key)
                 with contextlib.suppress(ValueError):

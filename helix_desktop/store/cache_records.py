@@ -75,16 +75,25 @@ class CacheRecord:
     @property
     def count_chunks(self) -> int:
         """Return the number of chunks. An empty entry has one empty chunk."""
-        return max(1, -(-self.size // CHUNK))
+        whole_chunks, rest = divmod(self.size, CHUNK)
+        if rest or not whole_chunks:
+            return whole_chunks + 1
+        return whole_chunks
 
     @property
     def bytes_with_keys(self) -> int:
-        chunks = self.count_chunks * _CHUNK_KEY.size if self.state is _LIVE else 0
-        place = 1 + len(self.digest.raw) + len(encode_entry_place(self))
-        return self.kept + chunks + place + 1 + _U64.size + len(pack_record(self))
+        chunk_key_bytes = 0
+        if self.state is _LIVE:
+            chunk_key_bytes = self.count_chunks * _CHUNK_KEY.size
+        # Each key begins with a letter.
+        hash_key_bytes = 1 + len(self.digest.raw) + len(encode_entry_place(self))
+        record_bytes = 1 + _U64.size + len(pack_record(self))
+        return self.kept + chunk_key_bytes + hash_key_bytes + record_bytes
 
     def chunk_digest(self, chunk: int) -> bytes:
-        return self.chunks[chunk] if self.chunks else self.digest.raw
+        if not self.chunks:
+            return self.digest.raw
+        return self.chunks[chunk]
 
 
 def key_of_number(kind: bytes, number: int) -> bytes:
@@ -138,12 +147,12 @@ def unpack_record(number: int, value: bytes) -> CacheRecord:
         raise ValueError("the record does not match its check")
     fields = _FIXED.unpack_from(payload)
     _, state, digest, blob, size, kept, lines, time, tool, source, media, chunks = fields
-    at = _FIXED.size
+    position = _FIXED.size
     texts = []
     for length in (tool, source, media):
-        texts.append(payload[at : at + length].decode())
-        at += length
-    digests = tuple(payload[at + 32 * i : at + 32 * i + 32] for i in range(chunks))
+        texts.append(payload[position : position + length].decode())
+        position += length
+    digests = tuple(payload[position + 32 * i : position + 32 * i + 32] for i in range(chunks))
     about = EntryOrigin(texts[0], texts[1], texts[2])
     return CacheRecord(
         number, blob, Digest(digest), size, kept, lines, time, about, digests, EntryState(state)

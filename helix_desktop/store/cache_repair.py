@@ -52,18 +52,21 @@ class KnownEntry:
 
 
 def repair_cache_files(
-    folder: Path, aside: Path, log_copies: Path, known: Mapping[Digest, KnownEntry]
+    folder: Path,
+    damaged_copy: Path,
+    log_copies: Path,
+    expected_entries: Mapping[Digest, KnownEntry],
 ) -> LevelDatabase:
-    """Repair the closed cache in `folder`, and open it. `aside`: a copy of it.
+    """Repair the closed cache in `folder`, and open it. `damaged_copy`: a copy of it.
 
     `log_copies`: copies of logs that LevelDB has already read, without their damaged parts.
     """
     # Doing again what a log says has the same result, as nothing was written since.
     log_files = {path.name: path for path in (*log_copies.glob("*.log"), *folder.glob("*.log"))}
     logs = [path.read_bytes() for path in _sort_by_number(log_files.values())]
-    level, damaged_tables = _open_what_leveldb_repairs(folder, aside)
+    level, damaged_tables = _open_what_leveldb_repairs(folder, damaged_copy)
     try:
-        salvage = _CacheSalvage(level, known)
+        salvage = _CacheSalvage(level, expected_entries)
         for log in logs:
             salvage.replay_log(log)
         for path in damaged_tables:
@@ -115,9 +118,9 @@ class _CacheSalvage:
         self._known = known
         self._decompress = zstandard.ZstdDecompressor().decompress
         # Records, pins and tombstones of damaged places; of each key the newest.
-        self._salvaged: dict[bytes, SalvagedEntry] = {}
-        self._writes: list[Write] = []
-        self._bytes = 0
+        self._salvaged_by_key: dict[bytes, SalvagedEntry] = {}
+        self._waiting_writes: list[Write] = []
+        self._waiting_bytes = 0
 
     def replay_log(self, log: bytes) -> None:
         """Do what an intact batch says. Of a damaged one, take what may prove right."""
@@ -141,9 +144,9 @@ class _CacheSalvage:
                     taken_chunks.add(entry.key)
                     self._write(entry.key, entry.value)
             elif kind in (_NUMBERS, PINNED, FORGOTTEN):
-                taken = self._salvaged.get(entry.key)
-                if taken is None or taken.sequence <= entry.sequence:
-                    self._salvaged[entry.key] = entry
+                newest = self._salvaged_by_key.get(entry.key)
+                if newest is None or newest.sequence <= entry.sequence:
+                    self._salvaged_by_key[entry.key] = entry
         self._flush()
 
     def rebuild_keys(self) -> None:
@@ -158,16 +161,20 @@ class _CacheSalvage:
         self._flush()
 
     def _add_salvaged_records(self, forgotten: Collection[bytes]) -> None:
-        present = {record.digest.raw for record in self._iterate_records()}
-        for key, entry in self._salvaged.items():
+        present_hashes = {record.digest.raw for record in self._iterate_records()}
+        for key, entry in self._salvaged_by_key.items():
             if not key.startswith(_NUMBERS):
                 continue
             record = _unpack_or_none(key, entry.value)
-            if record is None or record.digest.raw in present or record.digest.raw in forgotten:
+            if (
+                record is None
+                or record.digest.raw in present_hashes
+                or record.digest.raw in forgotten
+            ):
                 continue
             if self._record_at(key) is None:
                 self._write(key, entry.value)
-                present.add(record.digest.raw)
+                present_hashes.add(record.digest.raw)
         self._flush()
 
     def _keep_one_record_of_each(self) -> dict[bytes, CacheRecord]:
@@ -227,24 +234,34 @@ class _CacheSalvage:
         """Return a record of the content, or None if a chunk is missing or unreadable."""
         if not stored.is_without_gap:
             return None
-        whole = hashlib.sha256()
+        content_hash = hashlib.sha256()
         digests = []
         size = 0
-        kept = 0
+        stored_bytes = 0
         for chunk in stored.chunks:
             value = self._read(cache_records.key_of_chunk(blob, chunk))
             content = self._decode_chunk(value)
             if value is None or content is None:
                 return None
-            whole.update(content)
+            content_hash.update(content)
             digests.append(hashlib.sha256(content).digest())
             size += len(content)
-            kept += len(value)
-        digest = Digest(whole.digest())
-        known = self._known.get(digest, _UNKNOWN)
-        chunk_digests = tuple(digests) if len(digests) > 1 else ()
+            stored_bytes += len(value)
+        digest = Digest(content_hash.digest())
+        known_entry = self._known.get(digest, _UNKNOWN)
+        chunk_digests: tuple[bytes, ...] = ()
+        if len(digests) > 1:
+            chunk_digests = tuple(digests)
         return CacheRecord(
-            blob, blob, digest, size, kept, known.lines, known.time, known.about, chunk_digests
+            blob,
+            blob,
+            digest,
+            size,
+            stored_bytes,
+            known_entry.lines,
+            known_entry.time,
+            known_entry.about,
+            chunk_digests,
         )
 
     def _decode_chunk(self, value: bytes | None) -> bytes | None:
@@ -274,7 +291,7 @@ class _CacheSalvage:
 
     def _forget_again(self, records: dict[bytes, CacheRecord], forgotten: set[bytes]) -> None:
         """Add salvaged tombstones, unless the same content was stored again later."""
-        for key, entry in self._salvaged.items():
+        for key, entry in self._salvaged_by_key.items():
             # A pin may have become a tombstone: their letters differ in one bit. It has no time.
             if not key.startswith(FORGOTTEN) or not entry.value.isdigit():
                 continue
@@ -289,7 +306,7 @@ class _CacheSalvage:
         self._flush()
 
     def _add_salvaged_pins(self, records: Mapping[bytes, CacheRecord]) -> None:
-        for key, entry in self._salvaged.items():
+        for key, entry in self._salvaged_by_key.items():
             if key.startswith(PINNED) and key[1:] in records:
                 self._write(key, entry.value)
 
@@ -304,7 +321,9 @@ class _CacheSalvage:
 
     def _record_at(self, key: bytes) -> CacheRecord | None:
         value = self._read(key)
-        return None if value is None else _unpack_or_none(key, value)
+        if value is None:
+            return None
+        return _unpack_or_none(key, value)
 
     def _keys_of_kind(self, kind: bytes) -> Iterator[bytes]:
         return self._level.keys_in_range(kind, key_range_end(kind))
@@ -316,16 +335,16 @@ class _CacheSalvage:
             return None
 
     def _write(self, key: bytes, value: bytes | None) -> None:
-        self._writes.append((key, value))
-        self._bytes += len(key) + len(value or b"")
-        if self._bytes > _BATCH_BYTES:
+        self._waiting_writes.append((key, value))
+        self._waiting_bytes += len(key) + len(value or b"")
+        if self._waiting_bytes > _BATCH_BYTES:
             self._flush()
 
     def _flush(self) -> None:
-        if self._writes:
-            self._level.write_batch(self._writes)
-        self._writes = []
-        self._bytes = 0
+        if self._waiting_writes:
+            self._level.write_batch(self._waiting_writes)
+        self._waiting_writes = []
+        self._waiting_bytes = 0
 
 
 _UNKNOWN = KnownEntry(EntryOrigin(source="recovered after damage"))

@@ -27,8 +27,8 @@ def search_closed_stores(folder: Path, query: str, *, limit: int = 20) -> Closed
         return ClosedSearchResult()  # It has no journal, so it was never opened.
     if not (folder / store_opening.INDEX).is_file():
         return ClosedSearchResult(behind=True)
-    with ExitStack() as last_first:
-        asked = last_first.enter_context(
+    with ExitStack() as resources:
+        connection = resources.enter_context(
             closing(
                 sqlite_database.connect_read_only(
                     folder / store_opening.INDEX, IndexDamaged, "index"
@@ -36,26 +36,24 @@ def search_closed_stores(folder: Path, query: str, *, limit: int = 20) -> Closed
             )
         )
         with sqlite_database.SqliteErrors(IndexDamaged, "index"):
-            if sqlite_database.schema_version(asked) != VERSION:
+            if sqlite_database.schema_version(connection) != VERSION:
                 return ClosedSearchResult(behind=True)
-            known = dict(asked.execute("SELECT name, value FROM meta"))
-        journal = last_first.enter_context(
+            index_marks = dict(connection.execute("SELECT name, value FROM meta"))
+        journal = resources.enter_context(
             closing(JournalFile(folder / "journal.sqlite3", upgrade=False, unseen=True))
         )
-        source = _ClosedStores(folder, journal, last_first)
-        hits = open_search.search_full_text(asked, source, query, limit=limit)
+        source = _ClosedStores(folder, journal, resources)
+        hits = open_search.search_full_text(connection, source, query, limit=limit)
         if source.failed is not None:
             raise source.failed
-        wanted = {hit.conversation for hit in hits}
-        titles = {
-            row.id: row.title or row.begins
-            for row in journal.conversation_rows()
-            if row.id in wanted
-        }
-        behind = known.get("facts", 0) < journal.last_fact_id() or known.get(
-            "words", 0
-        ) < known.get("rows", 0)
-        return ClosedSearchResult(hits, titles, behind)
+        found_conversations = {hit.conversation for hit in hits}
+        titles = {}
+        for row in journal.conversation_rows():
+            if row.id in found_conversations:
+                titles[row.id] = row.title or row.begins
+        lacks_facts = index_marks.get("facts", 0) < journal.last_fact_id()
+        lacks_words = index_marks.get("words", 0) < index_marks.get("rows", 0)
+        return ClosedSearchResult(hits, titles, behind=lacks_facts or lacks_words)
 
 
 def read_import_facts(folder: Path) -> Sequence[Recorded]:
@@ -71,10 +69,10 @@ class _ClosedStores:
     first entry found.
     """
 
-    def __init__(self, folder: Path, journal: JournalFile, last_first: ExitStack) -> None:
+    def __init__(self, folder: Path, journal: JournalFile, resources: ExitStack) -> None:
         self._folder = folder
         self._journal = journal
-        self._last_first = last_first
+        self._resources = resources
         self._opened: CacheFolder | None = None
         self.failed: StoreFailed | None = None
 
@@ -83,10 +81,10 @@ class _ClosedStores:
             raise self.failed
         if self._opened is None:
             try:
-                copy = self._last_first.enter_context(
+                copy = self._resources.enter_context(
                     read_only_copy.copy_cache_for_reading(self._folder)
                 )
-                self._opened = self._last_first.enter_context(closing(CacheFolder(copy / "cache")))
+                self._opened = self._resources.enter_context(closing(CacheFolder(copy / "cache")))
             except StoreFailed as error:
                 self.failed = error
                 raise

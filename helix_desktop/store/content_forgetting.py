@@ -25,9 +25,9 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.workspace_settings import NAME
 
 GIT_BUNDLE = "application/x-git-bundle"
-SHORTEST = 4  # In characters. A shorter text would occur almost everywhere.
-BLANK = "[forgotten]"
-WHY = "forgotten at the user's request"
+SHORTEST_TEXT = 4  # In characters. A shorter text would occur almost everywhere.
+FORGOTTEN_MARK = "[forgotten]"
+REASON = "forgotten at the user's request"
 _FIELDS_THAT_GO = {"head"}
 _PAGE = 200
 _DOCUMENT_HEAD = 2_000  # Bytes; the first line of a document's text names the document.
@@ -37,9 +37,9 @@ class ForgetRequest:
     """What to forget: a text in all the forms in which it is stored, and entries."""
 
     def __init__(self, text: str, digests: Iterable[Digest]) -> None:
-        if text and len(text) < SHORTEST:
+        if text and len(text) < SHORTEST_TEXT:
             raise InvalidInput(
-                f"The text to remove must be at least {SHORTEST} characters long.",
+                f"The text to remove must be at least {SHORTEST_TEXT} characters long.",
                 remedy="Enter a longer part of the text.",
             )
         self.digests = set(digests)
@@ -47,13 +47,17 @@ class ForgetRequest:
         self.bundles: set[Digest] = set()
         # Numbers of entries that stay, but whose description loses the text.
         self.named: list[int] = []
-        self.traces = TextForms(text) if text else None
+        self.traces: TextForms | None = None
+        if text:
+            self.traces = TextForms(text)
 
     def occurs_in(self, text: str) -> bool:
         return self.traces is not None and self.traces.occurs_in_text(text)
 
     def blank_text(self, text: str) -> str:
-        return self.traces.blank_out(text, BLANK) if self.traces else text
+        if self.traces is None:
+            return text
+        return self.traces.blank_out(text, FORGOTTEN_MARK)
 
 
 # --- Forgetting in the cache
@@ -65,9 +69,9 @@ def find_entries_to_forget(cache: CacheFolder, wanted: ForgetRequest) -> Iterato
     """
     if wanted.traces is None:
         return
-    after = 0
-    while records := cache.reader.records_after(after, _PAGE):
-        after = records[-1].number
+    last_number = 0
+    while records := cache.reader.records_after(last_number, _PAGE):
+        last_number = records[-1].number
         for record in records:
             _note_if_wanted(cache, record, wanted, wanted.traces)
             yield record.size
@@ -126,12 +130,12 @@ def _find_document_of_text(cache: CacheFolder, record: CacheRecord) -> Iterator[
 
 def _occurs_in_joined_pieces(pieces: Iterable[bytes], traces: TextForms) -> bool:
     """Whether the text occurs, even if split over two pieces."""
-    tail = b""
+    end_of_last_piece = b""
     for piece in pieces:
-        held = tail + piece
-        if traces.occurs_in_bytes(held):
+        joined = end_of_last_piece + piece
+        if traces.occurs_in_bytes(joined):
             return True
-        tail = held[-traces.overlap :]
+        end_of_last_piece = joined[-traces.overlap :]
     return False
 
 
@@ -142,9 +146,9 @@ def find_facts_to_change(
     journal: JournalFile, wanted: ForgetRequest
 ) -> Iterator[list[tuple[StoredFact, Fact]]]:
     """Yield pages of facts, each with what it will be, without changes."""
-    after = 0
-    while lines := journal.stored_facts_since(after, _PAGE):
-        after = lines[-1].id
+    last_id = 0
+    while lines := journal.stored_facts_since(last_id, _PAGE):
+        last_id = lines[-1].id
         page = []
         for line in lines:
             blanked = blank_fact(line, wanted)
@@ -177,7 +181,9 @@ def blank_fact(line: StoredFact, wanted: ForgetRequest) -> Fact | None:
     decode_fact(line.fact)  # A damaged fact raises an error here, so that it is reported.
     fact = decode_fact(json.dumps(_blank_json(json.loads(line.fact), wanted), ensure_ascii=False))
     fact = _remove_quotes(fact, wanted.digests)
-    return fact if encode_fact(fact) != line.fact else None
+    if encode_fact(fact) == line.fact:
+        return None
+    return fact
 
 
 def _blank_json(value: Any, wanted: ForgetRequest) -> Any:
@@ -199,7 +205,7 @@ def _remove_quotes(fact: Fact, digests: set[Digest]) -> Fact:
         case vocabulary.Folded(kind=vocabulary.FoldKind.EXCERPT) if digests.intersection(
             fact.entries
         ):
-            return replace(fact, text=BLANK)
+            return replace(fact, text=FORGOTTEN_MARK)
     return fact
 
 
@@ -230,23 +236,23 @@ def _are_same_but_for_blanks(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _is_blanked(whole: str, blanked: str) -> bool:
+def _is_blanked(whole_text: str, blanked_text: str) -> bool:
     """Whether only blanks differ. If both have blanks, each may have lost what the other kept."""
-    if BLANK not in blanked:
+    if FORGOTTEN_MARK not in blanked_text:
         return False
-    if BLANK in whole:
+    if FORGOTTEN_MARK in whole_text:
         return True
-    first, *others = blanked.split(BLANK)
-    if not whole.startswith(first):
+    first, *others = blanked_text.split(FORGOTTEN_MARK)
+    if not whole_text.startswith(first):
         return False
     position = len(first)
     for part in others[:-1]:
-        found = whole.find(part, position)
-        if found < 0:
+        part_start = whole_text.find(part, position)
+        if part_start < 0:
             return False
-        position = found + len(part)
+        position = part_start + len(part)
     last = others[-1]
-    return whole.endswith(last) and len(whole) - len(last) >= position
+    return whole_text.endswith(last) and len(whole_text) - len(last) >= position
 
 
 def append_forgotten_facts(
@@ -255,7 +261,7 @@ def append_forgotten_facts(
     """Record in each conversation that something was forgotten, but not what."""
     entries = tuple(sorted(wanted.digests))
     for conversation, count in changed.items():
-        journal.append_all_or_nothing(conversation, [Forgotten(entries, count, WHY)])
+        journal.append_all_or_nothing(conversation, [Forgotten(entries, count, REASON)])
 
 
 # --- What is left
@@ -271,13 +277,12 @@ def find_remaining_traces(workspace: Path, wanted: ForgetRequest) -> Iterator[st
     if wanted.traces is None:
         return
     yield from _name_what_cannot_be_searched(workspace, wanted)
-    unread: list[OSError] = []
-    files = [
-        path
-        for path, about in list_tree_files(workspace, on_error=unread.append)
-        if S_ISREG(about.st_mode)
-    ]
-    for error in unread:
+    errors: list[OSError] = []
+    files = []
+    for path, status in list_tree_files(workspace, on_error=errors.append):
+        if S_ISREG(status.st_mode):
+            files.append(path)
+    for error in errors:
         name = str(error.filename)[:200]
         yield f"{name} could not be read and may still contain the text: {error.strerror}."
     for path in sorted(files):
@@ -309,9 +314,11 @@ def _remaining_traces_in_settings(path: Path, wanted: ForgetRequest) -> Iterator
 def _remaining_trace_in_file(path: Path, traces: TextForms) -> str | None:
     try:
         with path.open("rb") as file:
-            is_there = _occurs_in_joined_pieces(iter(lambda: file.read(1 << 20), b""), traces)
+            has_text = _occurs_in_joined_pieces(iter(lambda: file.read(1 << 20), b""), traces)
     except FileNotFoundError:
         return None
     except OSError as error:
         return f"{path} could not be read and may still contain the text: {error.strerror}."
-    return f"{path} still contains the text; it could not be removed." if is_there else None
+    if not has_text:
+        return None
+    return f"{path} still contains the text; it could not be removed."

@@ -11,8 +11,6 @@ from helix_desktop.resources import read_json_resource
 
 COLUMNS = tuple(map(tuple, read_json_resource("schemas/conversation_columns.json")))
 _LARGEST = 2**63 - 1
-# What a `ConversationChanged` may change. None leaves it as it is.
-_CHANGEABLE = ("title", "pinned", "archived", "trashed")
 _BEGINS = 120  # In characters. If there is no title, this much of the first message is shown.
 
 
@@ -56,10 +54,10 @@ class StoredConversation:
 
     @classmethod
     def from_columns(cls, row: tuple[str | int | float, ...]) -> "StoredConversation":
-        named = dict(zip((field.name for field in fields(cls)), row, strict=True))
+        values = dict(zip((field.name for field in fields(cls)), row, strict=True))
         for flag in ("pinned", "archived", "trashed"):
-            named[flag] = bool(named[flag])
-        return cls(**named)  # type: ignore[arg-type]  # the columns are declared beside the fields
+            values[flag] = bool(values[flag])
+        return cls(**values)  # type: ignore[arg-type]  # the columns are declared beside the fields
 
 
 def _storable_value(value: str | float) -> str | int | float:
@@ -85,8 +83,8 @@ def advance_row(row: StoredConversation, recorded: Iterable[facts.Recorded]) -> 
                 sent += usage.input
                 written += usage.output
                 cost += usage.cost
-            case facts.BroughtIn(cost=elsewhere):
-                cost = max(0.0, cost - elsewhere)
+            case facts.BroughtIn(cost=cost_elsewhere):
+                cost = max(0.0, cost - cost_elsewhere)
             case fact:
                 row = _row_after_fact(row, fact)
     if last is None:
@@ -96,26 +94,37 @@ def advance_row(row: StoredConversation, recorded: Iterable[facts.Recorded]) -> 
 
 def _row_after_fact(row: StoredConversation, fact: facts.Fact) -> StoredConversation:
     match fact:
-        case facts.ConversationStarted() as begun:
-            return _row_after_start(row, begun)
+        case facts.ConversationStarted() as started:
+            return _row_after_start(row, started)
         case facts.ConversationChanged() as changed:
-            named = {name: getattr(changed, name) for name in _CHANGEABLE}
-            return replace(
-                row, **{name: value for name, value in named.items() if value is not None}
-            )
-        case facts.UserSaid(by="") as said if not row.begins:
-            words, *_ = split_off_agent_additions(said.parts)
+            return _row_after_change(row, changed)
+        case facts.UserSaid(by="") as message if not row.begins:
+            words, *_ = split_off_agent_additions(message.parts)
             return replace(row, begins=" ".join(words[:1000].split())[:_BEGINS])
         case facts.TurnEnded():
             return replace(row, turns=row.turns + 1)
     return row
 
 
-def _row_after_start(
-    row: StoredConversation, begun: facts.ConversationStarted
+def _row_after_change(
+    row: StoredConversation, changed: facts.ConversationChanged
 ) -> StoredConversation:
-    row = replace(row, title=begun.title or row.title)
-    if not begun.forked_from:
-        return replace(row, parent=begun.parent, parent_call=begun.parent_call)
-    row = replace(row, forked_from=begun.forked_from, forked_at=begun.forked_at)
+    if changed.title is not None:
+        row = replace(row, title=changed.title)
+    if changed.pinned is not None:
+        row = replace(row, pinned=changed.pinned)
+    if changed.archived is not None:
+        row = replace(row, archived=changed.archived)
+    if changed.trashed is not None:
+        row = replace(row, trashed=changed.trashed)
+    return row
+
+
+def _row_after_start(
+    row: StoredConversation, started: facts.ConversationStarted
+) -> StoredConversation:
+    row = replace(row, title=started.title or row.title)
+    if not started.forked_from:
+        return replace(row, parent=started.parent, parent_call=started.parent_call)
+    row = replace(row, forked_from=started.forked_from, forked_at=started.forked_at)
     return replace(row, pinned=False, archived=False, trashed=False)

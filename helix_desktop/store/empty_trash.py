@@ -41,15 +41,15 @@ class TrashEmptying:
         self, journal: JournalFile, cache: CacheFolder, only: Collection[str] = ()
     ) -> None:
         self._journal = journal
-        self._only = frozenset(only)
+        self._chosen_ids = frozenset(only)
         self._cache = cache
         self.gone: set[str] = set()
         # The ids that conversations of their agents' sessions would have. What was seen live
         # has another id, and the recorder must not import it again either.
         self.sessions: set[str] = set()
         # Hashes of entries that only the conversations to delete use, by their first digits.
-        self._own: dict[str, list[str]] = {}
-        self._seen = 0  # The last fact checked.
+        self._entries_by_first_digits: dict[str, list[str]] = {}
+        self._last_checked_fact = 0  # The last fact checked.
         self._entries = 0
         self._bytes = 0
 
@@ -62,7 +62,7 @@ class TrashEmptying:
                 for line in lines:
                     self._collect_entries_of_fact(line)
                 yield True
-        while self._own and self._spare_content_of_next_facts():
+        while self._entries_by_first_digits and self._spare_content_of_next_facts():
             yield True
         self.sessions = self._sessions_only_of_gone_conversations()
 
@@ -71,47 +71,49 @@ class TrashEmptying:
         rows = self._journal.conversation_rows()
         gone: set[str] = set()
         for row in rows:
-            is_chosen = row.id in self._only if self._only else bool(row.trashed)
+            is_chosen = row.trashed
+            if self._chosen_ids:
+                is_chosen = row.id in self._chosen_ids
             if is_chosen:
                 gone.add(row.id)
-        shown = yield from self._children_shown_by_forks(rows, gone)
+        shown_by_forks = yield from self._children_shown_by_forks(rows, gone)
         parents = {row.id: row.parent for row in rows if row.parent and not row.forked_from}
-        more = gone
-        while more:  # Sub-agents have sub-agents.
+        newly_found = gone
+        while newly_found:  # Sub-agents have sub-agents.
             children = {name for name, parent in parents.items() if parent in gone}
-            more = children - gone - shown
-            gone |= more
+            newly_found = children - gone - shown_by_forks
+            gone |= newly_found
         return gone
 
     def _children_shown_by_forks(
         self, rows: Sequence[StoredConversation], gone: Collection[str]
     ) -> Generator[bool, None, set[str]]:
-        shown: set[str] = set()
+        children: set[str] = set()
         for row in rows:
             if not row.forked_from or row.id in gone:
                 continue
             for lines in _pages_of_conversation(self._journal, row.id):
                 for line in lines:
-                    shown |= _child_conversations(line)
+                    children |= _child_conversations(line)
                 yield True
-        return shown
+        return children
 
     def _sessions_only_of_gone_conversations(self) -> set[str]:
         """Return the ids of agents' sessions that no other conversation has, such as the original
         of a fork.
         """
-        gone: set[str] = set()
-        kept: set[str] = set()
+        deleted_sessions: set[str] = set()
+        kept_sessions: set[str] = set()
         for recorded in self._journal.read_import_facts():
             fact = recorded.fact
             if not isinstance(fact, BroughtIn) or not fact.run or not fact.origin.session:
                 continue
             session = conversation_id_of_session(fact.origin.kind, fact.origin.session)
             if recorded.conversation in self.gone:
-                gone.add(session)
+                deleted_sessions.add(session)
             else:
-                kept.add(session)
-        return gone - kept
+                kept_sessions.add(session)
+        return deleted_sessions - kept_sessions
 
     def _collect_entries_of_fact(self, line: StoredFact) -> None:
         try:
@@ -119,17 +121,17 @@ class TrashEmptying:
         except HelixError:
             return
         for how, digest in entries_used_by(fact):
-            held = self._own.setdefault(digest.hex[:_SHORTEST], [])
-            if how != "recall" and digest.hex not in held:
-                held.append(digest.hex)
+            hashes = self._entries_by_first_digits.setdefault(digest.hex[:_SHORTEST], [])
+            if how != "recall" and digest.hex not in hashes:
+                hashes.append(digest.hex)
 
     def _spare_content_of_next_facts(self) -> bool:
         """Spare what the next facts of other conversations use. Return False if there
         were no more facts.
         """
-        lines = self._journal.stored_facts_since(self._seen, _PAGE)
+        lines = self._journal.stored_facts_since(self._last_checked_fact, _PAGE)
         for line in lines:
-            self._seen = line.id
+            self._last_checked_fact = line.id
             if line.conversation not in self.gone:
                 for mention in _MENTION.findall(line.fact):
                     self._spare_mentioned(mention.lower())
@@ -138,12 +140,14 @@ class TrashEmptying:
     def _spare_mentioned(self, mention: str) -> None:
         """Spare the entries whose hashes begin so."""
         first_digits = mention[:_SHORTEST]
-        held = self._own.get(first_digits)
-        if held:
-            self._own[first_digits] = [name for name in held if not name.startswith(mention)]
+        hashes = self._entries_by_first_digits.get(first_digits)
+        if hashes:
+            self._entries_by_first_digits[first_digits] = [
+                name for name in hashes if not name.startswith(mention)
+            ]
 
     def remove_trashed_content(self) -> Iterator[bool]:
-        names = [name for held in self._own.values() for name in held]
+        names = [name for hashes in self._entries_by_first_digits.values() for name in hashes]
         pinned = self._cache.reader.pinned_entries()
         for start in range(0, len(names), _PAGE):
             while self._spare_content_of_next_facts():
@@ -160,7 +164,7 @@ class TrashEmptying:
 
     def _remove_unless_used(self, digest: Digest, pinned: frozenset[Digest]) -> None:
         stored_again = self._cache.put_again or set()
-        is_mentioned = digest.hex not in self._own[digest.hex[:_SHORTEST]]
+        is_mentioned = digest.hex not in self._entries_by_first_digits[digest.hex[:_SHORTEST]]
         if is_mentioned or digest in pinned or digest in stored_again:
             return
         size = 0
@@ -201,7 +205,7 @@ def read_deleted_conversations(workspace: Path) -> dict[str, float]:
     """
     file = workspace / DELETED
     try:
-        changed = file.stat().st_mtime
+        changed_time = file.stat().st_mtime
         lines = file.read_text("utf-8").splitlines()
     except FileNotFoundError:
         return {}
@@ -209,24 +213,24 @@ def read_deleted_conversations(workspace: Path) -> dict[str, float]:
     for line in lines:
         name, _, time = line.strip().partition(" ")
         if name:
-            times[name] = float(time or changed)
+            times[name] = float(time or changed_time)
     return times
 
 
 def save_deleted_conversations(workspace: Path, names: Collection[str]) -> None:
-    every = read_deleted_conversations(workspace) | dict.fromkeys(names, clock.time())
-    text = "".join(f"{name} {time}\n" for name, time in sorted(every.items()))
+    times = read_deleted_conversations(workspace) | dict.fromkeys(names, clock.time())
+    text = "".join(f"{name} {time}\n" for name, time in sorted(times.items()))
     atomic_files.write_file_atomically(workspace / DELETED, text, private=True)
 
 
 def _pages_of_conversation(journal: JournalFile, conversation: str) -> Iterator[list[StoredFact]]:
-    after = 0
+    last_seq = 0
     while True:
-        lines = journal.read_stored_facts(conversation, after, _PAGE)
+        lines = journal.read_stored_facts(conversation, last_seq, _PAGE)
         if not lines:
             return
         yield lines
-        after = lines[-1].seq
+        last_seq = lines[-1].seq
 
 
 def _child_conversations(line: StoredFact) -> set[str]:

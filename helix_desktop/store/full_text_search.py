@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple, Protocol, TypeVar
 
 from helix_desktop.engine.agent_additions import is_added_by_agent
@@ -34,7 +35,7 @@ from helix_desktop.resources import read_sql_statements
 from helix_desktop.store import search_words, sqlite_database
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_records import CacheRecord
-from helix_desktop.store.index_file import SEARCHED, IndexDamaged, searchable_texts
+from helix_desktop.store.index_file import MOST_SEARCHED_BYTES, IndexDamaged, searchable_texts
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.search_ranking import FoundPlace, rank_places, show_line
 
@@ -49,9 +50,9 @@ SLICE = 1 << 20  # In bytes. Content is read in slices of about this size.
 OpenCache = Callable[[], CacheFolder]
 ReadPlace = tuple[CacheRecord, bytes] | StoredFact  # An entry and its first bytes, or a fact.
 
-_FOUND = read_sql_statements("index_statements")["found pieces"]
-_NEWEST = "SELECT id FROM pieces ORDER BY id DESC LIMIT ?"
-_MATCHING = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?"
+_SELECT_PIECES = read_sql_statements("index_statements")["found pieces"]
+_SELECT_NEWEST = "SELECT id FROM pieces ORDER BY id DESC LIMIT ?"
+_SELECT_MATCHING = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?"
 
 
 class FoundRow(NamedTuple):
@@ -92,26 +93,38 @@ def search_full_text(
     """
     query, filters = split_query_into_words_and_filters(query)
     # In the order of the statement's parameters.
-    chosen = (tool, tool, entries_only, filters.tool, filters.tool, filters.file, filters.file)
+    filter_values = (
+        tool,
+        tool,
+        entries_only,
+        filters.tool,
+        filters.tool,
+        filters.file,
+        filters.file,
+    )
     has_filters = filters != SearchFilters()
     terms = search_words.query_terms(query)
     if not terms:
         if not has_filters:
             return ()
-        return _find_newest(connection, source, filters, chosen, limit)
+        return _find_newest(connection, source, filters, filter_values, limit)
     words = without_stop_words(search_words.split_unspaced_terms(terms))
-    most = max(limit, WEIGHED)
+    most_places = max(limit, WEIGHED)
     if has_filters:
-        most = max(limit * FILTERED, WEIGHED)
-    deep = RANKED if any(chosen) else most
+        most_places = max(limit * FILTERED, WEIGHED)
+    most_rows = most_places
+    if any(filter_values):
+        most_rows = RANKED
     speakers = query_words_and_user_if_first_person(query)
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
-        matching = MatchingRows(connection, words, most, deep)
-        cursor = connection.execute(_FOUND, (json.dumps(matching.best_first), *chosen))
+        matching = MatchingRows(connection, words, most_places, most_rows)
+        cursor = connection.execute(
+            _SELECT_PIECES, (json.dumps(matching.best_first), *filter_values)
+        )
         reader = _PlaceReader(source, matching, filters, speakers)
         places: list[FoundPlace] = []
-        while len(places) < most:
-            rows = cursor.fetchmany(most)
+        while len(places) < most_places:
+            rows = cursor.fetchmany(most_places)
             if not rows:
                 break
             places += reader.read_places(list(map(FoundRow._make, rows)))
@@ -122,7 +135,7 @@ def _find_newest(
     connection: sqlite3.Connection,
     source: StoresAccess,
     filters: SearchFilters,
-    chosen: tuple[object, ...],
+    filter_values: tuple[object, ...],
     limit: int,
 ) -> tuple[SearchHit, ...]:
     """Return the newest places that pass the filters of a query without words, among
@@ -131,10 +144,10 @@ def _find_newest(
     hits: dict[tuple[Digest | None, str, int], SearchHit] = {}
     reader = _PlaceReader(source, AnyRows(), filters, frozenset())
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
-        newest = [row for (row,) in connection.execute(_NEWEST, (RANKED,))]
-        found = connection.execute(_FOUND, (json.dumps(newest), *chosen))
+        newest_rows = [row for (row,) in connection.execute(_SELECT_NEWEST, (RANKED,))]
+        pieces = connection.execute(_SELECT_PIECES, (json.dumps(newest_rows), *filter_values))
         while len(hits) < limit:
-            rows = found.fetchmany(WEIGHED)
+            rows = pieces.fetchmany(WEIGHED)
             if not rows:
                 break
             for place in reader.read_places(list(map(FoundRow._make, rows))):
@@ -155,44 +168,50 @@ class MatchingRows:
     """The index rows with any of the words: those with more and rarer words first, then the newest.
 
     Each word is queried once. Of words that occur almost everywhere, only the newest
-    rows are known, and they have no weight. `most`: how many to read. `deep`: how many
+    rows are known, and they have no weight. `most_rows_read`: how many to read. `most_rows_filtered`: how many
     of the best are needed if a filter drops some.
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, words: Sequence[str], most: int, deep: int
+        self,
+        connection: sqlite3.Connection,
+        words: Sequence[str],
+        most_rows_read: int,
+        most_rows_filtered: int,
     ) -> None:
         self._connection = connection
-        (self._last,) = connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
-        self._asked = search_words.queries_of_terms(words, self._is_in_a_tenth_of_rows)
-        rows_of_words = [(word, frozenset(self._find_rows([word], RANKED))) for word in words]
-        # Rarest first.
-        self._rows = dict(sorted(rows_of_words, key=lambda item: len(item[1])))
-        self._looked_for: Counter[str] = Counter()
-        self._held: Counter[str] = Counter()
+        (self._last_row,) = connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
+        self._queries_by_word = search_words.queries_of_terms(words, self._is_in_a_tenth_of_rows)
+        rows_by_word = {word: frozenset(self._find_rows([word], RANKED)) for word in words}
+        rarest_first = sorted(rows_by_word, key=lambda word: len(rows_by_word[word]))
+        self._rows_by_word = {word: rows_by_word[word] for word in rarest_first}
+        self._read_counts: Counter[str] = Counter()
+        self._confirmed_counts: Counter[str] = Counter()
         self.weights = dict.fromkeys(words, 0.0)
         scores = self._score_rows()
-        self._of_all = [word for word in self._rows if not self._is_dense(word)] or words
-        first: list[int] = []
+        self._words_needed_together = [
+            word for word in self._rows_by_word if not self._is_dense(word)
+        ] or words
+        first_rows: list[int] = []
         full_score = sum(self.weights.values()) - 1e-6
         rows_with_all = sum(score >= full_score for score in scores.values())
-        if not scores or rows_with_all > most:
-            first = self._find_rows(self._of_all, deep)
-        self._with_all = frozenset(first)
+        if not scores or rows_with_all > most_rows_read:
+            first_rows = self._find_rows(self._words_needed_together, most_rows_filtered)
+        self._rows_with_all_words = frozenset(first_rows)
         has_weights = any(self.weights.values())
-        if not has_weights and len(first) < most:
-            first += self._find_rows(words, deep, " OR ")
+        if not has_weights and len(first_rows) < most_rows_read:
+            first_rows += self._find_rows(words, most_rows_filtered, " OR ")
         by_score = sorted(scores, key=lambda row: (-scores[row], -row))
-        self.best_first = list(dict.fromkeys(first + by_score))
+        self.best_first = list(dict.fromkeys(first_rows + by_score))
 
     def _score_rows(self) -> Counter[int]:
         """Weigh the rarest words, and return the sum of their weights for each row."""
         scores: Counter[int] = Counter()
-        room = RANKED
-        for word, rows in self._rows.items():
-            room -= len(rows)
-            if room > 0:
-                weight = math.log(1 + (self._last + 1) / (len(rows) + 0.5))
+        rows_left = RANKED
+        for word, rows in self._rows_by_word.items():
+            rows_left -= len(rows)
+            if rows_left > 0:
+                weight = math.log(1 + (self._last_row + 1) / (len(rows) + 0.5))
                 self.weights[word] = weight
                 scores.update(dict.fromkeys(rows, weight))
         return scores
@@ -201,44 +220,51 @@ class MatchingRows:
         """Whether every second row has it. Then the text is checked, as asking the index would
         take long.
         """
-        rows = self._rows[word]
-        return len(rows) == RANKED and (self._last - min(rows)) / 2 < RANKED
+        rows = self._rows_by_word[word]
+        return len(rows) == RANKED and (self._last_row - min(rows)) / 2 < RANKED
 
     def _is_in_a_tenth_of_rows(self, word: str) -> bool:
         """Whether a tenth of the newest rows have the word, if there are enough rows
         for that to matter.
         """
-        if self._last <= RANKED:
+        if self._last_row <= RANKED:
             return False
-        asked = (f'"{word}"', 1, RANKED // 10)
-        found = self._connection.execute(f"{_MATCHING} OFFSET ?", asked).fetchone()
-        return found is not None and found[0] > self._last - RANKED
+        values = (f'"{word}"', 1, RANKED // 10)
+        row = self._connection.execute(f"{_SELECT_MATCHING} OFFSET ?", values).fetchone()
+        return row is not None and row[0] > self._last_row - RANKED
 
-    def _find_rows(self, words: Sequence[str], limit: int, joined: str = " AND ") -> list[int]:
-        expressions = [self._asked[word].expression for word in words]
-        asked = joined.join(f"({expression})" for expression in expressions if expression)
-        return [row for (row,) in self._connection.execute(_MATCHING, (asked, limit))]
+    def _find_rows(self, words: Sequence[str], limit: int, joiner: str = " AND ") -> list[int]:
+        expressions = []
+        for word in words:
+            expression = self._queries_by_word[word].expression
+            if expression:
+                expressions.append(f"({expression})")
+        query = joiner.join(expressions)
+        return [row for (row,) in self._connection.execute(_SELECT_MATCHING, (query, limit))]
 
     def words_of_row(self, row: int, text: str) -> list[str]:
         """Return the words in a row with this text. Words of one term must be side by side."""
-        in_row = [
-            word for word, rows in self._rows.items() if row in rows or self._is_asked(word, row)
-        ]
-        folded = ""
-        if any(self._asked[word].together for word in in_row):
-            folded = search_words.fold_like_index(text)
-        held = []
-        for word in in_row:
-            together = self._asked[word].together
-            if together is None or together.search(folded):
-                held.append(word)
-        self._looked_for.update(in_row)
-        self._held.update(held)
-        return held
+        possible_words = []
+        for word, rows in self._rows_by_word.items():
+            if row in rows or self._is_asked(word, row):
+                possible_words.append(word)
+
+        # The index does not know whether the words of a term are side by side.
+        confirmed_words = []
+        folded_text = ""
+        for word in possible_words:
+            side_by_side = self._queries_by_word[word].together
+            if side_by_side is not None and not folded_text:
+                folded_text = search_words.fold_like_index(text)
+            if side_by_side is None or side_by_side.search(folded_text):
+                confirmed_words.append(word)
+        self._read_counts.update(possible_words)
+        self._confirmed_counts.update(confirmed_words)
+        return confirmed_words
 
     def _is_asked(self, word: str, row: int) -> bool:
         """Whether the row was found by a query for all words, this one among them."""
-        return row in self._with_all and word in self._of_all
+        return row in self._rows_with_all_words and word in self._words_needed_together
 
     def weigh_words(self) -> dict[str, float]:
         """Weigh rare words more. A term's rarity is estimated from the texts read that
@@ -246,9 +272,9 @@ class MatchingRows:
         """
         weights = {}
         for word, weight in self.weights.items():
-            share = (self._held[word] or 1) / (self._looked_for[word] or 1)
-            count = len(self._rows[word]) * share + 0.5
-            weights[word] = weight and math.log(1 + (self._last + 1) / count)
+            confirmed_share = (self._confirmed_counts[word] or 1) / (self._read_counts[word] or 1)
+            estimated_rows = len(self._rows_by_word[word]) * confirmed_share + 0.5
+            weights[word] = weight and math.log(1 + (self._last_row + 1) / estimated_rows)
         return weights
 
 
@@ -266,17 +292,21 @@ class _PlaceReader:
         rows_of_places: dict[tuple[int, str, int], list[FoundRow]] = {}
         for row in rows:
             rows_of_places.setdefault(row.place, []).append(row)
-        left = list(rows_of_places.values())
-        while left:
-            furthest = [max(same, key=lambda row: row.start) for same in left]
-            read = self.source.run_on_stores(partial(_read_places, furthest))
-            for same, found in zip(left, read, strict=False):
+        places_left = list(rows_of_places.values())
+        while places_left:
+            # A place is read up to its last row, and so for all its rows.
+            last_rows = []
+            for rows_of_place in places_left:
+                last_rows.append(max(rows_of_place, key=attrgetter("start")))
+            contents = self.source.run_on_stores(partial(_read_places, last_rows))
+            # What was not read this time comes next.
+            for rows_of_place, found in zip(places_left, contents, strict=False):
                 if isinstance(found, StoredFact):
-                    yield from self._places_of_fact(same, found)
+                    yield from self._places_of_fact(rows_of_place, found)
                 elif found is not None:
                     record, content = found
-                    yield from self._places_of_entry(same, record, content)
-            left = left[len(read) :]
+                    yield from self._places_of_entry(rows_of_place, record, content)
+            places_left = places_left[len(contents) :]
 
     def _places_of_fact(self, rows: Sequence[FoundRow], line: StoredFact) -> Iterator[FoundPlace]:
         fact = decode_fact(line.fact)
@@ -328,7 +358,7 @@ def _read_places(
 ) -> list[ReadPlace | None]:
     """Read what the rows refer to, up to about a megabyte."""
     places: list[ReadPlace | None] = []
-    room = SLICE
+    bytes_left = SLICE
     for row in rows:
         place: ReadPlace | None = None
         with suppress(HelixError):  # Deleted or damaged content cannot be a result.
@@ -336,8 +366,8 @@ def _read_places(
         places.append(place)
         if isinstance(place, tuple):
             _, content = place
-            room -= len(content)
-        if room <= 0:
+            bytes_left -= len(content)
+        if bytes_left <= 0:
             break
     return places
 
@@ -347,7 +377,7 @@ def _read_place(cache: OpenCache, journal: JournalFile, row: FoundRow) -> ReadPl
         reader = cache().reader
         record = reader.record_of_content(Digest(row.digest))
         end = 4 * (row.start + row.length) + 4  # A character has at most four bytes.
-        return record, reader.read_part_of_entry(record, 0, min(SEARCHED, end))
+        return record, reader.read_part_of_entry(record, 0, min(MOST_SEARCHED_BYTES, end))
     return _find_fact_line(row.conversation, row.seq, cache, journal)
 
 

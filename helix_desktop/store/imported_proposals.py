@@ -69,7 +69,7 @@ def _describe_server(server: object) -> str:
         arguments = [arguments]
     words = [str(word) for word in (server.get("command"), *arguments) if word is not None]
     address = server.get("url")
-    told = [shlex.join(words)]
+    description = [shlex.join(words)]
     if address:
-        told.append(str(address))
-    return " ".join(filter(None, told))
+        description.append(str(address))
+    return " ".join(filter(None, description))

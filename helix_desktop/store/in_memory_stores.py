@@ -62,13 +62,15 @@ class MemoryCache:
         self, content: bytes | AsyncIterable[bytes], about: EntryOrigin
     ) -> Stored:
         if isinstance(content, bytes):
-            whole = content
+            whole_content = content
         else:
-            whole = b"".join([piece async for piece in content])
-        digest = Digest.of_content(whole)
+            whole_content = b"".join([piece async for piece in content])
+        digest = Digest.of_content(whole_content)
         if digest not in self._entries:
-            stored = Stored(digest, len(whole), count_text_lines(whole, about), about.media_type)
-            self._entries[digest] = (whole, CacheEntry(stored, about, self._now()))
+            stored = Stored(
+                digest, len(whole_content), count_text_lines(whole_content, about), about.media_type
+            )
+            self._entries[digest] = (whole_content, CacheEntry(stored, about, self._now()))
         _, entry = self._entries[digest]
         return replace(entry.stored, media_type=about.media_type)
 

@@ -32,15 +32,17 @@ from helix_desktop.store.store_thread import StoreThread
 T = TypeVar("T")
 VERSION = 5  # Older indexes are rebuilt.
 APPLICATION = 0x48454C49  # "HELI" in ASCII.
-SEARCHED = 8 << 20  # Only this many bytes of an entry are indexed. A pattern search reads all.
+MOST_SEARCHED_BYTES = (
+    8 << 20
+)  # Only this many bytes of an entry are indexed. A pattern search reads all.
 # SQLite's cache_size; a negative value is in KiB.
 _MUCH_MEMORY = -64_000
 _LITTLE_MEMORY = -2_000
-_SLICE = 1 << 20  # In bytes. The writing thread reads content in slices of this size.
+_SLICE_BYTES = 1 << 20  # In bytes. The writing thread reads content in slices of this size.
 # One transaction indexes this many bytes, as FTS5 sorts and merges at each commit.
 _BYTES_AT_ONCE = 4 << 20
 # Characters to index in one statement: FTS5 also sorts and merges before each of them.
-_STATEMENT = 2 << 20
+_MOST_STATEMENT_CHARACTERS = 2 << 20
 # After this many rows, facts or texts, we let other work run.
 ROWS = 5000
 FACTS = 1000
@@ -48,8 +50,8 @@ WORDS = 200
 FACTS_READS = 4  # FTS5 merges at each commit, so one commit takes the facts of several reads.
 
 _SCHEMA = read_schema("index").replace("{search_words.TOKENIZER}", search_words.TOKENIZER)
-_USED = "UPDATE entries SET uses = uses + column2, recalled = max(recalled, column3) FROM ("
-_OF_THESE = ") WHERE digest = column1 RETURNING digest, number"
+_ADD_USES = "UPDATE entries SET uses = uses + column2, recalled = max(recalled, column3) FROM ("
+_TO_THESE_ENTRIES = ") WHERE digest = column1 RETURNING digest, number"
 
 
 class _Piece(NamedTuple):
@@ -94,8 +96,10 @@ class IndexDamaged(StoreFailed):
 
 # The catalogue's sort indexes. Built after many rows, they take a tenth of the time.
 # With `kept`, sums need only the index.
-_ORDERS: Mapping[str, str] = read_json_resource("schemas/index_orders.json")
-MANY = 50_000  # If this many entries are missing, sort indexes are built after all rows.
+_SORT_INDEXES: Mapping[str, str] = read_json_resource("schemas/index_orders.json")
+MANY_MISSING_ENTRIES = (
+    50_000  # If this many entries are missing, sort indexes are built after all rows.
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +142,13 @@ class StoreFeed:
             lambda: (self._cache.reader.last_entry_number(), self._journal.last_fact_id())
         )
 
-    def read_entry_records(self, after: int, limit: int) -> Sequence[CacheRecord]:
-        return self._thread.call_and_wait(self._cache.reader.records_after, after, limit)
+    def read_entry_records(self, last_number: int, limit: int) -> Sequence[CacheRecord]:
+        return self._thread.call_and_wait(self._cache.reader.records_after, last_number, limit)
 
     def read_content_beginnings(
         self, records: Sequence[CacheRecord], limit: int
     ) -> Sequence[tuple[CacheRecord, bytes | None]]:
-        """Return the first bytes of records, about `_SLICE` in all, or None for what
+        """Return the first bytes of records, about `_SLICE_BYTES` in all, or None for what
         cannot be read.
         """
         return self._thread.call_and_wait(self._read_beginnings, records, limit)
@@ -153,15 +157,15 @@ class StoreFeed:
         self, records: Sequence[CacheRecord], limit: int
     ) -> Sequence[tuple[CacheRecord, bytes | None]]:
         beginnings: list[tuple[CacheRecord, bytes | None]] = []
-        room = _SLICE
+        bytes_left = _SLICE_BYTES
         for record in records:
             content: bytes | None = None
             # The entry may be damaged or deleted. Whoever opens it will see the error.
             with suppress(HelixError):
                 content = self._read_beginning(record, limit)
             beginnings.append((record, content))
-            room -= len(content or b"")
-            if room <= 0:
+            bytes_left -= len(content or b"")
+            if bytes_left <= 0:
                 break
         return beginnings
 
@@ -172,8 +176,8 @@ class StoreFeed:
         place = encode_entry_place(record)
         return self._cache.reader.get_content(record.digest, place)[:limit]
 
-    def read_fact_lines(self, after: int, limit: int) -> Sequence[StoredFact]:
-        return self._thread.call_and_wait(self._journal.stored_facts_since, after, limit)
+    def read_fact_lines(self, last_number: int, limit: int) -> Sequence[StoredFact]:
+        return self._thread.call_and_wait(self._journal.stored_facts_since, last_number, limit)
 
     def run_on_stores(self, work: Callable[[Callable[[], CacheFolder], JournalFile], T]) -> T:
         return self._thread.call_and_wait(lambda: work(lambda: self._cache, self._journal))
@@ -218,8 +222,11 @@ class IndexFile:
         self.connection.close()
 
     def index_mark(self, name: str) -> int:
-        found = self.connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-        return int(found[0]) if found else 0
+        row = self.connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            return 0
+        (value,) = row
+        return int(value)
 
     def _write_index_mark(self, name: str, value: int) -> None:
         self.connection.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (name, value))
@@ -236,13 +243,13 @@ class IndexFile:
         return IndexProgress(*marks, len(self._missing_sort_indexes()))
 
     def _missing_sort_indexes(self) -> list[str]:
-        there = {
+        existing_indexes = {
             row[0]
             for row in self.connection.execute(
                 "SELECT name FROM sqlite_master WHERE type = 'index'"
             )
         }
-        return [name for name in _ORDERS if name not in there]
+        return [name for name in _SORT_INDEXES if name not in existing_indexes]
 
     def index_next_slice(self) -> IndexProgress:
         """Index one slice of what is missing. Call it until done. What stores can't
@@ -260,11 +267,12 @@ class IndexFile:
     def _index_slice(self, progress: IndexProgress) -> IndexProgress:
         self._adjust_page_memory(progress)
         if progress.orders and (
-            progress.rows >= progress.entries or progress.entries - progress.rows < MANY
+            progress.rows >= progress.entries
+            or progress.entries - progress.rows < MANY_MISSING_ENTRIES
         ):
             name = self._missing_sort_indexes()[0]
             with self._index_transaction():
-                self.connection.execute(f"CREATE INDEX {name} ON entries({_ORDERS[name]})")
+                self.connection.execute(f"CREATE INDEX {name} ON entries({_SORT_INDEXES[name]})")
         elif progress.rows < progress.entries:
             self._index_rows(progress)
         elif progress.facts < progress.of_facts:
@@ -278,7 +286,9 @@ class IndexFile:
         free it afterwards. If less is missing, the pages that are often needed fit
         anyway: 40,000 entries are indexed as fast with 2 MB as with 64.
         """
-        pages = _MUCH_MEMORY if progress.count_missing > 200_000 else _LITTLE_MEMORY
+        pages = _LITTLE_MEMORY
+        if progress.count_missing > 200_000:
+            pages = _MUCH_MEMORY
         if pages != self._memory:
             self.connection.execute(f"PRAGMA cache_size={pages}")
             self.connection.execute("PRAGMA shrink_memory")
@@ -307,11 +317,13 @@ class IndexFile:
                 self._write_checkpoint_sums(sums)
             self._insert_cache_records(listed, pinned)
             self._last_rows = (progress.rows, records)
-            last = records[-1].number if records else 0
+            last_indexed = 0
+            if records:
+                last_indexed = records[-1].number
             if len(records) < ROWS:
                 # More entries may have been added since the count.
-                last = max(last, progress.entries)
-            self._write_index_mark("rows", last)
+                last_indexed = max(last_indexed, progress.entries)
+            self._write_index_mark("rows", last_indexed)
 
     def _write_checkpoint_sums(self, sums: "_CheckpointSums") -> None:
         self._write_index_mark("checkpoints", sums.count)
@@ -322,20 +334,20 @@ class IndexFile:
         forgotten or became normal entries.
         """
         sums = _CheckpointSums()
-        after = 0
-        last = self.current_progress().rows
-        while after < last:
-            records = self._feed.read_entry_records(after, ROWS)
-            known = [record for record in records if record.number <= last]
-            if not known:
+        last_counted = 0
+        last_number = self.current_progress().rows
+        while last_counted < last_number:
+            records = self._feed.read_entry_records(last_counted, ROWS)
+            records_to_count = [record for record in records if record.number <= last_number]
+            if not records_to_count:
                 break
-            after = known[-1].number
-            more = _sum_checkpoint_contents(known)
-            sums.count += more.count
-            sums.bytes += more.bytes
-            if after < last:
+            last_counted = records_to_count[-1].number
+            sums_of_page = _sum_checkpoint_contents(records_to_count)
+            sums.count += sums_of_page.count
+            sums.bytes += sums_of_page.bytes
+            if last_counted < last_number:
                 yield sums.count
-            last = self.current_progress().rows
+            last_number = self.current_progress().rows
         with self._index_transaction():
             self._write_checkpoint_sums(sums)
 
@@ -343,23 +355,29 @@ class IndexFile:
         self, records: Sequence[CacheRecord], pinned: frozenset[Digest]
     ) -> None:
         uses = self._known_uses_of(records)
-        rows = []
-        members = []
+        entry_rows = []
+        member_rows = []
         for record in records:
             known_uses = uses.get(record.digest.raw, ())
             recalls = [use.time for use in known_uses if use.how == "recall"]
-            recalled = max(recalls, default=0.0)
-            count = sum(use.how != "fold" for use in known_uses)
+            recalled_time = max(recalls, default=0.0)
+            use_count = sum(use.how != "fold" for use in known_uses)
             about = record.about
-            named = (record.number, record.digest.raw, about.tool, about.source, about.media_type)
-            figures = (record.size, record.kept, record.lines, 0, record.time)
-            state = (count, recalled, record.digest in pinned, record.state)
-            rows.append((*named, *figures, *state))
-            members += [(use.conversation, record.number) for use in known_uses]
+            description_columns = (
+                record.number,
+                record.digest.raw,
+                about.tool,
+                about.source,
+                about.media_type,
+            )
+            figure_columns = (record.size, record.kept, record.lines, 0, record.time)
+            state_columns = (use_count, recalled_time, record.digest in pinned, record.state)
+            entry_rows.append((*description_columns, *figure_columns, *state_columns))
+            member_rows += [(use.conversation, record.number) for use in known_uses]
         sources = {(record.about.source,) for record in records}
         self._execute_rows("INSERT OR IGNORE INTO sources", list(sources))
-        self._execute_rows("INSERT OR REPLACE INTO entries", rows)
-        self._add_members(members)
+        self._execute_rows("INSERT OR REPLACE INTO entries", entry_rows)
+        self._add_members(member_rows)
 
     def _execute_rows(
         self, before: str, rows: Sequence[Sequence[object]], behind: str = ""
@@ -393,29 +411,29 @@ class IndexFile:
 
     def _index_words(self, progress: IndexProgress) -> None:
         with self._index_transaction():
-            after = progress.words
-            size = 0
+            last_indexed = progress.words
+            content_bytes = 0
             contents: list[tuple[CacheRecord, bytes | None]] = []
-            while after < progress.entries and size < _BYTES_AT_ONCE:
-                records = self._next_records_for_words(after, progress.entries)
-                read = self._feed.read_content_beginnings(records, SEARCHED)
-                contents += read
-                size += sum(len(content or b"") for _, content in read)
-                is_complete = len(read) == len(records) < WORDS
-                after = progress.entries if is_complete else read[-1][0].number
-                first, rows = self._last_rows
-                still_ahead = [record for record in rows if record.number > after]
-                self._last_rows = (max(first, after), still_ahead)
+            while last_indexed < progress.entries and content_bytes < _BYTES_AT_ONCE:
+                records = self._next_records_for_words(last_indexed, progress.entries)
+                page = self._feed.read_content_beginnings(records, MOST_SEARCHED_BYTES)
+                contents += page
+                content_bytes += sum(len(content or b"") for _, content in page)
+                is_complete = len(page) == len(records) < WORDS
+                last_indexed = progress.entries if is_complete else page[-1][0].number
+                last_rows_after, last_rows = self._last_rows
+                still_ahead = [record for record in last_rows if record.number > last_indexed]
+                self._last_rows = (max(last_rows_after, last_indexed), still_ahead)
             self._index_contents(contents)
-            self._write_index_mark("words", after)
+            self._write_index_mark("words", last_indexed)
 
-    def _next_records_for_words(self, after: int, last: int) -> list[CacheRecord]:
+    def _next_records_for_words(self, last_indexed: int, last_number: int) -> list[CacheRecord]:
         """Return the next records, which may be those of which rows were just made."""
-        first, rows = self._last_rows
-        records = rows if after >= first else ()
+        rows_after, rows = self._last_rows
+        records = rows if last_indexed >= rows_after else ()
         if not records:
-            records = self._feed.read_entry_records(after, WORDS)
-        return [record for record in records[:WORDS] if record.number <= last]
+            records = self._feed.read_entry_records(last_indexed, WORDS)
+        return [record for record in records[:WORDS] if record.number <= last_number]
 
     def _index_contents(self, contents: Sequence[tuple[CacheRecord, bytes | None]]) -> None:
         texts = []
@@ -450,31 +468,33 @@ class IndexFile:
         )
 
     def _index_pieces(self, pieces: Sequence[_Piece]) -> None:
-        (last,) = self.connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
+        (last_id,) = self.connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
         rows = []
         words = []
-        for row_id, piece in enumerate(pieces, last + 1):
+        for row_id, piece in enumerate(pieces, last_id + 1):
             source = (piece.number, piece.start, piece.conversation, piece.seq)
             rows.append((row_id, len(piece.text), *source))
-            whole = f"{piece.text}\n{piece.call}"
-            words.append((row_id, f"{whole}\n{search_words.extra_words_for_index(whole)}"))
+            searched_text = f"{piece.text}\n{piece.call}"
+            words.append(
+                (row_id, f"{searched_text}\n{search_words.extra_words_for_index(searched_text)}")
+            )
         self._execute_rows("INSERT INTO pieces(id, length, number, start, conversation, seq)", rows)
-        for some in _split_by_text_size(words):
-            self._execute_rows("INSERT INTO words(rowid, text)", some)
+        for batch in _split_by_text_size(words):
+            self._execute_rows("INSERT INTO words(rowid, text)", batch)
 
     # --- Indexing facts
 
     def _index_facts(self, progress: IndexProgress) -> None:
-        after = progress.facts
+        last_indexed = progress.facts
         with self._index_transaction():
             for _ in range(FACTS_READS):
-                if after < progress.of_facts:
-                    after = self._index_facts_after(after, progress.of_facts)
-            self._write_index_mark("facts", after)
+                if last_indexed < progress.of_facts:
+                    last_indexed = self._index_facts_after(last_indexed, progress.of_facts)
+            self._write_index_mark("facts", last_indexed)
 
-    def _index_facts_after(self, after: int, last: int) -> int:
+    def _index_facts_after(self, last_indexed: int, last_id: int) -> int:
         """Index some facts. Return the id up to which all are indexed."""
-        lines = self._feed.read_fact_lines(after, FACTS)
+        lines = self._feed.read_fact_lines(last_indexed, FACTS)
         pieces = []
         tokens = []
         uses = []
@@ -496,28 +516,34 @@ class IndexFile:
             ") WHERE digest = column1 AND tokens = 0",
         )
         self._index_uses(uses)
+        if not lines:
+            return last_id
+        last_read = lines[-1].id
         if len(lines) == FACTS:
-            return lines[-1].id
-        return max(last, lines[-1].id) if lines else last
+            return last_read
+        # The ids between may be of facts that were deleted.
+        return max(last_id, last_read)
 
     def _index_uses(self, uses: Sequence[_Use]) -> None:
         rows = self._execute_rows(
             "INSERT OR IGNORE INTO uses", uses, "RETURNING digest, conversation, time, how"
         )
-        added = list(map(_KnownUse._make, rows))
+        added_uses = list(map(_KnownUse._make, rows))
         counts: Counter[bytes] = Counter()
-        recalled: dict[bytes, float] = {}
-        for use in added:
+        last_recalls: dict[bytes, float] = {}
+        for use in added_uses:
             # A fold only repeats cached content, so it does not count as a use.
             counts[use.digest] += use.how != "fold"
             if use.how == "recall":
-                recalled[use.digest] = max(use.time, recalled.get(use.digest, 0.0))
-        changes = [(digest, count, recalled.get(digest, 0.0)) for digest, count in counts.items()]
-        numbers = dict(self._execute_rows(_USED, changes, _OF_THESE))
+                last_recalls[use.digest] = max(use.time, last_recalls.get(use.digest, 0.0))
+        entry_changes = [
+            (digest, count, last_recalls.get(digest, 0.0)) for digest, count in counts.items()
+        ]
+        numbers_by_digest = dict(self._execute_rows(_ADD_USES, entry_changes, _TO_THESE_ENTRIES))
         members = []
-        for use in added:
-            if use.digest in numbers:
-                members.append((use.conversation, numbers[use.digest]))
+        for use in added_uses:
+            if use.digest in numbers_by_digest:
+                members.append((use.conversation, numbers_by_digest[use.digest]))
         self._add_members(members)
 
 
@@ -581,30 +607,30 @@ def _entries_attached_by(parts: Iterable[object]) -> Iterator[Digest]:
 
 def token_counts_of_entries(fact: Fact) -> list[tuple[vocabulary.Stored, int]]:
     """Return the texts that the fact uses, with the token counts that it states."""
-    stated = []
+    stated_counts = []
     match fact:
         case vocabulary.UserSaid(parts=parts):
             for part in parts:
                 if isinstance(part, vocabulary.Attachment):
-                    stated.append((part.stored, part.tokens))
+                    stated_counts.append((part.stored, part.tokens))
         case vocabulary.ToolReturned():
-            stated.append((fact.output, fact.tokens))
+            stated_counts.append((fact.output, fact.tokens))
     return [
         (stored, tokens)
-        for stored, tokens in stated
+        for stored, tokens in stated_counts
         if tokens and stored.media_type.startswith("text/")
     ]
 
 
 def _entries_recalled_by(parts: Iterable[object]) -> list[Digest]:
-    found = []
+    digests = []
     for part in parts:
         if isinstance(part, vocabulary.ToolCall) and part.name.endswith(ToolName.RECALL):
             try:
-                found.append(Digest.from_hex(json.loads(part.arguments)["sha256"]))
+                digests.append(Digest.from_hex(json.loads(part.arguments)["sha256"]))
             except (ValueError, TypeError, KeyError):
                 continue  # The recall itself answers malformed hashes.
-    return found
+    return digests
 
 
 def connect_for_queries(path: Path) -> sqlite3.Connection:
@@ -637,7 +663,7 @@ def _split_by_text_size(words: Sequence[tuple[int, str]]) -> Iterator[Sequence[t
     size = 0
     for end, (_, text) in enumerate(words, 1):
         size += len(text)
-        if size >= _STATEMENT or end == len(words):
+        if size >= _MOST_STATEMENT_CHARACTERS or end == len(words):
             yield words[start:end]
             start = end
             size = 0

@@ -60,13 +60,16 @@ def is_backup_due(workspace: Path, now: float) -> bool:
     journal = workspace / "journal.sqlite3"
     if not journal.exists():
         return False
-    known = [each for each in list_backups(workspace) if each.time <= now]
-    changed = max(
-        path.stat().st_mtime
-        for path in (journal, journal.with_name("journal.sqlite3-wal"))
-        if path.exists()
-    )
-    return not known or (now - known[0].time >= DAY and changed > known[0].time)
+    # One from the future was made while the clock was wrong.
+    past_backups = [backup for backup in list_backups(workspace) if backup.time <= now]
+    if not past_backups:
+        return True
+    newest = past_backups[0]
+    changed_time = journal.stat().st_mtime
+    log = journal.with_name("journal.sqlite3-wal")
+    if log.exists():
+        changed_time = max(changed_time, log.stat().st_mtime)
+    return now - newest.time >= DAY and changed_time > newest.time
 
 
 def create_backup(workspace: Path, *, now: float | None = None, version: int = 0) -> JournalBackup:
@@ -75,16 +78,20 @@ def create_backup(workspace: Path, *, now: float | None = None, version: int = 0
     `version`: the old format's, before an upgrade. The newest backup of each version is
     kept forever.
     """
-    time = clock.time() if now is None else now
+    time = now
+    if time is None:
+        time = clock.time()
     folder = backups_folder(workspace)
     name = datetime.fromtimestamp(time, UTC).strftime("journal-%Y-%m-%dT%H%M%S")
-    path = folder / f"{name}{f'-v{version}' * bool(version)}.sqlite3"
-    beside = path.with_suffix(".new")
+    if version:
+        name = f"{name}-v{version}"
+    path = folder / f"{name}.sqlite3"
+    unfinished = path.with_suffix(".new")
     try:
         ensure_private_folder(folder)
-        beside.unlink(missing_ok=True)
-        _copy_journal(workspace / "journal.sqlite3", beside)
-        beside.replace(path)
+        unfinished.unlink(missing_ok=True)
+        _copy_journal(workspace / "journal.sqlite3", unfinished)
+        unfinished.replace(path)
         sync_folder_to_disk(folder)
     except OSError as error:
         raise StoreFailed(
@@ -108,13 +115,13 @@ def _copy_journal(journal: Path, to: Path) -> None:
 def change_each_backup(workspace: Path, change: Callable[[JournalFile], object]) -> int:
     """Change each backup, deleting unreadable ones. Return how many `change` reports as changed."""
     changed = 0
-    for each in list_backups(workspace):
+    for backup in list_backups(workspace):
         try:
-            with closing(JournalFile(each.path)) as journal:
+            with closing(JournalFile(backup.path)) as journal:
                 changed += bool(change(journal))
                 journal.remove_write_ahead_log()
         except (JournalCorrupt, WrittenByNewerVersion):
-            each.path.unlink(missing_ok=True)
+            backup.path.unlink(missing_ok=True)
     return changed
 
 
@@ -123,22 +130,24 @@ def delete_extra_backups(workspace: Path, now: float) -> None:
     earlier weeks, and of each older version. One with a time in the future is kept and
     takes no other's place.
     """
-    keep: set[Path] = set()
-    days: dict[int, Path] = {}
-    weeks: dict[int, Path] = {}
-    versions: dict[int, Path] = {}
-    for each in list_backups(workspace):
-        if each.version:
-            versions.setdefault(each.version, each.path)
+    kept_paths: set[Path] = set()
+    path_by_day: dict[int, Path] = {}
+    path_by_week: dict[int, Path] = {}
+    path_by_version: dict[int, Path] = {}
+    for backup in list_backups(workspace):
+        if backup.version:
+            path_by_version.setdefault(backup.version, backup.path)
             continue
-        if each.time > now:
-            versions.setdefault(-1, each.path)
+        if backup.time > now:
+            path_by_version.setdefault(-1, backup.path)
             continue
-        days.setdefault(int(each.time // DAY), each.path)
-        weeks.setdefault(int(each.time // (7 * DAY)), each.path)
-    keep.update(versions.values())
-    keep.update([days[day] for day in sorted(days, reverse=True)[:DAYS]])
-    keep.update([weeks[week] for week in sorted(weeks, reverse=True)[: WEEKS + 1]])
-    for each in list_backups(workspace):
-        if each.path not in keep:
-            each.path.unlink(missing_ok=True)
+        path_by_day.setdefault(int(backup.time // DAY), backup.path)
+        path_by_week.setdefault(int(backup.time // (7 * DAY)), backup.path)
+    kept_paths.update(path_by_version.values())
+    kept_paths.update([path_by_day[day] for day in sorted(path_by_day, reverse=True)[:DAYS]])
+    kept_paths.update(
+        [path_by_week[week] for week in sorted(path_by_week, reverse=True)[: WEEKS + 1]]
+    )
+    for backup in list_backups(workspace):
+        if backup.path not in kept_paths:
+            backup.path.unlink(missing_ok=True)

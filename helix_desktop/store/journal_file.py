@@ -42,16 +42,18 @@ _SCHEMA = read_schema("journal").replace(
 )
 _UPSERT = sqlite_database.build_upsert("conversations", [name for name, _ in COLUMNS])
 _UPSERT_METER = sqlite_database.build_upsert("meters", ["conversation", "meter"])
-_LINES = "SELECT id, conversation, seq, time, fact, digest FROM facts WHERE"
-_ROWS = "SELECT conversations.*, coalesce(meter, '') FROM conversations LEFT JOIN meters ON meters.conversation = conversations.id"
-_BROUGHT = """substr(fact, 1, 19) = '{"fact":"BroughtIn"'"""
-_BROUGHT_INDEX = f"CREATE INDEX IF NOT EXISTS brought_in ON facts(id) WHERE {_BROUGHT}"
-_BROUGHT_FACTS = f"{_LINES} {_BROUGHT} ORDER BY id"
-_BROUGHT_BEHIND = f"{_LINES} conversation = ? AND seq > ? AND {_BROUGHT} ORDER BY seq"
+_SELECT_FACTS = "SELECT id, conversation, seq, time, fact, digest FROM facts WHERE"
+_SELECT_CONVERSATIONS = "SELECT conversations.*, coalesce(meter, '') FROM conversations LEFT JOIN meters ON meters.conversation = conversations.id"
+_IS_IMPORT_FACT = """substr(fact, 1, 19) = '{"fact":"BroughtIn"'"""
+_IMPORT_FACTS_INDEX = f"CREATE INDEX IF NOT EXISTS brought_in ON facts(id) WHERE {_IS_IMPORT_FACT}"
+_SELECT_IMPORT_FACTS = f"{_SELECT_FACTS} {_IS_IMPORT_FACT} ORDER BY id"
+_SELECT_LATER_IMPORT_FACTS = (
+    f"{_SELECT_FACTS} conversation = ? AND seq > ? AND {_IS_IMPORT_FACT} ORDER BY seq"
+)
 _STATEMENTS = read_sql_statements("journal_statements")
-_RECEIVED_FACTS = f"""{_LINES} conversation = ? AND substr(fact, 10, 8) IN ('Received', 'Rewound"') ORDER BY seq"""
-_WITHOUT_EFFECT = '{"fact":"ToolReturned","version":1,'
-_INSERT = "INSERT INTO facts(conversation, seq, time, fact, digest)"
+_RECEIVED_FACTS = f"""{_SELECT_FACTS} conversation = ? AND substr(fact, 10, 8) IN ('Received', 'Rewound"') ORDER BY seq"""
+_CHANGES_NO_ROW = '{"fact":"ToolReturned","version":1,'
+_INSERT_FACTS = "INSERT INTO facts(conversation, seq, time, fact, digest)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,10 @@ class JournalFile:
         self._now = now
         # Called when a fact is replaced.
         self.replacing: Callable[[StoredFact], object] = lambda _line: None
-        self.connection = (
-            sqlite_database.connect_read_only if unseen else sqlite_database.connect_database
-        )(path, JournalCorrupt, "journal")
+        if unseen:
+            self.connection = sqlite_database.connect_read_only(path, JournalCorrupt, "journal")
+        else:
+            self.connection = sqlite_database.connect_database(path, JournalCorrupt, "journal")
         self.errors = sqlite_database.SqliteErrors(JournalCorrupt, "journal")
         # Decode damaged text as far as possible. The digest reveals the damage.
         self.connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -142,12 +145,11 @@ class JournalFile:
         time = self._now()
         with self.in_one_transaction():
             row = self._read_row(conversation) or build_empty_row(conversation, time)
-            recorded = tuple(
-                Recorded(conversation, seq, time, fact)
-                for seq, fact in enumerate(facts, row.last_seq + 1)
-            )
+            recorded = []
+            for seq, fact in enumerate(facts, row.last_seq + 1):
+                recorded.append(Recorded(conversation, seq, time, fact))
             self._insert_facts(row, recorded)
-        return recorded
+        return tuple(recorded)
 
     def append_together(
         self, batches: Sequence[tuple[str, Sequence[Fact]]]
@@ -165,13 +167,18 @@ class JournalFile:
         before its predecessor's.
         """
         with self.in_one_transaction():
-            begun = facts[0][0] if facts else self._now()
-            row = self._read_row(conversation) or build_empty_row(conversation, begun)
+            first_time = self._now()
+            if facts:
+                first_time, _ = facts[0]
+            row = self._read_row(conversation) or build_empty_row(conversation, first_time)
+
             recorded = []
-            time = row.updated
-            for seq, (when, fact) in enumerate(facts, row.last_seq + 1):
-                time = max(time, when)
-                recorded.append(Recorded(conversation, seq, time, fact))
+            latest_time = row.updated
+            for seq, (fact_time, fact) in enumerate(facts, row.last_seq + 1):
+                # The clock of another program may have been set back.
+                latest_time = max(latest_time, fact_time)
+                recorded.append(Recorded(conversation, seq, latest_time, fact))
+
             self._insert_facts(row, recorded)
             if meter:
                 self.write_meter(conversation, meter)
@@ -180,15 +187,19 @@ class JournalFile:
     def read_import_facts(self) -> tuple[Recorded, ...]:
         """Return all facts about imports, oldest first, found by an index of their own."""
         with self.errors:
-            self.connection.execute(_BROUGHT_INDEX)
-        return _select_recorded(self, _BROUGHT_FACTS)
+            self.connection.execute(_IMPORT_FACTS_INDEX)
+        return _select_recorded(self, _SELECT_IMPORT_FACTS)
 
     def _insert_facts(self, row: StoredConversation, recorded: Sequence[Recorded]) -> None:
-        rows = []
-        for each in recorded:
-            line = (each.conversation, each.seq, each.time, encode_fact(each.fact))
-            rows.append((*line, checksum_of_fact(*line)))
-        sqlite_database.execute_with_rows(self.connection, _INSERT, rows)
+        fact_rows = []
+        for recorded_fact in recorded:
+            conversation = recorded_fact.conversation
+            seq = recorded_fact.seq
+            time = recorded_fact.time
+            text = encode_fact(recorded_fact.fact)
+            checksum = checksum_of_fact(conversation, seq, time, text)
+            fact_rows.append((conversation, seq, time, text, checksum))
+        sqlite_database.execute_with_rows(self.connection, _INSERT_FACTS, fact_rows)
         self.connection.execute(_UPSERT, advance_row(row, recorded).column_values())
 
     def read_recorded(
@@ -215,7 +226,7 @@ class JournalFile:
         self, conversation: str, after: int = 0, limit: int = 0
     ) -> list[StoredFact]:
         with sqlite_database.SqliteErrors(JournalCorrupt, f"journal's conversation {conversation}"):
-            statement = f"{_LINES} conversation = ? AND seq > ? ORDER BY seq LIMIT ?"
+            statement = f"{_SELECT_FACTS} conversation = ? AND seq > ? ORDER BY seq LIMIT ?"
             return [
                 StoredFact(*row)
                 for row in self.connection.execute(statement, (conversation, after, limit or -1))
@@ -223,7 +234,9 @@ class JournalFile:
 
     def stored_facts_since(self, watermark: int, limit: int) -> list[StoredFact]:
         """Return facts of all conversations after `watermark`, in the order they were written."""
-        rows = select_journal_rows(self, f"{_LINES} id > ? ORDER BY id LIMIT ?", watermark, limit)
+        rows = select_journal_rows(
+            self, f"{_SELECT_FACTS} id > ? ORDER BY id LIMIT ?", watermark, limit
+        )
         return [StoredFact(*row) for row in rows]
 
     def copy_conversation(
@@ -232,33 +245,37 @@ class JournalFile:
         """Copy the facts up to `last`, with numbers and times, and begin the new
         conversation after them.
         """
-        originals = self.read_recorded(conversation, 0, last) if last > 0 else ()
-        copied = [replace(recorded, conversation=new_conversation) for recorded in originals]
-        if len(copied) != last or last < 1:
+        copied_facts: list[Recorded] = []
+        if last > 0:
+            for recorded in self.read_recorded(conversation, 0, last):
+                copied_facts.append(replace(recorded, conversation=new_conversation))
+        if len(copied_facts) != last or last < 1:
             raise NotFound(f"Conversation {conversation} has no record {last} to fork from.")
+
         time = self._now()
         started = ConversationStarted(forked_from=conversation, forked_at=last)
-        all_facts = [*copied, Recorded(new_conversation, last + 1, time, started)]
-        first = self._first_of_another_program(conversation, last)
-        if first is not None:
+        all_facts = list(copied_facts)
+        all_facts.append(Recorded(new_conversation, last + 1, time, started))
+        first_foreign_seq = self._first_of_another_program(conversation, last)
+        if first_foreign_seq is not None:
             # What was paid elsewhere for the replies that were copied.
-            paid = 0.0
-            for recorded in copied[max(0, first - 1) :]:
+            paid_elsewhere = 0.0
+            for recorded in copied_facts[max(0, first_foreign_seq - 1) :]:
                 if isinstance(recorded.fact, ModelReplied):
-                    paid += recorded.fact.usage.cost
-            brought_in = BroughtIn(Origin(), "", first, cost=paid)
+                    paid_elsewhere += recorded.fact.usage.cost
+            brought_in = BroughtIn(Origin(), "", first_foreign_seq, cost=paid_elsewhere)
             all_facts.append(Recorded(new_conversation, last + 2, time, brought_in))
         with self.in_one_transaction():
             if self._read_row(new_conversation) is not None:
                 raise InvalidInput(f"The conversation {new_conversation} already exists.")
-            self._insert_facts(build_empty_row(new_conversation, copied[0].time), all_facts)
+            self._insert_facts(build_empty_row(new_conversation, copied_facts[0].time), all_facts)
         return tuple(all_facts)
 
     def _first_of_another_program(self, conversation: str, last: int) -> int | None:
         """Return from which fact on those up to `last` are another program's, which a later fact
         may say.
         """
-        for recorded in _select_recorded(self, _BROUGHT_BEHIND, conversation, last):
+        for recorded in _select_recorded(self, _SELECT_LATER_IMPORT_FACTS, conversation, last):
             fact = recorded.fact
             if isinstance(fact, BroughtIn) and fact.first <= last and not fact.undone:
                 return fact.first
@@ -283,7 +300,7 @@ class JournalFile:
 
     def conversation_rows(self) -> tuple[StoredConversation, ...]:
         """Return all conversations, the last changed first."""
-        rows = select_journal_rows(self, f"{_ROWS} ORDER BY updated DESC, id")
+        rows = select_journal_rows(self, f"{_SELECT_CONVERSATIONS} ORDER BY updated DESC, id")
         return tuple(map(StoredConversation.from_columns, rows))
 
     def conversation_row(self, conversation: str) -> StoredConversation:
@@ -293,7 +310,7 @@ class JournalFile:
         return row
 
     def _read_row(self, conversation: str) -> StoredConversation | None:
-        rows = select_journal_rows(self, f"{_ROWS} WHERE id = ?", conversation)
+        rows = select_journal_rows(self, f"{_SELECT_CONVERSATIONS} WHERE id = ?", conversation)
         if not rows:
             return None
         return StoredConversation.from_columns(rows[0])
@@ -306,18 +323,18 @@ class JournalFile:
     def delete_conversation(self, conversation: str) -> int:
         """Delete a conversation for good. Return the number of its facts."""
         with self.in_one_transaction():
-            gone = self.connection.execute(
+            fact_count = self.connection.execute(
                 "DELETE FROM facts WHERE conversation = ?", (conversation,)
             ).rowcount
             self.connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
             self.connection.execute("DELETE FROM meters WHERE conversation = ?", (conversation,))
-        return gone
+        return fact_count
 
     def restore_facts(self, lines: Sequence[StoredFact]) -> None:
         """Put stored facts back unchanged, for an import or a repair, and update derived tables."""
         with self.in_one_transaction():
             sqlite_database.execute_with_rows(
-                self.connection, _INSERT, list(map(_columns_of_line, lines))
+                self.connection, _INSERT_FACTS, list(map(_columns_of_line, lines))
             )
             for conversation in dict.fromkeys(line.conversation for line in lines):
                 self._recompute_row(conversation)
@@ -328,17 +345,19 @@ class JournalFile:
         """
         with self.in_one_transaction():
             sqlite_database.execute_with_rows(
-                self.connection, _INSERT, list(map(_columns_of_line, lines))
+                self.connection, _INSERT_FACTS, list(map(_columns_of_line, lines))
             )
             lines_by_conversation: dict[str, list[StoredFact]] = {}
             for line in lines:
                 lines_by_conversation.setdefault(line.conversation, []).append(line)
-            for conversation, own in lines_by_conversation.items():
-                row = self._read_row(conversation) or build_empty_row(conversation, own[0].time)
+            for conversation, own_lines in lines_by_conversation.items():
+                row = self._read_row(conversation) or build_empty_row(
+                    conversation, own_lines[0].time
+                )
                 if trusted:
-                    row = _row_after_lines(row, own)
+                    row = _row_after_lines(row, own_lines)
                 else:
-                    row = advance_row(row, (line.decode_recorded() for line in own))
+                    row = advance_row(row, (line.decode_recorded() for line in own_lines))
                 self.connection.execute(_UPSERT, row.column_values())
 
     def in_one_transaction(self) -> sqlite_database.SqliteTransaction:
@@ -450,7 +469,7 @@ def _row_after_lines(row: StoredConversation, lines: Sequence[StoredFact]) -> St
     """
     changing = []
     for line in lines:
-        if not line.fact.startswith(_WITHOUT_EFFECT):
+        if not line.fact.startswith(_CHANGES_NO_ROW):
             fact = decode_fact(line.fact)
             changing.append(Recorded(line.conversation, line.seq, line.time, fact))
     row = advance_row(row, changing)

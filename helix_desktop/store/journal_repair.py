@@ -28,7 +28,7 @@ _COMMON_PAGE_SIZE = 512  # That of journals, as `sqlite_database` makes them.
 _COLUMNS_OF_FACTS = 6
 _LEAST_BYTES_OF_FACT = 64  # Its digest alone has 32.
 _MOST_FACTS_OF_CUT_FILE = 100_000
-_LOST = "This record was damaged on disk and could not be recovered."
+_LOST_REASON = "This record was damaged on disk and could not be recovered."
 
 
 # --- Reading SQLite's write-ahead log
@@ -54,8 +54,8 @@ def read_write_ahead_log(path: Path) -> WriteAheadLog | None:
         return None
     if len(content) < _HEADER.size + _FRAME.size:
         return None
-    page = _log_page_size(path, content)
-    frames = list(_iterate_frames(content, page))
+    page_size = _log_page_size(path, content)
+    frames = list(_iterate_frames(content, page_size))
     if not frames:
         return None
     header = _HEADER.unpack_from(content)
@@ -67,7 +67,7 @@ def read_write_ahead_log(path: Path) -> WriteAheadLog | None:
     for number, frame in enumerate(frames, 1):
         if frame.is_commit and frame.salts == salts:
             committed = number
-    return WriteAheadLog(content, page, salts, committed)
+    return WriteAheadLog(content, page_size, salts, committed)
 
 
 def _log_page_size(path: Path, content: bytes) -> int:
@@ -238,34 +238,34 @@ class RepairResult:
 
 
 def rebuild_journal(
-    damaged: Path, backups: Iterable[Path], more: SalvagedFacts | None, into: Path
+    damaged: Path, backups: Iterable[Path], salvaged: SalvagedFacts | None, into: Path
 ) -> RepairResult:
     """Create a new journal from all intact facts in the damaged file, its log, and its backups."""
     sources: list[Iterable[StoredFact]] = [read_intact_facts(damaged)]
-    if more is not None:
-        sources.append(more.lines)
+    if salvaged is not None:
+        sources.append(salvaged.lines)
     sources += map(read_intact_facts, backups)
-    intact: dict[str, dict[int, StoredFact]] = {}
+    intact_facts: dict[str, dict[int, StoredFact]] = {}
     for source in sources:
         for line in source:
-            intact.setdefault(line.conversation, {}).setdefault(line.seq, line)
+            intact_facts.setdefault(line.conversation, {}).setdefault(line.seq, line)
     expected_lengths = _conversation_lengths(damaged)
-    lost: list[str] = []
+    lost_sentences: list[str] = []
     lines: list[StoredFact] = []
-    for conversation in dict.fromkeys([*intact, *expected_lengths]):
-        facts_by_seq = intact.get(conversation, {})
+    for conversation in dict.fromkeys([*intact_facts, *expected_lengths]):
+        facts_by_seq = intact_facts.get(conversation, {})
         length = max([expected_lengths.get(conversation, 0), *facts_by_seq])
         for seq in range(1, length + 1):
             fact = facts_by_seq.get(seq)
             if fact is None:
-                lost.append(f"Record {seq} of conversation {conversation} was lost.")
+                lost_sentences.append(f"Record {seq} of conversation {conversation} was lost.")
                 fact = _placeholder_for_lost(conversation, seq, facts_by_seq)
             lines.append(fact)
     lines.sort(key=lambda line: (line.time, line.conversation, line.seq))
     journal = JournalFile(into)
     journal.restore_facts(lines)
     journal.close()
-    return RepairResult(len(lines) - len(lost), tuple(lost))
+    return RepairResult(len(lines) - len(lost_sentences), tuple(lost_sentences))
 
 
 def _conversation_lengths(path: Path) -> dict[str, int]:
@@ -294,7 +294,7 @@ def _placeholder_for_lost(
     time = 0.0
     if earlier_seqs:
         time = facts_by_seq[max(earlier_seqs)].time
-    text = fact_encoding.encode_fact(Forgotten(facts=1, why=_LOST))
+    text = fact_encoding.encode_fact(Forgotten(facts=1, why=_LOST_REASON))
     checksum = checksum_of_fact(conversation, seq, time, text)
     return StoredFact(0, conversation, seq, time, text, checksum)
 

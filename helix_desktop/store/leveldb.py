@@ -24,9 +24,9 @@ from helix_desktop.errors import CacheCorrupt, StoreFailed, StoreFull
 from helix_desktop.folder_trees import delete_folder_tree
 from helix_desktop.store.sqlite_database import sync_file
 
-_CHECKED = {"verify_checksums": True, "fill_cache": False}
-_UNREAD = "The cache cannot be read"
-_MAPPED = (
+_CHECKED_READ = {"verify_checksums": True, "fill_cache": False}
+_CANNOT_BE_READ = "The cache cannot be read"
+_RELEASE_AFTER_BYTES = (
     4 << 20
 )  # After this many bytes read through LevelDB's mappings, their pages are released.
 # Arguments of madvise. With either, the page is read again when needed.
@@ -38,8 +38,8 @@ _PAGEOUT = 21
 # long, and the pages are read from the disk again.
 _SURELY_OPEN = 400
 _MADVISE: Any = ctypes.CDLL(None).madvise if sys.platform == "linux" else None
-_PROBE = 1 << 20  # In bytes. If this much can be written, the disk is no longer full.
-_TICK = 50_000_000  # In nanoseconds. Two changes this close together may get the same timestamp.
+_PROBE_BYTES = 1 << 20  # In bytes. If this much can be written, the disk is no longer full.
+_TICK_NS = 50_000_000  # In nanoseconds. Two changes this close together may get the same timestamp.
 _TABLE = re.compile(rb"^ (\d+):", re.MULTILINE)  # A line in LevelDB's list of tables.
 _FIRST = b"\x00"
 _LAST = b"\xff" * 2
@@ -49,6 +49,13 @@ _LAST = b"\xff" * 2
 _MOST_PER_KEY = 136
 _SURELY_ONE_LOG = 1_500_000
 Write = tuple[bytes, bytes | None]  # A key and its value; None deletes the key.
+_SIGNS_OF_BAD_FILES = (
+    "No such file",
+    "does not exist",
+    "Corruption",
+    "Invalid argument",
+    "missing files",
+)
 _OPTIONS = {
     "compression": None,
     "bloom_filter_bits": 10,
@@ -62,9 +69,13 @@ class LevelDatabase:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._names: set[str] = set()  # Files whose names are safely on disk.
-        self._settled = 0  # When the folder last changed; 0: a later change may have the same time.
-        self._in_log = 0  # The most memory that this log's writes can take, but for wasted blocks.
+        self._synced_names: set[str] = set()  # Files whose names are safely on disk.
+        self._settled_time_ns = (
+            0  # When the folder last changed; 0: a later change may have the same time.
+        )
+        self._log_bytes = (
+            0  # The most memory that this log's writes can take, but for wasted blocks.
+        )
         self._handle: int | Path = (
             folder  # An open folder's time is read in half the time that its path needs.
         )
@@ -73,10 +84,10 @@ class LevelDatabase:
         self._is_strict = True
         self._db = self._open_leveldb()
         self._failed = False
-        self._read = 0
+        self._read_bytes = 0
 
     def _convert_read_error(self, error: Exception) -> StoreFailed:
-        converted = convert_leveldb_error(error, _UNREAD)
+        converted = convert_leveldb_error(error, _CANNOT_BE_READ)
         if isinstance(converted, CacheCorrupt):
             with contextlib.suppress(OSError):
                 damage_mark(self.folder).touch()
@@ -97,7 +108,7 @@ class LevelDatabase:
                 self._handle = os.open(self.folder, os.O_RDONLY)
             sync_folder_to_disk(self.folder.parent)
             self._sync_file_names()
-            self._in_log = 0  # Opening has written what was in older logs into tables.
+            self._log_bytes = 0  # Opening has written what was in older logs into tables.
         except OSError as error:
             opened.close()
             self._close_handle()
@@ -129,20 +140,24 @@ class LevelDatabase:
 
         The folder's time reveals a new file, but not within the same tick of the clock.
         """
-        changed = os.stat(self._handle).st_mtime_ns  # noqa: PTH116 -- of a handle
-        if changed == self._settled:
+        changed_ns = os.stat(self._handle).st_mtime_ns  # noqa: PTH116 -- of a handle
+        if changed_ns == self._settled_time_ns:
             return
         names = set(os.listdir(self.folder))  # noqa: PTH208
-        new = names - self._names
-        if new:
+        new_names = names - self._synced_names
+        if new_names:
             # For other files, LevelDB syncs the folder itself.
-            if any(name.endswith(".log") for name in new):
+            if any(name.endswith(".log") for name in new_names):
                 sync_folder_to_disk(self.folder)
-                self._in_log = 0  # The write that began it adds its own size.
-            for name in new:
+                self._log_bytes = 0  # The write that began it adds its own size.
+            for name in new_names:
                 make_path_private(self.folder / name)
-            self._names = names
-        self._settled = changed if time.time_ns() - changed > _TICK else 0
+            self._synced_names = names
+        # A change that comes in the same tick of the clock would not change the folder's time.
+        is_certain = time.time_ns() - changed_ns > _TICK_NS
+        self._settled_time_ns = 0
+        if is_certain:
+            self._settled_time_ns = changed_ns
 
     def _release_read_pages(self) -> None:
         """Release the pages read so far. LevelDB maps its tables, and would keep all of
@@ -154,14 +169,16 @@ class LevelDatabase:
         close some anyway, `_PAGEOUT` is used, which loses no data, whoever owns the
         memory.
         """
-        self._read = 0
+        self._read_bytes = 0
         if sys.platform != "linux":
             return
         before = self._live_table_numbers()
         with contextlib.closing(self._db.raw_iterator(fill_cache=False)):
-            held = before & self._live_table_numbers()
-            advice = _DONTNEED if len(held) <= _SURELY_OPEN else _PAGEOUT
-            for first, last in _find_memory_ranges_of_table_files(self.folder, held):
+            held_tables = before & self._live_table_numbers()
+            advice = _DONTNEED
+            if len(held_tables) > _SURELY_OPEN:
+                advice = _PAGEOUT
+            for first, last in _find_memory_ranges_of_table_files(self.folder, held_tables):
                 _MADVISE(ctypes.c_void_p(first), ctypes.c_size_t(last - first), advice)
 
     def _live_table_numbers(self) -> set[int]:
@@ -189,7 +206,7 @@ class LevelDatabase:
         probe = self.folder.with_name(f"{self.folder.name}.probe")
         try:
             with probe.open("wb") as file:
-                file.write(bytes(_PROBE))
+                file.write(bytes(_PROBE_BYTES))
                 sync_file(file)
         except OSError as error:
             raise convert_leveldb_error(
@@ -210,9 +227,12 @@ class LevelDatabase:
         hide a key.
         """
         value = self.get_value_once(key)
-        if value is None:
-            value = next((found for _, found in self.scan_range(key, key + b"\x00")), None)
-        return value
+        if value is not None:
+            return value
+        # A scan does not use the filter. The range has this one key.
+        for _, found_value in self.scan_range(key, key + b"\x00"):
+            return found_value
+        return None
 
     def get_value_once(self, key: bytes) -> bytes | None:
         """Return the value, or None, where a false miss does no harm."""
@@ -223,8 +243,8 @@ class LevelDatabase:
         except plyvel.Error as error:
             raise self._convert_read_error(error) from error
         if value is not None:
-            self._read += len(value)
-            if self._read > _MAPPED:
+            self._read_bytes += len(value)
+            if self._read_bytes > _RELEASE_AFTER_BYTES:
                 self._release_read_pages()
         return value
 
@@ -233,17 +253,19 @@ class LevelDatabase:
         raises at the end.
         """
         try:
-            with self._get_or_reopen_handle().iterator(start=start, stop=stop, **_CHECKED) as found:
-                yield from found
+            with self._get_or_reopen_handle().iterator(
+                start=start, stop=stop, **_CHECKED_READ
+            ) as iterator:
+                yield from iterator
         except plyvel.Error as error:
             raise self._convert_read_error(error) from error
 
     def keys_in_range(self, start: bytes, stop: bytes, *, reverse: bool = False) -> Iterator[bytes]:
         try:
             with self._get_or_reopen_handle().iterator(
-                start=start, stop=stop, reverse=reverse, include_value=False, **_CHECKED
-            ) as found:
-                yield from found
+                start=start, stop=stop, reverse=reverse, include_value=False, **_CHECKED_READ
+            ) as iterator:
+                yield from iterator
         except plyvel.Error as error:
             raise self._convert_read_error(error) from error
 
@@ -254,23 +276,23 @@ class LevelDatabase:
         if self._failed:
             self._reopen_after_failure()
         batch = self._db.write_batch(sync=True)
-        size = taken = 0
+        value_bytes = 0
+        key_bytes = 0
         for key, value in writes:
             if value is None:
                 batch.delete(key)
             else:
                 batch.put(key, value)
-                size += len(value)
-            taken += len(key) + _MOST_PER_KEY
-        taken += size
+                value_bytes += len(value)
+            key_bytes += len(key) + _MOST_PER_KEY
+        memory_bytes = key_bytes + value_bytes
         try:
             batch.write()
             # Reading the folder's time may take a tenth as long as a small write.
-            if self._in_log + taken > _SURELY_ONE_LOG or not self._settled:
+            if self._log_bytes + memory_bytes > _SURELY_ONE_LOG or not self._settled_time_ns:
                 self._sync_file_names()
         except (plyvel.Error, OSError) as error:
             self._failed = True
-            # A compaction that meets a damaged block makes LevelDB refuse all writes.
             if isinstance(error, plyvel.CorruptionError):
                 # A compaction met a damaged block, and LevelDB refuses all writes from now on.
                 # Opened less strictly it takes them, until the next opening repairs the files.
@@ -280,9 +302,11 @@ class LevelDatabase:
             raise convert_leveldb_error(
                 error, "The cache could not be written to; what was stored before is safe"
             ) from error
-        self._in_log += taken
-        self._read += size  # Compactions of writes go through the tables' mappings, too.
-        if self._read > _MAPPED:
+        self._log_bytes += memory_bytes
+        self._read_bytes += (
+            value_bytes  # Compactions of writes go through the tables' mappings, too.
+        )
+        if self._read_bytes > _RELEASE_AFTER_BYTES:
             self._release_read_pages()
 
     def compact_database(self) -> None:
@@ -294,7 +318,7 @@ class LevelDatabase:
         """Compact a range. Without both ends, plyvel would silently compact an empty range."""
         if self._failed:
             self._reopen_after_failure()
-        self._in_log = _SURELY_ONE_LOG  # This begins a new log, whose name the next write syncs.
+        self._log_bytes = _SURELY_ONE_LOG  # This begins a new log, whose name the next write syncs.
         self._get_or_reopen_handle().compact_range(start=start, stop=stop)
 
     def flush_log(self) -> None:
@@ -334,26 +358,28 @@ class LevelDatabase:
 
     def _read_dropped_log_bytes(self) -> int:
         try:
-            said = (self.folder / "LOG").read_text("utf-8", "replace")
+            log_text = (self.folder / "LOG").read_text("utf-8", "replace")
         except OSError:
             return 0
-        return sum(
-            int(line.split("dropping ")[1].split()[0])
-            for line in said.splitlines()
-            if ": dropping " in line
-        )
+        dropped_bytes = 0
+        for line in log_text.splitlines():
+            # LevelDB writes, for example, `000005.log: dropping 1021 bytes; Corruption: …`.
+            _, mark, message = line.partition(": dropping ")
+            if mark:
+                dropped_bytes += int(message.split()[0])
+        return dropped_bytes
 
 
 def _find_memory_ranges_of_table_files(
     folder: Path, tables: Collection[int]
 ) -> Iterator[tuple[int, int]]:
-    where = os.path.realpath(folder)
-    names = {f"{where}/{number:06}.ldb\n" for number in tables}
+    real_folder = os.path.realpath(folder)
+    line_ends = {f"{real_folder}/{number:06}.ldb\n" for number in tables}
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:  # noqa: PTH123 - no file of ours
         for line in maps:
-            if line[line.find("/") :] in names:
-                first, last = line.split(" ", 1)[0].split("-")
-                yield int(first, 16), int(last, 16)
+            if line[line.find("/") :] in line_ends:
+                range_start, range_end = line.split(" ", 1)[0].split("-")
+                yield int(range_start, 16), int(range_end, 16)
 
 
 def damage_mark(folder: Path) -> Path:
@@ -363,35 +389,26 @@ def damage_mark(folder: Path) -> Path:
 
 def convert_leveldb_error(error: Exception, start: str) -> StoreFailed:
     """Return our error for one of LevelDB's. `start`: the beginning of its sentence."""
-    said = error.args[0] if error.args else ""
+    text = str(error)
     # Arguments of plyvel's errors are bytes.
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(error)
+    if error.args and isinstance(error.args[0], bytes):
+        text = error.args[0].decode("utf-8", "replace")
     if isinstance(error, plyvel.CorruptionError):
         return CacheCorrupt(
             f"{start}: its files are damaged.",
             remedy="Helix Desktop repairs these files when it opens the workspace.",
         )
-    if (
-        "No space left" in text
-        or "quota" in text.lower()
-        or getattr(error, "errno", 0) == errno.ENOSPC
-    ):
+    is_disk_full = "No space left" in text or "quota" in text.lower()
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        is_disk_full = True
+    if is_disk_full:
         return StoreFull(f"{start}: the disk is full.", remedy="Free up disk space and try again.")
     return StoreFailed(f"{start}: {text.strip()}.", remedy="Check the disk, then try again.")
 
 
 def is_repairable_error(text: str) -> bool:
     """Whether an error at opening means missing or invalid files rather than a failing disk."""
-    return any(
-        sign in text
-        for sign in (
-            "No such file",
-            "does not exist",
-            "Corruption",
-            "Invalid argument",
-            "missing files",
-        )
-    )
+    return any(sign in text for sign in _SIGNS_OF_BAD_FILES)
 
 
 def repair_leveldb(folder: Path) -> list[str]:
@@ -404,7 +421,7 @@ def repair_leveldb(folder: Path) -> list[str]:
         plyvel.repair_db(str(folder), paranoid_checks=True, **_OPTIONS)
     except plyvel.Error as error:
         raise convert_leveldb_error(error, "The cache cannot be repaired") from error
-    dropped = folder / "lost"
-    names = [path.name for path in dropped.glob("*") if path.suffix in {".ldb", ".sst"}]
-    delete_folder_tree(dropped, ignore_errors=True)
+    lost_folder = folder / "lost"
+    names = [path.name for path in lost_folder.glob("*") if path.suffix in {".ldb", ".sst"}]
+    delete_folder_tree(lost_folder, ignore_errors=True)
     return names

@@ -59,14 +59,14 @@ class SalvagedEntry:
 
 def read_table_entries(content: bytes) -> Iterator[SalvagedEntry]:
     """Yield what looks like an entry in a table's file, in no particular order."""
-    seen: set[tuple[bytes, int]] = set()
+    known_identities: set[tuple[bytes, int]] = set()
     for start, stop in _find_table_blocks(content) or [(0, len(content))]:
         for entry in _read_entries_between(content, start, stop):
             # Without its list of blocks, a table's list itself is read last. It has the last key
             # of each block, or a made-up one with the highest of all numbers.
             identity = (entry.key, entry.sequence)
-            if identity not in seen and entry.sequence < _HIGHEST_SEQUENCE:
-                seen.add(identity)
+            if identity not in known_identities and entry.sequence < _HIGHEST_SEQUENCE:
+                known_identities.add(identity)
                 yield entry
 
 
@@ -116,8 +116,8 @@ def _read_handle(content: bytes, position: int) -> tuple[tuple[int, int], int]:
 def _read_entries_between(content: bytes, start: int, stop: int) -> Iterator[SalvagedEntry]:
     """Yield runs of entries. Each begins with a whole key; further keys share bytes with it."""
     position = start
-    while found := _WHOLE_KEY_IN_TABLE.search(content, position, stop):
-        position = found.start()
+    while key_match := _WHOLE_KEY_IN_TABLE.search(content, position, stop):
+        position = key_match.start()
         last_key = b""
         while entry := _read_table_entry(content, position, stop, last_key):
             internal_key, value, position = entry
@@ -126,7 +126,7 @@ def _read_entries_between(content: bytes, start: int, stop: int) -> Iterator[Sal
             if number & 0xFF == _PUT:
                 yield SalvagedEntry(internal_key[:-_INTERNAL], value, number >> 8)
         # Where nothing could be read, go on behind the letter that looked like a key.
-        position = max(position, found.start() + 1)
+        position = max(position, key_match.start() + 1)
 
 
 def _read_table_entry(
@@ -157,11 +157,11 @@ def _is_known_shape(key: bytes) -> bool:
 def _read_varint(content: bytes, position: int) -> tuple[int, int]:
     """Return the number, and the position behind it. Raises IndexError where there is none."""
     number = 0
-    for place in range(_MOST_VARINT_BYTES):
-        byte = content[position + place]
-        number |= (byte & 0x7F) << (7 * place)
+    for index in range(_MOST_VARINT_BYTES):
+        byte = content[position + index]
+        number |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            return number, position + place + 1
+            return number, position + index + 1
     raise IndexError("no number is that long")
 
 
@@ -209,8 +209,8 @@ def _decode_parts(parts: Sequence[_LogPart], *, is_complete: bool) -> SalvagedBa
         if writes is not None:
             return SalvagedBatch(writes, is_intact=True)
     puts: list[tuple[bytes, bytes | None]] = []
-    for found in _PUT_IN_BATCH.finditer(content):
-        write = _read_batch_write(content, found.start())
+    for put_match in _PUT_IN_BATCH.finditer(content):
+        write = _read_batch_write(content, put_match.start())
         if write is not None:
             puts.append((write[0], write[1]))
     return SalvagedBatch(tuple(puts), is_intact=False)
@@ -282,12 +282,12 @@ def _read_intact_part(content: bytes, position: int, stop: int) -> _LogPart | No
 
 
 def _find_intact_part(content: bytes, position: int, stop: int) -> int:
-    for place in range(position, stop - _LOG_HEADER.size + 1):
+    for part_start in range(position, stop - _LOG_HEADER.size + 1):
         if (
-            _FULL <= content[place + 6] <= _LAST
-            and _read_intact_part(content, place, stop) is not None
+            _FULL <= content[part_start + 6] <= _LAST
+            and _read_intact_part(content, part_start, stop) is not None
         ):
-            return place
+            return part_start
     return stop
 
 

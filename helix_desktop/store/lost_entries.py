@@ -101,9 +101,9 @@ def _iterate_index_entries(index: Path) -> Iterator[tuple[Digest, KnownEntry]]:
 def _iterate_facts(journal: JournalFile | None) -> Iterator[tuple[str, float, Fact]]:
     if journal is None:
         return
-    after = 0
-    while lines := journal.stored_facts_since(after, _PAGE):
-        after = lines[-1].id
+    last_id = 0
+    while lines := journal.stored_facts_since(last_id, _PAGE):
+        last_id = lines[-1].id
         for line in lines:
             with suppress(HelixError):
                 yield line.conversation, line.time, fact_encoding.decode_fact(line.fact)
@@ -211,22 +211,22 @@ def find_lost_contents(
     lost: Mapping[Digest, KnownEntry], workspace: Path, witnesses: EntryWitnesses
 ) -> Iterator[FoundContent]:
     """Yield lost contents from each place that has them. Each is right by its hash."""
-    wanted = {digest.raw for digest in lost}
+    missing_hashes = {digest.raw for digest in lost}
     sizes = {entry.size for entry in lost.values()}
-    places = (
+    contents_by_place = (
         ("the journal", _texts_in_journal(witnesses.journal)),
         ("the copies of earlier repairs", _contents_in_damaged_copies(workspace / "damaged")),
         ("the histories of other programs", _texts_in_histories(witnesses.histories)),
         ("the workspace's folders", _contents_of_files(witnesses.roots, sizes)),
     )
-    for where, contents in places:
+    for place_name, contents in contents_by_place:
         for content in contents:
-            if not wanted:
+            if not missing_hashes:
                 return
-            raw = hashlib.sha256(content).digest()
-            if raw in wanted:
-                wanted.discard(raw)
-                yield FoundContent(content, where)
+            content_hash = hashlib.sha256(content).digest()
+            if content_hash in missing_hashes:
+                missing_hashes.discard(content_hash)
+                yield FoundContent(content, place_name)
 
 
 def _texts_in_journal(journal: JournalFile | None) -> Iterator[bytes]:
@@ -274,8 +274,10 @@ def _contents_in_damaged_copies(damaged: Path) -> Iterator[bytes]:
             values = _chunks_in_log(content)
         for value in values:
             with suppress(zstandard.ZstdError, MemoryError, IndexError):
-                is_raw = value[0] == cache_records.RAW
-                yield value[1:] if is_raw else decompress(value[1:], CHUNK)
+                if value[0] == cache_records.RAW:
+                    yield value[1:]
+                else:
+                    yield decompress(value[1:], CHUNK)
 
 
 def _chunks_in_log(log: bytes) -> Iterator[bytes]:

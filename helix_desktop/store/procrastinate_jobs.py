@@ -95,7 +95,9 @@ class ProcrastinateJobs:
     def fetch_job(self) -> int | None:
         """Fetch the next job, and return its number, or None if none can run now."""
         job = _run_without_waiting(self._manager.fetch_job([self._queue], _NO_WORKER))
-        return None if job is None else job.id
+        if job is None:
+            return None
+        return job.id
 
     def retry_job(self, job: int, retry_at: datetime) -> None:
         """Let a job be fetched again that was fetched or has failed."""

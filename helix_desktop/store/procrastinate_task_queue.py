@@ -118,7 +118,9 @@ class ProcrastinateTaskQueue:
             return None
         self._open_jobs(transaction)
         ((seconds,),) = self._run_queue_statement(transaction, "next", self._queue_name)
-        return None if seconds is None else float(seconds)
+        if seconds is None:
+            return None
+        return float(seconds)
 
     def count_tasks(self, transaction: TableTransaction) -> QueueCounts:
         return self._open_jobs(transaction).count_jobs()

@@ -27,7 +27,7 @@ _COPIED = (
     "index.sqlite3-wal",
 )
 _TABLES = {".ldb", ".sst"}
-_SPARE = 64 << 20  # Bytes. LevelDB needs this much space to open.
+_SPARE_BYTES = 64 << 20  # Bytes. LevelDB needs this much space to open.
 
 
 def is_disk_unwritable(folder: Path) -> bool:
@@ -47,47 +47,53 @@ def copy_for_reading(workspace: Path) -> Iterator[Path]:
     """Yield a folder of the same name to open instead. Raises StoreBusy while the
     workspace is open.
     """
-    with ExitStack() as last_first:
+    with ExitStack() as closing:
         try:
-            last_first.callback(WorkspaceLock(workspace / "lock").release_lock)
+            closing.callback(WorkspaceLock(workspace / "lock").release_lock)
         except StoreBusy:
             raise
         except StoreFailed:
             pass  # If not even the lock can be opened, nobody writes.
-        yield last_first.enter_context(copy_cache_for_reading(workspace, _COPIED))
+        yield closing.enter_context(copy_cache_for_reading(workspace, _COPIED))
 
 
 @contextmanager
-def copy_cache_for_reading(workspace: Path, beside: Sequence[str] = ()) -> Iterator[Path]:
-    """Yield such a folder with the cache and the files `beside` it. Takes no lock, so
+def copy_cache_for_reading(workspace: Path, names_beside: Sequence[str] = ()) -> Iterator[Path]:
+    """Yield such a folder with the cache and the files `names_beside` it. Takes no lock, so
     reads must be checked.
     """
-    with ExitStack() as until_read:
+    with ExitStack() as closing:
         try:
-            found = (*(workspace / name for name in beside), *(workspace / "cache").glob("*"))
-            files = [each for each in found if each.is_file()]
-            room = _find_folder_with_room(
-                sum(each.stat().st_size for each in files if each.suffix not in _TABLES) + _SPARE
+            paths = [workspace / name for name in names_beside]
+            paths += (workspace / "cache").glob("*")
+            files = [path for path in paths if path.is_file()]
+            needed_bytes = _SPARE_BYTES
+            for path in files:
+                if path.suffix not in _TABLES:
+                    needed_bytes += path.stat().st_size
+            folder_for_copy = _find_folder_with_room(needed_bytes)
+            temporary_folder = closing.enter_context(
+                tempfile.TemporaryDirectory(prefix="helix-reading-", dir=folder_for_copy)
             )
-            outside = until_read.enter_context(
-                tempfile.TemporaryDirectory(prefix="helix-reading-", dir=room)
-            )
-            copy = Path(outside) / workspace.name
+            copy = Path(temporary_folder) / workspace.name
             (copy / "cache").mkdir(parents=True, mode=0o700)
-            for each in files:
-                bring = os.symlink if each.suffix in _TABLES else shutil.copyfile
-                bring(each, copy / each.relative_to(workspace))
+            for path in files:
+                path_in_copy = copy / path.relative_to(workspace)
+                if path.suffix in _TABLES:
+                    path_in_copy.symlink_to(path)
+                else:
+                    shutil.copyfile(path, path_in_copy)
         except OSError as error:
             raise StoreFailed(f"{workspace} cannot be read: {error.strerror}.", remedy="Nothing was changed.") from error  # fmt: skip
         yield copy
 
 
-def _find_folder_with_room(room: int) -> str:
+def _find_folder_with_room(needed_bytes: int) -> str:
     """Return a folder with that much room: in memory, the user's run folder, or the usual place."""
-    for place in ("/dev/shm", os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir()):  # noqa: S108
-        if place and os.access(place, os.W_OK) and shutil.disk_usage(place).free > room:
-            return place
+    for folder in ("/dev/shm", os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir()):  # noqa: S108
+        if folder and os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > needed_bytes:
+            return folder
     raise StoreFailed(
-        f"The disk is full or read-only, and no other folder has the {room >> 20:,} MB needed for a temporary copy.",
+        f"The disk is full or read-only, and no other folder has the {needed_bytes >> 20:,} MB needed for a temporary copy.",
         remedy="Nothing was changed. Free up space, or set TMPDIR to another folder.",
     )

@@ -36,13 +36,14 @@ class RowTaskQueue:
 
     def seconds_until_next_task(self, transaction: TableTransaction) -> float | None:
         ((seconds,),) = self._query_task_rows(transaction, "next", self._space)
-        return None if seconds is None else float(seconds)
+        if seconds is None:
+            return None
+        return float(seconds)
 
     def count_tasks(self, transaction: TableTransaction) -> QueueCounts:
-        counts = {
-            state: int(count)
-            for state, count in self._query_task_rows(transaction, "count", self._space)
-        }
+        counts = {}
+        for state, count in self._query_task_rows(transaction, "count", self._space):
+            counts[state] = int(count)
         return QueueCounts(
             waiting=counts.get("waiting", 0),
             taken=counts.get("running", 0),

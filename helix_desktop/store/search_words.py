@@ -36,27 +36,42 @@ _LETTERS = string.ascii_letters + string.digits
 _HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|\n")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
-_ASKED = re.compile(r'"([^"]*)"|(\S+)')
+_TERM = re.compile(r'"([^"]*)"|(\S+)')
 # Punctuation, and a possessive ending.
 _AROUND_WORD = re.compile(r"^[(\[,;:?!]+|(?:['’]s)?[()\].,;:?!]*$")
 _WORDS = re.compile(r"\w+")
-_BEGINS = r"(?<![^\W_])"  # No letter or digit precedes this.
-_ENDS = r"(?![^\W_])"  # None follows.
+_WORD_BEGINS = r"(?<![^\W_])"  # No letter or digit precedes this.
+_WORD_ENDS = r"(?![^\W_])"  # None follows.
 
 
 def words_inside(text: str, *, each_once: bool = False, has_blanks: bool = False) -> str:
-    before = _CAPITAL.split(text)  # Alternately text before a capital, and the rest of the word.
-    words = [
-        head[len(head.rstrip(_LETTERS)) :] + rest
-        for head, rest in zip(before[::2], before[1::2], strict=False)
-    ]
+    """Return the words that identifiers in a text are made of, and the characters of scripts
+    without blanks, each between blanks. A dot parts what does not belong together.
+    """
+    words = _words_with_capitals(text)
     if each_once:
         words = list(dict.fromkeys(words))
-    hidden = " ".join(_HUMPS.findall("\n".join(words))).replace("\n", ".")
+    inner_words = " ".join(_HUMPS.findall("\n".join(words))).replace("\n", ".")
     if has_blanks or text.isascii():
-        return hidden
-    single = [" ".join(run) for run in _UNSPACED.findall(text)]
-    return " . ".join([hidden, *single] if hidden else single)
+        return inner_words
+    groups = []
+    if inner_words:
+        groups.append(inner_words)
+    for run in _UNSPACED.findall(text):
+        groups.append(" ".join(run))
+    return " . ".join(groups)
+
+
+def _words_with_capitals(text: str) -> list[str]:
+    """Return the words that have a capital inside, such as camelCase and HTTPServer."""
+    # Alternately the text before a capital, and the rest of its word.
+    parts = _CAPITAL.split(text)
+    words = []
+    for text_before, word_end in zip(parts[::2], parts[1::2], strict=False):
+        length_before_word = len(text_before.rstrip(_LETTERS))
+        word_start = text_before[length_before_word:]
+        words.append(word_start + word_end)
+    return words
 
 
 def extra_words_for_index(text: str) -> str:
@@ -108,11 +123,12 @@ def text_or_none(content: bytes) -> str | None:
 
 def query_terms(query: str) -> list[str]:
     """Return a query's terms: words, and quoted phrases."""
-    terms = [
-        phrase or _AROUND_WORD.sub("", word)
-        for phrase, word in _ASKED.findall(query.replace("\0", " "))
-    ]
-    return [term for term in terms if _WORDS.search(term)]
+    terms = []
+    for phrase, word in _TERM.findall(query.replace("\0", " ")):
+        term = phrase or _AROUND_WORD.sub("", word)
+        if _WORDS.search(term):
+            terms.append(term)
+    return terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,46 +153,50 @@ def queries_of_terms(
     for term in terms:
         words = words_inside(_UNSPACED.sub(" ", term))
         hidden_words.append(" ".join([words, *_character_pairs(term)]))
-    cut = _cut_like_index([*terms, *hidden_words])
-    plain = cut[: len(terms)]
-    hidden = cut[len(terms) :]
+    cut_texts = _cut_like_index([*terms, *hidden_words])
+    plain_words_of_terms = cut_texts[: len(terms)]
+    hidden_words_of_terms = cut_texts[len(terms) :]
     queries = {}
-    for term, plain_of_term, hidden_of_term in zip(terms, plain, hidden, strict=True):
+    for term, plain_of_term, hidden_of_term in zip(
+        terms, plain_words_of_terms, hidden_words_of_terms, strict=True
+    ):
         queries[term] = _query_of_term(term, plain_of_term, hidden_of_term, is_everywhere)
     return queries
 
 
 def _cut_like_index(texts: Sequence[str]) -> list[list[str]]:
     """Return each text's words as FTS5 splits and folds them. It would reject other queries."""
-    cut: list[list[str]] = [[] for _ in texts]
+    words_by_text: list[list[str]] = [[] for _ in texts]
     with closing(sqlite3.connect(":memory:")) as memory:
         memory.executescript(_CUTTING)
         # A model may write half a surrogate pair.
-        whole = (text.encode("utf-8", "replace").decode() for text in texts)
-        memory.executemany("INSERT INTO words(rowid, text) VALUES(?, ?)", enumerate(whole))
+        valid_texts = (text.encode("utf-8", "replace").decode() for text in texts)
+        memory.executemany("INSERT INTO words(rowid, text) VALUES(?, ?)", enumerate(valid_texts))
         for number, word in memory.execute("SELECT doc, term FROM cut ORDER BY doc, offset"):
-            cut[number].append(word)
-    return cut
+            words_by_text[number].append(word)
+    return words_by_text
 
 
 def _query_of_term(
     term: str, plain: list[str], hidden: list[str], is_everywhere: Callable[[str], bool]
 ) -> AskedTerm:
     is_prefix = term.endswith("*")
-    ways = [
-        _all_words_expression(words, is_everywhere, is_prefix=is_prefix)
-        for words in (plain, hidden)
-        if words
-    ]
-    side_by_side = [_BEGINS + _words_side_by_side(plain) + ("" if is_prefix else _ENDS)]
+    alternatives = []
+    for words in (plain, hidden):
+        if words:
+            alternatives.append(_all_words_expression(words, is_everywhere, is_prefix=is_prefix))
+    plain_pattern = _WORD_BEGINS + _words_side_by_side(plain)
+    if not is_prefix:
+        plain_pattern += _WORD_ENDS
+    side_by_side = [plain_pattern]
     if hidden:
         side_by_side.append(_words_side_by_side(hidden))
     stem = stem_of_word(term)
     if not is_prefix and len(term) > LEAST_STEM and stem != term.casefold():
-        ways.append(f'"{stem}"*')
-        side_by_side.append(_BEGINS + re.escape(stem))
-    ways += [f'"{form}"' for form in _other_forms().get(term.casefold(), ())]
-    expression = " OR ".join(f"({way})" for way in ways)
+        alternatives.append(f'"{stem}"*')
+        side_by_side.append(_WORD_BEGINS + re.escape(stem))
+    alternatives += [f'"{form}"' for form in _other_forms().get(term.casefold(), ())]
+    expression = " OR ".join(f"({alternative})" for alternative in alternatives)
     together = None
     if len(plain) > 1 or len(hidden) > 1:
         together = re.compile("|".join(side_by_side))
@@ -186,13 +206,16 @@ def _query_of_term(
 def _all_words_expression(
     words: Sequence[str], is_everywhere: Callable[[str], bool], *, is_prefix: bool
 ) -> str:
-    asked = list(words)
+    asked_words = list(words)
     if len(words) > 1:
-        asked = [word for word in words if not is_everywhere(word)] or asked
+        asked_words = [word for word in words if not is_everywhere(word)] or asked_words
     quoted = []
-    for word in asked:
-        star = "*" if is_prefix and word == words[-1] else ""
-        quoted.append(f'"{word}"{star}')
+    for word in asked_words:
+        is_beginning = is_prefix and word == words[-1]
+        if is_beginning:
+            quoted.append(f'"{word}"*')
+        else:
+            quoted.append(f'"{word}"')
     return " AND ".join(quoted)
 
 
@@ -216,18 +239,18 @@ def _other_forms() -> Mapping[str, Sequence[str]]:
 def pattern_of_word(word: str) -> re.Pattern[str]:
     """Match, in a text in lower case, the word's stem where a word begins, or its other forms."""
     stem = re.escape(stem_of_word(word))
-    others = _other_forms().get(word.casefold(), ())
+    other_forms = _other_forms().get(word.casefold(), ())
     # What stands before the word is checked behind it, because such a search is faster.
-    whole = (rf"{form}(?<![^\W_]{form})(?![^\W_])" for form in others)
-    return re.compile("|".join([rf"{stem}(?<![^\W_]{stem})", *whole]))
+    other_patterns = (rf"{form}(?<![^\W_]{form})(?![^\W_])" for form in other_forms)
+    return re.compile("|".join([rf"{stem}(?<![^\W_]{stem})", *other_patterns]))
 
 
 def fold_like_index(text: str) -> str:
     """Return the text in lower case and without accents, as in the index."""
-    low = text.lower()
-    if low.isascii():
-        return low
-    without_accents = _ACCENTS.sub("", unicodedata.normalize("NFD", low))
+    lower_text = text.lower()
+    if lower_text.isascii():
+        return lower_text
+    without_accents = _ACCENTS.sub("", unicodedata.normalize("NFD", lower_text))
     return unicodedata.normalize("NFC", without_accents)
 
 
@@ -244,12 +267,12 @@ def split_unspaced_terms(terms: list[str]) -> list[str]:
 
 def find_first_term(text: str, terms: Sequence[str]) -> int:
     """Return the position of the first term that occurs in `text`, or 0 if none does."""
-    low = text.lower()
+    lower_text = text.lower()
     for term in terms:
-        whole = term.lower().rstrip("*")
-        longest = sorted(_WORDS.findall(whole), key=len, reverse=True)
-        for needle in (whole, *longest, *map(stem_of_word, longest)):
-            position = low.find(needle)
+        term_text = term.lower().rstrip("*")
+        words_longest_first = sorted(_WORDS.findall(term_text), key=len, reverse=True)
+        for needle in (term_text, *words_longest_first, *map(stem_of_word, words_longest_first)):
+            position = lower_text.find(needle)
             if position >= 0:
                 return position
     return 0
@@ -259,7 +282,9 @@ def find_line(text: str, position: int) -> tuple[int, int]:
     """Return where the line around a position begins and ends."""
     start = text.rfind("\n", 0, position) + 1
     end = text.find("\n", position)
-    return start, (end if end >= 0 else len(text))
+    if end < 0:
+        end = len(text)
+    return start, end
 
 
 def cut_snippet(text: str, position: int, *, width: int = 200) -> str:

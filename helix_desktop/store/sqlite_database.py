@@ -10,9 +10,9 @@ from typing import Any, BinaryIO
 
 from helix_desktop.errors import StoreBusy, StoreFailed, StoreFull, WrittenByNewerVersion
 
-TOGETHER = 128  # A statement inserts at most this many rows.
-FEW = 16  # So few rows are never split.
-_SENSELESS = (
+ROWS_IN_STATEMENT = 128  # A statement inserts at most this many rows.
+FEW_ROWS = 16  # So few rows are never split.
+_SIGNS_OF_DAMAGED_SCHEMA = (
     "no such ", "malformed ", "table ", "Could not decode", "near ", "unknown ",
     "vtable constructor", "fts5: corrupt",
 )  # fmt: skip
@@ -30,7 +30,10 @@ def connect_database(
         )
         try:
             # Small pages, since a new fact changes at least four. Only new files get this size.
-            connection.execute(f"PRAGMA page_size={512 if synchronous == 'FULL' else 1024}")
+            page_size = 1024
+            if synchronous == "FULL":
+                page_size = 512
+            connection.execute(f"PRAGMA page_size={page_size}")
             connection.execute("PRAGMA wal_autocheckpoint=4000")
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute(f"PRAGMA synchronous={synchronous}")
@@ -45,10 +48,12 @@ def connect_database(
 
 def connect_read_only(path: Path, corrupt: type[StoreFailed], name: str) -> sqlite3.Connection:
     """Connect without writing anything, even beside the file; also reads a killed program's log."""
-    way = "readonly_shm" if path.with_name(f"{path.name}-wal").exists() else "immutable"
+    option = "immutable"
+    if path.with_name(f"{path.name}-wal").exists():
+        option = "readonly_shm"
     with SqliteErrors(corrupt, name):
         return sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=ro&{way}=1",
+            f"{path.absolute().as_uri()}?mode=ro&{option}=1",
             uri=True,
             isolation_level=None,
             check_same_thread=False,
@@ -88,17 +93,30 @@ def execute_with_rows(
     connection: sqlite3.Connection, before: str, rows: Sequence[Sequence[object]], behind: str = ""
 ) -> list[tuple[Any, ...]]:
     """Run a statement for many rows at once, since each statement waits for the interpreter."""
-    found: list[tuple[Any, ...]] = []
+    results: list[tuple[Any, ...]] = []
     start = 0
-    while left := min(len(rows) - start, TOGETHER):
-        # A connection keeps statements, of up to 400 KB each: so there are few sizes,
-        # as 16, 32, 64, …
-        some = rows[start : start + (left if left < FEW else 1 << left.bit_length() - 1)]
-        start += len(some)
-        row = f"({', '.join('?' * len(some[0]))})"
-        statement = f"{before} VALUES {', '.join([row] * len(some))} {behind}"
-        found += connection.execute(statement, [one for row in some for one in row]).fetchall()
-    return found
+    while start < len(rows):
+        row_count = _choose_row_count(len(rows) - start)
+        batch = rows[start : start + row_count]
+        start += row_count
+        marks_of_row = ", ".join("?" * len(batch[0]))
+        marks = ", ".join([f"({marks_of_row})"] * row_count)
+        values: list[object] = []
+        for row in batch:
+            values += row
+        results += connection.execute(f"{before} VALUES {marks} {behind}", values).fetchall()
+    return results
+
+
+def _choose_row_count(rows_left: int) -> int:
+    """Return how many rows the next statement has. A connection keeps statements, of up to
+    400 KB each, so there are few sizes: up to 15, 16, 32, 64 and 128.
+    """
+    most_rows = min(rows_left, ROWS_IN_STATEMENT)
+    if most_rows < FEW_ROWS:
+        return most_rows
+    highest_bit = most_rows.bit_length() - 1
+    return int(2**highest_bit)
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
@@ -129,9 +147,9 @@ def upgrade_older_schema(
 def find_database_defects(connection: sqlite3.Connection, name: str) -> Iterator[str]:
     """Yield what SQLite's own check finds, in sentences."""
     try:
-        for (found,) in connection.execute("PRAGMA integrity_check(20)"):
-            if found != "ok":
-                yield f"The {name}'s database is damaged: {found}."
+        for (message,) in connection.execute("PRAGMA integrity_check(20)"):
+            if message != "ok":
+                yield f"The {name}'s database is damaged: {message}."
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         yield f"The {name}'s database is damaged: {error}."
 
@@ -198,10 +216,10 @@ class SqliteTransaction(SqliteErrors):
 
 
 def convert_sqlite_error(error: Exception, corrupt: type[StoreFailed], name: str) -> StoreFailed:
-    exactly = getattr(error, "sqlite_errorcode", 0)
-    code = exactly & 0xFF
+    extended_code = getattr(error, "sqlite_errorcode", 0)
+    code = extended_code & 0xFF
     # The second code means that the disk is too full even to open the database.
-    if code == sqlite3.SQLITE_FULL or exactly == sqlite3.SQLITE_IOERR_SHMSIZE:
+    if code == sqlite3.SQLITE_FULL or extended_code == sqlite3.SQLITE_IOERR_SHMSIZE:
         return StoreFull(
             f"The {name} could not be written: the disk is full.",
             remedy="Free up disk space and try again.",
@@ -211,7 +229,9 @@ def convert_sqlite_error(error: Exception, corrupt: type[StoreFailed], name: str
             f"The {name} is in use by another process.", remedy="Close the other program first."
         )
     # Our SQL never changes, so an unknown table or column means a damaged schema.
-    is_schema_damaged = isinstance(error, UnicodeDecodeError) or str(error).startswith(_SENSELESS)
+    is_schema_damaged = isinstance(error, UnicodeDecodeError) or str(error).startswith(
+        _SIGNS_OF_DAMAGED_SCHEMA
+    )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or is_schema_damaged:
         return corrupt(
             f"The {name}'s file is damaged ({error}).",

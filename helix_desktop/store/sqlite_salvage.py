@@ -58,16 +58,18 @@ def carve_rows(
         pages = _PageFile(file, page_size, newer_pages)
         for number in range(1, pages.page_count + 1):
             page = pages.read_page(number)
-            start = _FILE_HEADER if number == 1 else 0
+            start = 0
+            if number == 1:
+                start = _FILE_HEADER
             if page[start] == _TABLE_LEAF:
                 yield from _read_leaf(pages, page, start, columns)
 
 
 def _read_leaf(pages: _PageFile, page: bytes, start: int, columns: int) -> Iterator[CarvedRow]:
-    (count,) = struct.unpack_from(">H", page, start + 3)
+    (cell_count,) = struct.unpack_from(">H", page, start + 3)
     first_pointer = start + _PAGE_HEADER
-    most = (len(page) - first_pointer) // 2
-    for cell in range(min(count, most)):
+    most_cells = (len(page) - first_pointer) // 2
+    for cell in range(min(cell_count, most_cells)):
         (position,) = struct.unpack_from(">H", page, first_pointer + 2 * cell)
         # A damaged row may be of any length and have any characters.
         with suppress(IndexError, struct.error, ValueError):
@@ -79,16 +81,16 @@ def _read_leaf(pages: _PageFile, page: bytes, start: int, columns: int) -> Itera
 def _read_row(pages: _PageFile, page: bytes, position: int) -> CarvedRow:
     size, position = _read_varint(page, position)
     row_id, position = _read_varint(page, position)
-    most_here = len(page) - 35
-    if size <= most_here:
+    most_bytes_in_page = len(page) - 35
+    if size <= most_bytes_in_page:
         return CarvedRow(row_id, _decode_record(page[position : position + size]))
-    least_here = (len(page) - 12) * 32 // 255 - 23
-    here = least_here + (size - least_here) % (len(page) - 4)
-    if here > most_here:
-        here = least_here
-    end = position + here
+    least_bytes_in_page = (len(page) - 12) * 32 // 255 - 23
+    bytes_in_page = least_bytes_in_page + (size - least_bytes_in_page) % (len(page) - 4)
+    if bytes_in_page > most_bytes_in_page:
+        bytes_in_page = least_bytes_in_page
+    end = position + bytes_in_page
     (next_page,) = struct.unpack_from(">I", page, end)
-    record = page[position:end] + _read_overflow(pages, next_page, size - here)
+    record = page[position:end] + _read_overflow(pages, next_page, size - bytes_in_page)
     return CarvedRow(row_id, _decode_record(record))
 
 
@@ -125,7 +127,9 @@ def _decode_record(record: bytes) -> tuple[Value, ...]:
 def _size_of_value(kind: int) -> int:
     if kind >= 12:
         return (kind - 12) // 2
-    return 8 if kind == 7 else _INTEGER_SIZES.get(kind, 0)
+    if kind == 7:  # A floating-point number.
+        return 8
+    return _INTEGER_SIZES.get(kind, 0)
 
 
 def _decode_value(kind: int, content: bytes) -> Value:
@@ -140,16 +144,19 @@ def _decode_value(kind: int, content: bytes) -> Value:
         return int.from_bytes(content, "big", signed=True)
     if kind < 12:
         raise ValueError("no value is of this kind")
-    return content.decode("utf-8", "replace") if kind % 2 else content
+    is_text = kind % 2 == 1
+    if is_text:
+        return content.decode("utf-8", "replace")
+    return content
 
 
 def _read_varint(content: bytes, position: int) -> tuple[int, int]:
     number = 0
-    for place in range(8):
-        byte = content[position + place]
+    for index in range(8):
+        byte = content[position + index]
         number = number << 7 | byte & 0x7F
         if byte < 0x80:
-            return number, position + place + 1
+            return number, position + index + 1
     return number << 8 | content[position + 8], position + 9
 
 

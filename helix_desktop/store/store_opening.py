@@ -23,7 +23,7 @@ from helix_desktop.store.journal_file import JournalFile, find_journal_defects
 # everything.
 SUSPECT = "suspect"
 INDEX = "index.sqlite3"
-_MENDED = "journal.mended"
+_REPAIRED_JOURNAL = "journal.mended"
 _MOST_NAMED = 100
 Note = Callable[[str], None]
 
@@ -32,7 +32,9 @@ def open_or_repair_journal(workspace: Path, note: Note) -> JournalFile:
     """Open the journal, repaired if necessary. `note` is called with sentences."""
     path = workspace / "journal.sqlite3"
     _install_repaired_journal(path)
-    log = journal_repair.read_write_ahead_log(path) if path.exists() else None
+    log = None
+    if path.exists():
+        log = journal_repair.read_write_ahead_log(path)
     suspect = workspace / SUSPECT
     try:
         _check_journal_exists(workspace, path)
@@ -54,18 +56,18 @@ def _upgrade_journal(workspace: Path, journal: JournalFile, note: Note) -> None:
     if journal.format_version >= journal_file.VERSION:
         return
     try:
-        kept = journal_backups.create_backup(workspace, version=journal.format_version)
+        backup = journal_backups.create_backup(workspace, version=journal.format_version)
         journal.upgrade_format()
     except StoreFailed:
         journal.close()
         raise
-    note(f"The journal was converted to a new format. The old journal is saved in {kept.path}.")
+    note(f"The journal was converted to a new format. The old journal is saved in {backup.path}.")
 
 
 def _check_journal_exists(workspace: Path, path: Path) -> None:
     """Raise if the file is missing or empty but has backups. SQLite would just start a new one."""
-    there = path.exists() and path.stat().st_size > 0
-    if not there and journal_backups.list_backups(workspace):
+    is_there = path.exists() and path.stat().st_size > 0
+    if not is_there and journal_backups.list_backups(workspace):
         raise JournalCorrupt("The journal is missing.")
 
 
@@ -82,62 +84,66 @@ def _append_facts_behind_damage(
     if log is None:
         return
     try:
-        read = int(journal.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1])
+        frames_read = int(
+            journal.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1]
+        )
     except (sqlite3.Error, UnicodeDecodeError) as error:
         journal.close()
-        failed = sqlite_database.convert_sqlite_error(error, JournalCorrupt, "journal")
-        if isinstance(failed, StoreFull):  # A full disk does not mean that the store is damaged.
-            raise failed from error
+        converted_error = sqlite_database.convert_sqlite_error(error, JournalCorrupt, "journal")
+        if isinstance(
+            converted_error, StoreFull
+        ):  # A full disk does not mean that the store is damaged.
+            raise converted_error from error
         raise JournalCorrupt(f"The journal's latest records cannot be read: {error}.") from error
-    if read >= log.committed:
+    if frames_read >= log.committed:
         return
-    added, missing, gap = journal_repair.append_salvaged_facts(
+    added_count, missing, has_gap = journal_repair.append_salvaged_facts(
         journal, journal_repair.salvage_facts(journal.path, log)
     )
-    if gap:
+    if has_gap:
         journal.close()
         raise JournalCorrupt("Some of the journal's latest records are damaged or missing.")
-    note(f"The end of the journal was damaged or incomplete. Records recovered: {added}.")
-    for fact in missing[:100]:
+    note(f"The end of the journal was damaged or incomplete. Records recovered: {added_count}.")
+    for description in missing[:100]:
         note(
-            f"These items were lost, or were still being written when the computer stopped: {fact}."
+            f"These items were lost, or were still being written when the computer stopped: {description}."
         )
 
 
 def _repair_journal(
     workspace: Path, path: Path, log: journal_repair.WriteAheadLog | None, note: Note
 ) -> JournalFile:
-    aside = copy_to_damaged_folder(workspace, path.parent.glob("journal.sqlite3*"))
-    damaged = aside / path.name
-    copies = [each.path for each in journal_backups.list_backups(workspace)]
-    more = (
-        journal_repair.salvage_facts(damaged, log) if log is not None and damaged.exists() else None
-    )
-    mending = path.with_name("journal.mending")
-    for left in path.parent.glob("journal.mending*"):
-        left.unlink()
-    result = journal_repair.rebuild_journal(damaged, copies, more, mending)
-    mending.replace(path.with_name(_MENDED))
+    damaged_copy = copy_to_damaged_folder(workspace, path.parent.glob("journal.sqlite3*"))
+    damaged_journal = damaged_copy / path.name
+    backups = [backup.path for backup in journal_backups.list_backups(workspace)]
+    salvaged = None
+    if log is not None and damaged_journal.exists():
+        salvaged = journal_repair.salvage_facts(damaged_journal, log)
+    new_journal = path.with_name("journal.mending")
+    for leftover in path.parent.glob("journal.mending*"):
+        leftover.unlink()
+    result = journal_repair.rebuild_journal(damaged_journal, backups, salvaged, new_journal)
+    new_journal.replace(path.with_name(_REPAIRED_JOURNAL))
     sync_folder_to_disk(workspace)
     _install_repaired_journal(path)
     note(
         f"The journal was damaged and repaired. Journal records intact: {result.kept}, lost: {len(result.lost)}."
     )
     if not result.kept:
-        note(f"The journal could not be read. The original files are in {aside}.")
-    for lost in result.lost[:100]:
-        note(lost)
+        note(f"The journal could not be read. The original files are in {damaged_copy}.")
+    for sentence in result.lost[:100]:
+        note(sentence)
     return JournalFile(path)
 
 
 def _install_repaired_journal(path: Path) -> None:
     """Replace the damaged journal by the repaired one, even after a crash just before that."""
-    mended = path.with_name(_MENDED)
-    if mended.exists():
+    repaired = path.with_name(_REPAIRED_JOURNAL)
+    if repaired.exists():
         # This comes first, because the old log must never be applied to the new file.
-        for old in (f"{path.name}-wal", f"{path.name}-shm"):
-            path.with_name(old).unlink(missing_ok=True)
-        mended.replace(path)
+        for old_file in (f"{path.name}-wal", f"{path.name}-shm"):
+            path.with_name(old_file).unlink(missing_ok=True)
+        repaired.replace(path)
         sync_folder_to_disk(path.parent)
 
 
@@ -146,35 +152,34 @@ def copy_to_damaged_folder(workspace: Path, paths: Iterable[Path]) -> Path:
     linked instead.
     """
     name = clock.strftime("%Y-%m-%dT%H%M%S", clock.gmtime())
-    aside = workspace / "damaged" / name
+    copy = workspace / "damaged" / name
     for number in range(2, 100):
-        if not aside.exists():
+        if not copy.exists():
             break
-        aside = workspace / "damaged" / f"{name}-{number}"
+        copy = workspace / "damaged" / f"{name}-{number}"
     try:
-        aside.mkdir(parents=True)
+        copy.mkdir(parents=True)
         for path in paths:
             if path.is_dir():
-                shutil.copytree(path, aside / path.name, copy_function=link_or_copy)
+                shutil.copytree(path, copy / path.name, copy_function=link_or_copy)
             else:
-                shutil.copy2(path, aside)
+                shutil.copy2(path, copy)
     except OSError as error:
         # An incomplete copy is useless, and each new attempt would need more space.
-        delete_folder_tree(aside, ignore_errors=True)
+        delete_folder_tree(copy, ignore_errors=True)
         # `copytree` reports all failures of a folder as one error, with the reasons in its text.
-        full = error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)
-        why = (
-            "the disk is full"
-            if full
-            else error.strerror or "not all of them could be read and written"
-        )
-        raise (StoreFull if full else StoreFailed)(
-            f"The damaged files cannot be backed up to {aside}: {why}.",
-            remedy="Nothing was changed. Free up disk space and open the workspace again."
-            if full
-            else "Nothing was changed.",
+        is_disk_full = error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)
+        if is_disk_full:
+            raise StoreFull(
+                f"The damaged files cannot be backed up to {copy}: the disk is full.",
+                remedy="Nothing was changed. Free up disk space and open the workspace again.",
+            ) from error
+        reason = error.strerror or "not all of them could be read and written"
+        raise StoreFailed(
+            f"The damaged files cannot be backed up to {copy}: {reason}.",
+            remedy="Nothing was changed.",
         ) from error
-    return aside
+    return copy
 
 
 def link_or_copy(source: str, target: str) -> str:
@@ -200,11 +205,11 @@ def check_index_against_stores(
     errors = (sqlite3.Error, UnicodeDecodeError, TypeError)
     with suppress(*errors), closing(sqlite3.connect(path)) as index:
         marks = dict(index.execute("SELECT name, value FROM meta WHERE name IN ('facts', 'rows')"))
-        lost = marks.get("facts", 0) - journal.last_fact_id()
-        if lost <= 0 and marks.get("rows", 0) <= last_entry:
+        lost_count = marks.get("facts", 0) - journal.last_fact_id()
+        if lost_count <= 0 and marks.get("rows", 0) <= last_entry:
             return
-        if lost > 0:
-            note(f"The end of the journal is missing. Journal records lost: {lost}.")
+        if lost_count > 0:
+            note(f"The end of the journal is missing. Journal records lost: {lost_count}.")
             for sentence in _name_facts_only_index_has(index, journal):
                 note(sentence)
         index.close()

@@ -49,13 +49,16 @@ class StoreThread:
         await self.run_work(self._opened.close)
 
     async def run_slices(
-        self, slices: Iterator[T], heard: Callable[[T], object] = lambda _slice: None
+        self, slices: Iterator[T], on_slice: Callable[[T], object] = lambda _slice: None
     ) -> None:
-        """Run all slices, letting other work run in between. `heard` is called with
+        """Run all slices, letting other work run in between. `on_slice` is called with
         what each yields.
         """
-        while (slice_ := await self.run_work(next, slices, self)) is not self:
-            heard(cast("T", slice_))
+        # `next` returns this thread itself where there is no further slice.
+        yielded = await self.run_work(next, slices, self)
+        while yielded is not self:
+            on_slice(cast("T", yielded))
+            yielded = await self.run_work(next, slices, self)
 
     def submit_work(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         try:

@@ -5,7 +5,7 @@ import logging
 import threading
 import time as clock
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -92,16 +92,16 @@ class StoredWorkspace:
     ) -> "StoredWorkspace":
         settings = workspace_settings.read_workspace_settings(folder / workspace_settings.NAME)
         lock = WorkspaceLock(folder / "lock")
-        async with AsyncExitStack() as undo:
-            undo.callback(lock.release_lock)
+        async with AsyncExitStack() as cleanup:
+            cleanup.callback(lock.release_lock)
             await asyncio.to_thread(_remove_leftovers, folder)
             stores = await WorkspaceStores.open(folder, settings, count)
-            undo.push_async_callback(stores.aclose)
-            begun = await stores.thread.run_work(stores.journal.last_fact_id)
-            undo.pop_all()
+            cleanup.push_async_callback(stores.aclose)
+            last_fact_id = await stores.thread.run_work(stores.journal.last_fact_id)
+            cleanup.pop_all()
         workspace = cls(folder, settings, lock, stores)
         workspace.index.start_indexing()
-        if begun:
+        if last_fact_id:
             stores.background.submit_work(_back_up_if_due, folder)  # Makes a backup once a day.
         return workspace
 
@@ -117,8 +117,8 @@ class StoredWorkspace:
             self.settings = workspace_settings.change_workspace_settings(
                 self.folder / workspace_settings.NAME, changes
             )
-        for tell in tuple(self._watching):
-            tell()
+        for notify in tuple(self._watching):
+            notify()
         return self.settings
 
     def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
@@ -127,12 +127,12 @@ class StoredWorkspace:
         """
         loop = asyncio.get_running_loop()
 
-        def tell() -> None:
+        def notify() -> None:
             with suppress(RuntimeError):  # The event loop may be closed.
                 loop.call_soon_threadsafe(listener)
 
-        self._watching.append(tell)
-        return partial(self._watching.remove, tell)
+        self._watching.append(notify)
+        return partial(self._watching.remove, notify)
 
     async def export_pieces(self, left_out: list[str] | None = None) -> AsyncIterator[bytes]:
         """Yield an export of the workspace, which stays usable. `left_out` gets hashes
@@ -157,21 +157,21 @@ class StoredWorkspace:
         Return bad hashes.
         """
         left_out: list[str] = []
-        beside: atomic_files.ReplacementFile | None = None
+        replacement: atomic_files.ReplacementFile | None = None
         try:
-            beside = atomic_files.ReplacementFile(path, 0o600)
+            replacement = atomic_files.ReplacementFile(path, 0o600)
             async for piece in self.export_pieces(left_out):
-                beside.file.write(piece)
-                report(beside.file.tell())
-            beside.replace_target()
+                replacement.file.write(piece)
+                report(replacement.file.tell())
+            replacement.replace_target()
         except OSError as error:
             raise StoreFailed(
                 f"{path} could not be written: {error.strerror}.",
                 remedy="Choose another folder or file name.",
             ) from error
         finally:
-            if beside is not None:
-                beside.discard_replacement()
+            if replacement is not None:
+                replacement.discard_replacement()
         return tuple(left_out)
 
     def list_journal_backups(self) -> tuple[journal_backups.JournalBackup, ...]:
@@ -216,64 +216,68 @@ class StoredWorkspace:
         """
         total = max((await self.index.compute_figures()).size, 1)
         wanted = forgetting.ForgetRequest(text, entries)
-        read = 0
+        bytes_read = 0
 
-        def heard(size: int) -> None:
-            nonlocal read
-            read += size
-            report(min(read, total - 1), total)
+        def note_progress(size: int) -> None:
+            nonlocal bytes_read
+            bytes_read += size
+            report(min(bytes_read, total - 1), total)
 
         await self._stores.thread.run_slices(
-            forgetting.find_entries_to_forget(self._stores.cache, wanted), heard
+            forgetting.find_entries_to_forget(self._stores.cache, wanted), note_progress
         )
         report(total, total)
         if self.link is not None:
-            find = self._stores.cache.reader.record_numbered
-            named = await self._stores.thread.run_work(
-                lambda: [find(number).digest for number in wanted.named]
+            find_record = self._stores.cache.reader.record_numbered
+            renamed_entries = await self._stores.thread.run_work(
+                lambda: [find_record(number).digest for number in wanted.named]
             )
-            await self.link.save_entries_to_forget(wanted.digests, named)
+            await self.link.save_entries_to_forget(wanted.digests, renamed_entries)
         purged = ForgetResult((), 0, (), 0)
 
-        async def purge() -> None:
+        async def purge_stores() -> None:
             nonlocal purged
             purged = await self._forget_everywhere(wanted)
 
-        removing = concurrency.OwnedTasks(self.name).spawn_task(
-            self.index.rebuild_after(purge), name="forget"
+        removal = concurrency.OwnedTasks(self.name).spawn_task(
+            self.index.rebuild_after(purge_stores), name="forget"
         )
         try:
-            await asyncio.shield(removing)
+            await asyncio.shield(removal)
         finally:
-            await removing
+            await removal
         if self.link is None:
             return purged
-        undone, ciphertext = await self.link.forget_saved_entries_in_store()
-        elsewhere = [*purged.elsewhere, *undone]
+        not_forgotten, ciphertext = await self.link.forget_saved_entries_in_store()
+        elsewhere = [*purged.elsewhere, *not_forgotten]
         return replace(purged, elsewhere=tuple(elsewhere), ciphertext=ciphertext)
 
     async def _forget_everywhere(self, wanted: forgetting.ForgetRequest) -> ForgetResult:
         stores = self._stores
-        steps = await self._sync_state_if_shared()
+        sync_state = await self._sync_state_if_shared()
         await stores.thread.run_slices(forgetting.purge_cache(stores.cache, wanted))
-        changed = await stores.thread.run_work(forgetting.purge_journal, stores.journal, wanted)
-        purge = partial(forgetting.purge_journal, wanted=wanted)
-        touched = await stores.background.run_work(
-            journal_backups.change_each_backup, self.folder, purge
+        changed_counts = await stores.thread.run_work(
+            forgetting.purge_journal, stores.journal, wanted
+        )
+        purge_backup = partial(forgetting.purge_journal, wanted=wanted)
+        changed_backups = await stores.background.run_work(
+            journal_backups.change_each_backup, self.folder, purge_backup
         )
         await stores.background.run_work(forgetting.delete_damaged_copies, self.folder)
         await stores.thread.run_work(
-            forgetting.append_forgotten_facts, stores.journal, changed, wanted
+            forgetting.append_forgotten_facts, stores.journal, changed_counts, wanted
         )
-        if steps is not None:
-            await stores.thread.run_work(steps.mark_conversations_for_resending, changed)
+        if sync_state is not None:
+            await stores.thread.run_work(
+                sync_state.mark_conversations_for_resending, changed_counts
+            )
         traces = forgetting.find_remaining_traces(self.folder, wanted)
         elsewhere = await stores.background.run_work(list, traces)
         return ForgetResult(
             entries=tuple(sorted(wanted.digests)),
-            facts=sum(changed.values()),
-            conversations=tuple(changed),
-            backups=touched,
+            facts=sum(changed_counts.values()),
+            conversations=tuple(changed_counts),
+            backups=changed_backups,
             elsewhere=tuple(elsewhere),
         )
 
@@ -301,10 +305,10 @@ class StoredWorkspace:
         before the link has begun.
         """
         stores = self._stores
-        shelves = LinkedStores(
+        linked_stores = LinkedStores(
             self.folder, stores.cache, stores.thread, self._forget_entries, self._used_entries
         )
-        self.link = SharedStoreLink(shelves, url, connect, acknowledge=acknowledge or LOCAL)
+        self.link = SharedStoreLink(linked_stores, url, connect, acknowledge=acknowledge or LOCAL)
         self.cache.far = self.link
         self.linked()
         return self.link
@@ -342,15 +346,17 @@ class StoredWorkspace:
         await self.link.announce_and_send_missing()
         shared = self._shared
         stores = self._stores
-        safe = await list_completely_stored(shared, conversations)
+        completely_stored = await list_completely_stored(shared, conversations)
 
         async def release() -> None:
-            await stores.thread.run_work(shared.sync_state.released.release_from_disk, safe)
+            await stores.thread.run_work(
+                shared.sync_state.released.release_from_disk, completely_stored
+            )
 
-        if safe:
+        if completely_stored:
             await self.index.rebuild_in_background(release)
         await self._remove_released_content(self.link.sent)
-        return safe
+        return completely_stored
 
     async def _remove_released_content(self, sent: int) -> None:
         """Remove released content, including what an earlier crash left."""
@@ -380,7 +386,7 @@ class StoredWorkspace:
             return EmptyTrashResult()
         emptied = EmptyTrashResult()
 
-        async def clear() -> None:
+        async def clear_stores() -> None:
             nonlocal emptied
             emptied = await self._clear_trash_everywhere(emptying)
 
@@ -388,7 +394,7 @@ class StoredWorkspace:
             await self._stores.thread.run_slices(emptying.find_content_to_delete())
             deleted = emptying.gone | emptying.sessions
             await asyncio.to_thread(save_deleted_conversations, self.folder, deleted)
-            await self.index.rebuild_after(clear)
+            await self.index.rebuild_after(clear_stores)
         finally:
             await self._stores.thread.run_work(emptying.end_emptying)
         return emptied
@@ -432,11 +438,17 @@ class StoredWorkspace:
         """
         stores = self._stores
         was_forgotten = (self.link or stores.cache.reader).was_forgotten
-        steps = await stores.thread.run_work(
+        sync_state = await stores.thread.run_work(
             SyncState, stores.journal, connected.seal, was_forgotten
         )
         self._shared = ConversationSync(
-            stores.journal, stores.thread, steps, connected.remote, heads, connected.seal, machine
+            stores.journal,
+            stores.thread,
+            sync_state,
+            connected.remote,
+            heads,
+            connected.seal,
+            machine,
         )
         return self._shared
 
@@ -451,20 +463,20 @@ class StoredWorkspace:
 
     async def count_unsent_facts(self) -> int:
         stores = self._stores
-        return sum(
-            (
-                await stores.thread.run_work(
-                    lambda: SyncState(stores.journal).count_facts_to_send()
-                )
-            ).values()
+        counts = await stores.thread.run_work(
+            lambda: SyncState(stores.journal).count_facts_to_send()
         )
+        return sum(counts.values())
 
     @asynccontextmanager
     async def pause_sharing(self) -> AsyncIterator[None]:
         """Keep conversations from being sent or received. Enter this before locking
         anything of a session.
         """
-        async with self._shared.pause_sync() if self._shared is not None else nullcontext():
+        if self._shared is None:
+            yield
+            return
+        async with self._shared.pause_sync():
             yield
 
     async def repair_cache(self, histories: Sequence[Path] = ()) -> tuple[str, ...]:
@@ -498,7 +510,10 @@ class StoredWorkspace:
         by itself.
         """
         limit = self.settings.limit
-        return max(0, await self.index.measure_kept_bytes() - limit) if limit else 0
+        if not limit:
+            return 0
+        stored_bytes = await self.index.measure_kept_bytes()
+        return max(0, stored_bytes - limit)
 
     async def aclose(self) -> None:
         """Finish current work and close everything. A second call does nothing."""
@@ -535,8 +550,8 @@ class WorkspaceStores:
     ) -> "WorkspaceStores":
         thread = StoreThread("store")
         notes: list[str] = []
-        async with AsyncExitStack() as undo:
-            undo.push_async_callback(thread.aclose)
+        async with AsyncExitStack() as cleanup:
+            cleanup.push_async_callback(thread.aclose)
             journal = await thread.open_on_thread(
                 store_opening.open_or_repair_journal, folder, notes.append
             )
@@ -554,13 +569,13 @@ class WorkspaceStores:
                 notes.append,
             )
             index = await WorkspaceIndex.open(folder, StoreFeed(cache, journal, thread), count)
-            undo.pop_all()
+            cleanup.pop_all()
         return cls(thread, StoreThread("backup"), journal, cache, index, tuple(notes))
 
     async def aclose(self) -> None:
-        async with AsyncExitStack() as last_first:
-            last_first.push_async_callback(self.thread.aclose)
-            last_first.push_async_callback(self.background.aclose)
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(self.thread.aclose)
+            closing.push_async_callback(self.background.aclose)
             await self.index.aclose()
 
 
@@ -572,12 +587,12 @@ def _remove_leftovers(folder: Path) -> None:
     """Remove files that a killed program was writing, and make all files private. We
     must be the owner.
     """
-    beside = [
+    unfinished_files = [
         *folder.glob("journal.mending*"),
         *(folder / "backups").glob("*.new*"),
         *folder.glob("*.probe"),
     ]
-    for path in (*beside, *atomic_files.find_abandoned_files(folder)):
+    for path in (*unfinished_files, *atomic_files.find_abandoned_files(folder)):
         with suppress(OSError):
             path.unlink()
     for path in (

@@ -38,13 +38,15 @@ VERSION = 1
 _PAGE = 200
 _LINE_LIMIT = 64 << 20  # In bytes. No fact is longer than this.
 _FACTS_AT_ONCE = 8 << 20  # In bytes. The facts in memory at a time, or one longer line.
-_HEAD_LIMIT = 1 << 20  # In bytes. Neither an entry's header nor workspace.toml is larger than this.
+_DESCRIPTION_LIMIT = (
+    1 << 20
+)  # In bytes. Neither an entry's header nor workspace.toml is larger than this.
 _MANIFEST_LIMIT = 16 << 20
 _MOST_SIGNS = 500_000  # The most `[` and `{` allowed in a line, even inside texts.
 KEPT_FREE_BYTES = 200 << 20  # In bytes. An import stops if less disk space than this is free.
 _MOST_SETTINGS = 2_000  # tomlkit would take minutes to read more settings than this.
 _BATCH = 64
-_BROKEN = (
+_ERRORS_OF_BROKEN_FILES = (
     zipfile.BadZipFile,
     zlib.error,
     struct.error,
@@ -54,10 +56,12 @@ _BROKEN = (
     RuntimeError,
 )
 Report = Callable[[int, int], None]  # Called with the number of bytes done and the total.
-_KEYISH = re.compile(r"token|key|secret|passw|auth|credential|bearer|cookie", re.IGNORECASE)
-_NAMED_KEY = re.compile(rf"([\w.-]*(?:{_KEYISH.pattern})[\w.-]*(?:=|: ))[^\s&#]+", re.IGNORECASE)
+_NAME_OF_SECRET = re.compile(r"token|key|secret|passw|auth|credential|bearer|cookie", re.IGNORECASE)
+_NAMED_KEY = re.compile(
+    rf"([\w.-]*(?:{_NAME_OF_SECRET.pattern})[\w.-]*(?:=|: ))[^\s&#]+", re.IGNORECASE
+)
 _URL_PASSWORD = re.compile(r"(\w+://[^/@:\s]*:)[^/@\s]+@")
-_KEYLIKE = re.compile(
+_LOOKS_LIKE_KEY = re.compile(
     r"\b(sk|pk|ghp|gho|ghs|glpat|xox[abprs]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{12,}|Bearer\s+\S+"
 )
 
@@ -66,19 +70,19 @@ class _Pipe(io.RawIOBase):
     """A buffer to write a ZIP into and to take it out of in pieces."""
 
     def __init__(self) -> None:
-        self._held: list[bytes] = []
+        self._pieces: list[bytes] = []
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
-        self._held.append(bytes(data))
-        return len(self._held[-1])
+        self._pieces.append(bytes(data))
+        return len(self._pieces[-1])
 
     def pop_bytes(self) -> bytes:
-        held = b"".join(self._held)
-        self._held.clear()
-        return held
+        content = b"".join(self._pieces)
+        self._pieces.clear()
+        return content
 
 
 def export_workspace(
@@ -156,37 +160,43 @@ def _export_entry(
     """Write one entry. Its first chunk is read before its line is written, to find most
     damage in time.
     """
-    collected = record.state is EntryState.COLLECTED
-    chunks = iter(()) if collected else cache.reader.iterate_chunks(record)
+    is_collected = record.state is EntryState.COLLECTED
+    chunks: Iterator[bytes] = iter(())
+    size = 0
+    if not is_collected:
+        chunks = cache.reader.iterate_chunks(record)
+        size = record.size
     try:
-        first = next(chunks, b"")
+        first_chunk = next(chunks, b"")
     except errors.CacheCorrupt:
         left_out.append(record.digest.hex)
         return
-    about = record.about
-    head = {
+    description: dict[str, object] = {
         "sha256": record.digest.hex,
-        "size": 0 if collected else record.size,
+        "size": size,
         "time": record.time,
+        "tool": record.about.tool,
+        "source": record.about.source,
+        "media_type": record.about.media_type,
+        "pinned": record.digest in cache.reader.pinned_entries(),
     }
-    head |= {"tool": about.tool, "source": about.source, "media_type": about.media_type}
-    head |= {"pinned": record.digest in cache.reader.pinned_entries()}
-    if collected:
-        head |= {"collected": record.size, "lines": record.lines}
-    member.write(json.dumps(head, ensure_ascii=False).encode() + b"\n" + first)
+    if is_collected:
+        description["collected"] = record.size
+        description["lines"] = record.lines
+    member.write(json.dumps(description, ensure_ascii=False).encode() + b"\n" + first_chunk)
     yield
-    left = record.size - len(first)
+    bytes_left = record.size - len(first_chunk)
     try:
         for chunk in chunks:
             member.write(chunk)
-            left -= len(chunk)
+            bytes_left -= len(chunk)
             yield
     except errors.CacheCorrupt:
         left_out.append(record.digest.hex)
         # Fill up the announced length. The hash is then wrong, so an import leaves the entry out.
-        while left > 0:
-            member.write(bytes(min(left, CHUNK)))
-            left -= CHUNK
+        while bytes_left > 0:
+            member.write(bytes(min(bytes_left, CHUNK)))
+            bytes_left -= CHUNK
             yield
 
 
@@ -204,22 +214,23 @@ def _remove_secrets(value: Any, name: str = "", *, inside: bool = False) -> Any:
             }
         case list():
             return _remove_secrets_from_list(value, name, inside=inside)
-        case str() if inside or (_KEYISH.search(name) and not value.startswith("-")):
+        case str() if inside or (_NAME_OF_SECRET.search(name) and not value.startswith("-")):
             return ""
         case str():
-            return _NAMED_KEY.sub(r"\1", _URL_PASSWORD.sub(r"\1@", _KEYLIKE.sub("", value)))
+            return _NAMED_KEY.sub(r"\1", _URL_PASSWORD.sub(r"\1@", _LOOKS_LIKE_KEY.sub("", value)))
     return value
 
 
 def _remove_secrets_from_list(values: list[Any], name: str, *, inside: bool) -> list[Any]:
-    kept = []
+    cleaned = []
     option = ""
     for value in values:
         # In `["--api-key", "X"]`, the first value names the second.
-        kept.append(_remove_secrets(value, option or name, inside=inside))
-        is_option = isinstance(value, str) and value.startswith("-")
-        option = value if is_option else ""
-    return kept
+        cleaned.append(_remove_secrets(value, option or name, inside=inside))
+        option = ""
+        if isinstance(value, str) and value.startswith("-"):
+            option = value
+    return cleaned
 
 
 def read_export_manifest(path: Path) -> dict[str, Any]:
@@ -236,7 +247,7 @@ def read_export_manifest(path: Path) -> dict[str, Any]:
                 read_archive_member(archive, "manifest.json", _MANIFEST_LIMIT)
             )
             names = set(archive.namelist())
-    except (*_BROKEN, OSError) as error:
+    except (*_ERRORS_OF_BROKEN_FILES, OSError) as error:
         raise errors.InvalidInput(
             f"{path} is not a complete workspace export.", remedy="Export the workspace again."
         ) from error
@@ -258,41 +269,45 @@ def ignore_progress(*_progress: object) -> None:
 
 
 def unpack_export(
-    path: Path, place: Path, *, name: str = "", report: Report = ignore_progress
+    path: Path, folder: Path, *, name: str = "", report: Report = ignore_progress
 ) -> tuple[str, ...]:
-    """Unpack an export into `place`. Return sentences on what was left out. Errors of
+    """Unpack an export into `folder`. Return sentences on what was left out. Errors of
     `report` stop it.
     """
     manifest = read_export_manifest(path)
 
     def note_progress(done: int) -> None:
-        if shutil.disk_usage(place).free < KEPT_FREE_BYTES:
+        if shutil.disk_usage(folder).free < KEPT_FREE_BYTES:
             raise errors.StoreFailed(
                 f"{path} needs more space than is free on the disk.",
                 remedy="Nothing was imported. Free up disk space.",
             )
-        report(done, facts + entries)
+        report(done, fact_bytes + entry_bytes)
 
     try:
         with open_foreign_archive(path) as archive:
-            facts, entries = (
-                archive.getinfo(each).file_size for each in ("facts.jsonl", "entries.bin")
-            )
-            text = read_archive_member(archive, "workspace.toml", _HEAD_LIMIT)
+            fact_bytes = archive.getinfo("facts.jsonl").file_size
+            entry_bytes = archive.getinfo("entries.bin").file_size
+            text = read_archive_member(archive, "workspace.toml", _DESCRIPTION_LIMIT)
             if text.count(b"=") + text.count(b"[") > _MOST_SETTINGS:
                 raise ValueError("workspace.toml has too many settings")
-            settings = place / workspace_settings.NAME
-            proposing = _move_settings_to_proposals(text.decode("utf-8"), name)
-            atomic_files.write_file_atomically(settings, proposing, private=True)
+            settings = folder / workspace_settings.NAME
+            settings_with_proposals = _move_settings_to_proposals(text.decode("utf-8"), name)
+            atomic_files.write_file_atomically(settings, settings_with_proposals, private=True)
             workspace_settings.read_workspace_settings(settings)
             with archive.open("facts.jsonl") as member:
-                _import_facts(member, place / "journal.sqlite3", note_progress)
+                _import_facts(member, folder / "journal.sqlite3", note_progress)
             with archive.open("entries.bin") as member:
-                forgotten = [Digest.from_hex(each) for each in list_at(manifest, "forgotten")]
-                said = _import_entries(
-                    member, place / "cache", forgotten, lambda done: note_progress(facts + done)
+                forgotten = [
+                    Digest.from_hex(member_name) for member_name in list_at(manifest, "forgotten")
+                ]
+                sentences = _import_entries(
+                    member,
+                    folder / "cache",
+                    forgotten,
+                    lambda done: note_progress(fact_bytes + done),
                 )
-    except (*_BROKEN, TypeError, EOFError) as error:
+    except (*_ERRORS_OF_BROKEN_FILES, TypeError, EOFError) as error:
         raise errors.InvalidInput(
             f"{path} is damaged: {error}.",
             remedy="Nothing was imported. Export the workspace again.",
@@ -301,21 +316,23 @@ def unpack_export(
         raise errors.StoreFailed(
             f"{path} cannot be read: {error.strerror}.", remedy="Nothing was imported."
         ) from error
-    notes = [
-        f"The entry {str(each)[:64]} was already damaged when this file was exported, so the file does not contain it."
-        for each in list_at(manifest, "damaged")
-    ]
-    return (*notes, *said)
+    notes = []
+    for damaged_hash in list_at(manifest, "damaged"):
+        notes.append(
+            f"The entry {str(damaged_hash)[:64]} was already damaged when this file was exported, so the file does not contain it."
+        )
+    notes += sentences
+    return tuple(notes)
 
 
 def _move_settings_to_proposals(text: str, name: str) -> str:
     document = tomlkit.parse(text).unwrap()
-    earlier = document.pop("proposed", {})
+    earlier_proposals = document.pop("proposed", {})
     proposals = {}
     for key in PROPOSED_KEYS:
         # Only these: a file could otherwise propose the address of a shared store.
-        if isinstance(earlier, dict) and earlier.get(key):
-            proposals[key] = earlier[key]
+        if isinstance(earlier_proposals, dict) and earlier_proposals.get(key):
+            proposals[key] = earlier_proposals[key]
         if document.get(key):
             proposals[key] = document[key]
         document.pop(key, None)
@@ -331,16 +348,16 @@ def _move_settings_to_proposals(text: str, name: str) -> str:
 
 def _import_facts(member: IO[bytes], path: Path, report: Callable[[int], None]) -> None:
     with closing(JournalFile(path)) as journal:
-        ends: dict[str, int] = {}
+        last_seqs: dict[str, int] = {}
         batch: list[StoredFact] = []
-        written = member.tell()
+        bytes_at_last_insert = member.tell()
         for raw in iter(lambda: member.readline(_LINE_LIMIT), b""):
-            batch.append(_parse_fact_line(raw, ends))
-            if len(batch) == 1000 or member.tell() - written > _FACTS_AT_ONCE:
+            batch.append(_parse_fact_line(raw, last_seqs))
+            if len(batch) == 1000 or member.tell() - bytes_at_last_insert > _FACTS_AT_ONCE:
                 journal.insert_stored_facts(batch)
                 batch = []
-                written = member.tell()
-                report(written)
+                bytes_at_last_insert = member.tell()
+                report(bytes_at_last_insert)
         journal.insert_stored_facts(batch)
         report(member.tell())
 
@@ -352,16 +369,16 @@ def _parse_export_line(raw: bytes) -> Any:
     return json.loads(raw)
 
 
-def _parse_fact_line(raw: bytes, ends: dict[str, int]) -> StoredFact:
+def _parse_fact_line(raw: bytes, last_seqs: dict[str, int]) -> StoredFact:
     conversation, seq, time, fact = _parse_export_line(raw)
     if not (fact_encoding.CONVERSATION_ID.fullmatch(conversation) and isinstance(fact, str)):
         raise ValueError("a fact has no conversation")
-    if seq != ends.get(conversation, 0) + 1:
+    if seq != last_seqs.get(conversation, 0) + 1:
         raise ValueError(
-            f"record {ends.get(conversation, 0) + 1} of the conversation {conversation[:40]} is missing"
+            f"record {last_seqs.get(conversation, 0) + 1} of the conversation {conversation[:40]} is missing"
         )
     _require_importable_fact(conversation, seq, fact, "Nothing was imported.")
-    ends[conversation] = seq
+    last_seqs[conversation] = seq
     valid_time = fact_encoding.require_valid_time(time)
     checksum = checksum_of_fact(conversation, seq, valid_time, fact)
     return StoredFact(0, conversation, seq, valid_time, fact, checksum)
@@ -380,13 +397,13 @@ def _import_entries(
     member: IO[bytes], folder: Path, forgotten: list[Digest], report: Callable[[int], None]
 ) -> tuple[str, ...]:
     with closing(CacheFolder(folder)) as cache:
-        said: list[str] = []
+        sentences: list[str] = []
         staged: list[StagedEntry] = []
-        while raw := member.readline(_HEAD_LIMIT):
+        while raw := member.readline(_DESCRIPTION_LIMIT):
             try:
                 staged += _import_entry(member, cache, _parse_export_line(raw), report)
             except errors.HelixError as error:
-                said.append(error.what)
+                sentences.append(error.what)
             report(member.tell())
             if len(staged) >= _BATCH:
                 cache.commit_staged(staged)
@@ -394,34 +411,41 @@ def _import_entries(
         cache.commit_staged(staged)
         for digest in forgotten:
             cache.forget_entry(digest)
-        return tuple(said)
+        return tuple(sentences)
 
 
 def _import_entry(
-    member: IO[bytes], cache: CacheFolder, head: dict[str, Any], report: Callable[[int], None]
+    member: IO[bytes],
+    cache: CacheFolder,
+    description: dict[str, Any],
+    report: Callable[[int], None],
 ) -> list[StagedEntry]:
-    digest = Digest.from_hex(head["sha256"])
-    about = EntryOrigin(str(head["tool"]), str(head["source"]), str(head["media_type"]))
-    time = fact_encoding.require_valid_time(head["time"])
-    if "collected" in head:
-        size, lines = map(fact_encoding.require_storable_amount, (head["collected"], head["lines"]))
+    digest = Digest.from_hex(description["sha256"])
+    about = EntryOrigin(
+        str(description["tool"]), str(description["source"]), str(description["media_type"])
+    )
+    time = fact_encoding.require_valid_time(description["time"])
+    if "collected" in description:
+        size, lines = map(
+            fact_encoding.require_storable_amount, (description["collected"], description["lines"])
+        )
         record = CacheRecord(0, 0, digest, size, 0, lines, time, about)
         cache.store_record_without_content(record)
         return []
     incoming = cache.begin_incoming(about, time=time)
-    left = int(head["size"])
-    while left > 0:
-        piece = member.read(min(left, CHUNK))
+    bytes_left = int(description["size"])
+    while bytes_left > 0:
+        piece = member.read(min(bytes_left, CHUNK))
         if not piece:
             raise EOFError("the content ends too early")
         incoming.write_piece(piece)
-        left -= len(piece)
+        bytes_left -= len(piece)
         report(member.tell())
     staged = incoming.finish_entry()
     if staged.record.digest != digest:
         cache.discard_staged(staged)
         raise errors.CacheCorrupt(f"The entry {digest} was damaged in the export and was left out.")
-    if head.get("pinned"):
+    if description.get("pinned"):
         cache.commit_staged([staged])
         cache.set_entry_pinned(digest)
         return []

@@ -50,23 +50,26 @@ class WorkspaceIndex:
         self._ahead = StoreThread("ahead")
         self._following: Future[None] | None = None
         self._prepared: Future[None] | None = None
-        self._closing = self._is_followed = False
+        self._closing = False
+        self._is_followed = False
         self._one_rebuild = asyncio.Lock()
         self._is_awaited = threading.Event()
-        self._damaged = self._removing = self._rebuilding = False
+        self._damaged = False
+        self._removing = False
+        self._rebuilding = False
         self.progress = IndexProgress(0, 0, 0, 0, 0)
 
     @classmethod
     async def open(
         cls, folder: Path, feed: StoreFeed, count: Callable[[str], int]
     ) -> "WorkspaceIndex":
-        made = cls(folder, feed, count)
+        index = cls(folder, feed, count)
         try:
-            await made._open_index_file()
+            await index._open_index_file()
         except BaseException:
-            await made.aclose()
+            await index.aclose()
             raise
-        return made
+        return index
 
     async def _open_index_file(self) -> None:
         self._file = await self._writer.open_on_thread(
@@ -116,9 +119,8 @@ class WorkspaceIndex:
         if self.progress.is_complete:
             self._is_awaited.wait(GATHER_SECONDS)
         self._is_awaited.clear()
-        self._is_followed = (
-            False  # Content stored from now on may miss the slice below, and starts another run.
-        )
+        # Content stored from now on may miss the slice below, and starts another run.
+        self._is_followed = False
         try:
             self.progress = self._file.index_next_slice()
         except IndexDamaged:
@@ -185,7 +187,9 @@ class WorkspaceIndex:
         self._refuse_while_rebuilding()
         if self._damaged:
             await self._rebuild_after()
-        thread = self._ahead if slow else self._reader
+        thread = self._reader
+        if slow:
+            thread = self._ahead
         for _ in range(2):  # The second attempt may meet a new index whose tables do not exist yet.
             try:
                 return await thread.run_work(self._run_query_now, question, slow=slow)
@@ -208,8 +212,11 @@ class WorkspaceIndex:
     def _run_query_now(
         self, question: Callable[[CacheEntryQueries], T], *, slow: bool = False
     ) -> T:
+        queries = self._catalogue
+        if slow:
+            queries = self._preparing
         with sqlite_database.SqliteErrors(IndexDamaged, "index"):
-            return question(self._preparing if slow else self._catalogue)
+            return question(queries)
 
     async def search_index(
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
@@ -308,11 +315,11 @@ class WorkspaceIndex:
         """
         if len(prefix) == 64:
             return (Digest.from_hex(prefix),)
-        low, high = (Digest(bound) for bound in prefix_bounds(prefix))
-        found = await self._run_query(
-            partial(CacheEntryQueries.digests_named_by_facts, low=low.raw, high=high.raw, limit=2)
+        low, high = prefix_bounds(prefix)
+        digests = await self._run_query(
+            partial(CacheEntryQueries.digests_named_by_facts, low=low, high=high, limit=2)
         )
-        return tuple(one for one in found if one.hex.startswith(prefix.lower()))
+        return tuple(digest for digest in digests if digest.hex.startswith(prefix.lower()))
 
     async def all_used_entries(self) -> frozenset[Digest]:
         """Return entries that a fact refers to, here or not, and those stored by hand or pinned."""
@@ -321,14 +328,10 @@ class WorkspaceIndex:
             slow=True,
         )
         unused = frozenset(await self.find_unused_entries())
-        return frozenset(facts).union(
-            [
-                one
-                async for some in self.stream_expected_entries()
-                for one in some
-                if one not in unused
-            ]
-        )
+        used = set(facts)
+        async for expected_entries in self.stream_expected_entries():
+            used.update(digest for digest in expected_entries if digest not in unused)
+        return frozenset(used)
 
     async def stream_expected_entries(self) -> AsyncIterator[Sequence[Digest]]:
         """Yield every entry that the index or a fact knows and that was not removed."""

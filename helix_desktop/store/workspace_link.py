@@ -147,7 +147,7 @@ async def _is_space_empty(connection: SharedStoreConnection) -> bool:
 
 
 async def connect_with_key(
-    workspace: str, where: StoreAddress, secrets: SecretStorage
+    workspace: str, address: StoreAddress, secrets: SecretStorage
 ) -> SharedStoreConnection:
     """Connect with the workspace's key. Raises NotFound if this machine does not have the key."""
     key_line = await secrets.read_secret(SharedStoreKey(workspace))
@@ -156,46 +156,46 @@ async def connect_with_key(
             "The key for this shared workspace is not on this computer.",
             remedy="Join the workspace again with the key that `workspace share --show-key` prints.",
         )
-    if not where.login:
-        login = await _read_login(workspace, where.url, secrets)
-        where = StoreAddress(where.url, login or "")
+    if not address.login:
+        login = await _read_login(workspace, address.url, secrets)
+        address = StoreAddress(address.url, login or "")
     key = row_encryption.parse_key_line(key_line)
-    return await asyncio.to_thread(build_store_connection, where, key)
+    return await asyncio.to_thread(build_store_connection, address, key)
 
 
 async def _read_login(workspace: str, url: str, secrets: SecretStorage) -> str | None:
     """Return this address's login. One kept by an older version is assigned to its
     first address.
     """
-    bound = SharedStoreLogin(workspace, url)
-    login = await secrets.read_secret(bound)
+    login_of_address = SharedStoreLogin(workspace, url)
+    login = await secrets.read_secret(login_of_address)
     if login:
         return login
-    unbound = SharedStoreLogin(workspace)
-    old_login = await secrets.read_secret(unbound)
+    login_of_older_version = SharedStoreLogin(workspace)
+    old_login = await secrets.read_secret(login_of_older_version)
     if old_login:
-        await secrets.store_secret(bound, old_login)
-        await secrets.delete_secret(unbound)
+        await secrets.store_secret(login_of_address, old_login)
+        await secrets.delete_secret(login_of_older_version)
     return old_login
 
 
-def build_store_connection(where: StoreAddress, key: bytes) -> SharedStoreConnection:
+def build_store_connection(address: StoreAddress, key: bytes) -> SharedStoreConnection:
     from helix_desktop.store.shared.async_rows import AsyncRowStore
 
     seal = row_encryption.RowCipher(key)
-    rows = AsyncRowStore(store_address.open_row_store(where, seal.space))
+    rows = AsyncRowStore(store_address.open_row_store(address, seal.space))
     return SharedStoreConnection(rows, seal)
 
 
 async def store_link_secrets(
-    workspace: str, where: StoreAddress, key: bytes, secrets: SecretStorage
+    workspace: str, address: StoreAddress, key: bytes, secrets: SecretStorage
 ) -> None:
     """Put key and password into the keyring. Without one, raises NoUsableKeyring, and
     nothing is shared.
     """
     values: dict[Addressee, str] = {SharedStoreKey(workspace): row_encryption.format_key_line(key)}
-    if where.login:
-        values[SharedStoreLogin(workspace, where.url)] = where.login
+    if address.login:
+        values[SharedStoreLogin(workspace, address.url)] = address.login
     try:
         for secret, value in values.items():
             await secrets.store_secret_at(secret, value)

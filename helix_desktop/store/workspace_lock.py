@@ -33,30 +33,32 @@ class WorkspaceLock:
         except OSError as error:
             owner = self._read_owner_pid()
             os.close(self._handle)
+            program = "another program"
+            if owner:
+                program = f"another program (process {owner})"
             raise StoreBusy(
-                f"The workspace in {path.parent} is open in another program{f' (process {owner})' if owner else ''}.",
+                f"The workspace in {path.parent} is open in {program}.",
                 remedy="Use the workspace in the other program, or close it there first.",
             ) from error
         with contextlib.suppress(OSError):  # The process id is only for the error message above.
             os.write(self._handle, f"{os.getpid():<20}\n".encode())
 
     def _acquire_with_retries(self) -> None:
-        for left in reversed(range(TRIES)):
+        for attempt in range(1, TRIES + 1):
             try:
                 lock_open_file(self._handle)
             except OSError:
-                if not left or not _process_has_ended(self._read_owner_pid()):
+                is_owner_gone = _process_has_ended(self._read_owner_pid())
+                if attempt == TRIES or not is_owner_gone:
                     raise
                 time.sleep(PAUSE)
             else:
                 return
 
     def _read_owner_pid(self) -> str:
-        return (
-            os.pread(self._handle, 20, 0).decode("ascii", "replace").strip()
-            if os.name != "nt"
-            else ""
-        )
+        if os.name == "nt":  # Nobody else can read a locked file there.
+            return ""
+        return os.pread(self._handle, 20, 0).decode("ascii", "replace").strip()
 
     def release_lock(self) -> None:
         """Release the lock. A second call does nothing."""
@@ -66,11 +68,12 @@ class WorkspaceLock:
 
 
 def _process_has_ended(owner: str) -> bool:
-    if owner.isdecimal():
-        try:
-            os.kill(int(owner), 0)
-        except ProcessLookupError:
-            return True
-        except OSError:
-            return False
+    if not owner.isdecimal():
+        return False
+    try:
+        os.kill(int(owner), 0)  # This sends no signal, and fails if there is no such process.
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
     return False

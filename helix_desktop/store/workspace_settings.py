@@ -122,7 +122,7 @@ _TOP_KEYS = (
 )  # fmt: skip
 _PERMISSION_LISTS = ("rules", "off", "openings", "readable", "hidden", "shown")
 # Code that reads these tables checks their content.
-_OPEN = (
+_CHECKED_ELSEWHERE = (
     "policy.values",
     "mcp",
     "proposed",
@@ -161,19 +161,21 @@ def _sentence_without_place(text: str) -> str:
 
 def _check_known_keys(document: Mapping[str, Any], text: str, path: Path) -> tuple[str, ...]:
     warnings = []
-    for dotted, value in _walk_keys(document, ""):
-        key = _KEYS.get(dotted)
-        where = f"{path}, line {find_line_of_key(text, dotted)}"
+    for dotted_key, value in _walk_keys(document, ""):
+        key = _KEYS.get(dotted_key)
+        place_in_file = f"{path}, line {find_line_of_key(text, dotted_key)}"
         if key is None:
-            hint = "."
-            similar_key = _similar_key(dotted)
+            suggestion = "."
+            similar_key = _similar_key(dotted_key)
             if similar_key:
-                hint = f". Did you mean {similar_key}?"
-            warnings.append(f"{where}: {dotted} is not a workspace setting and has no effect{hint}")
+                suggestion = f". Did you mean {similar_key}?"
+            warnings.append(
+                f"{place_in_file}: {dotted_key} is not a workspace setting and has no effect{suggestion}"
+            )
         elif not _is_valid(value, key):
             raise ConfigFileMistake(
-                f"{dotted} = {shorten_to_line(repr(value), 60)} is not valid: expected {key['expected']}.",
-                where=where,
+                f"{dotted_key} = {shorten_to_line(repr(value), 60)} is not valid: expected {key['expected']}.",
+                where=place_in_file,
                 remedy="Fix the line and open the workspace again.",
             )
     return tuple(warnings)
@@ -188,20 +190,20 @@ def _is_valid(value: Any, key: Mapping[str, Any]) -> bool:
 
 
 def _walk_keys(table: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
+    keys: list[tuple[str, Any]] = []
     for name, value in table.items():
-        dotted = f"{prefix}{name}"
-        found.append((dotted, value))
-        if isinstance(value, dict) and dotted in _KEYS and dotted not in _OPEN:
-            found += _walk_keys(value, f"{dotted}.")
-    return found
+        dotted_key = f"{prefix}{name}"
+        keys.append((dotted_key, value))
+        if isinstance(value, dict) and dotted_key in _KEYS and dotted_key not in _CHECKED_ELSEWHERE:
+            keys += _walk_keys(value, f"{dotted_key}.")
+    return keys
 
 
-def _similar_key(dotted: str) -> str:
-    for key in difflib.get_close_matches(dotted, _KEYS, n=1, cutoff=0.6):
+def _similar_key(dotted_key: str) -> str:
+    for key in difflib.get_close_matches(dotted_key, _KEYS, n=1, cutoff=0.6):
         return str(key)
     keys_by_last_part = {key.rpartition(".")[2]: key for key in _KEYS}
-    last_part = dotted.rpartition(".")[2]
+    last_part = dotted_key.rpartition(".")[2]
     for name in difflib.get_close_matches(last_part, keys_by_last_part, n=1, cutoff=0.75):
         return str(keys_by_last_part[name])
     return ""
@@ -269,8 +271,8 @@ def change_workspace_settings(path: Path, changes: Changes) -> WorkspaceConfig:
         if callable(changes):
             changes = changes(settings_now)
         document = tomlkit.parse(text)
-        for dotted, value in changes.items():
-            _set_in_document(document, _split_dotted_key(dotted), value)
+        for dotted_key, value in changes.items():
+            _set_in_document(document, _split_dotted_key(dotted_key), value)
         changed_text = tomlkit.dumps(document)
         try:
             settings = parse_workspace_settings(changed_text, path)
@@ -285,9 +287,9 @@ def quote_key_part(name: str) -> str:
     return json.dumps(name, ensure_ascii=False)
 
 
-def _split_dotted_key(dotted: str) -> list[str]:
+def _split_dotted_key(dotted_key: str) -> list[str]:
     parts = []
-    for part in re.findall(r'"(?:[^"\\]|\\.)*"|[^.]+', dotted):
+    for part in re.findall(r'"(?:[^"\\]|\\.)*"|[^.]+', dotted_key):
         if part.startswith('"'):
             parts.append(json.loads(part))
         else:

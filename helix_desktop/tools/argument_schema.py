@@ -26,7 +26,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "null": (type(None),),
 }
 _NUMBER = re.compile(r"-?\d{1,18}")
-_HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+_HALF_OF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 
 def parse_argument_text(text: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def parse_argument_text(text: str) -> dict[str, Any]:
 
 
 def _require_encodable_values(values: dict[str, Any], text: str) -> dict[str, Any]:
-    if _HALF.search(text):
+    if _HALF_OF_CHARACTER.search(text):
         try:
             json.dumps(values, ensure_ascii=False).encode()
         except UnicodeEncodeError:
@@ -66,28 +66,30 @@ def fit_arguments_to_schema(
     """Return the values as the schema wants them. InvalidInput names what does not fit."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     required = schema.get("required", ())
-    known = ", ".join(properties) or "none"
-    given = {}
+    argument_names = ", ".join(properties) or "none"
+    given_values = {}
     for name, value in values.items():
         if name not in properties:
-            raise InvalidInput(f"{tool} has no argument {name[:60]!r}; it was not run.", remedy=f"The tool takes: {known}.")  # fmt: skip
+            raise InvalidInput(f"{tool} has no argument {name[:60]!r}; it was not run.", remedy=f"The tool takes: {argument_names}.")  # fmt: skip
         if not _means_no_argument(value, properties[name], optional=name not in required):
-            given[name] = value
+            given_values[name] = value
     for name in required:
-        if name not in given:
-            raise InvalidInput(f"{tool} needs the argument {name!r}; it was not run.", remedy=f"The tool takes: {known}.")  # fmt: skip
-    fitted = {}
-    for name, value in given.items():
-        fitted[name] = _fit_value_to_schema(value, properties[name], f"{tool}: {name}")
-    return fitted
+        if name not in given_values:
+            raise InvalidInput(f"{tool} needs the argument {name!r}; it was not run.", remedy=f"The tool takes: {argument_names}.")  # fmt: skip
+    fitted_values = {}
+    for name, value in given_values.items():
+        fitted_values[name] = _fit_value_to_schema(value, properties[name], f"{tool}: {name}")
+    return fitted_values
 
 
 def _fit_value_to_schema(value: Any, schema: Mapping[str, Any], where: str) -> Any:
-    wanted = schema.get("type", "")
-    corrected = _correct_plain_value(value, wanted)
-    if wanted and not _is_of_type(corrected, wanted):
-        given = _name_of_type(corrected)
-        raise InvalidInput(f"{where} must be of type {wanted}, not {given}; the tool was not run.")
+    wanted_type = schema.get("type", "")
+    corrected = _correct_plain_value(value, wanted_type)
+    if wanted_type and not _is_of_type(corrected, wanted_type):
+        given_type = _name_of_type(corrected)
+        raise InvalidInput(
+            f"{where} must be of type {wanted_type}, not {given_type}; the tool was not run."
+        )
     if "enum" in schema and corrected not in schema["enum"]:
         raise InvalidInput(
             f"{where} must be one of {', '.join(map(str, schema['enum']))}; the tool was not run."
@@ -96,21 +98,21 @@ def _fit_value_to_schema(value: Any, schema: Mapping[str, Any], where: str) -> A
         raise InvalidInput(
             f"{where} must be {schema['minimum']} or more, not {corrected}; the tool was not run."
         )
-    if wanted == "array" and "items" in schema:
+    if wanted_type == "array" and "items" in schema:
         return [
             _fit_value_to_schema(item, schema["items"], f"{where}, item {number}")
             for number, item in enumerate(corrected, 1)
         ]
-    if wanted == "object" and "properties" in schema:
+    if wanted_type == "object" and "properties" in schema:
         return fit_arguments_to_schema(corrected, schema, where)
     return corrected
 
 
-def _is_of_type(value: Any, wanted: str) -> bool:
+def _is_of_type(value: Any, wanted_type: str) -> bool:
     # For Python, true is a number.
     if isinstance(value, bool):
-        return wanted == "boolean"
-    return isinstance(value, _TYPES[wanted])
+        return wanted_type == "boolean"
+    return isinstance(value, _TYPES[wanted_type])
 
 
 def _name_of_type(value: Any) -> str:
@@ -137,11 +139,11 @@ def correct_arguments_of_server_tool(
 
 
 def _correct_foreign_value(value: Any, schema: Any) -> Any:
-    wanted = _declared_type(schema)
-    if not isinstance(wanted, str):
+    wanted_type = _declared_type(schema)
+    if not isinstance(wanted_type, str):
         return value
-    corrected = _correct_plain_value(value, wanted)
-    if isinstance(corrected, _TYPES.get(wanted, ())):
+    corrected = _correct_plain_value(value, wanted_type)
+    if isinstance(corrected, _TYPES.get(wanted_type, ())):
         return corrected
     return value
 

@@ -27,7 +27,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import autorun_files, risky_git_settings
 from helix_desktop.tools.changes.folder_walk import grant_access_to_path, restore_folder_modes
 from helix_desktop.tools.hidden_files import is_hidden_only_by_place, matches_hidden_patterns
-from helix_desktop.tools.sandbox_home import is_within_folder
+from helix_desktop.tools.sandbox_home import HeldPaths, is_within_folder
 from helix_desktop.tools.workspace_roots import (
     WorkspaceRoots,
     normalise_spelling,
@@ -37,17 +37,17 @@ from helix_desktop.tools.workspace_roots import (
 
 _MOST_HELD = 200
 _MOST_FOLDERS = 2_000
-_OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-rebase-todo"})
+_FILES_OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-rebase-todo"})
 # Two changes that are this many nanoseconds apart have different times on every file system.
-_SETTLED = 2_000_000_000
+_SETTLED_NS = 2_000_000_000
 _MOST_HASHED = 16 << 20  # Larger files are known only by their times.
 _MOST_BYTES_HELD = 256 << 20  # This much of changed files is held in memory.
 _EVERY_ACCESS = os.R_OK | os.W_OK | os.X_OK
-_SETTINGS = ("config", "config.worktree")
-_TODO = ("rebase-merge/git-rebase-todo", "rebase-apply/git-rebase-todo")
+_SETTINGS_FILES = ("config", "config.worktree")
+_REBASE_TODO_FILES = ("rebase-merge/git-rebase-todo", "rebase-apply/git-rebase-todo")
 # Folders of a git directory that git itself writes to.
-_WRITTEN = ("refs", "logs", "objects", "info")
-_SHALLOW = ("pack", "info")  # Inside `objects`, only these folders are searched.
+_WRITTEN_BY_GIT = ("refs", "logs", "objects", "info")
+_SEARCHED_IN_OBJECTS = ("pack", "info")  # Inside `objects`, only these folders are searched.
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,12 @@ class AutorunChange:
 class _ScannedFolder:
     stamp: tuple[int, int]
     is_settled: bool
-    folders: tuple[str, ...]  # Folders whose files are also examined.
-    whole: tuple[str, ...]  # Folders in which programs may run any file without asking.
-    notable: tuple[str, ...]
+    subfolder_names: tuple[str, ...]  # Folders whose files are also examined.
+    autorun_folders: tuple[str, ...]  # Folders in which programs may run any file without asking.
+    notable_names: tuple[str, ...]
     has_git: bool
-    links: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()  # Files that agents may not see.
+    link_names: tuple[str, ...] = ()
+    hidden_names: tuple[str, ...] = ()  # Files that agents may not see.
 
 
 @dataclass(slots=True)
@@ -127,49 +127,60 @@ class AutorunGuard:
     def is_file_hidden(self, path_in_root: str) -> bool:
         return matches_hidden_patterns(path_in_root, self._patterns)
 
-    def paths_to_hold_in_place(self, shown: Collection[str] = ()) -> tuple[list[str], list[str]]:
+    def paths_to_hold_in_place(self, shown: Collection[str] = ()) -> HeldPaths:
         """Return git's folders, and files that no command needs to change. Those in
         `shown` are not hidden.
         """
         git_folders = list(self._list_git_folders())
         files = []
-        for git in git_folders:
+        for git_folder in git_folders:
             for name in ("config", "config.worktree", "hooks", "commondir"):
-                files.append(f"{git}/{name}")
+                files.append(f"{git_folder}/{name}")
         for path in self.autorun_paths_to_protect():
             if os.path.realpath(path) == path:
                 files.append(path)
+        # The outer ones matter most, and a command line cannot be of any length.
         folders = set(sorted(git_folders, key=len)[:_MOST_HELD])
         folders.update(self._folders_around_hidden_files(shown))
-        return sorted(folders, key=len), sorted(files, key=len)[:_MOST_HELD]
+        return HeldPaths(
+            folders=tuple(sorted(folders, key=len)),
+            files=tuple(sorted(files, key=len)[:_MOST_HELD]),
+        )
 
     def _list_git_folders(self) -> Iterator[str]:
         for path, folder in self.folders.items():
             git = f"{path}/.git"
-            if ".git" in folder.notable and os.path.isdir(git) and os.path.realpath(git) == git:
+            if (
+                ".git" in folder.notable_names
+                and os.path.isdir(git)
+                and os.path.realpath(git) == git
+            ):
                 yield git
 
     def _folders_around_hidden_files(self, shown: Collection[str]) -> Iterator[str]:
         """Yield folders that no command may rename, as files in them would no longer be hidden."""
-        tops = [str(root) for root in self.roots.folders]
+        root_paths = [str(root) for root in self.roots.folders]
         for path, folder in self.folders.items():
-            top = max((top for top in tops if is_within_folder(path, top)), key=len)
-            inside = path[len(top) + 1 :]
-            if not self._hides_by_place(path, inside, folder, shown):
+            root_path = max(
+                (root_path for root_path in root_paths if is_within_folder(path, root_path)),
+                key=len,
+            )
+            path_in_root = path[len(root_path) + 1 :]
+            if not self._hides_by_place(path, path_in_root, folder, shown):
                 continue
-            above = top
-            for part in inside.split("/"):
-                above = f"{above}/{part}"
-                if inside and os.path.isdir(above):
-                    yield above
+            parent = root_path
+            for part in path_in_root.split("/"):
+                parent = f"{parent}/{part}"
+                if path_in_root and os.path.isdir(parent):
+                    yield parent
 
     def _hides_by_place(
-        self, path: str, inside: str, folder: _ScannedFolder, shown: Collection[str]
+        self, path: str, path_in_root: str, folder: _ScannedFolder, shown: Collection[str]
     ) -> bool:
         """Whether a file in this folder is hidden only because of where it is."""
-        for name in folder.hidden:
+        for name in folder.hidden_names:
             is_shown = os.path.realpath(f"{path}/{name}") in shown
-            if not is_shown and is_hidden_only_by_place(f"{inside}/{name}", self._patterns):
+            if not is_shown and is_hidden_only_by_place(f"{path_in_root}/{name}", self._patterns):
                 return True
         return False
 
@@ -181,57 +192,60 @@ class AutorunGuard:
         for path in self.items:
             name = os.path.basename(path)
             # Git writes its own files, and of others a command may change what is not run.
-            if name not in _OF_GIT and not autorun_files.is_only_partly_run(name):
+            if name not in _FILES_OF_GIT and not autorun_files.is_only_partly_run(name):
                 protected.append(path)
         return protected
 
-    def find_autorun_changes(self, old: AutorunFiles, since: int = maxsize) -> list[AutorunChange]:
+    def find_autorun_changes(
+        self, known_files: AutorunFiles, since: int = maxsize
+    ) -> list[AutorunChange]:
         """Return changes since then that can run something: links first, folders before
         their contents.
         """
         changes = []
         bytes_left = _MOST_BYTES_HELD
-        for path, item in self.scan_autorun_files(since).items():
-            before = old.get(path)
-            if not _can_run_more(os.path.basename(path), before, item):
+        for path, file in self.scan_autorun_files(since).items():
+            file_before = known_files.get(path)
+            if not _can_run_more(os.path.basename(path), file_before, file):
                 continue
-            held = None
-            if item.is_content_unknown:
-                held = self._read_large_file(path, bytes_left)
-            if held is not None:
-                bytes_left -= len(held)
-            changes.append(AutorunChange(path, before, replace(item, held=held)))
+            held_content = None
+            if file.is_content_unknown:
+                held_content = self._read_large_file(path, bytes_left)
+            if held_content is not None:
+                bytes_left -= len(held_content)
+            changes.append(AutorunChange(path, file_before, replace(file, held=held_content)))
         return sorted(changes, key=lambda change: (change.path.count("/"), change.path))
 
-    def revert_autorun_changes(self, planted: list[AutorunChange]) -> list[str]:
+    def revert_autorun_changes(self, changes: list[AutorunChange]) -> list[str]:
         """Restore each file as it was. Return the paths of those that could not be restored."""
-        failed = []
-        for change in planted:
-            before = change.before
-            if before is not None and before.is_content_unknown:
-                failed.append(change.path)
+        failed_paths = []
+        for change in changes:
+            file_before = change.before
+            if file_before is not None and file_before.is_content_unknown:
+                failed_paths.append(change.path)
                 continue
             try:
-                if before is None:
+                if file_before is None:
+                    # It was not there, so it is removed.
                     self._write_autorun_file(change.path, "", None)
-                elif before.link:
-                    self._write_autorun_file(change.path, before.link, None)
+                elif file_before.link:
+                    self._write_autorun_file(change.path, file_before.link, None)
                 else:
-                    self._write_autorun_file(change.path, "", before)
+                    self._write_autorun_file(change.path, "", file_before)
             except (HelixError, OSError):
-                failed.append(change.path)
-        return failed
+                failed_paths.append(change.path)
+        return failed_paths
 
-    def reapply_autorun_changes(self, planted: list[AutorunChange]) -> None:
+    def reapply_autorun_changes(self, changes: list[AutorunChange]) -> None:
         """Make each file again what the command made of it, because the user wants that."""
-        for change in planted:
+        for change in changes:
             self._write_autorun_file(change.path, change.after.link, change.after)
 
     def remember_scan(self, scan: "_AutorunScan") -> None:
         self.folders = scan.folders
         self.of_git = scan.of_git
         self.items = scan.items
-        self._whole = scan.whole
+        self._whole = scan.autorun_folders
         self.hidden_files = scan.list_hidden_paths()
 
     def _read_large_file(self, path: str, limit: int) -> bytes | None:
@@ -239,38 +253,40 @@ class AutorunGuard:
             return read_whole_file(self.roots, self.roots.resolve_path(path), limit)
         return None
 
-    def _write_autorun_file(self, path: str, link: str, item: AutorunFile | None) -> None:
+    def _write_autorun_file(self, path: str, link: str, file: AutorunFile | None) -> None:
         content = None
         mode = 0o644
-        if item is not None:
-            mode = item.mode
+        if file is not None:
+            mode = file.mode
             if not link:
-                content = item.held if item.content is None else item.content
-        place = self.roots.resolve_path(path)
+                content = file.held if file.content is None else file.content
+        root_path = self.roots.resolve_path(path)
         # Somebody may have closed the folder. It is open while we write.
-        opened: list[tuple[int, int]] = []
+        opened_folders: list[tuple[int, int]] = []
         with self._lock:
             try:
                 with suppress(OSError):
-                    folder = os.path.dirname(place.inside)
-                    grant_access_to_path(str(place.root), folder, _EVERY_ACCESS, opened)
-                restore_entry(self.roots, place, content, mode, link)
+                    folder = os.path.dirname(root_path.inside)
+                    grant_access_to_path(str(root_path.root), folder, _EVERY_ACCESS, opened_folders)
+                restore_entry(self.roots, root_path, content, mode, link)
             finally:
-                restore_folder_modes(opened)
+                restore_folder_modes(opened_folders)
 
 
-def _can_run_more(name: str, before: AutorunFile | None, now: AutorunFile) -> bool:
+def _can_run_more(name: str, before: AutorunFile | None, after: AutorunFile) -> bool:
     """Whether a file can run something that it could not run before."""
     if before is None:
         before = AutorunFile("")
     if autorun_files.is_only_partly_run(name):
-        old = before.content
-        new = now.content
-        if old is not None and new is not None:
-            return old != new and bool(autorun_files.extract_runnable_text(name, new, old))
-    if not now.runnable_content and not now.link:
+        content_before = before.content
+        content_after = after.content
+        if content_before is not None and content_after is not None:
+            return content_before != content_after and bool(
+                autorun_files.extract_runnable_text(name, content_after, content_before)
+            )
+    if not after.runnable_content and not after.link:
         return False
-    return before.runnable_content != now.runnable_content or before.link != now.link
+    return before.runnable_content != after.runnable_content or before.link != after.link
 
 
 class _AutorunScan:
@@ -281,54 +297,56 @@ class _AutorunScan:
         self.folders: dict[str, _ScannedFolder] = {}
         self.of_git: dict[str, _ScannedFolder] = {}
         self.items: dict[str, tuple[tuple[int, ...], AutorunFile]] = {}
-        self.whole: list[str] = []
-        self.gits: set[str] = set()
-        self.tops = [str(root) for root in guard.roots.folders]
+        self.autorun_folders: list[str] = []
+        self.scanned_git_folders: set[str] = set()
+        self.root_paths = [str(root) for root in guard.roots.folders]
         self.closed = {str(path) for path in guard.roots.closed_paths}
         # Entries that were closed, each with the mode to restore.
-        self.opened: list[tuple[int, int]] = []
-        self.shut: list[str] = []  # Folders that turned out to be closed.
+        self.opened_entries: list[tuple[int, int]] = []
+        self.closed_folders: list[str] = []  # Folders that turned out to be closed.
         # Folders that stay closed, but from which files can be read by name.
-        self.unlistable: list[str] = []
+        self.unlistable_folders: list[str] = []
 
     def scan_all_roots(self) -> AutorunFiles:
-        shared = _read_risky_user_settings()
+        user_settings = _read_risky_user_settings()
         try:
-            for root in self.tops:
+            for root in self.root_paths:
                 self._scan_tree(root, root)
             repositories = [
-                path for path, folder in self.folders.items() if ".git" in folder.notable
+                path for path, folder in self.folders.items() if ".git" in folder.notable_names
             ]
-            for top in repositories:
-                included = self._add_files_named_in_settings(shared, top, top)
-                self._add_git_settings(included, top)
+            for repository in repositories:
+                included_files = self._add_files_named_in_settings(
+                    user_settings, repository, repository
+                )
+                self._add_git_settings(included_files, repository)
             self.guard.remember_scan(self)
         finally:
-            restore_folder_modes(self.opened)
+            restore_folder_modes(self.opened_entries)
         return self.found
 
     def list_hidden_paths(self) -> list[str]:
         """Return files hidden from agents, or their closed folder, which a command could open."""
-        hidden: dict[str, None] = {}
+        hidden_paths: dict[str, None] = {}
         for path, folder in self.folders.items():
-            for name in folder.hidden:
+            for name in folder.hidden_names:
                 file = os.path.realpath(f"{path}/{name}")
                 if os.path.isfile(file):
-                    hidden[self._closed_folder_around(file) or file] = None
-        hidden.update(dict.fromkeys(self.unlistable))
-        return list(hidden)
+                    hidden_paths[self._closed_folder_around(file) or file] = None
+        hidden_paths.update(dict.fromkeys(self.unlistable_folders))
+        return list(hidden_paths)
 
     def _closed_folder_around(self, file: str) -> str:
-        for folder in self.shut:
+        for folder in self.closed_folders:
             if is_within_folder(file, folder):
                 return folder
         return ""
 
     def _scan_tree(self, root: str, start: str) -> None:
         # Each with whether it is in a folder of packages, where only repositories count.
-        waiting = [(start, False)]
-        while waiting:
-            path, is_package = waiting.pop()
+        folders_to_scan = [(start, False)]
+        while folders_to_scan:
+            path, is_package = folders_to_scan.pop()
             if path in self.folders or path in self.closed:
                 continue
             folder = self._scan_folder(path, path[len(root) + 1 :])
@@ -336,36 +354,36 @@ class _AutorunScan:
                 continue
             self.folders[path] = folder
             if folder.has_git:
-                waiting += self._scan_git_folder(path, path)
-            if ".git" in folder.notable:
-                waiting += self._scan_dot_git(path)
+                folders_to_scan += self._scan_git_folder(path, path)
+            if ".git" in folder.notable_names:
+                folders_to_scan += self._scan_dot_git(path)
             if not is_package:
                 self._add_files_of_folder(path, folder)
-            for name in folder.folders:
+            for name in folder.subfolder_names:
                 is_below_package = is_package or name in autorun_files.PACKAGE_FOLDERS
-                waiting.append((f"{path}/{name}", is_below_package))
+                folders_to_scan.append((f"{path}/{name}", is_below_package))
 
     def _add_files_of_folder(self, path: str, folder: _ScannedFolder) -> None:
-        for name in folder.notable:
+        for name in folder.notable_names:
             if name != ".git":
                 self._add_autorun_file(f"{path}/{name}")
-        for name in folder.whole:
-            self.whole.append(f"{path}/{name}")
+        for name in folder.autorun_folders:
+            self.autorun_folders.append(f"{path}/{name}")
             self._add_all_files(f"{path}/{name}")
 
     def _scan_folder(self, path: str, path_in_root: str) -> _ScannedFolder | None:
         try:
             status = os.lstat(path)
-            known = self.guard.folders.get(path) or self.guard.of_git.get(path)
+            known_folder = self.guard.folders.get(path) or self.guard.of_git.get(path)
             stamp = (status.st_ino, status.st_ctime_ns)
-            if known is not None and known.is_settled and known.stamp == stamp:
-                return known
+            if known_folder is not None and known_folder.is_settled and known_folder.stamp == stamp:
+                return known_folder
             if not stat.S_ISDIR(status.st_mode):
                 return None
-            settled = 0 <= status.st_ctime_ns < time.time_ns() - _SETTLED
+            is_settled = 0 <= status.st_ctime_ns < time.time_ns() - _SETTLED_NS
             entries = self._list_folder_or_suspect_it(path)
             return _classify_folder_entries(
-                stamp, entries, path_in_root, self.guard.is_file_hidden, settled=settled
+                stamp, entries, path_in_root, self.guard.is_file_hidden, settled=is_settled
             )
         except OSError:
             return None
@@ -375,38 +393,40 @@ class _AutorunScan:
         name, is suspect.
         """
         if self._open_closed_entry(path, os.R_OK | os.X_OK):
-            self.shut.append(path)
+            self.closed_folders.append(path)
         try:
             with os.scandir(path) as entries:
                 return list(entries)
         except PermissionError:
             if os.access(path, os.X_OK):
                 self.found[path] = AutorunFile("cannot be listed")
-                self.unlistable.append(path)
+                self.unlistable_folders.append(path)
             raise
 
     def _open_closed_entry(self, path: str, access: int) -> bool:
         """Open what somebody has closed until the scan ends: git and editors could open
         files in it by name.
         """
-        top = next((top for top in self.tops if is_within_folder(path, top)), None)
-        if top is None or os.access(path, access):
+        root_path = next(
+            (root_path for root_path in self.root_paths if is_within_folder(path, root_path)), None
+        )
+        if root_path is None or os.access(path, access):
             return False
         with suppress(OSError):
-            grant_access_to_path(top, path[len(top) + 1 :], access, self.opened)
+            grant_access_to_path(root_path, path[len(root_path) + 1 :], access, self.opened_entries)
         return os.access(path, access)
 
     def _add_all_files(self, path: str) -> None:
         """Add everything in a folder, or in a folder inside the roots that it links to.
         Deepest files last.
         """
-        folders = [path] if self._is_inside_roots(os.path.realpath(path)) else []
-        for folder in folders:  # The loop appends to the list that it iterates over.
+        folders_to_list = [path] if self._is_inside_roots(os.path.realpath(path)) else []
+        for folder in folders_to_list:  # The loop appends to the list that it iterates over.
             with suppress(OSError):
                 for entry in self._list_folder_or_suspect_it(folder):
                     if entry.is_dir(follow_symlinks=False):
-                        if len(folders) < _MOST_FOLDERS:
-                            folders.append(entry.path)
+                        if len(folders_to_list) < _MOST_FOLDERS:
+                            folders_to_list.append(entry.path)
                     else:
                         self._add_autorun_file(entry.path)
 
@@ -416,20 +436,25 @@ class _AutorunScan:
         """Add a file to the result. Its kind decides which part of it can be run."""
         try:
             status = os.lstat(path)
-            link = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""
+            link_target = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""
         except OSError:
             return None
         stamp = (status.st_ino, status.st_ctime_ns, status.st_size, hook, settings)
-        known = self.guard.items.get(path)
+        known_item = self.guard.items.get(path)
         # A change so recent may have left the times as they were.
-        is_fresh = status.st_ctime_ns > min(time.time_ns(), self.since) - _SETTLED
-        if known is not None and known[0] == stamp and not link and not is_fresh:
-            item = known[1]
+        is_changed_recently = status.st_ctime_ns > min(time.time_ns(), self.since) - _SETTLED_NS
+        if (
+            known_item is not None
+            and known_item[0] == stamp
+            and not link_target
+            and not is_changed_recently
+        ):
+            file = known_item[1]
         else:
-            item = self._read_autorun_file(path, status, link, hook=hook, settings=settings)
-        self.items[path] = (stamp, item)
-        self.found[path] = item
-        return item
+            file = self._read_autorun_file(path, status, link_target, hook=hook, settings=settings)
+        self.items[path] = (stamp, file)
+        self.found[path] = file
+        return file
 
     def _read_autorun_file(
         self, path: str, status: os.stat_result, link: str, *, hook: bool, settings: bool
@@ -463,68 +488,70 @@ class _AutorunScan:
             self.found[path] = AutorunFile("", None, os.readlink(path))
         if os.path.isdir(path):
             return self._scan_git_folder(path, top)
-        item = self._add_autorun_file(path)
-        where = self._follow_git_pointer(path, item, "gitdir:")
-        return self._scan_git_folder(where, top) if where else []
+        file = self._add_autorun_file(path)
+        git_folder = self._follow_git_pointer(path, file, "gitdir:")
+        return self._scan_git_folder(git_folder, top) if git_folder else []
 
-    def _follow_git_pointer(self, path: str, item: AutorunFile | None, word: str) -> str:
+    def _follow_git_pointer(self, path: str, file: AutorunFile | None, prefix: str) -> str:
         """Return the folder that a git file names, if commands can write there: then
         the file is harmless.
         """
-        if item is None or item.content is None:
+        if file is None or file.content is None:
             return ""
-        text = item.content.decode("utf-8", "surrogateescape").strip().removeprefix(word).strip()
+        text = file.content.decode("utf-8", "surrogateescape").strip().removeprefix(prefix).strip()
         if "\0" in text:  # Git would stop reading the path at the NUL character.
             return ""
-        where = os.path.realpath(os.path.join(os.path.dirname(path), text))
-        if not self._is_inside_roots(where):
+        target = os.path.realpath(os.path.join(os.path.dirname(path), text))
+        if not self._is_inside_roots(target):
             return ""
-        self.found[path] = AutorunFile("", item.content, item.link, item.mode)
-        return where
+        self.found[path] = AutorunFile("", file.content, file.link, file.mode)
+        return target
 
     def _is_inside_roots(self, path: str) -> bool:
-        return any(path == top or path.startswith(f"{top}/") for top in self.tops)
+        return any(path == root or path.startswith(f"{root}/") for root in self.root_paths)
 
     def _scan_git_folder(self, path: str, top: str) -> list[tuple[str, bool]]:
         """Scan a git folder: its settings, its hooks and what these name. Return
         further folders to scan.
         """
-        more: list[tuple[str, bool]] = []
-        while path and path not in self.gits:
-            self.gits.add(path)
+        further_folders: list[tuple[str, bool]] = []
+        while path and path not in self.scanned_git_folders:
+            self.scanned_git_folders.add(path)
             self._open_closed_entry(path, os.R_OK | os.X_OK)
-            self._add_git_settings([f"{path}/{name}" for name in _SETTINGS], top)
-            for name in _TODO:
+            self._add_git_settings([f"{path}/{name}" for name in _SETTINGS_FILES], top)
+            for name in _REBASE_TODO_FILES:
                 self._add_autorun_file(f"{path}/{name}")
             self._add_git_hooks(f"{path}/hooks")
             self._add_links_leading_out(path)
-            more += [(f"{path}/{name}", True) for name in ("modules", "worktrees")]
+            further_folders += [(f"{path}/{name}", True) for name in ("modules", "worktrees")]
             path = self._follow_git_pointer(
                 f"{path}/commondir", self._add_autorun_file(f"{path}/commondir"), ""
             )
-        return more
+        return further_folders
 
-    def _add_links_leading_out(self, git: str) -> None:
+    def _add_links_leading_out(self, git_folder: str) -> None:
         """Add links in a git directory that lead out of the roots, because git would
         write through them.
         """
-        todo = [git]
-        while todo:
-            path = todo.pop()
+        folders_to_search = [git_folder]
+        while folders_to_search:
+            path = folders_to_search.pop()
             folder = None if path in self.of_git else self._scan_folder(path, "")
             if folder is None:
                 continue
             self.of_git[path] = folder
-            for name in folder.links:
+            for name in folder.link_names:
                 self._add_link_leading_out(f"{path}/{name}")
-            inside = path[len(git) + 1 :]
-            if not inside:
-                wanted: Collection[str] = _WRITTEN
-            elif inside == "objects":
-                wanted = _SHALLOW
+            path_in_git = path[len(git_folder) + 1 :]
+            if not path_in_git:
+                names_to_search: Collection[str] = _WRITTEN_BY_GIT
+            elif path_in_git == "objects":
+                names_to_search = _SEARCHED_IN_OBJECTS
             else:
-                wanted = folder.folders
-            todo += [f"{path}/{name}" for name in folder.folders if name in wanted]
+                names_to_search = folder.subfolder_names
+            folders_to_search += [
+                f"{path}/{name}" for name in folder.subfolder_names if name in names_to_search
+            ]
 
     def _add_link_leading_out(self, path: str) -> None:
         if path not in self.found and not self._is_inside_roots(os.path.realpath(path)):
@@ -533,29 +560,29 @@ class _AutorunScan:
 
     def _add_git_settings(self, paths: list[str], top: str) -> None:
         """Add files of settings, and those that they include."""
-        waiting = list(paths)
-        while waiting:
-            path = waiting.pop()
+        files_to_read = list(paths)
+        while files_to_read:
+            path = files_to_read.pop()
             if path not in self.found:
-                waiting += self._add_git_settings_file(path, top)
+                files_to_read += self._add_git_settings_file(path, top)
 
     def _add_git_settings_file(self, path: str, top: str) -> list[str]:
-        item = self._add_autorun_file(path, settings=True)
-        if item is None or item.content is None or not item.runnable_content:
+        file = self._add_autorun_file(path, settings=True)
+        if file is None or file.content is None or not file.runnable_content:
             return []
-        text = item.content.decode("utf-8", "surrogateescape")
-        pairs = list(risky_git_settings.parse_git_settings(text))
+        text = file.content.decode("utf-8", "surrogateescape")
+        settings_in_file = list(risky_git_settings.parse_git_settings(text))
         folder = os.path.dirname(path)
-        running = []
-        for name, value in pairs:
+        running_settings = []
+        for name, value in settings_in_file:
             if not risky_git_settings.may_setting_run_program(name, value):
                 continue
             # Git itself writes where a submodule's files are.
             if name == "core.worktree" and self._is_worktree_of_git_folder(folder, value):
                 continue
-            running.append(f"{name} = {value}")
-        self.found[path] = replace(item, runnable_content="\n".join(running))
-        return self._add_files_named_in_settings(pairs, folder, top)
+            running_settings.append(f"{name} = {value}")
+        self.found[path] = replace(file, runnable_content="\n".join(running_settings))
+        return self._add_files_named_in_settings(settings_in_file, folder, top)
 
     def _is_worktree_of_git_folder(self, git: str, value: str) -> bool:
         """Whether `core.worktree` is the folder around `.git`, or a submodule's folder
@@ -651,12 +678,12 @@ def _classify_folder_entries(
     return _ScannedFolder(
         stamp=stamp,
         is_settled=settled,
-        folders=tuple(folders),
-        whole=tuple(autorun_folders + links_as_folders),
-        notable=tuple(names_by_kind[_EntryKind.NOTABLE_FILE] + links_as_folders),
+        subfolder_names=tuple(folders),
+        autorun_folders=tuple(autorun_folders + links_as_folders),
+        notable_names=tuple(names_by_kind[_EntryKind.NOTABLE_FILE] + links_as_folders),
         has_git=has_git,
-        links=tuple(links),
-        hidden=tuple(hidden),
+        link_names=tuple(links),
+        hidden_names=tuple(hidden),
     )
 
 

@@ -50,7 +50,13 @@ class BackgroundCommand:
             return f"ended, exit code {self.code}"
         return f"running for {time.monotonic() - self.started:.0f} s"
 
-    async def collect_newest_output(self, use: ToolResources, limit_bytes: int) -> None:
+    @property
+    def has_new_output(self) -> bool:
+        """Whether the command has printed something that the agent has not read."""
+        printed_bytes = self.dropped_bytes + len(self.newest_output)
+        return self.bytes_read < printed_bytes
+
+    async def collect_newest_output(self, resources: ToolResources, limit_bytes: int) -> None:
         """Keep the last `limit_bytes` bytes of the output until the command ends."""
         try:
             async for piece in self.command.iterate_output():
@@ -62,20 +68,21 @@ class BackgroundCommand:
                 self.news_event.set()
         finally:
             code = await asyncio.shield(self.command.kill_and_wait())
-            await asyncio.shield(self.revert_and_append_note(use, ask=False))
+            await asyncio.shield(self.revert_and_append_note(resources, ask=False))
             if self.step is not None:
                 self.step.goes_on = False
             self.code = code
             self.news_event.set()
-        if self.step is not None and use.workspace_resources.checkpoints is not None:
-            await use.workspace_resources.checkpoints.record_end_of_step(self.step)
+        if self.step is not None and resources.workspace_resources.checkpoints is not None:
+            await resources.workspace_resources.checkpoints.record_end_of_step(self.step)
 
-    async def revert_and_append_note(self, use: ToolResources, *, ask: bool) -> None:
+    async def revert_and_append_note(self, resources: ToolResources, *, ask: bool) -> None:
         """Revert changes to protected files so far, or ask about them, and note that in
         the output.
         """
         if self.check is not None:
-            self.newest_output += (await self.check.revert_and_ask(use, ask=ask)).encode()
+            note = await self.check.revert_and_ask(resources, ask=ask)
+            self.newest_output += note.encode()
 
     async def wait_for_end_or_output(self, seconds: float, *, for_news: bool) -> None:
         """Wait for the command's end, or for new output if `for_news`, at most this
@@ -83,9 +90,9 @@ class BackgroundCommand:
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self.is_running and not (
-                    for_news and self.bytes_read < self.dropped_bytes + len(self.newest_output)
-                ):
+                while self.is_running:
+                    if for_news and self.has_new_output:
+                        break
                     self.news_event.clear()
                     await self.news_event.wait()
 

@@ -32,18 +32,24 @@ class ToolArguments:
 
     def text_argument(self, name: str, default: str = "") -> str:
         value = self.values.get(name, default)
-        return value if isinstance(value, str) else default
+        if isinstance(value, str):
+            return value
+        return default
 
     def number_argument(self, name: str, default: int) -> int:
         value = self.values.get(name, default)
-        return int(value) if isinstance(value, int | float) else default
+        if isinstance(value, int | float):
+            return int(value)
+        return default
 
     def flag_argument(self, name: str) -> bool:
         return self.values.get(name) is True
 
     def list_argument(self, name: str) -> Sequence[object]:
         value = self.values.get(name)
-        return value if isinstance(value, list) else ()
+        if isinstance(value, list):
+            return value
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +98,13 @@ class FilesSeen:
 
     def set_content_seen(self, path: Path, content: Digest | None) -> None:
         """Note that the agent has read or written a whole file, or has deleted it (None)."""
-        for known in (self.digests_seen_by_agent, self.digests_known_on_disk):
-            known.pop(str(path), None)
-            if content is not None:
-                known[str(path)] = content
+        path_text = str(path)
+        if content is None:
+            self.digests_seen_by_agent.pop(path_text, None)
+            self.digests_known_on_disk.pop(path_text, None)
+        else:
+            self.digests_seen_by_agent[path_text] = content
+            self.digests_known_on_disk[path_text] = content
 
 
 @dataclass(frozen=True, slots=True)

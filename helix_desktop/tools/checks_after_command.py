@@ -18,7 +18,7 @@ from helix_desktop.tools.built_in_tool import ToolResources
 from helix_desktop.tools.file_tools import printable_name
 
 AUTORUN_PERMISSION = "runs_later"
-_NAMED = 20
+_MOST_NAMED = 20
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class CommandCheck:
     async def begin_check(cls, guard: AutorunGuard, *, lasting: bool = False) -> "CommandCheck":
         return cls(guard, await asyncio.to_thread(guard.scan_autorun_files), lasting)
 
-    async def revert_and_ask(self, use: ToolResources, *, ask: bool) -> str:
+    async def revert_and_ask(self, resources: ToolResources, *, ask: bool) -> str:
         """Revert the command's changes, ask about them, and report the outcome (empty
         without changes).
         """
@@ -48,25 +48,27 @@ class CommandCheck:
         if not changes:
             self.is_settled = True
             return ""
-        failed = await asyncio.to_thread(self.guard.revert_autorun_changes, changes)
-        shown: list[AutorunChange] = []
-        lost_paths: list[str] = []
+        failed_paths = await asyncio.to_thread(self.guard.revert_autorun_changes, changes)
+        changes_to_show: list[AutorunChange] = []
+        paths_too_large: list[str] = []
         for change in changes:
-            if change.path in failed:
+            if change.path in failed_paths:
                 continue
             # What is too large to be held in memory cannot be shown, so it cannot be kept either.
             if change.after.is_content_unknown and change.after.held is None:
-                lost_paths.append(change.path)
+                paths_too_large.append(change.path)
             else:
-                shown.append(change)
+                changes_to_show.append(change)
         sentence = _PUT_BACK
-        if ask and shown and await self._ask_to_keep(use, shown):
+        if ask and changes_to_show and await self._ask_to_keep(resources, changes_to_show):
             sentence = _KEPT
-            await self._keep_changes(shown)
+            await self._keep_changes(changes_to_show)
         self.is_settled = True
-        outcome = _describe_outcome(use, sentence, [change.path for change in shown])
-        outcome += _describe_outcome(use, _LOST, lost_paths)
-        outcome += _describe_outcome(use, _NOT_PUT_BACK, failed)
+        outcome = _describe_outcome(
+            resources, sentence, [change.path for change in changes_to_show]
+        )
+        outcome += _describe_outcome(resources, _LOST, paths_too_large)
+        outcome += _describe_outcome(resources, _NOT_PUT_BACK, failed_paths)
         return outcome
 
     async def _keep_changes(self, changes: list[AutorunChange]) -> None:
@@ -75,47 +77,49 @@ class CommandCheck:
         await asyncio.to_thread(self.guard.reapply_autorun_changes, changes)
 
     async def _find_changes_to_ask_about(self) -> list[AutorunChange]:
-        changes = await self._find_planted()
+        changes = await self._find_changes()
         if self.is_in_background:
             return [change for change in changes if change.path not in self.before]
         return changes
 
-    async def _find_planted(self) -> list[AutorunChange]:
-        known = self.before | self.kept
-        return await asyncio.to_thread(self.guard.find_autorun_changes, known, self.begun)
+    async def _find_changes(self) -> list[AutorunChange]:
+        known_files = self.before | self.kept
+        return await asyncio.to_thread(self.guard.find_autorun_changes, known_files, self.begun)
 
     async def revert_without_asking(self) -> None:
         """Revert the command's changes without asking, because nobody is left to answer."""
         if not self.is_settled:
-            planted = await self._find_planted()
-            await asyncio.to_thread(self.guard.revert_autorun_changes, planted)
+            changes = await self._find_changes()
+            await asyncio.to_thread(self.guard.revert_autorun_changes, changes)
             self.is_settled = True
 
     def cancel_open_question(self) -> None:
         if self.open_question is not None:
             self.open_question.cancel()
 
-    async def _ask_to_keep(self, use: ToolResources, planted: Sequence[AutorunChange]) -> bool:
-        count = len(planted)
-        what = display_path_or_text(use, planted[0].path)
+    async def _ask_to_keep(
+        self, resources: ToolResources, changes: Sequence[AutorunChange]
+    ) -> bool:
+        count = len(changes)
+        first_path = display_path_or_text(resources, changes[0].path)
         # Whole sentences, so that the window finds them in its table of translations.
-        title = f"Keep the command's changes to {what}?"
+        title = f"Keep the command's changes to {first_path}?"
         if count > 1:
             title = f"Keep the command's changes to {count} files?"
-        shown = [
-            _format_autorun_change(display_path_or_text(use, change.path), change)
-            for change in planted
+        descriptions = [
+            _format_autorun_change(display_path_or_text(resources, change.path), change)
+            for change in changes
         ]
-        why = "other programs run these files outside the sandbox; the files stay unchanged until you answer"
+        reason = "other programs run these files outside the sandbox; the files stay unchanged until you answer"
         question = PermissionQuestion(
-            use.call,
+            resources.call,
             title,
-            "\n".join(shown),
-            why,
+            "\n".join(descriptions),
+            reason,
             ("once",),
             apart=AUTORUN_PERMISSION,
         )
-        self.open_question = asyncio.ensure_future(use.context.ask(question))  # noqa: TID251 -- to end it with the turn
+        self.open_question = asyncio.ensure_future(resources.context.ask(question))  # noqa: TID251 -- to end it with the turn
         try:
             answer: PermissionAnswer = await asyncio.shield(self.open_question)
         except (asyncio.CancelledError, HelixError):
@@ -126,9 +130,9 @@ class CommandCheck:
         return answer.allowed
 
 
-def display_path_or_text(use: ToolResources, path: str) -> str:
+def display_path_or_text(resources: ToolResources, path: str) -> str:
     try:
-        return printable_name(use.roots.display_path(use.roots.resolve_path(path)))
+        return printable_name(resources.roots.display_path(resources.roots.resolve_path(path)))
     except HelixError:
         return printable_name(path)
 
@@ -155,10 +159,10 @@ _LOST = "[Put back as it was: {}. Other programs run what is in there later, and
 _NOT_PUT_BACK = "[Could not be put back: {}. Other programs run what is in there. Tell the user.]\n"
 
 
-def _describe_outcome(use: ToolResources, sentence: str, paths: Sequence[str]) -> str:
+def _describe_outcome(resources: ToolResources, sentence: str, paths: Sequence[str]) -> str:
     if not paths:
         return ""
-    named = ", ".join(display_path_or_text(use, path) for path in paths[:_NAMED])
-    if len(paths) > _NAMED:
-        named = f"{named} and {len(paths) - _NAMED} more"
-    return sentence.format(named)
+    listed_paths = ", ".join(display_path_or_text(resources, path) for path in paths[:_MOST_NAMED])
+    if len(paths) > _MOST_NAMED:
+        listed_paths = f"{listed_paths} and {len(paths) - _MOST_NAMED} more"
+    return sentence.format(listed_paths)

@@ -44,18 +44,20 @@ from helix_desktop.tools.file_tools import find_changes_by_command
 from helix_desktop.tools.hidden_path_hint import describe_hidden_paths
 from helix_desktop.tools.home_access import OPENING_NAMES, CommandOpenings, titles_of_openings
 from helix_desktop.tools.permission import ActionEffect, ToolAction
-from helix_desktop.tools.sandbox import HeldPaths, Sandbox, SandboxKind
+from helix_desktop.tools.sandbox import NOTHING_HELD, Sandbox, SandboxKind
 from helix_desktop.tools.sandbox_home import is_within_folder
 
-_TAIL = 64 * 1024
-_NAMED = 5
+_TAIL_BYTES = 64 * 1024
+_MOST_NAMED = 5
 _SHOW_BYTES = 8 * 1024
 _SHOW_SECONDS = 0.05
-_SETTLE = 1.0
-_ONLY_SETS = re.compile(r"\s*(?:cd|pushd|export|source|\.|alias|unset|ulimit|umask)\s[^\n;&|]*")
+_FIRST_OUTPUT_SECONDS = 1.0
+_CHANGES_ONLY_ITS_SHELL = re.compile(
+    r"\s*(?:cd|pushd|export|source|\.|alias|unset|ulimit|umask)\s[^\n;&|]*"
+)
 _QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"")
-_LEAVES = re.compile(r"(?<![&|<>\\])&(?![&>])")
-_WAITS = re.compile(r"\b(?:wait|fg|kill|pkill|killall)\b")
+_LEAVES_RUNNING = re.compile(r"(?<![&|<>\\])&(?![&>])")
+_WAITS_FOR_OTHERS = re.compile(r"\b(?:wait|fg|kill|pkill|killall)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,32 +103,32 @@ class WorkspaceCommands:
         self,
         action: ToolAction,
         folder: Path,
-        opened: CommandOpenings,
-        watched: CommandCheck | None,
+        openings: CommandOpenings,
+        check: CommandCheck | None,
         *,
-        free: bool,
+        runs_outside: bool,
     ) -> RunningCommand:
-        """Start a command. `free`: the user allowed it to run outside the sandbox."""
+        """Start a command. `runs_outside`: the user allowed it to run outside the sandbox."""
         sandbox = self.sandbox
         if self.is_planning():
             sandbox = replace(sandbox, read_only=True)
         sandbox.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         environment = sandbox.build_environment(
-            self.environment, network=action.network, free=free, opened=opened
+            self.environment, network=action.network, free=runs_outside, opened=openings
         )
-        held: HeldPaths = ((), ())
+        held_paths = NOTHING_HELD
         if self.guard is not None:
-            shown_files = set(self.guard.hidden_files).difference(opened.hidden)
-            held = self.guard.paths_to_hold_in_place(shown_files)
+            shown_files = set(self.guard.hidden_files).difference(openings.hidden)
+            held_paths = self.guard.paths_to_hold_in_place(shown_files)
         words = shell_command_line(action.command)
-        launch = self._build_launch(words, folder, environment, watched, free=free)
+        launch = self._build_launch(words, folder, environment, check, runs_outside=runs_outside)
         wrap = partial(
             sandbox.wrap_command,
             words,
             network=action.network,
-            outside=free,
-            held=held,
-            opened=opened,
+            outside=runs_outside,
+            held=held_paths,
+            opened=openings,
         )
         try:
             return await RunningCommand.start_in_jail(launch, wrap)
@@ -143,14 +145,16 @@ class WorkspaceCommands:
         words: Sequence[str],
         folder: Path,
         environment: Mapping[str, str],
-        watched: CommandCheck | None,
+        check: CommandCheck | None,
         *,
-        free: bool,
+        runs_outside: bool,
     ) -> ProcessLaunch:
-        is_locked_in = self.sandbox.kind is not SandboxKind.NONE and not free
-        place = ProcessPlace.SANDBOX if is_locked_in else ProcessPlace.WATCHED
+        is_locked_in = self.sandbox.kind is not SandboxKind.NONE and not runs_outside
+        place = ProcessPlace.WATCHED
+        if is_locked_in:
+            place = ProcessPlace.SANDBOX
         reason_unchecked = ""
-        if watched is None:
+        if check is None:
             reason_unchecked = (
                 "the user allowed it as it is, or no folder of a workspace is in reach"
             )
@@ -160,22 +164,22 @@ class WorkspaceCommands:
             folder,
             environment,
             place=place,
-            checks=watched,
+            checks=check,
             reason_unchecked=reason_unchecked,
             is_allowed_outside=not is_locked_in,
         )
 
     def openings_for_command(self, needs: CommandNeeds) -> CommandOpenings:
         """Return what is open to a command by settings or request, without hidden files."""
-        opened = self.opened()
-        names = tuple(dict.fromkeys((*opened.names, *needs.openings)))
+        openings = self.opened()
+        names = tuple(dict.fromkeys((*openings.names, *needs.openings)))
         hidden: list[str] = []
         if self.guard is not None:
             hidden = [path for path in self.guard.hidden_files if path not in needs.files]
-        return replace(opened, names=names, hidden=tuple(hidden))
+        return replace(openings, names=names, hidden=tuple(hidden))
 
     async def begin_command_check(
-        self, use: ToolResources, *, outside: bool, lasting: bool
+        self, resources: ToolResources, *, outside: bool, lasting: bool
     ) -> CommandCheck | None:
         """Start a check for a command's changes, after asking about those of commands
         in the background.
@@ -183,16 +187,16 @@ class WorkspaceCommands:
         if self.guard is None or outside:
             return None
         for background_command in self.running_in_background:
-            await background_command.revert_and_append_note(use, ask=True)
+            await background_command.revert_and_append_note(resources, ask=True)
         return await CommandCheck.begin_check(
             self.guard, lasting=lasting and self.sandbox.kind is SandboxKind.BUBBLEWRAP
         )
 
-    def update_background_checks(self, watched: CommandCheck) -> None:
+    def update_background_checks(self, check: CommandCheck) -> None:
         """Tell commands in the background which changes the user let another command keep."""
         for background_command in self.running_in_background:
             if background_command.check is not None:
-                background_command.check.kept |= watched.kept
+                background_command.check.kept |= check.kept
 
     async def aclose(self) -> None:
         """End all background commands when the program ends."""
@@ -220,46 +224,48 @@ def build_command_tools(commands: WorkspaceCommands) -> tuple[BuiltInTool, ...]:
 
 
 async def run_command(
-    commands: WorkspaceCommands, args: ToolArguments, use: ToolResources
+    commands: WorkspaceCommands, arguments: ToolArguments, resources: ToolResources
 ) -> ToolOutput:
-    line = args.text_argument("command").strip()
+    line = arguments.text_argument("command").strip()
     if not line or "\0" in line:
         raise InvalidInput("Specify a command.")
-    place = use.roots.resolve_path(args.text_argument("folder", "."))
+    root_path = resources.roots.resolve_path(arguments.text_argument("folder", "."))
     # This raises an error with a sentence if the folder cannot be used.
-    await asyncio.to_thread(workspace_roots.list_folder, use.roots, place)
-    folder = place.full_path
-    network = args.flag_argument("network")
-    free = args.flag_argument("outside_sandbox")
-    background = args.flag_argument("background")
-    needs = await _parse_command_needs(commands, use, args, network=network)
+    await asyncio.to_thread(workspace_roots.list_folder, resources.roots, root_path)
+    folder = root_path.full_path
+    network = arguments.flag_argument("network")
+    runs_outside = arguments.flag_argument("outside_sandbox")
+    background = arguments.flag_argument("background")
+    needs = await _parse_command_needs(commands, resources, arguments, network=network)
     action = _build_run_action(
-        commands, line, use.roots.folders[0], folder, network=network, outside=free
+        commands, line, resources.roots.folders[0], folder, network=network, outside=runs_outside
     )
-    if not free:
-        action = await _action_with_needs(commands, use, action, needs)
-    await use.permit(action)
+    if not runs_outside:
+        action = await _action_with_needs(commands, resources, action, needs)
+    await resources.permit(action)
     if background:
         _check_background_limit(commands)
-    watched = await commands.begin_command_check(use, outside=free, lasting=background)
-    opened = commands.openings_for_command(needs)
-    command = await commands.start_in_sandbox(action, folder, opened, watched, free=free)
-    is_locked_in = commands.sandbox.kind is not SandboxKind.NONE and not free
+    check = await commands.begin_command_check(resources, outside=runs_outside, lasting=background)
+    openings = commands.openings_for_command(needs)
+    command = await commands.start_in_sandbox(
+        action, folder, openings, check, runs_outside=runs_outside
+    )
+    is_locked_in = commands.sandbox.kind is not SandboxKind.NONE and not runs_outside
     has_no_network = is_locked_in and not network
     if background:
         name = f"bg{next(commands.next_numbers)}"
         background_command = BackgroundCommand(
-            name, line, command, time.monotonic(), watched, has_no_network
+            name, line, command, time.monotonic(), check, has_no_network
         )
-        return await _add_to_background(commands, use, background_command)
+        return await _add_to_background(commands, resources, background_command)
     followed = _FollowedCommand(
-        commands, use, line, command, _seconds_of_command(commands, args), check=watched
+        commands, resources, line, command, _seconds_of_command(commands, arguments), check=check
     )
     followed.hint = _hint_for_command(line)
     if has_no_network and commands.running_in_background and ADDRESS_PATTERN.search(line):
         followed.hint = NO_NETWORK_NOTE
     if is_locked_in:
-        followed.explain_hidden_paths = partial(_sandbox_hint, commands, line, opened, network)
+        followed.explain_hidden_paths = partial(_sandbox_hint, commands, line, openings, network)
     return await followed.follow_to_end()
 
 
@@ -269,7 +275,7 @@ def _seconds_of_command(commands: WorkspaceCommands, args: ToolArguments) -> int
 
 
 async def _parse_command_needs(
-    commands: WorkspaceCommands, use: ToolResources, args: ToolArguments, *, network: bool
+    commands: WorkspaceCommands, resources: ToolResources, args: ToolArguments, *, network: bool
 ) -> CommandNeeds:
     openings = []
     file_names = []
@@ -288,38 +294,40 @@ async def _parse_command_needs(
     await asyncio.to_thread(commands.guard.scan_autorun_files)
     files: dict[str, None] = {}
     for name in file_names:
-        hidden = await _find_hidden_files_at(commands.guard, use, name)
+        hidden = await _find_hidden_files_at(commands.guard, resources, name)
         files.update(dict.fromkeys(hidden))
     return CommandNeeds(tuple(openings), tuple(files))
 
 
-async def _find_hidden_files_at(guard: AutorunGuard, use: ToolResources, name: str) -> list[str]:
+async def _find_hidden_files_at(
+    guard: AutorunGuard, resources: ToolResources, name: str
+) -> list[str]:
     """Return the hidden files that this path names, or that the folder it names contains."""
-    place = use.roots.with_nothing_hidden.resolve_path(name)
-    path = await asyncio.to_thread(os.path.realpath, place.full_path)
-    hidden = []
+    root_path = resources.roots.with_nothing_hidden.resolve_path(name)
+    path = await asyncio.to_thread(os.path.realpath, root_path.full_path)
+    hidden_files = []
     for file in guard.hidden_files:
         # The guard names a closed folder instead of the files in it.
         if is_within_folder(file, path) or is_within_folder(path, file):
-            hidden.append(file)
-    if not hidden:
+            hidden_files.append(file)
+    if not hidden_files:
         raise InvalidInput(
-            f"{use.roots.display_path(place)} is not hidden, so a command need not ask for it.",
+            f"{resources.roots.display_path(root_path)} is not hidden, so a command need not ask for it.",
             remedy=f"`needs` takes hidden files, folders around them, and {', '.join(OPENING_NAMES)}.",
         )
-    return hidden
+    return hidden_files
 
 
 async def _action_with_needs(
-    commands: WorkspaceCommands, use: ToolResources, action: ToolAction, needs: CommandNeeds
+    commands: WorkspaceCommands, resources: ToolResources, action: ToolAction, needs: CommandNeeds
 ) -> ToolAction:
     """Add to the question which hidden things the command wants to see, and what can't
     be hidden from it.
     """
-    reason = _reason_to_ask_for_needs(commands, use, needs)
+    reason = _reason_to_ask_for_needs(commands, resources, needs)
     if commands.sandbox.kind is SandboxKind.LANDLOCK:
         if not reason:
-            reason = await _reason_to_ask_in_landlock(commands, use, action, needs)
+            reason = await _reason_to_ask_in_landlock(commands, resources, action, needs)
         title = f"{action.title} in the weaker sandbox, Landlock (bubblewrap is missing or does not work)"
         action = replace(action, title=title)
     if not reason or action.reason_to_ask:
@@ -330,12 +338,12 @@ async def _action_with_needs(
 
 
 def _reason_to_ask_for_needs(
-    commands: WorkspaceCommands, use: ToolResources, needs: CommandNeeds
+    commands: WorkspaceCommands, resources: ToolResources, needs: CommandNeeds
 ) -> str:
     """Say which access the command wants that others don't have, or nothing."""
     always_open = commands.opened().names
     new_openings = [name for name in needs.openings if name not in always_open]
-    files = _display_paths(use, needs.files)
+    files = _display_paths(resources, needs.files)
     if new_openings:
         titles = ", ".join(titles_of_openings(new_openings))
         reason = f"it would use access that other commands don't have: {titles}"
@@ -348,35 +356,35 @@ def _reason_to_ask_for_needs(
 
 
 async def _reason_to_ask_in_landlock(
-    commands: WorkspaceCommands, use: ToolResources, action: ToolAction, needs: CommandNeeds
+    commands: WorkspaceCommands, resources: ToolResources, action: ToolAction, needs: CommandNeeds
 ) -> str:
     if commands.guard is not None:
         await asyncio.to_thread(commands.guard.scan_autorun_files)
-    opened = commands.openings_for_command(needs)
-    visible = commands.sandbox.paths_left_visible(opened, network=action.network)
-    if not visible:
+    openings = commands.openings_for_command(needs)
+    visible_paths = commands.sandbox.paths_left_visible(openings, network=action.network)
+    if not visible_paths:
         return ""
-    return f"this sandbox, Landlock, cannot hide these files from the command: {_display_paths(use, visible)}"
+    return f"this sandbox, Landlock, cannot hide these files from the command: {_display_paths(resources, visible_paths)}"
 
 
-def _display_paths(use: ToolResources, paths: Sequence[str]) -> str:
-    places = map(use.roots.with_nothing_hidden.resolve_path, paths[:_NAMED])
-    named = ", ".join(map(use.roots.display_path, places))
-    if len(paths) > _NAMED:
-        return f"{named} and {len(paths) - _NAMED} more"
-    return named
+def _display_paths(resources: ToolResources, paths: Sequence[str]) -> str:
+    root_paths = map(resources.roots.with_nothing_hidden.resolve_path, paths[:_MOST_NAMED])
+    listed_paths = ", ".join(map(resources.roots.display_path, root_paths))
+    if len(paths) > _MOST_NAMED:
+        return f"{listed_paths} and {len(paths) - _MOST_NAMED} more"
+    return listed_paths
 
 
 def _sandbox_hint(
     commands: WorkspaceCommands,
     line: str,
-    opened: CommandOpenings,
+    openings: CommandOpenings,
     network: bool,  # noqa: FBT001 -- of a partial
     output: str,
 ) -> str:
     folders = [str(folder) for folder in commands.sandbox.folders]
     return describe_hidden_paths(
-        line, output, opened, folders, commands.environment, network=network
+        line, output, openings, folders, commands.environment, network=network
     )
 
 
@@ -411,7 +419,7 @@ class _FollowedCommand:
     """A command whose end is awaited, and how it ended."""
 
     commands: WorkspaceCommands
-    use: ToolResources
+    resources: ToolResources
     line: str
     command: RunningCommand
     seconds: int
@@ -435,10 +443,10 @@ class _FollowedCommand:
             if self.check is not None:
                 await asyncio.shield(self.check.revert_without_asking())
                 self.commands.update_background_checks(self.check)
-        changes = await find_changes_by_command(self.use)
+        changes = await find_changes_by_command(self.resources)
         source = self.line[:200]
         if self.was_stopped:
-            end = await _read_end_of_output(self.use, stored)
+            end = await _read_end_of_output(self.resources, stored)
             return ToolOutput(end, source=source, ok=False, changes=changes, stopped=True)
         has_succeeded = self.code == 0 and not self.is_timed_out
         return ToolOutput(
@@ -449,24 +457,26 @@ class _FollowedCommand:
         """Store the whole output. If we are cancelled, end the command and keep what it
         printed so far.
         """
-        storing = self.use.store_result(self._output_with_footer(), self.line[:200])
-        keeping: asyncio.Task[Stored] = self.commands.spawn(storing, name="output of a command")
-        while not keeping.done():
+        store_output = self.resources.store_result(self._output_with_footer(), self.line[:200])
+        storing_task: asyncio.Task[Stored] = self.commands.spawn(
+            store_output, name="output of a command"
+        )
+        while not storing_task.done():
             try:
-                await asyncio.shield(keeping)
+                await asyncio.shield(storing_task)
             except asyncio.CancelledError:
-                if not keeping.done():
+                if not storing_task.done():
                     cast("asyncio.Task[object]", asyncio.current_task()).uncancel()
                     self.was_stopped = True
                     self.command.kill_process_tree()
                     if self.check is not None:
                         self.check.cancel_open_question()
-        return keeping.result()
+        return storing_task.result()
 
     async def _output_with_footer(self) -> AsyncIterator[bytes]:
         """Yield the output up to the limit, a note, the end, and how the command ended."""
         trimmer = _OutputTrimmer(self.commands.limits.output)
-        live_output = _LiveOutput(self.use.context.show)
+        live_output = _LiveOutput(self.resources.context.show)
         last_bytes = b""
         try:
             async for piece in self.output_until_deadline():
@@ -479,7 +489,7 @@ class _FollowedCommand:
         self.code = await self.command.kill_and_wait()
         yield self._format_footer(trimmer.size).encode()
         if self.check is not None:
-            note = await self.check.revert_and_ask(self.use, ask=not self.was_stopped)
+            note = await self.check.revert_and_ask(self.resources, ask=not self.was_stopped)
             yield note.encode()
         if not self.was_stopped:
             yield await self._hints_after_end(last_bytes, has_output=trimmer.size > 0)
@@ -498,9 +508,11 @@ class _FollowedCommand:
 
     async def output_until_deadline(self) -> AsyncIterator[bytes]:
         output = self.command.iterate_output()
-        now = asyncio.get_running_loop().time
-        deadline = now() + self.seconds
-        while now() < deadline:  # The deadline also ends a program that prints without a pause.
+        current_time = asyncio.get_running_loop().time
+        deadline = current_time() + self.seconds
+        while (
+            current_time() < deadline
+        ):  # The deadline also ends a program that prints without a pause.
             try:
                 async with asyncio.timeout_at(deadline):
                     piece = await anext(output, b"")
@@ -525,10 +537,10 @@ class _FollowedCommand:
         return ""
 
 
-async def _read_end_of_output(use: ToolResources, stored: Stored) -> bytes:
+async def _read_end_of_output(resources: ToolResources, stored: Stored) -> bytes:
     """Return the end of a stopped command's output, since nobody said how much of it is wanted."""
     start = max(0, stored.size - _SHOW_BYTES)
-    end = await use.cache.read_range(stored.digest, start, _SHOW_BYTES)
+    end = await resources.cache.read_range(stored.digest, start, _SHOW_BYTES)
     if start == 0:
         return end
     note = f'[… {start:,} bytes before this: recall_cached_content("{stored.digest.hex}")]\n'
@@ -550,16 +562,16 @@ class _OutputTrimmer:
         if len(piece) > room:
             self._tail.append(piece[room:])
             self._waiting += len(piece) - room
-            while self._waiting - len(self._tail[0]) >= _TAIL:
+            while self._waiting - len(self._tail[0]) >= _TAIL_BYTES:
                 self._waiting -= len(self._tail.popleft())
         return piece[:room]
 
     @property
     def cut_byte_count(self) -> int:
-        return max(0, self.size - self._limit - min(self._waiting, _TAIL))
+        return max(0, self.size - self._limit - min(self._waiting, _TAIL_BYTES))
 
     def note_and_end_of_output(self) -> bytes:
-        tail = b"".join(self._tail)[-_TAIL:]
+        tail = b"".join(self._tail)[-_TAIL_BYTES:]
         if not self.cut_byte_count:
             return tail
         note = f"\n[… {self.cut_byte_count:,} bytes were cut here: outputs are kept up to {self._limit:,} bytes …]\n"
@@ -570,13 +582,13 @@ def _hint_for_command(line: str) -> str:
     """Explain what works differently than in a terminal, such as a `cd`, which affects
     only this command.
     """
-    if _ONLY_SETS.fullmatch(line):
+    if _CHANGES_ONLY_ITS_SHELL.fullmatch(line):
         return "This held for this command alone: the next one begins anew. Use `folder`, or put both into one command."
     # In a here document, & is text. PowerShell's & calls a program.
     if sys.platform == "win32" or "<<" in line:
         return ""
-    leaves_something = _LEAVES.search(_QUOTED.sub("", line)) is not None
-    if leaves_something and not _WAITS.search(line):
+    leaves_something = _LEAVES_RUNNING.search(_QUOTED.sub("", line)) is not None
+    if leaves_something and not _WAITS_FOR_OTHERS.search(line):
         return "What a command leaves running with & is ended with it. Use `background` for what is to go on."
     return ""
 
@@ -624,29 +636,31 @@ def _check_background_limit(commands: WorkspaceCommands) -> None:
 
 
 async def _add_to_background(
-    commands: WorkspaceCommands, use: ToolResources, started: BackgroundCommand
+    commands: WorkspaceCommands, resources: ToolResources, background_command: BackgroundCommand
 ) -> ToolOutput:
     ended = [name for name, command in commands.background.items() if not command.is_running]
     for name in ended[: -commands.limits.background_commands]:  # Each holds megabytes of output.
         del commands.background[name]
-    commands.background[started.name] = started
-    checkpoints = use.workspace_resources.checkpoints
+    commands.background[background_command.name] = background_command
+    checkpoints = resources.workspace_resources.checkpoints
     if checkpoints is not None:
-        started.step = checkpoints.steps.continue_in_background(
-            use.call.id, use.context.conversation
+        background_command.step = checkpoints.steps.continue_in_background(
+            resources.call.id, resources.context.conversation
         )
-    collecting = started.collect_newest_output(use, commands.limits.background_output)
-    commands.spawn(collecting, name=f"output of {started.name}")
+    collect_output = background_command.collect_newest_output(
+        resources, commands.limits.background_output
+    )
+    commands.spawn(collect_output, name=f"output of {background_command.name}")
     # A server that cannot start usually fails at once.
-    await started.wait_for_end_or_output(_SETTLE, for_news=False)
-    first_output = started.read_new_output()
+    await background_command.wait_for_end_or_output(_FIRST_OUTPUT_SECONDS, for_news=False)
+    first_output = background_command.read_new_output()
     state = "still running"
-    if not started.is_running:
-        state = f"ended with exit code {started.code}"
+    if not background_command.is_running:
+        state = f"ended with exit code {background_command.code}"
     return ToolOutput(
-        f"[{started.name}: {state}]\n{first_output}",
-        source=started.command_line[:200],
-        ok=not started.code,
+        f"[{background_command.name}: {state}]\n{first_output}",
+        source=background_command.command_line[:200],
+        ok=not background_command.code,
     )
 
 
@@ -660,11 +674,11 @@ async def list_commands(
 
 
 async def read_background_output(
-    commands: WorkspaceCommands, args: ToolArguments, use: ToolResources
+    commands: WorkspaceCommands, args: ToolArguments, resources: ToolResources
 ) -> ToolOutput:
     command = _find_background_command(commands, args.text_argument("name"))
     if command.is_running:
-        await command.revert_and_append_note(use, ask=True)
+        await command.revert_and_append_note(resources, ask=True)
     if args.flag_argument("all"):
         command.bytes_read = 0
     wait_seconds = min(args.number_argument("wait", 0), 60)

@@ -87,18 +87,18 @@ class AgentDelegation:
         self._names = names
 
     async def delegate_task(
-        self, args: built_in_tool.ToolArguments, use: built_in_tool.ToolResources
+        self, args: built_in_tool.ToolArguments, resources: built_in_tool.ToolResources
     ) -> built_in_tool.ToolOutput:
         """Run the task to its end. Cancelling this stops the sub-agent."""
-        wish = self._parse_delegation(args, use)
+        delegation = self._parse_delegation(args, resources)
         self._place.tree.started_count += 1
-        child = await self._start(wish, use.context)
-        title = " ".join(wish.task.split())[:100]
+        child = await self._start(delegation, resources.context)
+        title = " ".join(delegation.task.split())[:100]
         answer = child.answer or "[it came back without a result]"
         return built_in_tool.ToolOutput(answer, source=title, ok=child.ok, child=child.conversation)
 
     def _parse_delegation(
-        self, args: built_in_tool.ToolArguments, use: built_in_tool.ToolResources
+        self, args: built_in_tool.ToolArguments, resources: built_in_tool.ToolResources
     ) -> Delegation:
         self._check_delegation_bounds()
         task = args.text_argument("task").strip()
@@ -115,14 +115,17 @@ class AgentDelegation:
                     remedy="To give the agent all tools, omit `tools`.",
                 )
         role = self._find_allowed_role(args.text_argument("agent").strip())
+        role_name = ""
+        if role is not None:
+            role_name = role.name
         return Delegation(
-            parent=use.context.conversation,
-            call=use.call.id,
+            parent=resources.context.conversation,
+            call=resources.call.id,
             task=task,
             context=context,
             tools=self._choose_subagent_tools(role, tools),
             depth=self._place.depth + 1,
-            role="" if role is None else role.name,
+            role=role_name,
             background=args.flag_argument("background"),
             isolated=args.flag_argument("isolate"),
         )
@@ -152,15 +155,15 @@ class AgentDelegation:
                 remedy="Specify one of these agents.",
             )
         if name not in roles:
-            known = ", ".join(roles) or "none"
+            role_names = ", ".join(roles) or "none"
             raise InvalidInput(
                 f"There is no agent named {name[:60]!r}.",
-                remedy=f"Available: {known}. To use an agent without a role, omit `agent`.",
+                remedy=f"Available: {role_names}. To use an agent without a role, omit `agent`.",
             )
         if name in self._place.chain:
-            loop = " → ".join([*self._place.chain, name])
+            loop_of_agents = " → ".join(self._place.chain + (name,))
             raise ActionRefused(
-                f"This would create a loop: {loop}.",
+                f"This would create a loop: {loop_of_agents}.",
                 remedy="Do the work yourself, or say what is missing.",
             )
         if own_role is not None and name not in own_role.callable_agents:
@@ -170,22 +173,22 @@ class AgentDelegation:
         return roles[name]
 
     def _choose_subagent_tools(
-        self, role: AgentRole | None, wanted: tuple[str, ...]
+        self, role: AgentRole | None, requested_tools: tuple[str, ...]
     ) -> tuple[str, ...]:
         """Choose those tools that both the agent's file and the call name, and that exist here."""
         if role is None or not role.tool_patterns:
-            return wanted
+            return requested_tools
         # Recalling folded content is no power of its own, so every agent can do it.
         always_given = set(RECALLS)
         if role.callable_agents:
             always_given.add(ToolName.DELEGATE)
-        chosen = []
+        chosen_tools = []
         for name in sorted(self._names()):
             is_given = name in always_given or _fits_any_pattern(name, role.tool_patterns)
-            if is_given and (not wanted or name in wanted):
-                chosen.append(name)
+            if is_given and (not requested_tools or name in requested_tools):
+                chosen_tools.append(name)
         # An empty list would mean all tools.
-        return tuple(chosen) or ("none",)
+        return tuple(chosen_tools) or ("none",)
 
     def build_delegate_tool(self) -> tuple[built_in_tool.BuiltInTool, ...]:
         """Return the tool, or nothing for an agent that can delegate to nobody."""

@@ -40,44 +40,55 @@ class _OpenDocument:
     content: bytes = b""
 
 
-async def read_document(args: ToolArguments, use: ToolResources) -> ToolOutput:
-    named = args.text_argument("document").strip()
-    asked = args.text_argument("pages").strip()
-    if _HASH.fullmatch(named):
-        document = await _open_stored_document(named, use)
+async def read_document(args: ToolArguments, resources: ToolResources) -> ToolOutput:
+    name_or_hash = args.text_argument("document").strip()
+    wanted_pages = args.text_argument("pages").strip()
+    if _HASH.fullmatch(name_or_hash):
+        document = await _open_stored_document(name_or_hash, resources)
     else:
-        document = await _open_file(named, use)
-    if not asked:
-        return await asyncio.to_thread(_whole_text_or_outline, document, use)
-    numbers = document_pages.parse_page_numbers(asked, len(document.text.pages))
-    text = document_pages.format_chosen_pages(document.text, numbers)
-    images = await _draw_pages_without_text(document, numbers, use)
-    return ToolOutput(text, source=f"{document.source}, pages {asked[:40]}", images=images)
+        document = await _open_file(name_or_hash, resources)
+    if not wanted_pages:
+        return await asyncio.to_thread(_whole_text_or_outline, document, resources)
+    page_numbers = document_pages.parse_page_numbers(wanted_pages, len(document.text.pages))
+    text = document_pages.format_chosen_pages(document.text, page_numbers)
+    images = await _draw_pages_without_text(document, page_numbers, resources)
+    return ToolOutput(text, source=f"{document.source}, pages {wanted_pages[:40]}", images=images)
 
 
-async def _open_file(named: str, use: ToolResources) -> _OpenDocument:
-    place = use.roots.resolve_path(named)
-    shown = use.roots.display_path(place)
-    await use.permit(
-        ToolAction(ToolName.READ_DOCUMENT, ActionEffect.READ, f"Read {shown}", shown, path=shown)
+async def _open_file(path_text: str, resources: ToolResources) -> _OpenDocument:
+    root_path = resources.roots.resolve_path(path_text)
+    displayed_path = resources.roots.display_path(root_path)
+    await resources.permit(
+        ToolAction(
+            ToolName.READ_DOCUMENT,
+            ActionEffect.READ,
+            f"Read {displayed_path}",
+            displayed_path,
+            path=displayed_path,
+        )
     )
     content = await asyncio.to_thread(
-        workspace_roots.read_whole_file, use.roots, place, document_reading.LARGEST_DOCUMENT
+        workspace_roots.read_whole_file,
+        resources.roots,
+        root_path,
+        document_reading.LARGEST_DOCUMENT,
     )
     return await _read_document_bytes(
-        use.cache, use.call.name, shown, place.full_path.name, content
+        resources.cache, resources.call.name, displayed_path, root_path.full_path.name, content
     )
 
 
-async def _open_stored_document(named: str, use: ToolResources) -> _OpenDocument:
-    entry = await content_recall.find_entry(use.cache, named)
-    content = await use.cache.read_content(entry.stored.digest)
+async def _open_stored_document(hash_prefix: str, resources: ToolResources) -> _OpenDocument:
+    entry = await content_recall.find_entry(resources.cache, hash_prefix)
+    content = await resources.cache.read_content(entry.stored.digest)
     text = document_pages.parse_document_text(content[:1_000].decode("utf-8", "replace"))
     if text is not None:  # This is the text of an attachment; the original is another entry.
-        content = await use.cache.read_content(text.original)
-        entry = await content_recall.find_entry(use.cache, text.original.hex)
-    name = entry.about.source or named
-    return await _read_document_bytes(use.cache, use.call.name, named, name, content)
+        content = await resources.cache.read_content(text.original)
+        entry = await content_recall.find_entry(resources.cache, text.original.hex)
+    name = entry.about.source or hash_prefix
+    return await _read_document_bytes(
+        resources.cache, resources.call.name, hash_prefix, name, content
+    )
 
 
 async def read_document_as_text(cache: ContentCache, tool: str, name: str, content: bytes) -> str:
@@ -114,30 +125,32 @@ async def _read_document_bytes(
     return _OpenDocument(source, parsed, kind, content)
 
 
-def _whole_text_or_outline(document: _OpenDocument, use: ToolResources) -> ToolOutput:
+def _whole_text_or_outline(document: _OpenDocument, resources: ToolResources) -> ToolOutput:
     text = document.text
-    whole = document_pages.format_chosen_pages(text, [page.number for page in text.pages])
-    if use.tokens.count_tokens(whole) > WHOLE_TOKENS:
-        whole = document_pages.format_document_outline(text, document.source, WHOLE_TOKENS)
-    return ToolOutput(whole, source=document.source)
+    shown_text = document_pages.format_chosen_pages(text, [page.number for page in text.pages])
+    if resources.tokens.count_tokens(shown_text) > WHOLE_TOKENS:
+        shown_text = document_pages.format_document_outline(text, document.source, WHOLE_TOKENS)
+    return ToolOutput(shown_text, source=document.source)
 
 
 async def _draw_pages_without_text(
-    document: _OpenDocument, numbers: list[int], use: ToolResources
+    document: _OpenDocument, page_numbers: list[int], resources: ToolResources
 ) -> tuple[Stored, ...]:
     if document.kind is not document_kinds.PDF:
         return ()
-    empty = {page.number for page in document.text.pages if not page.text.strip()}
-    wanted = [number for number in numbers if number in empty][:MOST_PICTURES_OF_A_CALL]
-    if not wanted:
+    pages_without_text = {page.number for page in document.text.pages if not page.text.strip()}
+    pages_to_draw = [number for number in page_numbers if number in pages_without_text][
+        :MOST_PICTURES_OF_A_CALL
+    ]
+    if not pages_to_draw:
         return ()
-    drawn = await document_reading.draw_pages(
-        document.source, document.content, document.kind, wanted, PICTURE_EDGE
+    pictures = await document_reading.draw_pages(
+        document.source, document.content, document.kind, pages_to_draw, PICTURE_EDGE
     )
     images: list[Stored] = []
-    for picture in drawn:
+    for picture in pictures:
         title = f"{document.source}, page {picture.page_number}"
-        images.append(await use.store_result(picture.png, title, "image/png"))
+        images.append(await resources.store_result(picture.png, title, "image/png"))
     return tuple(images)
 
 

@@ -69,7 +69,7 @@ class FetchTarget:
 
 
 async def fetch_url(
-    args: built_in_tool.ToolArguments, use: built_in_tool.ToolResources
+    args: built_in_tool.ToolArguments, resources: built_in_tool.ToolResources
 ) -> built_in_tool.ToolOutput:
     import httpx
 
@@ -79,7 +79,9 @@ async def fetch_url(
             asyncio.timeout(SECONDS),
             httpx.AsyncClient(trust_env=False, timeout=20) as client,
         ):
-            return await _fetch_through_redirects(client, use, url, raw=args.flag_argument("raw"))
+            return await _fetch_through_redirects(
+                client, resources, url, raw=args.flag_argument("raw")
+            )
     except TimeoutError:
         raise ProviderUnreachable(f"{url.host} did not respond within {SECONDS} s.") from None
     except httpx.HTTPError as error:
@@ -89,16 +91,16 @@ async def fetch_url(
 
 
 async def _fetch_through_redirects(
-    client: httpx.AsyncClient, use: built_in_tool.ToolResources, url: httpx.URL, *, raw: bool
+    client: httpx.AsyncClient, resources: built_in_tool.ToolResources, url: httpx.URL, *, raw: bool
 ) -> built_in_tool.ToolOutput:
     permitted: set[str] = set()
     for _ in range(MOST_REDIRECTS + 1):
         if url.host not in permitted and not _numeric_address(url.host):
-            await _ask_to_fetch(use, FetchTarget(url, "", is_private=False))
+            await _ask_to_fetch(resources, FetchTarget(url, "", is_private=False))
             permitted.add(url.host)
         target = await _look_up_target(url)
         if target.is_private or url.host not in permitted:
-            await _ask_to_fetch(use, target)
+            await _ask_to_fetch(resources, target)
             permitted.add(url.host)
         direct = url.copy_with(host=target.address)
         headers = {
@@ -205,7 +207,7 @@ def is_public_address(text: str) -> bool:
     return address in _OPEN_IPV6 and address.is_global and not address.is_multicast
 
 
-async def _ask_to_fetch(use: built_in_tool.ToolResources, target: FetchTarget) -> None:
+async def _ask_to_fetch(resources: built_in_tool.ToolResources, target: FetchTarget) -> None:
     host = target.url.host
     action = ToolAction(
         ToolName.FETCH_URL, ActionEffect.FETCH, f"Fetch from {host}", str(target.url), path=host
@@ -213,7 +215,7 @@ async def _ask_to_fetch(use: built_in_tool.ToolResources, target: FetchTarget) -
     if target.is_private:
         reason = f"{host} is a device on your local network ({target.address})"
         action = replace(action, reason_to_ask=reason, asks_in_every_mode=True)
-    await use.permit(action)
+    await resources.permit(action)
 
 
 TOOLS = (built_in_tool.declare_tool(ToolName.FETCH_URL, fetch_url),)

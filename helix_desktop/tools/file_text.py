@@ -12,8 +12,10 @@ from collections.abc import Iterator
 
 from helix_desktop.errors import InvalidInput
 
-_SHOWN = 2_000  # An error message quotes this many characters of a file's present text.
-_MARKS = (
+_MOST_QUOTED_CHARACTERS = (
+    2_000  # An error message quotes this many characters of a file's present text.
+)
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -41,7 +43,10 @@ def _error_handler_for(encoding: str) -> str:
 
 def encoding_by_mark(content: bytes) -> str:
     """Return the encoding that a byte order mark names, or UTF-8 without one."""
-    return next((name for order, name in _MARKS if content.startswith(order)), "utf-8")
+    for mark, encoding in _BYTE_ORDER_MARKS:
+        if content.startswith(mark):
+            return encoding
+    return "utf-8"
 
 
 def detect_encoding(content: bytes) -> str:
@@ -85,7 +90,7 @@ def replace_text_in_file(
 ) -> bytes:
     """Replace `old` in a file, keeping its line ends and encoding. Refuse what is ambiguous."""
     whole_text = decode_file_text(before)
-    foreign = _has_foreign_bytes(before)
+    has_foreign_bytes = _has_foreign_bytes(before)
     if not old:
         raise InvalidInput(
             "old_text is empty.",
@@ -93,7 +98,7 @@ def replace_text_in_file(
         )
     if old == new:
         raise InvalidInput("old_text and new_text are the same; nothing to do.")
-    if foreign and not new.isascii() and not _BEYOND_ASCII.search(whole_text):
+    if has_foreign_bytes and not new.isascii() and not _BEYOND_ASCII.search(whole_text):
         raise InvalidInput(
             f"{shown_path} is not UTF-8, and new_text contains non-ASCII characters; nothing was changed.",
             remedy="Change the file with a command that supports its encoding.",
@@ -102,15 +107,15 @@ def replace_text_in_file(
     if "\r\n" in old and not has_windows_ends:
         old = old.replace("\r\n", "\n")
         new = new.replace("\r\n", "\n")
-    times = _count_text(whole_text, old)
-    if not times:
+    occurrence_count = _count_text(whole_text, old)
+    if not occurrence_count:
         raise InvalidInput(
             f"old_text is not in {shown_path}; nothing was changed.",
-            remedy=_explain_missing_text(whole_text, old, foreign=foreign),
+            remedy=_explain_missing_text(whole_text, old, foreign=has_foreign_bytes),
         )
-    if times > 1 and not every:
+    if occurrence_count > 1 and not every:
         raise InvalidInput(
-            f"old_text appears {times} times in {shown_path} (lines {_name_lines_with(whole_text, old)}); nothing was changed.",
+            f"old_text appears {occurrence_count} times in {shown_path} (lines {_name_lines_with(whole_text, old)}); nothing was changed.",
             remedy="Include more of the surrounding text, or set replace_all.",
         )
     if has_windows_ends:
@@ -137,15 +142,15 @@ def _name_lines_with(text: str, old: str) -> str:
 
 def _find_text_places(text: str, old: str) -> Iterator[slice]:
     """Yield where `old` occurs in the text, whatever the line ends."""
-    plain = text.replace("\r\n", "\n")
-    wanted = old.replace("\r\n", "\n")
-    # Places in `plain`, each after a line end that is one character longer in the text.
-    begins = list(itertools.accumulate(len(line) + 1 for line in text.split("\r\n")))
-    start = plain.find(wanted)
+    plain_text = text.replace("\r\n", "\n")
+    plain_searched_text = old.replace("\r\n", "\n")
+    # Where lines begin in the plain text. Each line end before is one character longer in `text`.
+    line_starts = list(itertools.accumulate(len(line) + 1 for line in text.split("\r\n")))
+    start = plain_text.find(plain_searched_text)
     while start >= 0:
-        end = start + len(wanted)
-        yield slice(start + bisect_right(begins, start), end + bisect_right(begins, end))
-        start = plain.find(wanted, end)
+        end = start + len(plain_searched_text)
+        yield slice(start + bisect_right(line_starts, start), end + bisect_right(line_starts, end))
+        start = plain_text.find(plain_searched_text, end)
 
 
 def _replace_keeping_line_ends(text: str, old: str, new: str) -> str:
@@ -185,10 +190,10 @@ def _explain_missing_text(text: str, old: str, *, foreign: bool) -> str:
     start = text.find(first_line)
     if not first_line or start < 0:
         return "Read the file again and copy the text exactly."
-    number = text.count("\n", 0, start) + 1
+    line_number = text.count("\n", 0, start) + 1
     end = _find_end_of_lines(text, start, line_count=old.count("\n") + 1)
-    goes_on = _lines_around(text, start, end)
-    return f"Its first line is like line {number} of the file, but what follows differs. There it goes on so:\n{goes_on}"
+    continuation = _lines_around(text, start, end)
+    return f"Its first line is like line {line_number} of the file, but what follows differs. There it goes on so:\n{continuation}"
 
 
 def _quote_with_other_spaces(text: str, old: str) -> str:
@@ -217,11 +222,11 @@ def _find_end_of_lines(text: str, start: int, line_count: int) -> int:
 
 def _lines_around(text: str, start: int, end: int) -> str:
     """Return the lines that contain a piece of the text, shortened to fit a message."""
-    first = text.rfind("\n", 0, start) + 1
-    last = text.find("\n", end)
-    if last < 0:
-        last = len(text)
-    lines = text[first:last]
-    if len(lines) > _SHOWN:
-        return f"{lines[:_SHOWN]}…"
+    first_position = text.rfind("\n", 0, start) + 1
+    last_position = text.find("\n", end)
+    if last_position < 0:
+        last_position = len(text)
+    lines = text[first_position:last_position]
+    if len(lines) > _MOST_QUOTED_CHARACTERS:
+        return f"{lines[:_MOST_QUOTED_CHARACTERS]}…"
     return lines

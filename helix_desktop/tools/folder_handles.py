@@ -37,8 +37,8 @@ class OpenFolder:
         """Return the entries' names with their properties, or None for one that has
         been removed since.
         """
-        with os.scandir(self.handle) as found:
-            return [(entry.name, stat_or_none(entry)) for entry in found]
+        with os.scandir(self.handle) as entries:
+            return [(entry.name, stat_or_none(entry)) for entry in entries]
 
     def stat_entry(self, name: str) -> os.stat_result:
         """Return the properties of the entry itself, not of a link's target."""
@@ -61,17 +61,23 @@ class OpenFolder:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(name, flags, MOST_OPEN_FILE, dir_fd=self.handle)
 
-    def replace_entry(self, old: str, new: str) -> None:
+    def replace_entry(self, old_name: str, new_name: str) -> None:
         """Replace one entry by another, and sync the folder."""
-        os.rename(old, new, src_dir_fd=self.handle, dst_dir_fd=self.handle)
+        os.rename(old_name, new_name, src_dir_fd=self.handle, dst_dir_fd=self.handle)
         os.fsync(self.handle)
 
-    def move_to_new_name(self, old: str, new: str) -> None:
+    def move_to_new_name(self, old_name: str, new_name: str) -> None:
         """Rename an entry to a new name and sync the folder. Raises FileExistsError if
         the name is taken.
         """
-        os.link(old, new, src_dir_fd=self.handle, dst_dir_fd=self.handle, follow_symlinks=False)
-        os.unlink(old, dir_fd=self.handle)
+        os.link(
+            old_name,
+            new_name,
+            src_dir_fd=self.handle,
+            dst_dir_fd=self.handle,
+            follow_symlinks=False,
+        )
+        os.unlink(old_name, dir_fd=self.handle)
         os.fsync(self.handle)
 
 
@@ -90,8 +96,8 @@ def open_file(root: Path, path_in_root: str) -> Iterator[int]:
 
 
 def _open_inside_root(root: Path, path_in_root: str, flags: int) -> int:
-    with closing_handle(os.open(root, _FOLDER)) as start:
-        return choose_opener()(start, path_in_root or ".", flags)
+    with closing_handle(os.open(root, _FOLDER)) as root_handle:
+        return choose_opener()(root_handle, path_in_root or ".", flags)
 
 
 def real_path(handle: int) -> Path | None:
@@ -106,8 +112,10 @@ def real_path(handle: int) -> Path | None:
     if sys.platform == "darwin":
         import fcntl
 
-        found = fcntl.fcntl(handle, 50, bytes(1024))  # 50 is macOS's F_GETPATH: the handle's path.
-        return Path(os.fsdecode(found.rstrip(b"\0")))
+        path_buffer = fcntl.fcntl(
+            handle, 50, bytes(1024)
+        )  # 50 is macOS's F_GETPATH: the handle's path.
+        return Path(os.fsdecode(path_buffer.rstrip(b"\0")))
     with suppress(OSError):
         return Path(os.readlink(f"/proc/self/fd/{handle}"))
     return None

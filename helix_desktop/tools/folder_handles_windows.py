@@ -85,13 +85,11 @@ if sys.platform == "win32":
         something else.
         """
         stem = name.partition(".")[0].strip().lower()
-        if (
-            not name
-            or name in {".", ".."}
-            or set(name) & set('\\/:*?"<>|')
-            or stem in _DEVICES
-            or name[-1] in " ."
-        ):
+        is_folder_itself = name in {"", ".", ".."}
+        has_special_character = not set('\\/:*?"<>|').isdisjoint(name)
+        # Windows leaves out blanks and dots at the end.
+        is_shortened = name.endswith((" ", "."))
+        if is_folder_itself or has_special_character or is_shortened or stem in _DEVICES:
             raise OSError(errno.EXDEV, "no plain name", name)
         return name
 

@@ -54,21 +54,21 @@ def run_git(
     for setting in (*_OVERRIDDEN, *settings_of_folder, *settings):
         words += ["-c", setting]
     words.extend(arguments)
-    finished = _run_git_process(words, stdin, _ENVIRONMENT | dict(environment))
-    if not 0 <= finished.returncode <= highest_code:
-        raise _error_of_git(finished, remedy)
-    return finished.stdout
+    process = _run_git_process(words, stdin, _ENVIRONMENT | dict(environment))
+    if not 0 <= process.returncode <= highest_code:
+        raise _error_of_git(process, remedy)
+    return process.stdout
 
 
-def _error_of_git(finished: starter.FinishedProcess, remedy: str) -> ActionRefused:
+def _error_of_git(process: starter.FinishedProcess, remedy: str) -> ActionRefused:
     """Return what git said as an error, with a remedy for what people meet most often."""
-    message = finished.stderr.decode("utf-8", "replace").strip()
+    message = process.stderr.decode("utf-8", "replace").strip()
     if not message:
-        message = finished.stdout.decode("utf-8", "replace").strip()
+        message = process.stdout.decode("utf-8", "replace").strip()
     if "tell me who you are" in message:
-        way = 'Run `git config --global user.name "NAME"`, and the same for `user.email`.'
+        how_to_set_it = 'Run `git config --global user.name "NAME"`, and the same for `user.email`.'
         return ActionRefused(
-            "git does not know your name and email address.", remedy=f"{way} {remedy}"
+            "git does not know your name and email address.", remedy=f"{how_to_set_it} {remedy}"
         )
     lock_file = _LOCKED.search(message)
     if lock_file is not None:
@@ -107,26 +107,26 @@ def _list_git_settings(folder: Path, environment: Mapping[str, str]) -> starter.
     return _run_git_process(words, b"", variables | dict(environment))
 
 
-def _settings_for_folder(listed: bytes) -> list[str]:
+def _settings_for_folder(output: bytes) -> list[str]:
     """Return the user's settings, and those that disable filters, drivers, hooks and
     merge strategies of the repository.
     """
-    users: list[str] = []
-    repositorys: list[str] = []  # Names alone: none of their values is used.
-    words = listed.decode("utf-8", "surrogateescape").split("\0")
+    user_entries: list[str] = []
+    repository_names: list[str] = []  # Names alone: none of their values is used.
+    words = output.decode("utf-8", "surrogateescape").split("\0")
     for scope, entry in zip(words[::2], words[1::2], strict=False):
         if scope == "global":
-            users.append(entry)
+            user_entries.append(entry)
         else:
-            repositorys.append(_name_of_setting(entry))
+            repository_names.append(_name_of_setting(entry))
     # What the repository sets itself is not the user's choice for it.
-    wanted = set(_SETTINGS["of_the_user"]).difference(repositorys)
-    wanted.update(_SETTINGS["of_the_user_alone"])
+    names_to_use = set(_SETTINGS["of_the_user"]).difference(repository_names)
+    names_to_use.update(_SETTINGS["of_the_user_alone"])
     settings = []
-    for entry in users:
-        if _name_of_setting(entry) in wanted:
+    for entry in user_entries:
+        if _name_of_setting(entry) in names_to_use:
             settings.append(entry.replace("\n", "=", 1))
-    settings += _list_settings_that_switch_off(repositorys)
+    settings += _list_settings_that_switch_off(repository_names)
     return settings
 
 
@@ -178,16 +178,19 @@ _UNFILTERED = (b"unspecified", b"unset", b"set", b"")
 def _run_git_process(
     words: list[str], stdin: bytes, environment: Mapping[str, str]
 ) -> starter.FinishedProcess:
-    git = starter.find_program(words[0])
-    if not git:
+    program = starter.find_program(words[0])
+    if not program:
         raise ActionRefused(
             "The program git was not found.", remedy="Install git, or commit with another program."
         )
     # The user's own variables for git could name another repository, or programs.
-    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    launch = starter.ProcessLaunch(
-        starter.CommandAuthor.PROGRAM, [git, *words[1:]], None, own | dict(environment)
-    )
+    variables = {}
+    for name, value in os.environ.items():
+        if not name.startswith("GIT_"):
+            variables[name] = value
+    variables.update(environment)
+    command_line = [program] + words[1:]
+    launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, command_line, None, variables)
     try:
         return run_process(launch, input_bytes=stdin, seconds=LIMIT_SECONDS)
     except starter.ProcessTimeout as error:

@@ -16,20 +16,22 @@ _MOST_ALTERNATIVES = 64
 
 
 def find_paths_by_glob(
-    roots: WorkspaceRoots, place: RootPath, pattern: str, limit: int
+    roots: WorkspaceRoots, root_path: RootPath, pattern: str, limit: int
 ) -> list[str]:
-    """Return the paths below `place` that match, sorted, at most `limit`."""
+    """Return the paths below `root_path` that match, sorted, at most `limit`."""
     patterns = []
     for alternative in expand_braces(pattern):
         patterns.append(tuple(part for part in alternative.split("/") if part))
     skipped = frozenset(name for name in SKIPPED_FOLDERS if name not in pattern)
-    prefix = f"{place.inside}/" if place.inside else ""
+    prefix = ""
+    if root_path.inside:
+        prefix = f"{root_path.inside}/"
     paths: list[str] = []
-    for inside, _ in walk_files(roots, place, skipped):
+    for path_in_root, _ in walk_files(roots, root_path, skipped):
         if len(paths) == limit:
             break
-        if fits_any_pattern(inside.removeprefix(prefix), patterns):
-            paths.append(inside)
+        if fits_any_pattern(path_in_root.removeprefix(prefix), patterns):
+            paths.append(path_in_root)
     return sorted(paths)
 
 
@@ -42,18 +44,18 @@ def fits_pattern(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
     """Match component by component, keeping all pattern positions reached, so that no
     pattern is slow.
     """
-    reached = _skip_double_stars({0}, pattern)
+    positions = _skip_double_stars({0}, pattern)
     for part in parts:
-        next_reached = set()
-        for position in reached:
+        next_positions = set()
+        for position in positions:
             if position == len(pattern):
                 continue
             if pattern[position] == "**":
-                next_reached.add(position)
+                next_positions.add(position)
             elif fnmatch.fnmatchcase(part, pattern[position]):
-                next_reached.add(position + 1)
-        reached = _skip_double_stars(next_reached, pattern)
-    return len(pattern) in reached
+                next_positions.add(position + 1)
+        positions = _skip_double_stars(next_positions, pattern)
+    return len(pattern) in positions
 
 
 def expand_braces(pattern: str) -> list[str]:

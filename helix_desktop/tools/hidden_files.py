@@ -95,17 +95,21 @@ def _folder_pattern_fits(pattern: str, folders: Sequence[str]) -> bool:
 def _compile_hidden_patterns(texts: tuple[str, ...]) -> _HiddenPatterns:
     patterns = []
     for text in texts:
-        spelled = text.strip()
-        pattern = re.sub(r"^\*\*/", "", spelled.removeprefix("!").casefold())
+        stripped_text = text.strip()
+        pattern = re.sub(r"^\*\*/", "", stripped_text.removeprefix("!").casefold())
         if pattern:
-            shows_again = spelled.startswith("!")
+            shows_again = stripped_text.startswith("!")
             fits_paths = "/" in pattern
             patterns.append(_HiddenPattern(pattern.removeprefix("/"), shows_again, fits_paths))
     if any(pattern.fits_paths for pattern in patterns):
         return _HiddenPatterns(tuple(patterns), None)
-    hiding = [fnmatch.translate(hide.pattern) for hide in patterns if not hide.shows_again]
-    nothing = r"(?!)"
-    return _HiddenPatterns(tuple(patterns), re.compile("|".join(hiding) or nothing))
+    hiding_expressions = [
+        fnmatch.translate(hide.pattern) for hide in patterns if not hide.shows_again
+    ]
+    matches_nothing = r"(?!)"
+    return _HiddenPatterns(
+        tuple(patterns), re.compile("|".join(hiding_expressions) or matches_nothing)
+    )
 
 
 _PACKAGES = frozenset(name.casefold() for name in PACKAGE_FOLDERS)

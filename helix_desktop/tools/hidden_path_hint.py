@@ -18,10 +18,10 @@ _PATH = re.compile(r"(?:~|/)[\w.@+~%/-]*[\w@+~%/-]")
 _NAME = re.compile(r"[\w.@+~%-]+")
 # Commands say this about mount points, such as hidden files and the folders that contain them.
 _IN_USE = re.compile(r"busy|EBUSY|belegt|忙")
-_CHANGED = re.compile(r"unstaged changes|uncommitted changes")
+_GIT_NAMES_NO_FILES = re.compile(r"unstaged changes|uncommitted changes")
 _MOST_PATHS = 200
-_NAMED = 3
-_WAY = "in Settings > Permissions"
+_MOST_NAMED = 3
+_WHERE_TO_OPEN = "in Settings > Permissions"
 
 
 def describe_hidden_paths(
@@ -45,7 +45,7 @@ def describe_hidden_paths(
     text = f"{line}\n{output}"
     paths = _find_hidden_paths(text, homes, environ, list_shown_folders)
     openings: dict[HomeOpening, None] = {}
-    without_opening = []
+    paths_without_opening = []
     for path in paths:
         is_covered = False
         for opening in OPENINGS:
@@ -53,23 +53,23 @@ def describe_hidden_paths(
                 openings[opening] = None
                 is_covered = True
         if not is_covered:
-            without_opening.append(path)
+            paths_without_opening.append(path)
     # In the order of the table, whatever the output names first.
-    named = [opening for opening in OPENINGS if opening in openings]
-    missed = openings_missed_by(output, opened, network=network)
+    named_openings = [opening for opening in OPENINGS if opening in openings]
+    missed_openings = openings_missed_by(output, opened, network=network)
     sentences = []
-    for opening in dict.fromkeys((*named, *missed)):
+    for opening in dict.fromkeys((*named_openings, *missed_openings)):
         sentences.append(_describe_opening(opening, opened, homes, network=network))
-    if without_opening:
-        shown = ", ".join(without_opening[:_NAMED])
+    if paths_without_opening:
+        shown = ", ".join(paths_without_opening[:_MOST_NAMED])
         sentences.append(
             f"The sandbox hides {shown}: of the home folder, commands see toolchains only. "
-            f"The user can add a folder under Folders that commands can read, {_WAY}."
+            f"The user can add a folder under Folders that commands can read, {_WHERE_TO_OPEN}."
         )
-    hidden = _find_hidden_files(text, opened.hidden, folders)
-    if hidden:
+    hidden_files = _find_hidden_files(text, opened.hidden, folders)
+    if hidden_files:
         sentences.append(
-            f"Agents don't see {', '.join(hidden[:_NAMED])} in this workspace. A command that reads, changes, moves or "
+            f"Agents don't see {', '.join(hidden_files[:_MOST_NAMED])} in this workspace. A command that reads, changes, moves or "
             "removes such a file can ask with `needs`, by the path of the file or of a folder around it. "
             "Git shows such a file as changed until `git add -u`, which keeps it as it was."
         )
@@ -91,27 +91,27 @@ def _describe_opening(
         return ""
     places = ""
     if hidden:
-        places = f" hides {', '.join(hidden[:_NAMED])}, and"
+        places = f" hides {', '.join(hidden[:_MOST_NAMED])}, and"
     return (
-        f"The sandbox{places} does not let commands use {opening.title}. The user can open it {_WAY}; "
+        f"The sandbox{places} does not let commands use {opening.title}. The user can open it {_WHERE_TO_OPEN}; "
         f'one command can ask with `network` and `needs`: "{opening.name}".'
     )
 
 
 def _find_hidden_files(text: str, hidden: Sequence[str], folders: Sequence[str]) -> list[str]:
     """Return hidden files that a text names, or all if git reports changes without names."""
-    inside = [_path_within_folders(path, folders) for path in hidden]
-    by_path = [path for path in inside if path in text]
-    if by_path:
-        return by_path
-    by_name = [path for path in inside if os.path.basename(path) in text]  # noqa: PTH119
-    if by_name:
-        return by_name
-    in_use = _find_files_in_use(text, inside)
-    if in_use:
-        return in_use
-    if _CHANGED.search(text):
-        return inside
+    relative_paths = [_path_within_folders(path, folders) for path in hidden]
+    named_by_path = [path for path in relative_paths if path in text]
+    if named_by_path:
+        return named_by_path
+    named_by_name = [path for path in relative_paths if os.path.basename(path) in text]  # noqa: PTH119
+    if named_by_name:
+        return named_by_name
+    files_in_use = _find_files_in_use(text, relative_paths)
+    if files_in_use:
+        return files_in_use
+    if _GIT_NAMES_NO_FILES.search(text):
+        return relative_paths
     return []
 
 
@@ -135,22 +135,22 @@ def _find_hidden_paths(
 ) -> list[str]:
     """Return existing paths in a text that the command could not see."""
     named_home = os.path.normpath(environ.get("HOME", "") or "/")
-    shown: list[str] | None = None
+    shown_folders: list[str] | None = None
     hidden: list[str] = []
     for word in list(dict.fromkeys(_PATH.findall(text)))[:_MOST_PATHS]:
-        spelled = word
+        full_path = word
         if word.startswith("~"):
-            spelled = named_home + word[1:]
-        path = os.path.normpath(spelled)
+            full_path = named_home + word[1:]
+        path = os.path.normpath(full_path)
         # HOME may be a link to the real home.
         if homes and is_within_folder(path, named_home):
             path = homes[0] + path[len(named_home) :]
         is_in_home = any(is_within_folder(path, home) and path != home for home in homes)
         if not is_in_home or not os.path.exists(path):
             continue
-        if shown is None:  # It is only worked out if a path of the home is named at all.
-            shown = list_shown()
-        if not _touches_any_folder(path, shown):
+        if shown_folders is None:  # It is only worked out if a path of the home is named at all.
+            shown_folders = list_shown()
+        if not _touches_any_folder(path, shown_folders):
             hidden.append(word)
     return hidden
 
@@ -164,9 +164,9 @@ def _touches_any_folder(path: str, folders: Sequence[str]) -> bool:
 
 
 def _opening_covers_path(names: Sequence[str], path: str, homes: Sequence[str]) -> bool:
-    inside = path.removeprefix("~")
+    path_in_home = path.removeprefix("~")
     for home in homes:
         if is_within_folder(path, home):
-            inside = path[len(home) :]
+            path_in_home = path[len(home) :]
             break
-    return any(is_within_folder(inside, f"/{name}") for name in names)
+    return any(is_within_folder(path_in_home, f"/{name}") for name in names)

@@ -225,8 +225,8 @@ def opened_sockets(
     """
     for opening in openings_in_force(opened, network=network):
         for name in opening.sockets:
-            variable, slash, below = name.partition("/")
-            path = (environ.get(variable, "") + slash + below).removeprefix("unix://")
+            variable, slash, path_below = name.partition("/")
+            path = (environ.get(variable, "") + slash + path_below).removeprefix("unix://")
             if path.startswith("/"):
                 yield path
 

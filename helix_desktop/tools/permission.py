@@ -577,19 +577,17 @@ def _match_words_to_program(pattern_words: Sequence[str], program: StartedProgra
     name_pattern = program_base_name(pattern_words[0]).casefold()
     if not fnmatch.fnmatchcase(program.program_name.casefold(), name_pattern):
         return _RuleFit.NO
-    pattern_options = [word for word in pattern_words[1:] if _is_option(word)]
-    pattern_arguments = [word for word in pattern_words[1:] if not _is_option(word)]
+    pattern_arguments = _list_arguments(pattern_words[1:])
     # Up to the first word that the shell expands, because behind it any word may be any other.
     certain_words = list(takewhile(is_certain_word, program.words[1:]))
-    certain_arguments = [word for word in certain_words if not _is_option(word)]
+    certain_arguments = _list_arguments(certain_words)
     if not _begins_with_words(pattern_arguments, certain_arguments):
         if _fits_without_option_values(pattern_arguments, certain_words):
             return _RuleFit.MAYBE
         return _RuleFit.NO
 
     has_all_arguments = len(certain_arguments) >= len(pattern_arguments)
-    has_all_options = all(_has_option(option, program.words) for option in pattern_options)
-    is_complete = has_all_arguments and has_all_options
+    is_complete = has_all_arguments and _has_all_options(pattern_words[1:], program.words)
     if is_complete and program.is_certain:
         return _RuleFit.YES
     # What is missing may be among the words that the shell fills in.
@@ -604,8 +602,7 @@ def _fits_without_option_values(pattern_arguments: Sequence[str], words: Sequenc
     words_before_options = list(takewhile(_is_argument, words))
     if not _begins_with_words(pattern_arguments, words_before_options):
         return False
-    arguments = [word for word in words if not _is_option(word)]
-    return _occur_in_order(pattern_arguments, arguments)
+    return _occur_in_order(pattern_arguments, _list_arguments(words))
 
 
 def _is_option(word: str) -> bool:
@@ -614,6 +611,10 @@ def _is_option(word: str) -> bool:
 
 def _is_argument(word: str) -> bool:
     return not _is_option(word)
+
+
+def _list_arguments(words: Sequence[str]) -> list[str]:
+    return [word for word in words if not _is_option(word)]
 
 
 def _begins_with_words(patterns: Sequence[str], words: Sequence[str]) -> bool:
@@ -628,6 +629,14 @@ def _occur_in_order(patterns: Sequence[str], words: Sequence[str]) -> bool:
         if next_pattern < len(patterns) and fnmatch.fnmatchcase(word, patterns[next_pattern]):
             next_pattern += 1
     return next_pattern == len(patterns)
+
+
+def _has_all_options(pattern_words: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether each option of the pattern is among the words."""
+    for pattern_word in pattern_words:
+        if _is_option(pattern_word) and not _has_option(pattern_word, words):
+            return False
+    return True
 
 
 def _has_option(option: str, words: Sequence[str]) -> bool:

@@ -44,9 +44,11 @@ async def recall_asked_entry(
 
 
 async def recall_cached_content(
-    args: ToolArguments, use: built_in_tool.ToolResources
+    args: ToolArguments, resources: built_in_tool.ToolResources
 ) -> ToolOutput:
-    content = await recall_asked_entry(args, use.cache, use.tokens, use.context.whole_tokens)
+    content = await recall_asked_entry(
+        args, resources.cache, resources.tokens, resources.context.whole_tokens
+    )
     words = [args.text_argument("sha256")[:16]]
     for name in ("lines", "find", "grep"):
         words.append(args.text_argument(name))
@@ -58,24 +60,24 @@ def _join_words(words: Sequence[str]) -> str:
 
 
 async def search_cached_content(
-    args: ToolArguments, use: built_in_tool.ToolResources
+    args: ToolArguments, resources: built_in_tool.ToolResources
 ) -> ToolOutput:
     query = args.text_argument("query")
     hits = await content_recall.search_entries(
-        use.index,
+        resources.index,
         query,
         tool=args.text_argument("tool"),
         limit=args.number_argument("limit", 10),
-        cache=use.cache,
+        cache=resources.cache,
     )
     return ToolOutput(hits, source=query[:100])
 
 
 def _build_compact_tool(compact: CompactForPurpose) -> built_in_tool.RunTool:
     async def compact_cached_content(
-        args: ToolArguments, use: built_in_tool.ToolResources
+        args: ToolArguments, resources: built_in_tool.ToolResources
     ) -> ToolOutput:
-        entry = await content_recall.find_entry(use.cache, args.text_argument("sha256"))
+        entry = await content_recall.find_entry(resources.cache, args.text_argument("sha256"))
         digest = entry.stored.digest
         compacted = await compact(digest, args.text_argument("keep"))
         return ToolOutput(compacted, source=digest.short_hex)

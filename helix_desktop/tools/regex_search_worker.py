@@ -14,8 +14,8 @@ import signal
 import sys
 from collections import deque
 
-_LONGEST = 400  # Lines with more characters are shortened when they are shown.
-_LONGEST_LINE = 1 << 20  # Lines with more bytes are matched in parts.
+_MOST_SHOWN_CHARACTERS = 400  # Lines with more characters are shortened when they are shown.
+_MOST_LINE_BYTES = 1 << 20  # Lines with more bytes are matched in parts.
 
 
 class LineMatcher:
@@ -26,30 +26,30 @@ class LineMatcher:
             str(options["pattern"]), re.IGNORECASE if options.get("ignore_case") else 0
         )
         self._context = int(str(options.get("context", 0)))
-        self._most = int(str(options.get("most", 200)))
+        self._most_matches = int(str(options.get("most", 200)))
         self.hits = 0
         self._reset_for_next_content("")
 
     def _reset_for_next_content(self, content_name: str) -> None:
-        self._name = content_name
-        self._number = 1
-        self._before: deque[tuple[int, str]] = deque(maxlen=self._context)
-        self._after = 0
-        self._rest = b""
+        self._content_name = content_name
+        self._line_number = 1
+        self._lines_before: deque[tuple[int, str]] = deque(maxlen=self._context)
+        self._lines_to_show_after = 0
+        self._unfinished_line = b""
 
     def match_piece(self, name: str, content: bytes, *, more: bool) -> None:
-        if name != self._name:
+        if name != self._content_name:
             self._reset_for_next_content(name)
-        lines = (self._rest + content).split(b"\n")
-        self._rest = lines.pop()
+        lines = (self._unfinished_line + content).split(b"\n")
+        self._unfinished_line = lines.pop()
         for line in lines:
             self._match_line(line)
-            self._number += 1
-        if len(self._rest) > _LONGEST_LINE or not more:
-            if self._rest:
+            self._line_number += 1
+        if len(self._unfinished_line) > _MOST_LINE_BYTES or not more:
+            if self._unfinished_line:
                 # The next part of this line has the same number.
-                self._match_line(self._rest)
-            self._rest = b""
+                self._match_line(self._unfinished_line)
+            self._unfinished_line = b""
         if not more:
             self._reset_for_next_content("")
 
@@ -58,31 +58,42 @@ class LineMatcher:
         match = self._pattern.search(text)
         if match:
             self.hits += 1
-            if self.hits > self._most:
+            if self.hits > self._most_matches:
                 return
-            for number, earlier in self._before:
-                self._write_found_line(number, earlier, hit=False)
-            self._before.clear()
-            self._write_found_line(self._number, _cut_around_match(text, *match.span()), hit=True)
-            self._after = self._context
-        elif self._after:
-            self._after -= 1
-            self._write_found_line(self._number, _cut_around_match(text, 0, 0), hit=False)
+            for number, line_before in self._lines_before:
+                self._write_found_line(number, line_before, hit=False)
+            self._lines_before.clear()
+            self._write_found_line(
+                self._line_number, _cut_around_match(text, *match.span()), hit=True
+            )
+            self._lines_to_show_after = self._context
+        elif self._lines_to_show_after:
+            self._lines_to_show_after -= 1
+            self._write_found_line(self._line_number, _cut_around_match(text, 0, 0), hit=False)
         else:
-            self._before.append((self._number, _cut_around_match(text, 0, 0)))
+            self._lines_before.append((self._line_number, _cut_around_match(text, 0, 0)))
 
     def _write_found_line(self, number: int, text: str, *, hit: bool) -> None:
-        json.dump({"name": self._name, "line": number, "text": text, "hit": hit}, sys.stdout)
+        json.dump(
+            {"name": self._content_name, "line": number, "text": text, "hit": hit}, sys.stdout
+        )
         sys.stdout.write("\n")
 
 
 def _cut_around_match(text: str, start: int, end: int) -> str:
     """Cut a line to the length that can be shown, keeping the match in it."""
-    if len(text) <= _LONGEST:
+    if len(text) <= _MOST_SHOWN_CHARACTERS:
         return text
-    first = max(0, min(start - _LONGEST // 3, len(text) - _LONGEST))
-    last = max(min(end, first + 2 * _LONGEST), first + _LONGEST)
-    return ("…" if first else "") + text[first:last] + ("…" if last < len(text) else "")
+    cut_start = max(0, min(start - _MOST_SHOWN_CHARACTERS // 3, len(text) - _MOST_SHOWN_CHARACTERS))
+    cut_end = max(
+        min(end, cut_start + 2 * _MOST_SHOWN_CHARACTERS), cut_start + _MOST_SHOWN_CHARACTERS
+    )
+    shown = text[cut_start:cut_end]
+    if cut_start > 0:
+        shown = f"…{shown}"
+    if cut_end < len(text):
+        shown = f"{shown}…"
+    return shown
 
 
 def match_standard_input() -> None:
@@ -96,8 +107,10 @@ def match_standard_input() -> None:
         json.dump({"error": str(error)}, sys.stdout)
         return
     while header := stream.readline():
-        about = json.loads(header)
-        matcher.match_piece(about["name"], stream.read(about["size"]), more=about["more"])
+        header_fields = json.loads(header)
+        matcher.match_piece(
+            header_fields["name"], stream.read(header_fields["size"]), more=header_fields["more"]
+        )
     json.dump({"hits": matcher.hits}, sys.stdout)
 
 

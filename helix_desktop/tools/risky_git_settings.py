@@ -10,9 +10,9 @@ from helix_desktop import resources
 
 _SECTION = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]\s*')
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
-_BETWEEN = re.compile(r"(?:[ \t\n]+|[#;][^\n]*)*")
+_SPACE_AND_COMMENTS = re.compile(r"(?:[ \t\n]+|[#;][^\n]*)*")
 _BLANKS = re.compile(r"[ \t]*")
-_LINE = re.compile(r"[^\n]*\n?")
+_REST_OF_LINE = re.compile(r"[^\n]*\n?")
 _HARMLESS = resources.read_word_lists("git_settings")["harmless"]
 _HARMLESS_NAMES = frozenset(_HARMLESS)
 _HARMLESS_PATTERNS = re.compile(
@@ -29,65 +29,65 @@ def parse_git_settings(text: str) -> Iterator[tuple[str, str]]:
         yield "not understood: git reads a name or value as far as the NUL in it", ""
     text = text.replace("\0", "").replace("\r\n", "\n").removeprefix("\ufeff")
     section = ""
-    at = _end_of_match(_BETWEEN, text, 0)
-    while at < len(text):
-        heading = _SECTION.match(text, at)
-        name = _NAME.match(text, at)
-        if heading:
-            section = heading[1].casefold()
-            if heading[2] is not None:
-                section += "." + re.sub(r"\\(.)", r"\1", heading[2])
-            at = heading.end()
-        elif name:
-            value, at = _parse_git_value(text, name.end())
-            yield f"{section}.{name[0].casefold()}", value
+    position = _end_of_match(_SPACE_AND_COMMENTS, text, 0)
+    while position < len(text):
+        section_match = _SECTION.match(text, position)
+        name_match = _NAME.match(text, position)
+        if section_match:
+            section = section_match[1].casefold()
+            if section_match[2] is not None:
+                section += "." + re.sub(r"\\(.)", r"\1", section_match[2])
+            position = section_match.end()
+        elif name_match:
+            value, position = _parse_git_value(text, name_match.end())
+            yield f"{section}.{name_match[0].casefold()}", value
         else:
-            line_end = _end_of_match(_LINE, text, at)
-            yield f"not understood: {text[at:line_end]}", ""
-            at = line_end
-        at = _end_of_match(_BETWEEN, text, at)
+            line_end = _end_of_match(_REST_OF_LINE, text, position)
+            yield f"not understood: {text[position:line_end]}", ""
+            position = line_end
+        position = _end_of_match(_SPACE_AND_COMMENTS, text, position)
 
 
-def _end_of_match(pattern: re.Pattern[str], text: str, at: int) -> int:
-    match = pattern.match(text, at)
+def _end_of_match(pattern: re.Pattern[str], text: str, position: int) -> int:
+    match = pattern.match(text, position)
     if match is None:
-        return at
+        return position
     return match.end()
 
 
-def _parse_git_value(text: str, at: int) -> tuple[str, int]:
+def _parse_git_value(text: str, position: int) -> tuple[str, int]:
     """Parse a value with quotes, comments and continued lines. Return it and where the
     next line begins.
     """
     pieces: list[str] = []
     quoted = False
-    at = _end_of_match(_BLANKS, text, at)
-    if not text.startswith("=", at):
-        return "true", _end_of_match(_LINE, text, at)
-    at += 1
-    while at < len(text):
-        char = text[at]
+    position = _end_of_match(_BLANKS, text, position)
+    if not text.startswith("=", position):
+        return "true", _end_of_match(_REST_OF_LINE, text, position)
+    position += 1
+    while position < len(text):
+        char = text[position]
         if char == "\n" or (char in "#;" and not quoted):
             break
         if char == "\\":
-            following = text[at + 1 : at + 2]
+            following = text[position + 1 : position + 2]
             pieces.append({"n": "\n", "t": "\t", "\n": ""}.get(following, following))
-            at += 1
+            position += 1
         elif char == '"':
             quoted = not quoted
         else:
             pieces.append(char)
-        at += 1
-    return "".join(pieces).strip(), _end_of_match(_LINE, text, at)
+        position += 1
+    return "".join(pieces).strip(), _end_of_match(_REST_OF_LINE, text, position)
 
 
 def list_doubtful_settings(text: str) -> list[str]:
     """Return the settings not known to be harmless, as `name = value`."""
-    return [
-        f"{name} = {value}"
-        for name, value in parse_git_settings(text)
-        if may_setting_run_program(name, value)
-    ]
+    doubtful = []
+    for name, value in parse_git_settings(text):
+        if may_setting_run_program(name, value):
+            doubtful.append(f"{name} = {value}")
+    return doubtful
 
 
 def may_setting_run_program(name: str, value: str) -> bool:

@@ -23,22 +23,26 @@ _NO_MAGICLINKS = 0x02
 _NO_LINKS = 0x04
 _BENEATH = 0x08
 _MOST_LINKS = 40
-_TRIES = 64
-_ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_NONBLOCK", 0)
+_MOST_TRIES = 64
+_FLAGS_OF_EVERY_OPENING = (
+    getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_NONBLOCK", 0)
+)
 
 
 class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
-def open_by_kernel(folder: int, path: str, flags: int, more: int = 0) -> int:
+def open_by_kernel(folder: int, path: str, flags: int, resolve_flags: int = 0) -> int:
     """Call openat2 with RESOLVE_BENEATH. Retry after EAGAIN, which means a rename is in
     progress.
     """
-    how = _OpenHow(flags | _ALWAYS, 0, _BENEATH | _NO_MAGICLINKS | more)
-    for _ in range(_TRIES):
+    open_how = _OpenHow(
+        flags | _FLAGS_OF_EVERY_OPENING, 0, _BENEATH | _NO_MAGICLINKS | resolve_flags
+    )
+    for _ in range(_MOST_TRIES):
         handle = _load_libc().syscall(
-            _OPENAT2, folder, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how)
+            _OPENAT2, folder, os.fsencode(path), ctypes.byref(open_how), ctypes.sizeof(open_how)
         )
         if handle >= 0:
             return int(handle)
@@ -52,27 +56,34 @@ def open_by_steps(folder: int, path: str, flags: int) -> int:
     """Open without openat2: one component at a time. Links are read and followed by us;
     `..` goes back.
     """
-    trail = [os.dup(folder)]
-    parts = deque(path.split("/"))
-    links = 0
+    open_folders = [os.dup(folder)]
+    parts_to_open = deque(path.split("/"))
+    link_count = 0
     try:
-        while parts:
-            part = parts.popleft()
+        while parts_to_open:
+            part = parts_to_open.popleft()
             if part in ("", "."):
                 continue
             if part == "..":
-                if len(trail) == 1:
+                if len(open_folders) == 1:
                     raise OSError(errno.EXDEV, "leads out of the folder", path)
-                os.close(trail.pop())
+                os.close(open_folders.pop())
                 continue
+            part_flags = flags
+            if parts_to_open:
+                part_flags = DIRECTORY
             try:
-                trail.append(_open_component(part, trail[-1], DIRECTORY if parts else flags))
+                handle = _open_component(part, open_folders[-1], part_flags)
             except OSError as error:
-                links += 1
-                parts.extendleft(reversed(_read_link_parts(part, trail[-1], error, links)))
-        return trail.pop()
+                # It may be a link, which was not followed. Its parts come next.
+                link_count += 1
+                link_parts = _read_link_parts(part, open_folders[-1], error, link_count)
+                parts_to_open.extendleft(reversed(link_parts))
+            else:
+                open_folders.append(handle)
+        return open_folders.pop()
     finally:
-        for handle in trail:
+        for handle in open_folders:
             os.close(handle)
 
 
@@ -88,17 +99,20 @@ def open_without_links(folder: int, path: str, flags: int) -> int:
         os.close(handle)
         raise OSError(errno.EXDEV, "leads out of the folder", path)
     for number, part in enumerate(parts, 1):
+        part_flags = DIRECTORY
+        if number == len(parts):
+            part_flags = flags
         with closing_handle(handle):
-            inner = _open_component(part, handle, flags if number == len(parts) else DIRECTORY)
-        handle = inner
+            next_handle = _open_component(part, handle, part_flags)
+        handle = next_handle
     return handle
 
 
 def _open_component(part: str, folder: int, flags: int) -> int:
-    return os.open(part, flags | _ALWAYS | os.O_NOFOLLOW, dir_fd=folder)
+    return os.open(part, flags | _FLAGS_OF_EVERY_OPENING | os.O_NOFOLLOW, dir_fd=folder)
 
 
-def _read_link_parts(part: str, folder: int, error: OSError, links: int) -> list[str]:
+def _read_link_parts(part: str, folder: int, error: OSError, link_count: int) -> list[str]:
     """Return the components of the link `part`. If it is no link, raise the given error."""
     if error.errno not in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
         raise error
@@ -106,7 +120,7 @@ def _read_link_parts(part: str, folder: int, error: OSError, links: int) -> list
         target = os.readlink(part, dir_fd=folder)
     except OSError:
         raise error from None
-    if links > _MOST_LINKS:
+    if link_count > _MOST_LINKS:
         raise OSError(errno.ELOOP, "too many links", part)
     if target.startswith("/"):
         raise OSError(errno.EXDEV, "leads out of the folder", part)

@@ -29,7 +29,7 @@ from helix_desktop.tools.home_access import (
     opened_sockets,
     opened_variables,
 )
-from helix_desktop.tools.sandbox_home import ClosedHome, is_within_folder
+from helix_desktop.tools.sandbox_home import ClosedHome, HeldPaths, is_within_folder
 from helix_desktop.tools.temporary_folders import GIVEN
 
 _ECHO = ("/bin/sh", "-c", "echo started")
@@ -37,14 +37,13 @@ _START_SECONDS = 30  # Enough for a slow machine to start a sandbox.
 PROCESSES = 4096
 HANDLES = 65_536
 LARGEST_FILE = 64 << 30
-HeldPaths = tuple[Sequence[str], Sequence[str]]
-PASSED_ON = frozenset((
+PASSED_ON_VARIABLES = frozenset((
     "HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LANGUAGE", "TZ", "JAVA_HOME", "GOROOT",
     "RUSTUP_HOME", "NVM_DIR", "PYENV_ROOT", "VIRTUAL_ENV", "CONDA_PREFIX", "SYSTEMROOT",
     "COMSPEC", "PATHEXT", "WINDIR", "PROGRAMFILES", "PROGRAMDATA", "APPDATA", "LOCALAPPDATA",
     "USERPROFILE", "NUMBER_OF_PROCESSORS",
 ))  # fmt: skip
-PROXIES = frozenset(
+PROXY_VARIABLES = frozenset(
     [
         "http_proxy",
         "https_proxy",
@@ -58,13 +57,16 @@ PROXIES = frozenset(
 )
 # The sandbox has no editor, so git takes messages as given, and an interactive rebase fails.
 _EDITORS = {"GIT_EDITOR": "true", "GIT_SEQUENCE_EDITOR": "false", "GIT_TERMINAL_PROMPT": "0"}
-_QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "NO_COLOR": "1", **_EDITORS}
+_QUIET_VARIABLES = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "NO_COLOR": "1", **_EDITORS}
 
 
 class SandboxKind(StrEnum):
     BUBBLEWRAP = "bubblewrap"
     LANDLOCK = "Landlock"
     NONE = "none"
+
+
+NOTHING_HELD = HeldPaths()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +118,10 @@ class Sandbox:
         *,
         network: bool,
         outside: bool = False,
-        held: HeldPaths = ((), ()),
+        held: HeldPaths = NOTHING_HELD,
         opened: CommandOpenings = NOTHING_OPENED,
     ) -> list[str]:
-        """Return the command line that runs `argv` sandboxed, or, with `outside`, only watched.
-        `held`: folders inside the roots that stay in place, and files that stay unchanged.
-        """
+        """Return the command line that runs `argv` sandboxed, or, with `outside`, only watched."""
         if outside or self.kind is SandboxKind.NONE:
             return _wrap_in_jail({"lifeline": lifeline}, argv)
         if self.kind is SandboxKind.LANDLOCK:
@@ -144,21 +144,21 @@ class Sandbox:
         programs and the roots.
         """
         program_folder = str(Path(argv[0]).resolve().parent)
-        seen = list(_SYSTEM_FOLDERS)
-        seen.append(program_folder)
-        seen += map(str, self.folders)
+        readable_paths = list(_SYSTEM_FOLDERS)
+        readable_paths.append(program_folder)
+        readable_paths += map(str, self.folders)
         if self.kind is SandboxKind.LANDLOCK:
             options = {
                 "lifeline": lifeline,
                 "landlock": True,
-                "read": seen,
+                "read": readable_paths,
                 "write": [],
                 "network": False,
             }
             return _wrap_in_jail(options, argv)
         if self.kind is SandboxKind.BUBBLEWRAP:
-            words = ["bwrap", *_ALONE, "--unshare-net"]
-            for path in seen:
+            words = ["bwrap", *_ISOLATION_OPTIONS, "--unshare-net"]
+            for path in readable_paths:
                 words += ["--ro-bind-try", path, path]
             closed_in_roots = self._paths_within_roots(map(str, self.closed_paths))
             words += self._arguments_to_mask(closed_in_roots)
@@ -175,20 +175,22 @@ class Sandbox:
         free: bool = False,
         opened: CommandOpenings = NOTHING_OPENED,
     ) -> dict[str, str]:
-        temporary = str(self.scratch)
+        temporary_folder = str(self.scratch)
         if self.kind is SandboxKind.BUBBLEWRAP and not free:
-            temporary = "/tmp"  # noqa: S108 -- inside, the scratch folder is mounted there
-        more = opened_variables(opened, network=network)
-        out = scrub_environment(environ, temporary, network=network or free, extra=more)
+            temporary_folder = "/tmp"  # noqa: S108 -- inside, the scratch folder is mounted there
+        extra_variables = opened_variables(opened, network=network)
+        environment = scrub_environment(
+            environ, temporary_folder, network=network or free, extra=extra_variables
+        )
         if free or self.kind is SandboxKind.NONE:
-            return out
+            return environment
         for name in ("XDG_CACHE_HOME", "npm_config_cache"):
-            out.pop(name)
+            environment.pop(name)
         if self.kind is SandboxKind.LANDLOCK:
-            out |= self._cache_variables()
+            environment |= self._cache_variables()
             if "git" not in opened.names or not network:
-                out["GIT_CONFIG_GLOBAL"] = str(self.command_folder / "git" / "config")
-        return out
+                environment["GIT_CONFIG_GLOBAL"] = str(self.command_folder / "git" / "config")
+        return environment
 
     # --- With Landlock: restricting the rights of the process
 
@@ -196,32 +198,32 @@ class Sandbox:
         self, lifeline: int, opened: CommandOpenings, *, network: bool
     ) -> dict[str, object]:
         home = self._closed_home_for(opened, network=network)
-        closed = [str(path) for path in self.closed_paths]
-        closed += home.masked_paths
-        closed += home.emptied_homes
+        closed_paths = [str(path) for path in self.closed_paths]
+        closed_paths += home.masked_paths
+        closed_paths += home.emptied_homes
         # Through these sockets a command could have other programs act for it.
         for socket in ("/run/user", "/run/docker.sock", "/run/dbus"):
             if Path(socket).exists():
-                closed.append(socket)
+                closed_paths.append(socket)
         roots = [str(folder) for folder in self.folders]
-        write = []
+        writable_paths = []
         if not self.read_only:
-            write += roots
-        write.append(str(self.scratch))
+            writable_paths += roots
+        writable_paths.append(str(self.scratch))
         if self.caches is not None:
             own_caches = str(self.caches)
             self._create_cache_folders([(own_caches, own_caches)])
-            write.append(own_caches)
-        read = list(_READ_BY_LANDLOCK)
-        read += [path for path, _ in home.readable_paths]
-        read.append(str(self.command_folder))
-        read += roots
+            writable_paths.append(own_caches)
+        readable_paths = list(_READ_BY_LANDLOCK)
+        readable_paths += [path for path, _ in home.readable_paths]
+        readable_paths.append(str(self.command_folder))
+        readable_paths += roots
         return {
             "lifeline": lifeline,
             "landlock": True,
-            "read": read,
-            "write": write,
-            "closed": closed,
+            "read": readable_paths,
+            "write": writable_paths,
+            "closed": closed_paths,
             "network": network,
             "limits": process_limits(),
         }
@@ -230,31 +232,31 @@ class Sandbox:
         """Return variables with folders for programs that keep caches in the home,
         where they can't write.
         """
-        base = self.caches or self.scratch
-        moved = {}
+        cache_folder = self.caches or self.scratch
+        variables = {}
         for name, variable in sandbox_home.CACHES:
             if variable:
-                moved[variable] = f"{base}/{name}"
-        moved["MAVEN_OPTS"] = f"-Dmaven.repo.local={base}/.m2/repository"
-        moved["GOMODCACHE"] = f"{base}/go/pkg/mod"
+                variables[variable] = f"{cache_folder}/{name}"
+        variables["MAVEN_OPTS"] = f"-Dmaven.repo.local={cache_folder}/.m2/repository"
+        variables["GOMODCACHE"] = f"{cache_folder}/go/pkg/mod"
         # Java ignores TMPDIR, but Gradle needs a temporary file to start.
-        moved["JAVA_TOOL_OPTIONS"] = f"-Djava.io.tmpdir={self.scratch}"
-        return moved
+        variables["JAVA_TOOL_OPTIONS"] = f"-Djava.io.tmpdir={self.scratch}"
+        return variables
 
     # --- With bubblewrap: building a separate file system
 
     def _bubblewrap_arguments(
         self, held: HeldPaths, opened: CommandOpenings, *, network: bool
     ) -> list[str]:
-        words = ["bwrap", *_ALONE]
+        words = ["bwrap", *_ISOLATION_OPTIONS]
         words += ["--ro-bind", "/", "/"]
         words += ["--dev", "/dev"]
         words += ["--proc", "/proc"]
         words += ["--tmpfs", "/run"]
-        for name in _OF_PROC:
+        for name in _CLOSED_PARTS_OF_PROC:
             words += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
-        for kept in _KEPT_OF_RUN:
-            words += ["--ro-bind-try", kept, kept]
+        for path in _SHOWN_PARTS_OF_RUN:
+            words += ["--ro-bind-try", path, path]
         if network:
             # Names of hosts are looked up there. With /run empty, none would be found.
             words += ["--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve"]
@@ -267,32 +269,32 @@ class Sandbox:
         words += self._arguments_to_close_homes(home)
         words += self._arguments_to_show_home(home, opened, network=network)
         words += self._arguments_for_roots(held)
-        masked = self._paths_within_roots(home.masked_paths)
-        masked += self._paths_within_roots(map(str, self.closed_paths))
-        words += self._arguments_to_mask(masked)
-        words += self._arguments_to_show_again(home, masked)
+        masked_paths = self._paths_within_roots(home.masked_paths)
+        masked_paths += self._paths_within_roots(map(str, self.closed_paths))
+        words += self._arguments_to_mask(masked_paths)
+        words += self._arguments_to_show_again(home, masked_paths)
         words += self._arguments_to_mask(opened.hidden)
         roots = [str(folder) for folder in self.folders]
-        for emptied in home.emptied_homes:
+        for home_folder in home.emptied_homes:
             # All mounts in it are made now, so nothing has to be created in it any more.
-            if emptied not in roots:
-                words += ["--remount-ro", emptied]
+            if home_folder not in roots:
+                words += ["--remount-ro", home_folder]
         return words
 
     def _arguments_to_close_homes(self, home: ClosedHome) -> list[str]:
         """Return arguments that hide homes, and what their links lead to, before parts
         are shown again.
         """
-        to_mask = [path for path in home.masked_paths if not self._paths_within_roots([path])]
+        paths_to_mask = [path for path in home.masked_paths if not self._paths_within_roots([path])]
         for path in map(str, self.closed_paths):
             # What lies in an emptied home is hidden with it.
-            if not any(is_within_folder(path, emptied) for emptied in home.emptied_homes):
-                to_mask.append(path)
-        shown_again = [path for path, _ in home.readable_paths]
-        words = self._arguments_to_mask(to_mask, shown_again)
+            if not any(is_within_folder(path, emptied_home) for emptied_home in home.emptied_homes):
+                paths_to_mask.append(path)
+        paths_shown_again = [path for path, _ in home.readable_paths]
+        words = self._arguments_to_mask(paths_to_mask, paths_shown_again)
         # The outer one of two homes is mounted first. It would cover the inner one.
-        for emptied in sorted(home.emptied_homes, key=len):
-            words += ["--tmpfs", emptied]
+        for emptied_home in sorted(home.emptied_homes, key=len):
+            words += ["--tmpfs", emptied_home]
         return words
 
     def _arguments_to_show_home(
@@ -304,17 +306,17 @@ class Sandbox:
         words: list[str] = []
         # A folder must be mounted after the one that contains it.
         mounts = sorted((*home.readable_paths, *mounted_caches), key=lambda pair: len(pair[1]))
-        for path, place in mounts:
-            if (path, place) in mounted_caches:
-                words += ["--bind", path, place]
+        for path, shown_at in mounts:
+            if (path, shown_at) in mounted_caches:
+                words += ["--bind", path, shown_at]
             else:
-                words += ["--ro-bind-try", path, place]
+                words += ["--ro-bind-try", path, shown_at]
         if linked_caches:
             caches_inside = f"{home.emptied_homes[0]}/{_CACHES_IN_HOME}"
             words += ["--bind", str(self.caches), caches_inside]
-            for path, place in linked_caches:
+            for path, shown_at in linked_caches:
                 target = caches_inside + path.removeprefix(str(self.caches))
-                words += ["--symlink", target, place]
+                words += ["--symlink", target, shown_at]
         for socket in opened_sockets(opened, os.environ, network=network):
             real_socket = os.path.realpath(socket)
             words += ["--bind-try", real_socket, real_socket]
@@ -337,18 +339,17 @@ class Sandbox:
         return words
 
     def _arguments_for_roots(self, held: HeldPaths) -> list[str]:
-        held_folders, held_files = held
         words: list[str] = []
         for root in map(str, self.folders):
             words += [self._option_to_bind_roots, root, root]
         if not self.read_only:
             # Git's folder or file is mounted separately, so that it can't be moved or replaced.
-            for path in held_folders:
+            for path in held.folders:
                 if Path(path).is_dir():
                     words += ["--bind-try", path, path]
                 else:
                     words += ["--ro-bind-try", path, path]
-        for path in held_files:
+        for path in held.files:
             # A mount over a link would be made where the link leads to.
             if not os.path.islink(path):  # noqa: PTH114 -- for each command
                 words += ["--ro-bind-try", path, path]
@@ -365,14 +366,14 @@ class Sandbox:
         inside a root.
         """
         words: list[str] = []
-        for path, place in home.readable_paths + home.cache_paths:
-            if not any(is_within_folder(place, mask) for mask in masked):
+        for path, shown_at in home.readable_paths + home.cache_paths:
+            if not any(is_within_folder(shown_at, mask) for mask in masked):
                 continue
             # Only a cache appears in another place than its own, and only caches can be written to.
-            if path == place:
-                words += ["--ro-bind-try", path, place]
+            if path == shown_at:
+                words += ["--ro-bind-try", path, shown_at]
             else:
-                words += ["--bind", path, place]
+                words += ["--bind", path, shown_at]
         for root in map(str, self.folders):
             if any(is_within_folder(root, mask) for mask in masked):
                 words += [self._option_to_bind_roots, root, root]
@@ -395,15 +396,15 @@ class Sandbox:
         """Return arguments that hide these paths. A path in a hidden folder needs no mask; nothing
         can be created in that folder, so it starts with places for the folders in `shown`.
         """
-        masked: list[str] = []
+        masked_paths: list[str] = []
         for path in sorted(paths, key=len):
-            if not any(is_within_folder(path, other) for other in masked):
-                masked.append(path)
-        places = [str(folder) for folder in self.folders]
-        places += filter(os.path.isdir, shown)
+            if not any(is_within_folder(path, outer_path) for outer_path in masked_paths):
+                masked_paths.append(path)
+        shown_places = [str(folder) for folder in self.folders]
+        shown_places += filter(os.path.isdir, shown)
         words: list[str] = []
-        for path in masked:
-            words += _arguments_to_mask_path(path, self._ensure_empty_file, places)
+        for path in masked_paths:
+            words += _arguments_to_mask_path(path, self._ensure_empty_file, shown_places)
         return words
 
     def _ensure_empty_file(self) -> Path:
@@ -417,15 +418,15 @@ class Sandbox:
 
     def _paths_within_roots(self, paths: Iterable[str]) -> list[str]:
         roots = [str(folder) for folder in self.folders]
-        within = []
+        paths_within = []
         for path in paths:
             if any(is_within_folder(path, root) for root in roots):
-                within.append(path)
-        return within
+                paths_within.append(path)
+        return paths_within
 
 
 # No cgroup namespace: Java looks up its limits by the outer names, so Gradle builds would fail.
-_ALONE = (
+_ISOLATION_OPTIONS = (
     "--unshare-pid",
     "--unshare-ipc",
     "--unshare-uts",
@@ -435,16 +436,16 @@ _ALONE = (
     "ALL",
 )
 # Parts of /proc through which root could change the system.
-_OF_PROC = "sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver"
+_CLOSED_PARTS_OF_PROC = "sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver"
 _CACHES_IN_HOME = ".workspace-caches"
-_KEPT_OF_RUN = (
+_SHOWN_PARTS_OF_RUN = (
     "/run/current-system",
     "/run/wrappers",
     "/run/opengl-driver",
 )  # These contain programs on NixOS.
 _READ_BY_LANDLOCK = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/snap",
-    "/proc", "/sys", "/var/lib", "/var/cache", "/run/systemd/resolve", *_KEPT_OF_RUN,
+    "/proc", "/sys", "/var/lib", "/var/cache", "/run/systemd/resolve", *_SHOWN_PARTS_OF_RUN,
 )  # fmt: skip
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/etc/ld.so.cache")
 
@@ -487,15 +488,15 @@ def _caches_to_link(home: ClosedHome) -> list[tuple[str, str]]:
     """
     if not home.emptied_homes:
         return []
-    linked = []
-    for path, place in home.cache_paths:
+    linked_caches = []
+    for path, shown_at in home.cache_paths:
         touches_toolchain = any(
-            is_within_folder(place, shown) or is_within_folder(shown, place)
-            for _, shown in home.readable_paths
+            is_within_folder(shown_at, readable_place) or is_within_folder(readable_place, shown_at)
+            for _, readable_place in home.readable_paths
         )
-        if is_within_folder(place, home.emptied_homes[0]) and not touches_toolchain:
-            linked.append((path, place))
-    return linked
+        if is_within_folder(shown_at, home.emptied_homes[0]) and not touches_toolchain:
+            linked_caches.append((path, shown_at))
+    return linked_caches
 
 
 def _is_setuid_program(program: str) -> bool:
@@ -527,7 +528,7 @@ async def find_sandbox(
 async def _can_start_bubblewrap() -> bool:
     """Whether bubblewrap works with nothing to close, and so would work with other folders."""
     return _is_kind_available(SandboxKind.BUBBLEWRAP) and await _can_start_command(
-        lambda _: [find_program("bwrap"), *_ALONE, "--ro-bind", "/", "/", "--", *_ECHO]
+        lambda _: [find_program("bwrap"), *_ISOLATION_OPTIONS, "--ro-bind", "/", "/", "--", *_ECHO]
     )
 
 
@@ -545,15 +546,15 @@ async def is_sandbox_effective(sandbox: Sandbox) -> bool:
     """
     if not _is_kind_available(sandbox.kind):
         return False
-    probe = sandbox.scratch.parent / f".probe-{os.getpid()}"
-    argv = ["/bin/sh", "-c", f"echo started; : > '{probe}'"]
+    probe_file = sandbox.scratch.parent / f".probe-{os.getpid()}"
+    command_line = ["/bin/sh", "-c", f"echo started; : > '{probe_file}'"]
     try:
         has_started = await _can_start_command(
-            lambda lifeline: sandbox.wrap_command(argv, lifeline, network=False)
+            lambda lifeline: sandbox.wrap_command(command_line, lifeline, network=False)
         )
-        return has_started and not probe.exists()
+        return has_started and not probe_file.exists()
     finally:
-        probe.unlink(missing_ok=True)
+        probe_file.unlink(missing_ok=True)
 
 
 async def _can_start_command(command_line: CommandLine) -> bool:
@@ -579,10 +580,10 @@ def scrub_environment(
     """Return the variables that a command gets, chosen by name, so that no key or token
     is among them.
     """
-    wanted = PASSED_ON | set(extra)
+    wanted_names = PASSED_ON_VARIABLES | set(extra)
     if network:
-        wanted |= PROXIES | set(sandbox_home.CERTIFICATES) | {"SSL_CERT_DIR"}
-    names = [name for name in environment if name in wanted or name.startswith("LC_")]
+        wanted_names |= PROXY_VARIABLES | set(sandbox_home.CERTIFICATES) | {"SSL_CERT_DIR"}
+    names = [name for name in environment if name in wanted_names or name.startswith("LC_")]
     passed_on = {name: environment[name] for name in names}
     if passed_on.get("VIRTUAL_ENV") == sys.prefix:
         # This program's own environment, not the user's.
@@ -592,4 +593,4 @@ def scrub_environment(
         "npm_config_cache": f"{temporary}/npm",
         "TMPDIR": temporary,
     }
-    return passed_on | _QUIET | caches | {"PYTHONUNBUFFERED": "1"}
+    return passed_on | _QUIET_VARIABLES | caches | {"PYTHONUNBUFFERED": "1"}

@@ -57,6 +57,16 @@ class ClosedHome:
     cache_paths: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class HeldPaths:
+    """Paths inside the workspace's folders that a command cannot change. `folders` stay in
+    their place, although files in them may change; `files` stay as they are.
+    """
+
+    folders: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
 def home_folders(environ: Mapping[str, str]) -> list[str]:
     """Return the real paths of the user's home, as named by the environment and by the system."""
     named = [environ.get("HOME", "")]

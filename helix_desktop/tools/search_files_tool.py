@@ -34,27 +34,39 @@ from helix_desktop.tools.workspace_roots import RootPath, read_whole_file, stat_
 
 MOST_HITS = 500
 _LARGEST_FILE = 4 * 1024 * 1024
-_LONGEST_LINE = 400
-_LONGEST_ROW = 1 << 20  # Parsing a row with more bytes would block the event loop for too long.
-_LONGEST_PATH = 32 * 1024
-_BEGINS = re.compile(rb'\{"type":"(match|context)","data":\{"path":(\{"\w+":"(?:[^"\\]|\\.)*"\})')
-_PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+_MOST_LINE_CHARACTERS = 400
+_MOST_ROW_BYTES = 1 << 20  # Parsing a row with more bytes would block the event loop for too long.
+_MOST_PATH_BYTES = 32 * 1024
+_BEGINNING_OF_ROW = re.compile(
+    rb'\{"type":"(match|context)","data":\{"path":(\{"\w+":"(?:[^"\\]|\\.)*"\})'
+)
+_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
-async def search_files(sandbox: Sandbox, args: ToolArguments, use: ToolResources) -> ToolOutput:
+async def search_files(
+    sandbox: Sandbox, args: ToolArguments, resources: ToolResources
+) -> ToolOutput:
     pattern = args.text_argument("pattern")
-    place = use.roots.resolve_path(args.text_argument("path", "."))
-    where = use.roots.display_path(place)
-    await use.permit(
-        ToolAction(ToolName.SEARCH_FILES, ActionEffect.READ, f"Search {where}", pattern, path=where)
+    root_path = resources.roots.resolve_path(args.text_argument("path", "."))
+    displayed_path = resources.roots.display_path(root_path)
+    await resources.permit(
+        ToolAction(
+            ToolName.SEARCH_FILES,
+            ActionEffect.READ,
+            f"Search {displayed_path}",
+            pattern,
+            path=displayed_path,
+        )
     )
-    await asyncio.to_thread(stat_path, use.roots, place)
-    most = min(args.number_argument("limit", 200) or 200, MOST_HITS)
-    result = await _search_with_ripgrep(sandbox, use, place, args, most)
+    await asyncio.to_thread(stat_path, resources.roots, root_path)
+    limit = min(args.number_argument("limit", 200) or 200, MOST_HITS)
+    result = await _search_with_ripgrep(sandbox, resources, root_path, args, limit)
     if result is None:
-        result = await _search_without_ripgrep(use, place, args, most)
-    shown = format_found_lines(result) or _say_nothing_matches(pattern, args.text_argument("files"))
-    return ToolOutput(shown, source=pattern)
+        result = await _search_without_ripgrep(resources, root_path, args, limit)
+    found_text = format_found_lines(result) or _say_nothing_matches(
+        pattern, args.text_argument("files")
+    )
+    return ToolOutput(found_text, source=pattern)
 
 
 def _say_nothing_matches(pattern: str, files: str) -> str:
@@ -71,7 +83,7 @@ def _say_nothing_matches(pattern: str, files: str) -> str:
 
 
 async def _search_with_ripgrep(
-    sandbox: Sandbox, use: ToolResources, place: RootPath, args: ToolArguments, limit: int
+    sandbox: Sandbox, resources: ToolResources, root_path: RootPath, args: ToolArguments, limit: int
 ) -> GrepResult | None:
     """Search by ripgrep. Returns None if it is missing, can't be sandboxed or doesn't
     know such a pattern.
@@ -95,10 +107,10 @@ async def _search_with_ripgrep(
     words.append(f"--context={context}")
     if args.flag_argument("ignore_case"):
         words.append("--ignore-case")
-    words += [f"--glob={glob}" for glob in _file_name_patterns(use, args)]
-    words += ["--regexp", args.text_argument("pattern"), "--", str(place.full_path)]
+    words += [f"--glob={glob}" for glob in _file_name_patterns(resources, args)]
+    words += ["--regexp", args.text_argument("pattern"), "--", str(root_path.full_path)]
     launch = ProcessLaunch(
-        CommandAuthor.PROGRAM, words, place.root, _PLAIN, place=ProcessPlace.SANDBOX
+        CommandAuthor.PROGRAM, words, root_path.root, _ENVIRONMENT, place=ProcessPlace.SANDBOX
     )
     command = await RunningCommand.start_in_jail(
         launch, lambda lifeline: sandbox.wrap_trusted_reader(words, lifeline) or []
@@ -107,7 +119,7 @@ async def _search_with_ripgrep(
     is_unreadable = False
     try:
         async with asyncio.timeout(SECONDS):
-            is_unreadable = await _collect_ripgrep_rows(command, use, result, limit)
+            is_unreadable = await _collect_ripgrep_rows(command, resources, result, limit)
     except TimeoutError:
         result.is_cut_by_time = True
     finally:
@@ -120,7 +132,7 @@ async def _search_with_ripgrep(
 
 
 async def _collect_ripgrep_rows(
-    command: RunningCommand, use: ToolResources, result: GrepResult, limit: int
+    command: RunningCommand, resources: ToolResources, result: GrepResult, limit: int
 ) -> bool:
     """Return whether something was not JSON, so that ripgrep can't handle such a pattern."""
     is_unreadable = False
@@ -137,11 +149,11 @@ async def _collect_ripgrep_rows(
             # The others say where a file begins and ends.
             if message["type"] not in ("match", "context"):
                 continue
-            if use.roots.is_hidden_path(_path_of_row(message["data"])):
+            if resources.roots.is_hidden_path(_path_of_row(message["data"])):
                 continue
             is_match = message["type"] == "match"
-            line = _build_found_line(use, message["data"], hit=is_match)
-            if not use.is_readable(line.name):
+            line = _build_found_line(resources, message["data"], hit=is_match)
+            if not resources.is_readable(line.name):
                 continue
             if is_match:
                 result.match_count += 1
@@ -154,33 +166,35 @@ async def _iterate_whole_rows(output: AsyncIterator[bytes]) -> AsyncIterator[lis
     """Yield complete rows. A row that is too long (a match in a file of one line)
     becomes a short note.
     """
-    rest = b""
-    head = b""  # The beginning of a row that is too long, while the rest of it arrives.
+    unfinished_row = b""
+    beginning_of_long_row = (
+        b""  # The beginning of a row that is too long, while the rest of it arrives.
+    )
     async for piece in output:
-        *rows, rest = (rest + piece).split(b"\n")
-        if head and rows:
-            rows[0] = _note_for_long_row(head)
-            head = b""
-        if not head and len(rest) > _LONGEST_ROW:
-            head = rest[:_LONGEST_PATH]
-        if head:
-            rest = b""
+        *rows, unfinished_row = (unfinished_row + piece).split(b"\n")
+        if beginning_of_long_row and rows:
+            rows[0] = _note_for_long_row(beginning_of_long_row)
+            beginning_of_long_row = b""
+        if not beginning_of_long_row and len(unfinished_row) > _MOST_ROW_BYTES:
+            beginning_of_long_row = unfinished_row[:_MOST_PATH_BYTES]
+        if beginning_of_long_row:
+            unfinished_row = b""
         yield rows
 
 
-def _note_for_long_row(head: bytes) -> bytes:
-    """Return a row that replaces one that was too long, built from its beginning `head`."""
-    beginning = _BEGINS.match(head)
-    if beginning is None:
+def _note_for_long_row(beginning_of_row: bytes) -> bytes:
+    """Return a row that replaces one that was too long, built from its beginning `beginning_of_row`."""
+    row_match = _BEGINNING_OF_ROW.match(beginning_of_row)
+    if row_match is None:
         return b""
-    note = f"[a line of over {_LONGEST_LINE:,} characters that is too long to be shown]"
+    note = f"[a line of over {_MOST_LINE_CHARACTERS:,} characters that is too long to be shown]"
     data = {
-        "path": json.loads(beginning[2]),
+        "path": json.loads(row_match[2]),
         "lines": {"text": note},
         "line_number": None,
         "submatches": [],
     }
-    return json.dumps({"type": beginning[1].decode(), "data": data}).encode()
+    return json.dumps({"type": row_match[1].decode(), "data": data}).encode()
 
 
 def _path_of_row(data: dict[str, Any]) -> Path:
@@ -191,35 +205,35 @@ def _path_of_row(data: dict[str, Any]) -> Path:
     return Path(os.fsdecode(base64.b64decode(data["path"]["bytes"])))
 
 
-def _build_found_line(use: ToolResources, data: dict[str, Any], *, hit: bool) -> FoundLine:
+def _build_found_line(resources: ToolResources, data: dict[str, Any], *, hit: bool) -> FoundLine:
     path = str(_path_of_row(data))
     with suppress(HelixError):
-        path = use.roots.display_path(use.roots.resolve_path(path))
+        path = resources.roots.display_path(resources.roots.resolve_path(path))
     content = data["lines"].get("text", "[bytes that are no text]").rstrip("\r\n")
     # Of a long line, a piece is shown that contains the first match.
     shown_from = 0
-    if len(content) > _LONGEST_LINE and data["submatches"]:
+    if len(content) > _MOST_LINE_CHARACTERS and data["submatches"]:
         match_start = data["submatches"][0]["start"]
-        shown_from = max(0, match_start - _LONGEST_LINE // 3)
-    shown = content[shown_from : shown_from + _LONGEST_LINE]
+        shown_from = max(0, match_start - _MOST_LINE_CHARACTERS // 3)
+    shown = content[shown_from : shown_from + _MOST_LINE_CHARACTERS]
     if shown_from > 0:
         shown = f"…{shown}"
-    if len(content) > shown_from + _LONGEST_LINE:
+    if len(content) > shown_from + _MOST_LINE_CHARACTERS:
         shown = f"{shown}…"
     return FoundLine(printable_name(path), data["line_number"] or 0, shown, hit)
 
 
 async def _search_without_ripgrep(
-    use: ToolResources, place: RootPath, args: ToolArguments, most: int
+    resources: ToolResources, root_path: RootPath, args: ToolArguments, limit: int
 ) -> GrepResult:
-    pieces = _read_text_files(use, place, _file_name_patterns(use, args))
+    pieces = _read_text_files(resources, root_path, _file_name_patterns(resources, args))
     context = args.number_argument("context", 0)
     ignore_case = args.flag_argument("ignore_case")
     pattern = args.text_argument("pattern")
-    return await grep_pieces(pattern, pieces, context=context, limit=most, ignore_case=ignore_case)
+    return await grep_pieces(pattern, pieces, context=context, limit=limit, ignore_case=ignore_case)
 
 
-def _file_name_patterns(use: ToolResources, args: ToolArguments) -> list[str]:
+def _file_name_patterns(resources: ToolResources, args: ToolArguments) -> list[str]:
     """Return patterns for the files to search, or none for all. Commas separate several
     patterns.
     """
@@ -231,37 +245,42 @@ def _file_name_patterns(use: ToolResources, args: ToolArguments) -> list[str]:
     patterns = []
     for expanded in glob_patterns.expand_braces(files):
         pattern = expanded.strip()
-        # A model may give a full path. Only the part within the root is compared.
-        full_pattern = use.roots.split_full_pattern(pattern)
-        if full_pattern:
-            pattern = full_pattern[1]
-        patterns.append(pattern)
+        full_pattern = resources.roots.split_full_pattern(pattern)
+        if full_pattern is None:
+            patterns.append(pattern)
+        else:
+            # A model may give a full path. Only the part within the root is compared.
+            _, pattern_in_root = full_pattern
+            patterns.append(pattern_in_root)
     return patterns
 
 
 async def _read_text_files(
-    use: ToolResources, place: RootPath, files: list[str]
+    resources: ToolResources, root_path: RootPath, files: list[str]
 ) -> AsyncIterator[GrepPiece]:
     """Yield the text files within a folder, or the single file, each as one piece."""
-    for name in await asyncio.to_thread(_list_matching_file_names, use, place, files):
-        path = RootPath(place.root, name)
-        shown_path = use.roots.display_path(path)
-        if not use.is_readable(shown_path):
+    for name in await asyncio.to_thread(_list_matching_file_names, resources, root_path, files):
+        path = RootPath(root_path.root, name)
+        shown_path = resources.roots.display_path(path)
+        if not resources.is_readable(shown_path):
             continue
         with suppress(HelixError):
-            content = await asyncio.to_thread(read_whole_file, use.roots, path, _LARGEST_FILE)
+            content = await asyncio.to_thread(read_whole_file, resources.roots, path, _LARGEST_FILE)
             if b"\0" not in content[:8192]:
                 yield GrepPiece(printable_name(shown_path), content)
 
 
-def _list_matching_file_names(use: ToolResources, place: RootPath, files: list[str]) -> list[str]:
+def _list_matching_file_names(
+    resources: ToolResources, root_path: RootPath, files: list[str]
+) -> list[str]:
     try:
         names = [
-            inside for inside, _ in walk_files(use.roots, place, glob_patterns.SKIPPED_FOLDERS)
+            inside
+            for inside, _ in walk_files(resources.roots, root_path, glob_patterns.SKIPPED_FOLDERS)
         ]
     except (InvalidInput, HelixError):
         # It is a single file.
-        return [place.inside]
+        return [root_path.inside]
     if not files:
         return names
     patterns: list[tuple[str, ...]] = []
@@ -270,7 +289,7 @@ def _list_matching_file_names(use: ToolResources, place: RootPath, files: list[s
             patterns.append(tuple(pattern.split("/")))
         else:
             patterns.append(("**", pattern))  # A name without a folder fits in any folder.
-    start = 0
-    if place.inside:
-        start = len(place.inside) + 1
-    return [name for name in names if glob_patterns.fits_any_pattern(name[start:], patterns)]
+    name_start = 0
+    if root_path.inside:
+        name_start = len(root_path.inside) + 1
+    return [name for name in names if glob_patterns.fits_any_pattern(name[name_start:], patterns)]

@@ -291,7 +291,7 @@ class Toolbox:
         # A file tool knows its path; for a command, it is every difference.
         only_paths: Sequence[str] | None = None
         if cause == "tool":
-            only_paths = (action.path,) if action.path else ()
+            only_paths = [action.path] if action.path else []
         ruling.open_step = await checkpoints.begin_step(
             call.id, context.conversation, cause, size, only_paths
         )

@@ -31,7 +31,7 @@ else:
     from helix_desktop.tools import folder_handles as folders
 
 LARGEST_READ = 64 * 1024 * 1024
-_PIECE = 1 << 20
+_PIECE_BYTES = 1 << 20
 _MOST_LINKS = 40
 
 
@@ -119,33 +119,37 @@ class WorkspaceRoots:
                 f"{text}: paths with '..' are refused.",
                 remedy="Use a path relative to the workspace folder.",
             )
-        place = self._find_root_path(path)
-        if place is None:
+        root_path = self._find_root_path(path)
+        if root_path is None:
             raise ActionRefused(
                 f"{text} is outside this workspace's folders.",
                 remedy=f"The workspace's folders are: {', '.join(map(str, self.folders))}.",
             )
-        self.check_not_off_limits(place.full_path)
-        return place
+        self.check_not_off_limits(root_path.full_path)
+        return root_path
 
     def _find_root_path(self, path: Path) -> RootPath | None:
         if not path.is_absolute():
             return RootPath(self.folders[0], _path_inside(path))
         # A root may lie in another: the innermost one counts.
-        innermost_first = sorted(self._named_roots(), key=lambda named: -len(named.name.parts))
-        for named in innermost_first:
-            if path.is_relative_to(named.name):
-                return RootPath(named.root, _path_inside(path.relative_to(named.name)))
-        return None
+        innermost: _NamedRoot | None = None
+        for named_root in self._named_roots():
+            if not path.is_relative_to(named_root.name):
+                continue
+            if innermost is None or len(named_root.name.parts) > len(innermost.name.parts):
+                innermost = named_root
+        if innermost is None:
+            return None
+        return RootPath(innermost.root, _path_inside(path.relative_to(innermost.name)))
 
     def split_full_pattern(self, pattern: str) -> tuple[Path, str] | None:
         """Split a pattern with a full path into a root and the rest. Returns None for
         other patterns.
         """
-        for named in self._named_roots():
-            folder = f"{named.name}/"
-            if pattern.startswith(folder):
-                return named.root, pattern.removeprefix(folder)
+        for named_root in self._named_roots():
+            prefix = f"{named_root.name}/"
+            if pattern.startswith(prefix):
+                return named_root.root, pattern.removeprefix(prefix)
         return None
 
     def _named_roots(self) -> list["_NamedRoot"]:
@@ -154,11 +158,13 @@ class WorkspaceRoots:
         named_roots.extend(map(_NamedRoot, self.names, self.folders))
         return named_roots
 
-    def display_path(self, place: RootPath) -> str:
+    def display_path(self, root_path: RootPath) -> str:
         """Return the path to show to model and user: relative to the first root, or
         else in full.
         """
-        return place.inside or "." if place.root == self.folders[0] else str(place.full_path)
+        if root_path.root != self.folders[0]:
+            return str(root_path.full_path)
+        return root_path.inside or "."
 
     def check_not_off_limits(self, path: Path) -> None:
         """Raise ActionRefused for hidden files and the program's own data, in any
@@ -171,10 +177,12 @@ class WorkspaceRoots:
             )
         if self.sample_folder is not None and path.is_relative_to(self.sample_folder):
             return
-        spelled = normalise_spelling(str(path))
+        comparable_path = normalise_spelling(str(path))
         for closed in self.closed_paths:
-            name = normalise_spelling(str(closed))
-            if spelled == name or spelled.startswith(name + os.sep):
+            comparable_closed_path = normalise_spelling(str(closed))
+            if comparable_path == comparable_closed_path or comparable_path.startswith(
+                comparable_closed_path + os.sep
+            ):
                 raise ActionRefused(f"{path} belongs to Helix Desktop, so tools cannot use it.")
 
 
@@ -192,122 +200,122 @@ def _path_inside(path: Path) -> str:
     return text
 
 
-def read_whole_file(roots: WorkspaceRoots, place: RootPath, limit: int = LARGEST_READ) -> bytes:
+def read_whole_file(roots: WorkspaceRoots, root_path: RootPath, limit: int = LARGEST_READ) -> bytes:
     """Return a file's bytes. Refuse a file larger than `limit` rather than cut it."""
-    shown = roots.display_path(place)
-    with _open_checked_file(roots, place) as handle:
-        size = _require_regular_file(handle, shown).st_size
+    displayed_path = roots.display_path(root_path)
+    with _open_checked_file(roots, root_path) as handle:
+        size = _require_regular_file(handle, displayed_path).st_size
         if size > limit:
             raise InvalidInput(
-                f"{shown} is too large: it has {size:,} bytes. Only files up to {limit:,} bytes are read in full."
+                f"{displayed_path} is too large: it has {size:,} bytes. Only files up to {limit:,} bytes are read in full."
             )
         content = bytearray()
         while len(content) <= limit:  # Somebody may append to it without end.
-            data = os.read(handle, _PIECE)
-            if not data:
+            piece = os.read(handle, _PIECE_BYTES)
+            if not piece:
                 break
-            content += data
+            content += piece
         return bytes(content)
 
 
 @contextmanager
-def open_for_reading(roots: WorkspaceRoots, place: RootPath) -> Iterator[int]:
+def open_for_reading(roots: WorkspaceRoots, root_path: RootPath) -> Iterator[int]:
     """Yield the open handle of a regular file of any size."""
-    with _open_checked_file(roots, place) as handle:
-        _require_regular_file(handle, roots.display_path(place))
+    with _open_checked_file(roots, root_path) as handle:
+        _require_regular_file(handle, roots.display_path(root_path))
         yield handle
 
 
-def read_file_piece(roots: WorkspaceRoots, place: RootPath, start: int, length: int) -> bytes:
-    with open_for_reading(roots, place) as handle:
+def read_file_piece(roots: WorkspaceRoots, root_path: RootPath, start: int, length: int) -> bytes:
+    with open_for_reading(roots, root_path) as handle:
         os.lseek(handle, start, os.SEEK_SET)
         return os.read(handle, length)
 
 
-def stat_path(roots: WorkspaceRoots, place: RootPath) -> os.stat_result:
+def stat_path(roots: WorkspaceRoots, root_path: RootPath) -> os.stat_result:
     """Return the status of a file or folder. Refuse anything else."""
-    shown = roots.display_path(place)
-    with _explain_system_errors(shown):
-        if sys.platform == "win32" and place.full_path.is_dir():
-            with folders.open_folder(place.root, place.inside):
-                return place.full_path.stat()
-        with _open_checked_file(roots, place) as handle:
+    displayed_path = roots.display_path(root_path)
+    with _explain_system_errors(displayed_path):
+        if sys.platform == "win32" and root_path.full_path.is_dir():
+            with folders.open_folder(root_path.root, root_path.inside):
+                return root_path.full_path.stat()
+        with _open_checked_file(roots, root_path) as handle:
             status = os.fstat(handle)
             if stat.S_ISDIR(status.st_mode):
                 return status
-            return _require_regular_file(handle, shown)
+            return _require_regular_file(handle, displayed_path)
 
 
-def read_file_or_none(roots: WorkspaceRoots, place: RootPath) -> bytes | None:
+def read_file_or_none(roots: WorkspaceRoots, root_path: RootPath) -> bytes | None:
     with suppress(NotFound):
-        return read_whole_file(roots, place)
+        return read_whole_file(roots, root_path)
     return None
 
 
-def list_folder(roots: WorkspaceRoots, place: RootPath) -> list[FolderEntry]:
+def list_folder(roots: WorkspaceRoots, root_path: RootPath) -> list[FolderEntry]:
     """Return a folder's entries by name. Links are shown as links and not followed."""
-    with _open_checked_folder(roots, place) as folder:
+    with _open_checked_folder(roots, root_path) as folder:
         entries = [_build_folder_entry(name, status) for name, status in folder.list_entries()]
     shown_entries = []
     for entry in sorted(entries, key=lambda entry: entry.name):
-        inside = f"{place.inside}/{entry.name}".lstrip("/")
-        if entry.kind == "folder" or not roots.is_hidden_inside(inside):
+        path_in_root = f"{root_path.inside}/{entry.name}".lstrip("/")
+        if entry.kind == "folder" or not roots.is_hidden_inside(path_in_root):
             shown_entries.append(entry)
     return shown_entries
 
 
 def walk_files(
-    roots: WorkspaceRoots, place: RootPath, skip: frozenset[str] = frozenset()
+    roots: WorkspaceRoots, root_path: RootPath, skip: frozenset[str] = frozenset()
 ) -> Iterator[tuple[str, FolderEntry]]:
     """Yield every file within a folder as (path in the root, entry), folder by folder.
     Follows no links.
     """
     # Not recursive, as folders can be nested too deeply. Each with what is still to be walked.
-    open_folders = [(place.inside, iter(list_folder(roots, place)))]
+    open_folders = [(root_path.inside, iter(list_folder(roots, root_path)))]
     while open_folders:
         folder, entries = open_folders[-1]
         for entry in entries:
-            inside = f"{folder}/{entry.name}".lstrip("/")
+            path_in_root = f"{folder}/{entry.name}".lstrip("/")
             if entry.kind == "folder" and entry.name not in skip:
                 with suppress(HelixError):
-                    subfolder = roots.resolve_path(str(place.root / inside))
-                    open_folders.append((inside, iter(list_folder(roots, subfolder))))
+                    subfolder = roots.resolve_path(str(root_path.root / path_in_root))
+                    open_folders.append((path_in_root, iter(list_folder(roots, subfolder))))
                     break  # The rest of this folder follows when all below is done.
             elif entry.kind == "file":
-                yield inside, entry
+                yield path_in_root, entry
         else:
             open_folders.pop()
 
 
 def replace_file(
-    roots: WorkspaceRoots, place: RootPath, content: bytes, *, expected: Digest | None
+    roots: WorkspaceRoots, root_path: RootPath, content: bytes, *, expected: Digest | None
 ) -> None:
     """Replace a file by `content` if it still is what the caller saw (`expected`; None: no file).
     This creates a new file, so another hard link, perhaps outside the roots, keeps the old content.
     """
-    _write_if_unchanged(roots, _follow_links(roots, place), content, expected)
+    _write_if_unchanged(roots, _follow_links(roots, root_path), content, expected)
 
 
-def delete_file(roots: WorkspaceRoots, place: RootPath, *, expected: Digest) -> None:
+def delete_file(roots: WorkspaceRoots, root_path: RootPath, *, expected: Digest) -> None:
     """Delete a file if it still is what the caller saw."""
-    _write_if_unchanged(roots, place, None, expected)
+    _write_if_unchanged(roots, root_path, None, expected)
 
 
 def restore_entry(
-    roots: WorkspaceRoots, place: RootPath, content: bytes | None, mode: int, link: str = ""
+    roots: WorkspaceRoots, root_path: RootPath, content: bytes | None, mode: int, link: str = ""
 ) -> None:
     """Put a file with this content, a link, or nothing (None) there. A folder in its
     place is moved aside.
     """
     puts_something = content is not None or bool(link)
     # With nothing to put there, a missing folder above is as good.
-    with suppress(NotFound), _open_parent(roots, place, make=puts_something) as folder:
-        name = place.full_path.name
+    with suppress(NotFound), _open_parent(roots, root_path, make=puts_something) as folder:
+        name = root_path.full_path.name
         with suppress(FileNotFoundError):
-            present = folder.stat_entry(name)
-            if stat.S_ISDIR(present.st_mode):
+            current_status = folder.stat_entry(name)
+            if stat.S_ISDIR(current_status.st_mode):
                 folder.replace_entry(name, f"{name}.helix-{token_hex(4)}")
-            elif content is None or not stat.S_ISREG(present.st_mode):
+            elif content is None or not stat.S_ISREG(current_status.st_mode):
                 folder.delete_entry(name)
         if link:
             folder.create_link(link, name)
@@ -321,19 +329,21 @@ def normalise_spelling(path: str) -> str:
 
 
 @contextmanager
-def _open_checked_file(roots: WorkspaceRoots, place: RootPath) -> Iterator[int]:
-    with _explain_system_errors(roots.display_path(place)):
-        _check_root_exists(place)
-        with folders.open_file(place.root, place.inside) as handle:
+def _open_checked_file(roots: WorkspaceRoots, root_path: RootPath) -> Iterator[int]:
+    with _explain_system_errors(roots.display_path(root_path)):
+        _check_root_exists(root_path)
+        with folders.open_file(root_path.root, root_path.inside) as handle:
             _check_handle_not_off_limits(roots, handle)
             yield handle
 
 
 @contextmanager
-def _open_checked_folder(roots: WorkspaceRoots, place: RootPath) -> Iterator[folders.OpenFolder]:
-    with _explain_system_errors(roots.display_path(place), place):
-        _check_root_exists(place)
-        with folders.open_folder(place.root, place.inside) as folder:
+def _open_checked_folder(
+    roots: WorkspaceRoots, root_path: RootPath
+) -> Iterator[folders.OpenFolder]:
+    with _explain_system_errors(roots.display_path(root_path), root_path):
+        _check_root_exists(root_path)
+        with folders.open_folder(root_path.root, root_path.inside) as folder:
             if sys.platform == "win32":
                 roots.check_not_off_limits(folder.path)
             else:
@@ -341,9 +351,9 @@ def _open_checked_folder(roots: WorkspaceRoots, place: RootPath) -> Iterator[fol
             yield folder
 
 
-def _check_root_exists(place: RootPath) -> None:
-    if not place.root.exists():
-        raise NotFound(f"The workspace's folder {place.root} no longer exists.")
+def _check_root_exists(root_path: RootPath) -> None:
+    if not root_path.root.exists():
+        raise NotFound(f"The workspace's folder {root_path.root} no longer exists.")
 
 
 def _check_handle_not_off_limits(roots: WorkspaceRoots, handle: int) -> None:
@@ -378,57 +388,59 @@ def _build_folder_entry(name: str, status: os.stat_result | None) -> FolderEntry
 
 @contextmanager
 def _open_parent(
-    roots: WorkspaceRoots, place: RootPath, *, make: bool = False
+    roots: WorkspaceRoots, root_path: RootPath, *, make: bool = False
 ) -> Iterator[folders.OpenFolder]:
-    if not place.inside:
-        raise InvalidInput(f"{place.full_path} is a workspace folder, not a file.")
-    above = RootPath(place.root, place.inside.rpartition("/")[0])
+    if not root_path.inside:
+        raise InvalidInput(f"{root_path.full_path} is a workspace folder, not a file.")
+    parent = RootPath(root_path.root, root_path.inside.rpartition("/")[0])
     if make:
-        _create_missing_folders(roots, above)
+        _create_missing_folders(roots, parent)
     with (
-        _open_checked_folder(roots, above) as folder,
-        _explain_system_errors(roots.display_path(place)),
+        _open_checked_folder(roots, parent) as folder,
+        _explain_system_errors(roots.display_path(root_path)),
     ):
         yield folder
 
 
-def _create_missing_folders(roots: WorkspaceRoots, place: RootPath) -> None:
+def _create_missing_folders(roots: WorkspaceRoots, root_path: RootPath) -> None:
     """Create a folder and those above it, each inside a folder that was opened safely."""
-    with suppress(NotFound), _open_checked_folder(roots, place):
+    with suppress(NotFound), _open_checked_folder(roots, root_path):
         return
-    above = RootPath(place.root, "")
-    for name in place.inside.split("/"):
-        new = RootPath(place.root, f"{above.inside}/{name}".lstrip("/"))
+    parent = RootPath(root_path.root, "")
+    for name in root_path.inside.split("/"):
+        subfolder = RootPath(root_path.root, f"{parent.inside}/{name}".lstrip("/"))
         with (
-            _open_checked_folder(roots, above) as folder,
-            _explain_system_errors(roots.display_path(new)),
+            _open_checked_folder(roots, parent) as folder,
+            _explain_system_errors(roots.display_path(subfolder)),
             suppress(FileExistsError),
         ):
             folder.create_folder(name)
-        above = new
+        parent = subfolder
 
 
-def _follow_links(roots: WorkspaceRoots, place: RootPath) -> RootPath:
+def _follow_links(roots: WorkspaceRoots, root_path: RootPath) -> RootPath:
     """Return where a link inside the root points, so that writing changes its target
     and keeps the link.
     """
+    current_path = root_path
     for _ in range(_MOST_LINKS):
-        target = _link_target(roots, place)
+        target = _link_target(roots, current_path)
         if not target:
-            return place
+            return current_path
         if Path(target).is_absolute():
             raise ActionRefused(
-                f"{roots.display_path(place)} is a link that leads outside the workspace's folders."
+                f"{roots.display_path(current_path)} is a link that leads outside the workspace's folders."
             )
-        folder = place.inside.rpartition("/")[0]
-        place = RootPath(place.root, f"{folder}/{target}".lstrip("/"))
-    raise ActionRefused(f"{roots.display_path(place)} is a link that leads back to itself.")
+        # A relative target begins at the link's own folder.
+        folder = current_path.inside.rpartition("/")[0]
+        current_path = RootPath(current_path.root, f"{folder}/{target}".lstrip("/"))
+    raise ActionRefused(f"{roots.display_path(current_path)} is a link that leads back to itself.")
 
 
-def _link_target(roots: WorkspaceRoots, place: RootPath) -> str:
+def _link_target(roots: WorkspaceRoots, root_path: RootPath) -> str:
     """Return a link's target, or an empty string for anything else."""
-    with suppress(NotFound), _open_parent(roots, place) as folder, suppress(OSError):
-        return folder.read_link(place.full_path.name)
+    with suppress(NotFound), _open_parent(roots, root_path) as folder, suppress(OSError):
+        return folder.read_link(root_path.full_path.name)
     return ""
 
 
@@ -454,24 +466,24 @@ def _stat_replaceable(
 
 
 def _write_if_unchanged(
-    roots: WorkspaceRoots, place: RootPath, content: bytes | None, expected: Digest | None
+    roots: WorkspaceRoots, root_path: RootPath, content: bytes | None, expected: Digest | None
 ) -> None:
     """Replace a file, or remove it (None), if it still is what the caller saw."""
-    shown = roots.display_path(place)
+    displayed_path = roots.display_path(root_path)
     changed_meanwhile = ActionRefused(
-        f"{shown} has changed since it was read. Nothing was written.",
+        f"{displayed_path} has changed since it was read. Nothing was written.",
         remedy="Read the file again first.",
     )
-    with _open_parent(roots, place, make=content is not None) as folder:
-        status = _stat_replaceable(folder, place.full_path.name, shown)
-        content_now = read_file_or_none(roots, place)
+    with _open_parent(roots, root_path, make=content is not None) as folder:
+        status = _stat_replaceable(folder, root_path.full_path.name, displayed_path)
+        content_now = read_file_or_none(roots, root_path)
         digest_now = None
         if content_now is not None:
             digest_now = Digest.of_content(content_now)
         if digest_now != expected:
             raise changed_meanwhile
         try:
-            _replace_or_remove(folder, place.full_path.name, content, status, expected)
+            _replace_or_remove(folder, root_path.full_path.name, content, status, expected)
         except atomic_swap.ChangedMeanwhile:
             raise changed_meanwhile from None
 
@@ -502,8 +514,8 @@ def _replace_or_remove(
     if expected is not None:
         digest = expected.raw
     if content is not None:
-        beside = write_file_beside(folder, name, content, mode, replaces=False)
-        atomic_swap.swap_into_place(folder.handle, name, beside, item, digest)
+        new_file_name = write_file_beside(folder, name, content, mode, replaces=False)
+        atomic_swap.swap_into_place(folder.handle, name, new_file_name, item, digest)
         os.fsync(folder.handle)
     elif item is not None:
         atomic_swap.remove_if_expected(folder.handle, name, item, digest)
@@ -515,8 +527,8 @@ def write_file_beside(
     """Write and sync a new file beside the one it will replace, or has already replaced
     (`replaces`).
     """
-    beside = f".{name[:60]}.{token_hex(6)}.helix"
-    handle = folder.create_file(beside)
+    new_file_name = f".{name[:60]}.{token_hex(6)}.helix"
+    handle = folder.create_file(new_file_name)
     try:
         with closing_handle(handle):
             write_to_handle(handle, content)
@@ -524,12 +536,12 @@ def write_file_beside(
                 folders.set_file_mode(handle, mode)
             os.fsync(handle)
         if replaces:
-            folder.replace_entry(beside, name)
+            folder.replace_entry(new_file_name, name)
     except BaseException:
         with suppress(OSError):
-            folder.delete_entry(beside)
+            folder.delete_entry(new_file_name)
         raise
-    return beside
+    return new_file_name
 
 
 @contextmanager
@@ -554,12 +566,16 @@ def _error_in_words(shown_path: str, error: OSError) -> HelixError:
                 f"The name {shown_path[:80]}… is longer than the file system allows."
             )
         case errno.EXDEV | errno.ELOOP:
-            said = f"{shown_path} points outside the workspace's folders, or it was changed while it was being opened."
+            sentence = f"{shown_path} points outside the workspace's folders, or it was changed while it was being opened."
         case errno.ENXIO | errno.ENODEV:
-            said = f"{shown_path} is a device, a pipe or a socket, not a file."
+            sentence = f"{shown_path} is a device, a pipe or a socket, not a file."
         case errno.ENOSPC | errno.EDQUOT:
-            said = f"The disk is full, so there is no room for {shown_path}. The file is unchanged."
+            sentence = (
+                f"The disk is full, so there is no room for {shown_path}. The file is unchanged."
+            )
         case _:
-            place = "the workspace's folder" if shown_path == "." else shown_path
-            said = f"The system doesn't allow this operation on {place} ({error.strerror})."
-    return ActionRefused(said)
+            what = shown_path
+            if shown_path == ".":
+                what = "the workspace's folder"
+            sentence = f"The system doesn't allow this operation on {what} ({error.strerror})."
+    return ActionRefused(sentence)

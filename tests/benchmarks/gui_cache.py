@@ -89,7 +89,7 @@ def fill(path: Path, entries: int) -> None:
         connection.execute("INSERT OR IGNORE INTO sources SELECT DISTINCT source FROM entries")
     for sql in (sql for _, sql in kept):
         connection.execute(sql)
-    for name, columns in index_file._ORDERS.items():
+    for name, columns in index_file._SORT_INDEXES.items():
         connection.execute(f"CREATE INDEX {name} ON entries({columns})")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()

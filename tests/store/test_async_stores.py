@@ -131,7 +131,7 @@ async def test_a_large_entry_is_streamed_in_checked_chunks(workspace: StoredWork
 async def test_a_long_conversation_is_read_in_pages(
     workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(async_stores, "_PAGE", 4)
+    monkeypatch.setattr(async_stores, "_FACTS_IN_PAGE", 4)
     facts = await workspace.journal.append_to_journal(
         "c", [UserSaid((Text(str(number)),)) for number in range(20)]
     )

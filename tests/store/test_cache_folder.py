@@ -127,7 +127,7 @@ def test_what_was_never_finished_is_swept(tmp_path: Path) -> None:
     again = CacheFolder(tmp_path)
     assert list(again.level.keys_in_range(b"b", b"c")) == []
     assert list(again.level.keys_in_range(b"o", b"p")) == []
-    assert again._next >= 2
+    assert again._next_number >= 2
     again.close()
 
 

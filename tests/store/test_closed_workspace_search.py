@@ -131,7 +131,7 @@ async def test_it_says_when_the_index_is_behind(folder: Path, change: str) -> No
 async def test_the_cache_is_copied_only_for_an_entry_that_was_found(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_only_copy, "_SPARE", 1 << 60)
+    monkeypatch.setattr(read_only_copy, "_SPARE_BYTES", 1 << 60)
     assert closed_workspace_search.search_closed_stores(folder, "message").titles == {"c": "Hay"}
     with pytest.raises(StoreFailed, match="no other folder"):
         closed_workspace_search.search_closed_stores(folder, "entry")

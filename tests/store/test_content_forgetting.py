@@ -28,7 +28,7 @@ from helix_desktop.engine.forgotten_text_forms import TextForms
 from helix_desktop.engine.ports import EntryOrigin, SearchHit
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput, NotFound, StoreBusy
-from helix_desktop.store.content_forgetting import BLANK, differ_only_by_forgetting
+from helix_desktop.store.content_forgetting import FORGOTTEN_MARK, differ_only_by_forgetting
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from tests.store.journal_damage import find_journal_damage
 
@@ -102,10 +102,10 @@ async def test_a_text_leaves_every_file(workspace: StoredWorkspace) -> None:
     with pytest.raises(NotFound, match="permanently removed"):
         await workspace.cache.read_content(returned.output.digest)
     facts = [each.fact for each in await workspace.journal.read_facts("c")]
-    assert facts[1] == UserSaid((Text(f"my key is {BLANK}, keep it"),))
+    assert facts[1] == UserSaid((Text(f"my key is {FORGOTTEN_MARK}, keep it"),))
     assert facts[-1] == Forgotten(purged.entries, 5, "forgotten at the user's request")
     assert len(await workspace.journal.read_facts("other")) == 1
-    assert (await workspace.journal.find_conversation("c")).title == f"Title {BLANK}"
+    assert (await workspace.journal.find_conversation("c")).title == f"Title {FORGOTTEN_MARK}"
 
 
 async def test_what_is_left_still_works(workspace: StoredWorkspace) -> None:
@@ -127,7 +127,7 @@ async def test_an_entry_goes_with_what_quotes_it(workspace: StoredWorkspace) -> 
     assert isinstance(facts[3], ToolReturned)
     assert facts[3].head == ""
     assert isinstance(facts[4], Folded)
-    assert facts[4].text == BLANK
+    assert facts[4].text == FORGOTTEN_MARK
     assert purged.entries == (returned.output.digest,)
     assert facts[1] == UserSaid((Text(f"my key is {SECRET}, keep it"),)), "another text stays"
 

@@ -145,7 +145,7 @@ def test_it_follows_entries_and_facts(index: IndexFile, feed: ListFeed) -> None:
 def test_many_entries_get_their_orders_afterwards(
     index: IndexFile, feed: ListFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MANY", 20)
+    monkeypatch.setattr(module, "MANY_MISSING_ENTRIES", 20)
     monkeypatch.setattr(module, "ROWS", 8)
     for number in range(40):
         feed.add(f"zebra {number}".encode())

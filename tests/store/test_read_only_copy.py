@@ -92,7 +92,7 @@ async def test_an_open_one_is_read_where_it_is_open(tmp_path: Path) -> None:
 def test_where_there_is_no_room_for_a_copy_it_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_only_copy, "_SPARE", 1 << 60)
+    monkeypatch.setattr(read_only_copy, "_SPARE_BYTES", 1 << 60)
     (tmp_path / "cache").mkdir()
     with (
         pytest.raises(StoreFailed, match="no other folder"),

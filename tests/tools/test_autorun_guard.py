@@ -229,7 +229,7 @@ def test_a_look_at_what_has_not_changed_is_cheap(
     for number in range(200):
         (root / f"folder{number}").mkdir()
     guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
-    monkeypatch.setattr("helix_desktop.tools.autorun_guard._SETTLED", -(10**12))
+    monkeypatch.setattr("helix_desktop.tools.autorun_guard._SETTLED_NS", -(10**12))
     guard.scan_autorun_files()
     listed: list[str] = []
     real = os.scandir
@@ -254,7 +254,7 @@ def test_what_is_written_through_a_mapping_is_found_though_no_time_moved(
     path.write_bytes(b'{"scripts": {"test": "true"}}'.ljust(4096))
     guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
     before = guard.scan_autorun_files()
-    monkeypatch.setattr("helix_desktop.tools.autorun_guard._SETTLED", 0)
+    monkeypatch.setattr("helix_desktop.tools.autorun_guard._SETTLED_NS", 0)
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 4096) as mapped:
         mapped[0:1] = mapped[0:1]
         begun = path.stat().st_ctime_ns - 1
@@ -281,9 +281,10 @@ def test_nothing_is_held_in_a_worktree_or_a_submodule_whose_git_is_a_file(root: 
     (root / "tree" / ".git").write_text("gitdir: ../.git/worktrees/tree\n")
     guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
     guard.scan_autorun_files()
-    folders, files = guard.paths_to_hold_in_place()
-    assert str(root / ".git") in folders
-    assert not [path for path in (*folders, *files) if path.startswith(str(root / "tree"))]
+    held = guard.paths_to_hold_in_place()
+    assert str(root / ".git") in held.folders
+    paths = held.folders + held.files
+    assert not [path for path in paths if path.startswith(str(root / "tree"))]
 
 
 PLACES = git_places("touch canary", Path("OUT"))

@@ -16,13 +16,13 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells")
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ends does so before it is told of, on a busy machine as well."""
-    monkeypatch.setattr(command_tools, "_SETTLE", 60)
+    monkeypatch.setattr(command_tools, "_FIRST_OUTPUT_SECONDS", 60)
 
 
 async def test_no_more_than_so_many_run_in_the_background_and_one_more_does_not_begin(
     here: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command_tools, "_SETTLE", 0.2)
+    monkeypatch.setattr(command_tools, "_FIRST_OUTPUT_SECONDS", 0.2)
     here.kit.commands.limits = CommandLimits(background_commands=1)
     await here.run("run_command", command="sleep 1000", background=True)
     assert "1 commands are already running" in await here.said(
@@ -42,7 +42,7 @@ async def test_a_command_in_the_background(
     )
     assert everywhere.text(first).startswith("[bg1: ")
     assert "begun" in everywhere.text(first)
-    monkeypatch.setattr(command_tools, "_SETTLE", 0.2)
+    monkeypatch.setattr(command_tools, "_FIRST_OUTPUT_SECONDS", 0.2)
     loop = "i=0; while true; do i=$((i+1)); echo tick $i; sleep 0.05; done"
     assert "still running" in await everywhere.said("run_command", command=loop, background=True)
     assert "bg2  running for" in await everywhere.said("list_commands")
@@ -58,7 +58,7 @@ SERVER = "python3 -u -m http.server --bind 127.0.0.1"
 async def test_what_runs_without_the_network_is_said_to_be_reached_by_nobody(
     here: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command_tools, "_SETTLE", 0.2)
+    monkeypatch.setattr(command_tools, "_FIRST_OUTPUT_SECONDS", 0.2)
     if here.kit.sandbox.kind is not SandboxKind.BUBBLEWRAP:
         pytest.skip("elsewhere a server cannot even start, or is reached")
     said = "both started with `network`"
@@ -95,7 +95,7 @@ async def test_of_commands_that_ended_only_the_newest_are_kept(here: World) -> N
 async def test_a_clock_set_back_gives_no_command_a_time_before_it_began(
     everywhere: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command_tools, "_SETTLE", 0.2)
+    monkeypatch.setattr(command_tools, "_FIRST_OUTPUT_SECONDS", 0.2)
     await everywhere.run("run_command", command="tail -f /dev/null", background=True)
     right_time = time.time()
     monkeypatch.setattr(time, "time", lambda: right_time - 100_000)

@@ -18,12 +18,13 @@ from helix_desktop.tools import sandbox as module
 from helix_desktop.tools.autorun_guard import AutorunGuard
 from helix_desktop.tools.home_access import NOTHING_OPENED, CommandOpenings, opened_sockets
 from helix_desktop.tools.sandbox import (
-    HeldPaths,
+    NOTHING_HELD,
     Sandbox,
     SandboxKind,
     find_sandbox,
     scrub_environment,
 )
+from helix_desktop.tools.sandbox_home import HeldPaths
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 pytestmark = pytest.mark.skipif(
@@ -63,7 +64,7 @@ async def ran(
     *,
     network: bool = False,
     free: bool = False,
-    held: HeldPaths = ((), ()),
+    held: HeldPaths = NOTHING_HELD,
     opened: CommandOpenings = NOTHING_OPENED,
 ) -> str:
     environment = box.build_environment(os.environ, network=network, free=free, opened=opened)

@@ -51,30 +51,30 @@ class AsyncRowStore:
         return await asyncio.wrap_future(self._shared.pool.submit(work, *args, **kwargs))
 
     async def store_in_batches(self, rows: Mapping[bytes, bytes]) -> None:
-        for some in _batches_of_rows(rows):
-            await self.run_in_thread(self.engine.store_rows, some)
+        for batch in _batches_of_rows(rows):
+            await self.run_in_thread(self.engine.store_rows, batch)
 
     async def fetch_in_batches(self, names: Collection[bytes]) -> Mapping[bytes, bytes]:
-        found: dict[bytes, bytes] = {}
-        for some in _batches_of_names(names):
-            found |= await self.run_in_thread(self.engine.fetch_rows, some)
-        return found
+        fetched_rows: dict[bytes, bytes] = {}
+        for batch in _batches_of_names(names):
+            fetched_rows |= await self.run_in_thread(self.engine.fetch_rows, batch)
+        return fetched_rows
 
     async def find_missing_in_batches(self, names: Collection[bytes]) -> frozenset[bytes]:
-        return frozenset().union(
-            *[
-                await self.run_in_thread(self.engine.find_missing_rows, some)
-                for some in _batches_of_names(names)
-            ]
-        )
+        missing: set[bytes] = set()
+        for batch in _batches_of_names(names):
+            missing |= await self.run_in_thread(self.engine.find_missing_rows, batch)
+        return frozenset(missing)
 
     async def remove_in_batches(self, names: Collection[bytes]) -> None:
-        for some in _batches_of_names(names):
-            await self.run_in_thread(self.engine.remove_rows, some)
+        for batch in _batches_of_names(names):
+            await self.run_in_thread(self.engine.remove_rows, batch)
 
     async def forget_in_batches(self, tombs: Sequence[Tombstone]) -> None:
-        for at in range(0, len(tombs), MOST_ROWS_IN_CALL):
-            await self.run_in_thread(self.engine.forget_rows, tombs[at : at + MOST_ROWS_IN_CALL])
+        for start in range(0, len(tombs), MOST_ROWS_IN_CALL):
+            await self.run_in_thread(
+                self.engine.forget_rows, tombs[start : start + MOST_ROWS_IN_CALL]
+            )
 
     async def fetch_usage(self) -> RowUsage:
         return await self.run_in_thread(self.engine.fetch_row_usage)
@@ -89,20 +89,20 @@ class AsyncRowStore:
 
 
 def _batches_of_rows(rows: Mapping[bytes, bytes]) -> Iterator[Mapping[bytes, bytes]]:
-    some: dict[bytes, bytes] = {}
+    batch: dict[bytes, bytes] = {}
     size = 0
     for name, row in rows.items():
-        if some and (len(some) == MOST_ROWS_IN_CALL or size + len(row) > MOST_BYTES_IN_CALL):
-            yield some
-            some = {}
+        if batch and (len(batch) == MOST_ROWS_IN_CALL or size + len(row) > MOST_BYTES_IN_CALL):
+            yield batch
+            batch = {}
             size = 0
-        some[name] = row
+        batch[name] = row
         size += len(row)
-    if some:
-        yield some
+    if batch:
+        yield batch
 
 
 def _batches_of_names(names: Collection[bytes]) -> Iterator[list[bytes]]:
-    left = list(names)
-    for at in range(0, len(left), MOST_ROWS_IN_CALL):
-        yield left[at : at + MOST_ROWS_IN_CALL]
+    all_names = list(names)
+    for start in range(0, len(all_names), MOST_ROWS_IN_CALL):
+        yield all_names[start : start + MOST_ROWS_IN_CALL]

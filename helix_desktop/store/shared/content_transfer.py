@@ -65,7 +65,7 @@ def _chunk_name(cipher: RowCipher, digest: Digest, chunk: int) -> bytes:
 
 
 def build_first_row(record: CacheRecord, content: bytes) -> bytes:
-    head = {
+    description = {
         "entry": VERSION,
         "size": record.size,
         "count": record.count_chunks,
@@ -74,7 +74,7 @@ def build_first_row(record: CacheRecord, content: bytes) -> bytes:
         "source": record.about.source,
         "media_type": record.about.media_type,
     }
-    text = json.dumps(head, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(description, ensure_ascii=False, separators=(",", ":"))
     encoded = text.encode("utf-8", "surrogatepass")
     row = len(encoded).to_bytes(4, "big") + encoded
     if record.count_chunks == 1:
@@ -92,18 +92,22 @@ def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
     """
     try:
         end = 4 + int.from_bytes(content[:4], "big")
-        head = json.loads(content[4:end].decode("utf-8", "surrogatepass"))
-        if head["entry"] > VERSION:
+        description = json.loads(content[4:end].decode("utf-8", "surrogatepass"))
+        if description["entry"] > VERSION:
             raise WrittenByNewerVersion(
                 "This entry was shared by a newer version of Helix Desktop."
             )
-        about = EntryOrigin(str(head["tool"]), str(head["source"]), str(head["media_type"]))
-        count = int(head["count"])
-        size = int(head["size"])
-        whole = b""
+        about = EntryOrigin(
+            str(description["tool"]), str(description["source"]), str(description["media_type"])
+        )
+        count = int(description["count"])
+        size = int(description["size"])
+        whole_content = b""
         if count == 1:
-            whole = decompress_zstd_frame(content[end:], CHUNK)
-        described = DescribedEntry(count, require_valid_time(head["time"]), about, whole)
+            whole_content = decompress_zstd_frame(content[end:], CHUNK)
+        described = DescribedEntry(
+            count, require_valid_time(description["time"]), about, whole_content
+        )
     except (
         ValueError,
         KeyError,
@@ -115,7 +119,7 @@ def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
         raise corrupt_entry_error(digest) from error
     if count > MOST_CHUNKS or count != max(1, -(-size // CHUNK)):
         raise corrupt_entry_error(digest)
-    if count == 1 and Digest.of_content(whole) != digest:
+    if count == 1 and Digest.of_content(whole_content) != digest:
         raise corrupt_entry_error(digest)
     return described
 
@@ -142,7 +146,7 @@ def corrupt_entry_error(digest: Digest) -> CacheCorrupt:
 MOST_CHUNKS = 1 << 18
 ENTRIES_IN_BATCH = 200  # At most this many entries are sent together.
 # Bytes. Before sending more, we ask the store which of these entries it lacks.
-_ASK_FROM = 32 << 10
+_ASK_STORE_FROM_BYTES = 32 << 10
 _CHUNKS_IN_CALL = MOST_BYTES_IN_CALL // CHUNK  # So many whole chunks fit in one call to the store.
 
 
@@ -201,7 +205,7 @@ class ContentTransfer:
             batch.small.append((record, self._folder.reader.get_content(record.digest)))
 
     async def _send_small_entries(self, entries: Sequence[tuple[CacheRecord, bytes]]) -> None:
-        if sum(record.size for record, _ in entries) > _ASK_FROM:
+        if sum(record.size for record, _ in entries) > _ASK_STORE_FROM_BYTES:
             entries = await self._select_missing_entries(entries)
         if entries:
             rows = await self._remote.run_in_thread(self._encrypt_entries, entries)
@@ -274,17 +278,17 @@ class ContentTransfer:
         return frozenset(fetched)
 
     async def _store_fetched_entry(self, digest: Digest, name: bytes, encrypted: bytes) -> None:
-        described = await self._remote.run_in_thread(
+        description = await self._remote.run_in_thread(
             lambda: parse_first_row(digest, self._seal.decrypt_row(name, encrypted))
         )
         incoming = await self._thread.run_work(
-            self._folder.begin_incoming, described.about, time=described.time
+            self._folder.begin_incoming, description.about, time=description.time
         )
         try:
-            if described.count == 1:
-                await self._thread.run_work(incoming.write_piece, described.content)
+            if description.count == 1:
+                await self._thread.run_work(incoming.write_piece, description.content)
             else:
-                async for chunk in self._fetch_chunks(digest, described.count):
+                async for chunk in self._fetch_chunks(digest, description.count):
                     await self._thread.run_work(incoming.write_piece, chunk)
             staged = await self._thread.run_work(incoming.finish_entry)
         except BaseException:
@@ -340,14 +344,14 @@ class ContentTransfer:
         return entry_count, missing_count, damaged_count
 
     async def _iterate_shared_records(self) -> AsyncIterator[CacheRecord]:
-        after = 0
+        last_number = 0
         while True:
             records = await self._thread.run_work(
-                self._folder.reader.records_after, after, ENTRIES_IN_BATCH
+                self._folder.reader.records_after, last_number, ENTRIES_IN_BATCH
             )
             if not records:
                 return
-            after = records[-1].number
+            last_number = records[-1].number
             for record in records:
                 if record.state is EntryState.LIVE and record.about.tool != CHECKPOINT:
                     yield record
@@ -425,12 +429,12 @@ class ContentTransfer:
         return names
 
 
-def measure_waiting_entries(folder: CacheFolder, after: int) -> tuple[int, int]:
+def measure_waiting_entries(folder: CacheFolder, last_number: int) -> tuple[int, int]:
     """Return how many entries after this number wait to be sent, and their bytes."""
     count = 0
     size = 0
-    while records := folder.reader.records_after(after):
-        after = records[-1].number
+    while records := folder.reader.records_after(last_number):
+        last_number = records[-1].number
         for record in records:
             if record.state is EntryState.LIVE and record.about.tool != CHECKPOINT:
                 count += 1

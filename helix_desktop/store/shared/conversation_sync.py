@@ -42,10 +42,12 @@ from helix_desktop.store.shared.sync_state import SharedProgress, SyncState
 from helix_desktop.store.store_thread import StoreThread
 
 LEASE_SECONDS = 30.0  # In seconds. A lease ends after this time unless it is renewed.
-_TRIES = 8
-_BYTES = 4 << 20  # In bytes. The approximate maximum size of a segment of facts.
+_MOST_TRIES = 8
+_MOST_SEGMENT_BYTES = 4 << 20  # In bytes. The approximate maximum size of a segment of facts.
 CONVERSATIONS_IN_BATCH = 64  # How many conversations' facts are sent together.
-_NEW = 400  # Content named in this many of the newest received facts is fetched in advance.
+_FACTS_TO_PREFETCH = (
+    400  # Content named in this many of the newest received facts is fetched in advance.
+)
 
 
 class OpenConversations:
@@ -76,52 +78,52 @@ async def send_nothing(*_entries: Collection[Digest]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _OutgoingSegment:
-    """The facts of a segment to send. `again`: those already there, in segments that
+    """The facts of a segment to send. `facts_sent_before`: those already there, in segments that
     this one replaces.
     """
 
-    known: SharedProgress
-    again: Sequence[StoredFact]
-    fresh: Sequence[StoredFact]
-    replaced: tuple[FactSegment, ...]
+    progress: SharedProgress
+    facts_sent_before: Sequence[StoredFact]
+    new_facts: Sequence[StoredFact]
+    replaced_segments: tuple[FactSegment, ...]
 
     @property
     def all_facts_to_send(self) -> list[StoredFact]:
-        facts = list(self.again)
-        facts += self.fresh
+        facts = list(self.facts_sent_before)
+        facts += self.new_facts
         return facts
 
     def build_head_after_sending(self, name: bytes, machine: str) -> HeadContents:
         facts = self.all_facts_to_send
         segment = FactSegment(name, facts[0].seq, facts[-1].seq)
-        segments_before = self.known.segments
-        kept = segments_before[: len(segments_before) - len(self.replaced)]
+        segments_before = self.progress.segments
+        kept = segments_before[: len(segments_before) - len(self.replaced_segments)]
         return HeadContents(
-            self.known.conversation,
+            self.progress.conversation,
             machine,
             last=segment.last,
-            chain=fact_segments.compute_chain(self.known.chain, self.fresh),
+            chain=fact_segments.compute_chain(self.progress.chain, self.new_facts),
             segments=(*kept, segment),
-            generation=self.known.generation,
+            generation=self.progress.generation,
         )
 
 
 @dataclass(slots=True)
 class _OutgoingBatch:
-    """The next segments of some conversations. `stale`: those that are sent again as a whole.
+    """The next segments of some conversations. `to_send_as_whole`: those that are sent again as a whole.
     `with_more`: those with more facts than these.
     """
 
     segments: list[_OutgoingSegment] = field(default_factory=list)
-    stale: list[SharedProgress] = field(default_factory=list)
+    to_send_as_whole: list[SharedProgress] = field(default_factory=list)
     with_more: list[str] = field(default_factory=list)
 
 
 def _progress_with_head(
-    known: SharedProgress, contents: HeadContents, head: ConversationHead
+    progress: SharedProgress, contents: HeadContents, head: ConversationHead
 ) -> SharedProgress:
     return replace(
-        known,
+        progress,
         seq=contents.last,
         chain=contents.chain,
         version=head.version,
@@ -155,11 +157,13 @@ class ConversationSync:
     complaints: dict[str, str] = field(default_factory=dict)  # Why conversations cannot be read.
     leases: KnownLeases = field(init=False)
     # Maps a head's name to the version that was last merged, and to its conversation.
-    _seen: dict[bytes, tuple[int, str]] = field(default_factory=dict)
+    _merged_versions: dict[bytes, tuple[int, str]] = field(default_factory=dict)
     # New heads that cannot be merged yet, mostly because someone here uses their conversations.
-    _waiting: dict[bytes, ConversationHead] = field(default_factory=dict)
+    _heads_to_merge_later: dict[bytes, ConversationHead] = field(default_factory=dict)
     _mark: HeadMark | None = None  # All of the server's changes up to here are known.
-    _unread: frozenset[bytes] = frozenset()  # Older heads that could not be merged yet.
+    _older_unmerged_heads: frozenset[bytes] = (
+        frozenset()
+    )  # Older heads that could not be merged yet.
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
@@ -167,9 +171,9 @@ class ConversationSync:
 
     async def read_known_writers(self) -> None:
         """Load what was known when the program ended."""
-        for known in await self.thread.run_work(self.sync_state.list_progress):
-            self.leases.set_writer_from_head(known)
-        self._unread = await self.thread.run_work(self.sync_state.read_unread_heads)
+        for progress in await self.thread.run_work(self.sync_state.list_progress):
+            self.leases.set_writer_from_head(progress)
+        self._older_unmerged_heads = await self.thread.run_work(self.sync_state.read_unread_heads)
 
     async def sync_once(self) -> None:
         """Fetch what is new there, then send what is new here."""
@@ -188,11 +192,11 @@ class ConversationSync:
             return
         name = self._head_row_name(conversation)
         async with self._busy:
-            for _ in range(_TRIES):
+            for _ in range(_MOST_TRIES):
                 await self._merge_heads_named([name])
                 if takes_over:  # Each time, since a branch of local facts ends the take-over.
                     self.leases.taken_over.add(conversation)
-                if name in self._waiting:
+                if name in self._heads_to_merge_later:
                     continue
                 await self._fetch_released_conversation(conversation)
                 self._refuse_if_used_elsewhere(conversation, name)
@@ -209,14 +213,14 @@ class ConversationSync:
 
     async def _try_to_take_lease(self, conversation: str) -> bool:
         """Whether nobody else can write now: this machine has the lease, or nothing is shared."""
-        known = await self.thread.run_work(self.sync_state.read_shared_progress, conversation)
-        contents = known.contents
+        progress = await self.thread.run_work(self.sync_state.read_shared_progress, conversation)
+        contents = progress.contents
         if contents is None or contents.is_removed:
             return True
         if self.leases.holds_lease(conversation, self.lease / 2):
             return True
         own_head = replace(contents, machine=self.machine)
-        return bool(await self._update_heads([(known, own_head)]))
+        return bool(await self._update_heads([(progress, own_head)]))
 
     def _refuse_if_used_elsewhere(self, conversation: str, name: bytes) -> None:
         complaint = self.complaints.get(name.hex())
@@ -228,15 +232,17 @@ class ConversationSync:
         if machine:
             raise _busy_elsewhere_error(machine)
 
-    async def renew_leases(self, at_work: Collection[str]) -> None:
+    async def renew_leases(self, conversations: Collection[str]) -> None:
         async with self._busy:
-            ending = []
-            for conversation in at_work:
+            ending_leases = []
+            for conversation in conversations:
                 if self.leases.seconds_left(conversation) < self.lease / 2:
-                    ending.append(conversation)
-            if ending:
-                own = await self.thread.run_work(self.sync_state.list_current_own_heads, ending)
-                await self._update_heads(own, force=False)
+                    ending_leases.append(conversation)
+            if ending_leases:
+                own_heads = await self.thread.run_work(
+                    self.sync_state.list_current_own_heads, ending_leases
+                )
+                await self._update_heads(own_heads, force=False)
 
     @asynccontextmanager
     async def pause_sync(self) -> AsyncIterator[None]:
@@ -247,11 +253,13 @@ class ConversationSync:
     async def send_and_release_leases(self) -> None:
         await self.send_new_facts()
         async with self._busy:
-            held = self.leases.list_held()
-            for start in range(0, len(held), CONVERSATIONS_IN_BATCH):
-                batch = held[start : start + CONVERSATIONS_IN_BATCH]
-                own = await self.thread.run_work(self.sync_state.list_current_own_heads, batch)
-                await self._update_heads(own, force=False, seconds=0.0)
+            leased_conversations = self.leases.list_held()
+            for start in range(0, len(leased_conversations), CONVERSATIONS_IN_BATCH):
+                batch = leased_conversations[start : start + CONVERSATIONS_IN_BATCH]
+                own_heads = await self.thread.run_work(
+                    self.sync_state.list_current_own_heads, batch
+                )
+                await self._update_heads(own_heads, force=False, seconds=0.0)
 
     async def take_over_lease(self, conversation: str) -> None:
         """Make this machine the writer, even if another one still writes. What that has
@@ -265,33 +273,33 @@ class ConversationSync:
         emptied or restored.
         """
         known_by_name = {}
-        for known in await self.thread.run_work(self.sync_state.list_progress):
-            if known.contents and not known.contents.is_removed:
-                known_by_name[self._head_row_name(known.conversation)] = known
+        for progress in await self.thread.run_work(self.sync_state.list_progress):
+            if progress.contents and not progress.contents.is_removed:
+                known_by_name[self._head_row_name(progress.conversation)] = progress
         heads = await self.remote.run_in_thread(self.heads.fetch_heads, known_by_name.keys())
         versions = {head.name: head.version for head in heads}
-        for name, known in known_by_name.items():
-            if versions.get(name, 0) < known.version:
-                nothing_sent = SharedProgress(known.conversation)
+        for name, progress in known_by_name.items():
+            if versions.get(name, 0) < progress.version:
+                nothing_sent = SharedProgress(progress.conversation)
                 await self.thread.run_work(self.sync_state.save_progress, nothing_sent)
 
     async def _fetch_and_merge_heads(self) -> None:
-        for head in list(self._waiting.values()):
+        for head in list(self._heads_to_merge_later.values()):
             await self._merge_head_if_new(head)
-        left_unread = self._unread - self._waiting.keys()
+        left_unread = self._older_unmerged_heads - self._heads_to_merge_later.keys()
         if left_unread:
             await self._merge_heads_named(left_unread)
-        heads, reached, is_other_server = await self._fetch_heads_since_mark()
+        heads, new_mark, is_other_server = await self._fetch_heads_since_mark()
         is_any_new = any(self._is_new_head(head) for head in heads)
         if is_any_new:
             await self.learn_forgotten()
         for head in heads:
             await self._merge_head_if_new(head)
         await self._save_unread_heads_if_changed()
-        self._mark = reached
+        self._mark = new_mark
         # Otherwise not worth a sync, since a change can be read again.
         if is_any_new or is_other_server:
-            await self.thread.run_work(self.sync_state.save_mark, reached)
+            await self.thread.run_work(self.sync_state.save_mark, new_mark)
 
     async def _fetch_heads_since_mark(self) -> tuple[Sequence[ConversationHead], HeadMark, bool]:
         """Return changed heads, the mark behind them, and whether this is another server, which
@@ -300,25 +308,25 @@ class ConversationSync:
         mark = self._mark
         if mark is None:
             mark = await self.thread.run_work(self.sync_state.read_mark)
-        heads, reached = await self.remote.run_in_thread(self.heads.fetch_changed_heads, mark[1])
-        is_other_server = _is_other_server(mark, reached)
+        heads, new_mark = await self.remote.run_in_thread(self.heads.fetch_changed_heads, mark[1])
+        is_other_server = _is_other_server(mark, new_mark)
         if is_other_server or self._mark is None:
-            self._seen.clear()
+            self._merged_versions.clear()
             await self._resend_missing_heads()
         if is_other_server:
             await self.send_last_again()
-            heads, reached = await self.remote.run_in_thread(self.heads.fetch_changed_heads, 0)
-        return heads, reached, is_other_server
+            heads, new_mark = await self.remote.run_in_thread(self.heads.fetch_changed_heads, 0)
+        return heads, new_mark, is_other_server
 
     def _is_new_head(self, head: ConversationHead) -> bool:
-        version, _ = self._seen.get(head.name, (0, ""))
+        version, _ = self._merged_versions.get(head.name, (0, ""))
         return version != head.version
 
     async def _save_unread_heads_if_changed(self) -> None:
         """Save them before the mark, because older heads are not read again."""
-        unread = frozenset((*self._waiting, *map(bytes.fromhex, self.complaints)))
-        if unread != self._unread:
-            self._unread = unread
+        unread = frozenset((*self._heads_to_merge_later, *map(bytes.fromhex, self.complaints)))
+        if unread != self._older_unmerged_heads:
+            self._older_unmerged_heads = unread
             await self.thread.run_work(self.sync_state.save_unread_heads, unread)
 
     async def _merge_heads_named(self, names: Collection[bytes]) -> None:
@@ -327,8 +335,8 @@ class ConversationSync:
 
     async def _merge_head_if_new(self, head: ConversationHead) -> None:
         """Merge a head. An unreadable one, or one in use, does not block others."""
-        self._waiting.pop(head.name, None)
-        version, conversation = self._seen.get(head.name, (0, ""))
+        self._heads_to_merge_later.pop(head.name, None)
+        version, conversation = self._merged_versions.get(head.name, (0, ""))
         if version == head.version:
             self.leases.set_lease_end(conversation, head.lease_seconds_left)
             return
@@ -337,12 +345,12 @@ class ConversationSync:
             fact_segments.check_fetched_head(contents)
             self._check_place_of_head(head, contents)
             await self._merge_head(head, contents)
-            self._seen[head.name] = (head.version, contents.conversation)
+            self._merged_versions[head.name] = (head.version, contents.conversation)
             self.complaints.pop(head.name.hex(), None)
         except ActionRefused:
-            self._waiting[head.name] = head
+            self._heads_to_merge_later[head.name] = head
         except NotFound as error:  # A newer head may have replaced the head's segments.
-            self._waiting[head.name] = head
+            self._heads_to_merge_later[head.name] = head
             self.complaints[head.name.hex()] = str(error)
         except (CacheCorrupt, JournalCorrupt, WrittenByNewerVersion) as error:
             self.complaints[head.name.hex()] = str(error)
@@ -356,50 +364,60 @@ class ConversationSync:
 
     async def _merge_head(self, head: ConversationHead, contents: HeadContents) -> None:
         conversation = contents.conversation
-        known = await self.thread.run_work(
+        progress = await self.thread.run_work(
             self.sync_state.read_progress_unless_removed, conversation
         )
-        if head.version < known.version:
+        if head.version < progress.version:
             return
         is_released = self.sync_state.released.is_released
-        if head.version == known.version and await self.thread.run_work(is_released, conversation):
+        if head.version == progress.version and await self.thread.run_work(
+            is_released, conversation
+        ):
             return
-        seen = _progress_with_head(SharedProgress(conversation), contents, head)
+        head_progress = _progress_with_head(SharedProgress(conversation), contents, head)
         self.leases.set_lease_end(conversation, head.lease_seconds_left)
-        await self._merge_facts_of_head(known, seen, contents)
-        self.leases.set_writer_from_head(seen)
+        await self._merge_facts_of_head(progress, head_progress, contents)
+        self.leases.set_writer_from_head(head_progress)
 
     async def _merge_facts_of_head(
-        self, known: SharedProgress, seen: SharedProgress, contents: HeadContents
+        self, progress: SharedProgress, head_progress: SharedProgress, contents: HeadContents
     ) -> None:
-        has_nothing_new = (contents.last, contents.chain) == (known.seq, known.chain)
+        has_nothing_new = (contents.last, contents.chain) == (progress.seq, progress.chain)
         if contents.is_removed or has_nothing_new:
-            if seen != known:
-                seen = replace(seen, seq=known.seq, chain=known.chain)
-                await self.thread.run_work(self.sync_state.save_progress, seen)
+            if head_progress != progress:
+                head_progress = replace(head_progress, seq=progress.seq, chain=progress.chain)
+                await self.thread.run_work(self.sync_state.save_progress, head_progress)
             return
-        if await self.thread.run_work(self.sync_state.save_progress_if_here, seen, known):
+        if await self.thread.run_work(
+            self.sync_state.save_progress_if_here, head_progress, progress
+        ):
             return  # All of these facts are here, so even a working session does not matter.
-        is_same_generation = contents.generation == known.generation
-        if known.seq and (known.must_be_sent_again or not is_same_generation):
-            await self._merge_rewritten_facts(known, seen)
+        is_same_generation = contents.generation == progress.generation
+        if progress.seq and (progress.must_be_sent_again or not is_same_generation):
+            await self._merge_rewritten_facts(progress, head_progress)
             return
-        nothing_known = SharedProgress(seen.conversation)
-        goes_on = seen.seq > known.seq and is_same_generation
+        nothing_known = SharedProgress(head_progress.conversation)
+        continues_known_facts = head_progress.seq > progress.seq and is_same_generation
         try:
-            await self._append_fetched_facts(seen, known if goes_on else nothing_known)
+            await self._append_fetched_facts(
+                head_progress, progress if continues_known_facts else nothing_known
+            )
         except _ChainDiffers:
-            await self._append_fetched_facts(seen, nothing_known)
+            await self._append_fetched_facts(head_progress, nothing_known)
 
     async def _fetch_released_conversation(self, conversation: str) -> None:
         """Fetch a conversation that was released from this disk and in which somebody now works."""
         if await self.thread.run_work(self.sync_state.released.is_released, conversation):
-            known = await self.thread.run_work(self.sync_state.read_shared_progress, conversation)
-            await self._append_fetched_facts(known, SharedProgress(conversation))
+            progress = await self.thread.run_work(
+                self.sync_state.read_shared_progress, conversation
+            )
+            await self._append_fetched_facts(progress, SharedProgress(conversation))
 
-    async def _append_fetched_facts(self, seen: SharedProgress, known: SharedProgress) -> None:
-        after = known.seq
-        fetched = await self._fetch_facts(seen, known)
+    async def _append_fetched_facts(
+        self, head_progress: SharedProgress, progress: SharedProgress
+    ) -> None:
+        last_known_seq = progress.seq
+        fetched = await self._fetch_facts(head_progress, progress)
         lines = await self.thread.run_work(self.sync_state.blank_forgotten_facts, fetched)
         are_changed = lines != fetched
         is_appended = True
@@ -407,71 +425,91 @@ class ConversationSync:
         async def append_or_note_conflict() -> None:
             nonlocal is_appended
             is_appended = await self.thread.run_work(
-                self._append_if_compatible, seen, lines, after, anew=are_changed
+                self._append_if_compatible, head_progress, lines, last_known_seq, anew=are_changed
             )
 
         await self.open_conversations.append_facts_of_others(
-            seen.conversation, append_or_note_conflict
+            head_progress.conversation, append_or_note_conflict
         )
-        self.on_new_entries(await asyncio.to_thread(_entries_named_by_facts, lines[-_NEW:]))
+        self.on_new_entries(
+            await asyncio.to_thread(_entries_named_by_facts, lines[-_FACTS_TO_PREFETCH:])
+        )
         if is_appended:
             return
-        async with self.open_conversations.hold_for_change(seen.conversation):
-            branch = await self.thread.run_work(self._branch_if_both_wrote, seen, lines, after)
+        async with self.open_conversations.hold_for_change(head_progress.conversation):
+            branch = await self.thread.run_work(
+                self._branch_if_both_wrote, head_progress, lines, last_known_seq
+            )
         if branch:
-            self.leases.taken_over.discard(seen.conversation)
-            self.open_conversations.on_local_facts_moved(seen.conversation, branch)
+            self.leases.taken_over.discard(head_progress.conversation)
+            self.open_conversations.on_local_facts_moved(head_progress.conversation, branch)
 
-    async def _merge_rewritten_facts(self, known: SharedProgress, seen: SharedProgress) -> None:
+    async def _merge_rewritten_facts(
+        self, progress: SharedProgress, head_progress: SharedProgress
+    ) -> None:
         """Merge a conversation in which something was forgotten, here or there."""
-        fetched = await self._fetch_facts(seen, SharedProgress(seen.conversation))
+        fetched = await self._fetch_facts(head_progress, SharedProgress(head_progress.conversation))
         lines = await self.thread.run_work(self.sync_state.blank_forgotten_facts, fetched)
         branch = ""
-        async with self.open_conversations.hold_for_change(seen.conversation):
-            at = await self.thread.run_work(self.sync_state.merge_changed_facts, known, lines, seen)
-            if at is not None:
+        async with self.open_conversations.hold_for_change(head_progress.conversation):
+            branch_after = await self.thread.run_work(
+                self.sync_state.merge_changed_facts, progress, lines, head_progress
+            )
+            if branch_after is not None:
                 branch = await self.thread.run_work(
-                    self._branch_if_both_wrote, seen, lines[at:], at
+                    self._branch_if_both_wrote, head_progress, lines[branch_after:], branch_after
                 )
-        self.leases.set_writer_from_head(seen)
-        self.open_conversations.on_local_facts_moved(seen.conversation, branch or seen.conversation)
+        self.leases.set_writer_from_head(head_progress)
+        self.open_conversations.on_local_facts_moved(
+            head_progress.conversation, branch or head_progress.conversation
+        )
 
     def _append_if_compatible(
-        self, seen: SharedProgress, lines: list[StoredFact], after: int, *, anew: bool = True
+        self,
+        head_progress: SharedProgress,
+        lines: list[StoredFact],
+        last_known_seq: int,
+        *,
+        anew: bool = True,
     ) -> bool:
         """On the stores' thread: append a continuation. Return False if both wrote."""
-        here = self.journal.read_stored_facts(seen.conversation, after)
-        if fact_segments.count_common_facts(here, lines) < min(len(here), len(lines)):
+        local_lines = self.journal.read_stored_facts(head_progress.conversation, last_known_seq)
+        if fact_segments.count_common_facts(local_lines, lines) < min(len(local_lines), len(lines)):
             return False
-        self.sync_state.append_facts_of_others(lines[len(here) :], seen, anew=anew)
+        self.sync_state.append_facts_of_others(lines[len(local_lines) :], head_progress, anew=anew)
         return True
 
     def _branch_if_both_wrote(
-        self, seen: SharedProgress, lines: list[StoredFact], after: int
+        self, head_progress: SharedProgress, lines: list[StoredFact], last_known_seq: int
     ) -> str:
         """On the stores' thread: let another machine's facts take the place of those written
         here. Return the branch with what was written here, or this conversation if that was
         only a worker's unfinished work, or an empty string if there was nothing to move.
         """
-        if self._append_if_compatible(seen, lines, after):
+        if self._append_if_compatible(head_progress, lines, last_known_seq):
             return ""
-        here = self.journal.read_stored_facts(seen.conversation, after)
-        common = fact_segments.count_common_facts(here, lines)
-        last_common_seq = after + common
-        if self.sync_state.is_unfinished_work(seen.conversation, last_common_seq):
+        local_lines = self.journal.read_stored_facts(head_progress.conversation, last_known_seq)
+        common_count = fact_segments.count_common_facts(local_lines, lines)
+        last_common_seq = last_known_seq + common_count
+        if self.sync_state.is_unfinished_work(head_progress.conversation, last_common_seq):
             self.sync_state.replace_unfinished_work(
-                seen.conversation, last_common_seq, lines[common:], seen
+                head_progress.conversation, last_common_seq, lines[common_count:], head_progress
             )
-            return seen.conversation
-        row = self.journal.conversation_row(seen.conversation)
-        branch = self._name_branch(seen.conversation, here)
+            return head_progress.conversation
+        row = self.journal.conversation_row(head_progress.conversation)
+        branch = self._name_branch(head_progress.conversation, local_lines)
         started = ConversationStarted(
             f"{row.title or row.begins} ({self.machine})",
-            forked_from=seen.conversation,
+            forked_from=head_progress.conversation,
             forked_at=last_common_seq,
         )
         self.sync_state.move_own_facts_to_branch(
-            seen.conversation, last_common_seq, branch, started, lines[common:], seen
+            head_progress.conversation,
+            last_common_seq,
+            branch,
+            started,
+            lines[common_count:],
+            head_progress,
         )
         return branch
 
@@ -481,22 +519,30 @@ class ConversationSync:
         text = f"{conversation}\0{self.sync_state.machine.hex()}\0{link.hex()}"
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
-    async def _fetch_facts(self, seen: SharedProgress, known: SharedProgress) -> list[StoredFact]:
+    async def _fetch_facts(
+        self, head_progress: SharedProgress, progress: SharedProgress
+    ) -> list[StoredFact]:
         """Return the facts after the known ones, according to the head."""
-        wanted = [segment for segment in seen.segments if segment.last > known.seq]
-        rows = await self.remote.fetch_in_batches([segment.name for segment in wanted])
-        return await asyncio.to_thread(_decrypt_facts, self.seal, seen, known, wanted, rows)
+        segments = [segment for segment in head_progress.segments if segment.last > progress.seq]
+        rows = await self.remote.fetch_in_batches([segment.name for segment in segments])
+        return await asyncio.to_thread(
+            _decrypt_facts, self.seal, head_progress, progress, segments, rows
+        )
 
     async def send_new_facts(self) -> None:
         """Send new facts in batches, to block the agents' event loop only briefly.
         Turns may begin in between.
         """
         async with self._busy:
-            left = list(await self.thread.run_work(self.sync_state.count_facts_to_send))
-        while left:
+            conversations_left = list(
+                await self.thread.run_work(self.sync_state.count_facts_to_send)
+            )
+        while conversations_left:
             async with self._busy:
-                with_more = await self._send_next_segments(left[:CONVERSATIONS_IN_BATCH])
-            left = with_more + left[CONVERSATIONS_IN_BATCH:]
+                with_more = await self._send_next_segments(
+                    conversations_left[:CONVERSATIONS_IN_BATCH]
+                )
+            conversations_left = with_more + conversations_left[CONVERSATIONS_IN_BATCH:]
         async with self._busy:
             removed = await self.thread.run_work(self.sync_state.list_removed_conversations)
             for conversation in removed:
@@ -507,16 +553,16 @@ class ConversationSync:
         Return those with more.
         """
         batch = await self.thread.run_work(self._build_outgoing_batch, conversations)
-        for known in batch.stale:
-            await self._send_whole_conversation(known)
+        for progress in batch.to_send_as_whole:
+            await self._send_whole_conversation(progress)
         if batch.segments:
             rows, contents = await _send_segments(self, batch.segments)
-            known_before = [segment.known for segment in batch.segments]
-            won = await self._update_heads(list(zip(known_before, contents, strict=True)))
+            known_before = [segment.progress for segment in batch.segments]
+            updated = await self._update_heads(list(zip(known_before, contents, strict=True)))
             replaced: set[bytes] = set()
             for segment in batch.segments:
-                if segment.known.conversation in won:
-                    replaced.update(old.name for old in segment.replaced)
+                if segment.progress.conversation in updated:
+                    replaced.update(old.name for old in segment.replaced_segments)
             await self.remote.remove_in_batches(replaced - rows)
         return batch.with_more
 
@@ -525,17 +571,17 @@ class ConversationSync:
         batch = _OutgoingBatch()
         size = 0
         for place, conversation in enumerate(conversations):
-            if size > _BYTES:
+            if size > _MOST_SEGMENT_BYTES:
                 batch.with_more += conversations[place:]
                 break
             if self.leases.find_machine_writing(conversation):
                 continue
-            known = self._read_progress_to_send(conversation)
-            if known.must_be_sent_again:
-                batch.stale.append(known)
+            progress = self._read_progress_to_send(conversation)
+            if progress.must_be_sent_again:
+                batch.to_send_as_whole.append(progress)
                 continue
-            segment, is_whole = self._build_next_segment(known)
-            if not segment.fresh:
+            segment, is_whole = self._build_next_segment(progress)
+            if not segment.new_facts:
                 continue
             batch.segments.append(segment)
             size += sum(len(line.fact) for line in segment.all_facts_to_send)
@@ -544,51 +590,51 @@ class ConversationSync:
         return batch
 
     def _read_progress_to_send(self, conversation: str) -> SharedProgress:
-        known = self.sync_state.read_shared_progress(conversation)
-        if known.contents and known.contents.is_removed and known.seq:
+        progress = self.sync_state.read_shared_progress(conversation)
+        if progress.contents and progress.contents.is_removed and progress.seq:
             # Another machine removed this conversation, but facts have been added here since.
-            known = replace(known, seq=0, chain=fact_segments.NOTHING)
-            self.sync_state.save_progress(known)
-        return known
+            progress = replace(progress, seq=0, chain=fact_segments.NOTHING)
+            self.sync_state.save_progress(progress)
+        return progress
 
-    async def _send_whole_conversation(self, known: SharedProgress) -> None:
+    async def _send_whole_conversation(self, progress: SharedProgress) -> None:
         """Send all of it in new segments, because the old ones contain what was forgotten here."""
-        lines = await self.thread.run_work(self.journal.read_stored_facts, known.conversation)
-        contents = HeadContents(known.conversation, self.machine, generation=known.generation)
+        lines = await self.thread.run_work(self.journal.read_stored_facts, progress.conversation)
+        contents = HeadContents(progress.conversation, self.machine, generation=progress.generation)
         while contents.last < len(lines):
             next_lines = _select_facts_that_fit(lines[contents.last :])
-            behind = replace(known, chain=contents.chain, contents=contents)
-            segment = _OutgoingSegment(behind, (), next_lines, ())
+            progress_so_far = replace(progress, chain=contents.chain, contents=contents)
+            segment = _OutgoingSegment(progress_so_far, (), next_lines, ())
             _, (contents,) = await _send_segments(self, [segment])
-        if await self._update_heads([(known, contents)]):
+        if await self._update_heads([(progress, contents)]):
             new_names = {segment.name for segment in contents.segments}
-            old_names = {segment.name for segment in known.segments}
+            old_names = {segment.name for segment in progress.segments}
             await self.remote.remove_in_batches(old_names - new_names)
 
-    def _build_next_segment(self, known: SharedProgress) -> tuple[_OutgoingSegment, bool]:
+    def _build_next_segment(self, progress: SharedProgress) -> tuple[_OutgoingSegment, bool]:
         """Return the next segment, and whether it is the last one waiting."""
-        waiting = self.journal.read_stored_facts(
-            known.conversation, known.seq, fact_segments.MOST_FACTS_IN_SEGMENT
+        waiting_facts = self.journal.read_stored_facts(
+            progress.conversation, progress.seq, fact_segments.MOST_FACTS_IN_SEGMENT
         )
-        fresh = _select_facts_that_fit(waiting)
-        before = known.segments
-        replaced_count = fact_segments.count_segments_to_merge(before, len(fresh))
-        replaced = before[len(before) - replaced_count :]
-        again: Sequence[StoredFact] = ()
-        if replaced:
-            first = replaced[0].first
-            again = self.journal.read_stored_facts(
-                known.conversation, first - 1, known.seq - first + 1
+        new_facts = _select_facts_that_fit(waiting_facts)
+        segments_before = progress.segments
+        replaced_count = fact_segments.count_segments_to_merge(segments_before, len(new_facts))
+        replaced_segments = segments_before[len(segments_before) - replaced_count :]
+        facts_sent_before: Sequence[StoredFact] = ()
+        if replaced_segments:
+            first = replaced_segments[0].first
+            facts_sent_before = self.journal.read_stored_facts(
+                progress.conversation, first - 1, progress.seq - first + 1
             )
         # Small segments are sent again as one. Those that would make it too large stay.
-        while replaced:
-            together = [*again, *fresh]
-            if len(_select_facts_that_fit(together)) == len(together):
+        while replaced_segments:
+            all_facts = [*facts_sent_before, *new_facts]
+            if len(_select_facts_that_fit(all_facts)) == len(all_facts):
                 break
-            again = again[replaced[0].fact_count :]
-            replaced = replaced[1:]
-        is_whole = len(fresh) == len(waiting) < fact_segments.MOST_FACTS_IN_SEGMENT
-        return _OutgoingSegment(known, again, fresh, replaced), is_whole
+            facts_sent_before = facts_sent_before[replaced_segments[0].fact_count :]
+            replaced_segments = replaced_segments[1:]
+        is_whole = len(new_facts) == len(waiting_facts) < fact_segments.MOST_FACTS_IN_SEGMENT
+        return _OutgoingSegment(progress, facts_sent_before, new_facts, replaced_segments), is_whole
 
     async def _update_heads(
         self,
@@ -603,61 +649,65 @@ class ConversationSync:
         if seconds is None:
             seconds = self.lease
         # In the same order everywhere, so that no two machines wait for each other.
-        in_order = sorted(wanted, key=lambda pair: pair[0].conversation)
-        forced = [known.conversation in self.leases.taken_over for known, _ in in_order]
+        sorted_updates = sorted(wanted, key=lambda pair: pair[0].conversation)
+        force_flags = [
+            progress.conversation in self.leases.taken_over for progress, _ in sorted_updates
+        ]
         if force is not None:
-            forced = [force] * len(in_order)
-        asked = self.now()
-        answers = await self.remote.run_in_thread(self._update_heads_now, in_order, forced, seconds)
-        outcome = _sort_head_answers(in_order, answers)
+            force_flags = [force] * len(sorted_updates)
+        asked_at = self.now()
+        server_answers = await self.remote.run_in_thread(
+            self._update_heads_now, sorted_updates, force_flags, seconds
+        )
+        outcome = _sort_head_answers(sorted_updates, server_answers)
         await self._save_progress_of_heads(outcome)
-        for known in outcome.won:
-            self._note_own_head(known, seconds, asked)
+        for progress in outcome.won:
+            self._note_own_head(progress, seconds, asked_at)
         for head in outcome.other_heads:
             await self._merge_head_if_new(head)
-        return frozenset(known.conversation for known in outcome.won)
+        return frozenset(progress.conversation for progress in outcome.won)
 
     async def _save_progress_of_heads(self, outcome: "_HeadUpdateOutcome") -> None:
         changed = outcome.won + outcome.unknown
         if changed:
             await self.thread.run_work(self.sync_state.save_progress_together, changed)
-        for known in outcome.unknown:
-            self._seen.pop(self._head_row_name(known.conversation), None)
+        for progress in outcome.unknown:
+            self._merged_versions.pop(self._head_row_name(progress.conversation), None)
 
-    def _note_own_head(self, known: SharedProgress, seconds: float, asked: float) -> None:
-        conversation = known.conversation
+    def _note_own_head(self, progress: SharedProgress, seconds: float, asked: float) -> None:
+        conversation = progress.conversation
         self.leases.set_lease_end(conversation, seconds, asked)
-        self._seen[self._head_row_name(conversation)] = (known.version, conversation)
+        self._merged_versions[self._head_row_name(conversation)] = (progress.version, conversation)
         self.leases.taken_over.discard(conversation)
-        self.leases.set_writer_from_head(known)
+        self.leases.set_writer_from_head(progress)
 
     def _update_heads_now(
         self,
-        wanted: Sequence[tuple[SharedProgress, HeadContents]],
-        forced: Sequence[bool],
+        wanted_heads: Sequence[tuple[SharedProgress, HeadContents]],
+        force_flags: Sequence[bool],
         seconds: float,
     ) -> list[tuple[bool, ConversationHead | None]]:
-        moves = []
-        for (known, contents), force in zip(wanted, forced, strict=True):
-            name = self._head_row_name(known.conversation)
+        updates = []
+        for (progress, contents), force in zip(wanted_heads, force_flags, strict=True):
+            name = self._head_row_name(progress.conversation)
             sealed = self.seal.encrypt_row(name, fact_segments.encode_head(contents))
-            moves.append(
-                HeadUpdate(name, known.version, self.sync_state.machine, sealed, seconds, force)
+            updates.append(
+                HeadUpdate(name, progress.version, self.sync_state.machine, sealed, seconds, force)
             )
-        return self.heads.update_heads(moves)
+        return self.heads.update_heads(updates)
 
     async def _publish_removal(self, conversation: str) -> None:
         """Publish that it was removed for good here. Others keep what they have,
         without sharing it.
         """
-        known = await self.thread.run_work(self.sync_state.read_shared_progress, conversation)
-        if known.contents is None or known.contents.is_removed:
+        progress = await self.thread.run_work(self.sync_state.read_shared_progress, conversation)
+        if progress.contents is None or progress.contents.is_removed:
             return
         removal = HeadContents(
-            conversation, self.machine, generation=known.contents.generation, is_removed=True
+            conversation, self.machine, generation=progress.contents.generation, is_removed=True
         )
-        if await self._update_heads([(known, removal)], force=False):
-            await self.remote.remove_in_batches([segment.name for segment in known.segments])
+        if await self._update_heads([(progress, removal)], force=False):
+            await self.remote.remove_in_batches([segment.name for segment in progress.segments])
 
     def _head_row_name(self, conversation: str) -> bytes:
         return self.seal.keyed_row_name("head", conversation.encode())
@@ -679,12 +729,12 @@ def _sort_head_answers(
     answers: Sequence[tuple[bool, ConversationHead | None]],
 ) -> _HeadUpdateOutcome:
     outcome = _HeadUpdateOutcome()
-    for (known, contents), (is_won, head) in zip(wanted, answers, strict=True):
+    for (progress, contents), (is_won, head) in zip(wanted, answers, strict=True):
         if is_won and head is not None:
-            outcome.won.append(_progress_with_head(known, contents, head))
+            outcome.won.append(_progress_with_head(progress, contents, head))
             continue
-        if head is None or head.version < known.version:
-            outcome.unknown.append(SharedProgress(known.conversation))
+        if head is None or head.version < progress.version:
+            outcome.unknown.append(SharedProgress(progress.conversation))
         if head is not None:
             outcome.other_heads.append(head)
     return outcome
@@ -694,16 +744,16 @@ async def list_completely_stored(sync: ConversationSync, ids: Collection[str]) -
     """Return the conversations that, according to the store, it has completely."""
     sent = await sync.thread.run_work(sync.sync_state.list_completely_sent, ids)
     known_by_name = {}
-    for known in sent:
-        name = sync.seal.keyed_row_name("head", known.conversation.encode())
-        known_by_name[name] = known
+    for progress in sent:
+        name = sync.seal.keyed_row_name("head", progress.conversation.encode())
+        known_by_name[name] = progress
     heads = await sync.remote.run_in_thread(sync.heads.fetch_heads, known_by_name.keys())
     segments_by_conversation: dict[str, set[bytes]] = {}
     for head in heads:
-        known = known_by_name[head.name]
-        if head.version == known.version:
-            names = {segment.name for segment in known.segments}
-            segments_by_conversation[known.conversation] = names
+        progress = known_by_name[head.name]
+        if head.version == progress.version:
+            names = {segment.name for segment in progress.segments}
+            segments_by_conversation[progress.conversation] = names
     all_names = frozenset[bytes]().union(*segments_by_conversation.values())
     missing = await sync.remote.find_missing_in_batches(all_names)
     complete = []
@@ -715,30 +765,32 @@ async def list_completely_stored(sync: ConversationSync, ids: Collection[str]) -
 
 def _decrypt_facts(
     seal: RowCipher,
-    seen: SharedProgress,
-    known: SharedProgress,
-    wanted: Sequence[FactSegment],
+    head_progress: SharedProgress,
+    progress: SharedProgress,
+    segments: Sequence[FactSegment],
     rows: Mapping[bytes, bytes],
 ) -> list[StoredFact]:
     """Decrypt segments. Each is checked by its seal, and all by the chain."""
     lines: list[StoredFact] = []
-    for segment in wanted:
+    for segment in segments:
         if segment.name not in rows:
             raise NotFound(
-                f"Part of the conversation {seen.conversation} is missing.",
+                f"Part of the conversation {head_progress.conversation} is missing.",
                 remedy="The missing part will be requested again.",
             )
         content = seal.decrypt_row(segment.name, rows[segment.name])
         for line in fact_segments.unpack_segment(content):
-            if line.seq > known.seq:
+            if line.seq > progress.seq:
                 lines.append(line)
-    if fact_segments.compute_chain(known.chain, lines) == seen.chain:
-        fact_segments.check_fetched_facts(lines, seen.conversation, known.seq, seen.seq)
+    if fact_segments.compute_chain(progress.chain, lines) == head_progress.chain:
+        fact_segments.check_fetched_facts(
+            lines, head_progress.conversation, progress.seq, head_progress.seq
+        )
         return lines
-    if known.seq:
-        raise _ChainDiffers(seen.conversation)
+    if progress.seq:
+        raise _ChainDiffers(head_progress.conversation)
     raise JournalCorrupt(
-        f"The conversation {seen.conversation} differs from what the other computer shared.",
+        f"The conversation {head_progress.conversation} differs from what the other computer shared.",
         remedy="Your own copy is intact.",
     )
 
@@ -748,7 +800,7 @@ def _select_facts_that_fit(lines: Sequence[StoredFact]) -> Sequence[StoredFact]:
     size = 0
     for count, line in enumerate(lines):
         size += len(line.fact)
-        is_full = size > _BYTES or count == fact_segments.MOST_FACTS_IN_SEGMENT
+        is_full = size > _MOST_SEGMENT_BYTES or count == fact_segments.MOST_FACTS_IN_SEGMENT
         if is_full and count > 0:
             return lines[:count]
     return lines
@@ -772,14 +824,14 @@ def _encrypt_segments(
     """Return the entries that the segments refer to, their rows, and the heads' new contents."""
     rows: dict[bytes, bytes] = {}
     contents: list[HeadContents] = []
-    fresh: list[StoredFact] = []
+    new_facts: list[StoredFact] = []
     for segment in outgoing:
         content = fact_segments.pack_segment(segment.all_facts_to_send)
         name = cipher.keyed_row_name("segment", content)
         rows[name] = cipher.encrypt_row(name, content)
         contents.append(segment.build_head_after_sending(name, machine))
-        fresh += segment.fresh
-    return _entries_named_by_facts(fresh), rows, contents
+        new_facts += segment.new_facts
+    return _entries_named_by_facts(new_facts), rows, contents
 
 
 def _is_other_server(mark: HeadMark, reached: HeadMark) -> bool:

@@ -26,14 +26,16 @@ VERSION = 1
 NOTHING = bytes(32)  # Stands for "no fact before" in a conversation's chain of hashes.
 MOST_FACTS_IN_SEGMENT = 4_096  # A segment with this many facts is never rewritten.
 MOST_SEGMENT_BYTES = 64 << 20  # Bytes. Another machine's row must not decompress to more.
-_NOT_OURS = (
+_ERRORS_OF_UNKNOWN_ROWS = (
     ValueError,
     KeyError,
     TypeError,
     OverflowError,
     RecursionError,
 )  # What an unknown row may raise.
-_LEAST = 32  # A segment with fewer facts is rewritten together with the next facts.
+_LEAST_FACTS_IN_SEGMENT = (
+    32  # A segment with fewer facts is rewritten together with the next facts.
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +71,20 @@ def next_chain_link(before: bytes, line: StoredFact) -> bytes:
     return hashlib.sha256(before + f"{line.time!r}\0{line.fact}".encode()).digest()
 
 
-def compute_chain(before: bytes, lines: Iterable[StoredFact]) -> bytes:
+def compute_chain(chain: bytes, lines: Iterable[StoredFact]) -> bytes:
     """Return the chain's link at the last of these facts."""
     for line in lines:
-        before = next_chain_link(before, line)
-    return before
+        chain = next_chain_link(chain, line)
+    return chain
 
 
-def count_common_facts(here: Sequence[StoredFact], there: Sequence[StoredFact]) -> int:
-    found = 0
-    for ours, theirs in zip(here, there, strict=False):
+def count_common_facts(own_lines: Sequence[StoredFact], other_lines: Sequence[StoredFact]) -> int:
+    count = 0
+    for ours, theirs in zip(own_lines, other_lines, strict=False):
         if (ours.time, ours.fact) != (theirs.time, theirs.fact):
             break
-        found += 1
-    return found
+        count += 1
+    return count
 
 
 def pack_segment(lines: Sequence[StoredFact]) -> bytes:
@@ -97,18 +99,18 @@ def pack_segment(lines: Sequence[StoredFact]) -> bytes:
 
 def unpack_segment(content: bytes) -> tuple[StoredFact, ...]:
     try:
-        whole = decompress_zstd_frame(content, MOST_SEGMENT_BYTES)
-        are_few = whole.count(b"\n") <= MOST_FACTS_IN_SEGMENT
-        if not are_few:
+        segment_text = decompress_zstd_frame(content, MOST_SEGMENT_BYTES)
+        has_acceptable_count = segment_text.count(b"\n") <= MOST_FACTS_IN_SEGMENT
+        if not has_acceptable_count:
             raise ValueError("a segment has too many facts")
-        head, *rows = whole.decode().split("\n")
-        about = json.loads(head)
-        if about["segment"] > VERSION:
+        head, *rows = segment_text.decode().split("\n")
+        description = json.loads(head)
+        if description["segment"] > VERSION:
             raise _newer_version_error()
-        conversation = _check_conversation_id(about["conversation"])
-        first = int(about["first"])
+        conversation = _check_conversation_id(description["conversation"])
+        first = int(description["first"])
         return tuple(_fact_from_row(conversation, seq, row) for seq, row in enumerate(rows, first))
-    except (zstandard.ZstdError, *_NOT_OURS) as error:
+    except (zstandard.ZstdError, *_ERRORS_OF_UNKNOWN_ROWS) as error:
         raise JournalCorrupt(
             "Part of a shared conversation cannot be read.", remedy=_REMEDY
         ) from error
@@ -150,8 +152,8 @@ def _check_conversation_id(text: str) -> str:
 
 
 def _fact_from_row(conversation: str, seq: int, row: str) -> StoredFact:
-    written, fact = row.split("\t", 1)
-    time = require_valid_time(written)
+    time_text, fact = row.split("\t", 1)
+    time = require_valid_time(time_text)
     return StoredFact(
         0, conversation, seq, time, fact, checksum_of_fact(conversation, seq, time, fact)
     )
@@ -159,8 +161,8 @@ def _fact_from_row(conversation: str, seq: int, row: str) -> StoredFact:
 
 def _printable(machine: str) -> str:
     """Return the name of another machine, as it is shown in sentences."""
-    shown = "".join(letter for letter in machine[:200] if letter.isprintable())
-    return shown or "?"
+    printable_name = "".join(letter for letter in machine[:200] if letter.isprintable())
+    return printable_name or "?"
 
 
 def encode_head(contents: HeadContents) -> bytes:
@@ -191,7 +193,7 @@ def decode_head(content: bytes) -> HeadContents:
             generation=require_storable_amount(body["generation"]),
             is_removed=bool(body["gone"]),
         )
-    except _NOT_OURS as error:
+    except _ERRORS_OF_UNKNOWN_ROWS as error:
         raise JournalCorrupt(
             "The shared data of a conversation cannot be read.", remedy=_REMEDY
         ) from error
@@ -213,20 +215,20 @@ def check_fetched_head(contents: HeadContents) -> None:
         )
 
 
-def count_segments_to_merge(segments: Sequence[FactSegment], fresh: int) -> int:
+def count_segments_to_merge(segments: Sequence[FactSegment], fact_count: int) -> int:
     """Return how many segments to merge, so that few remain and each fact is sent again
     only a few times.
     """
-    renewed = 0
+    segment_count = 0
     for segment in reversed(segments):
         if (
-            segment.fact_count > max(fresh, _LEAST)
-            or fresh + segment.fact_count > MOST_FACTS_IN_SEGMENT
+            segment.fact_count > max(fact_count, _LEAST_FACTS_IN_SEGMENT)
+            or fact_count + segment.fact_count > MOST_FACTS_IN_SEGMENT
         ):
             break
-        fresh += segment.fact_count
-        renewed += 1
-    return renewed
+        fact_count += segment.fact_count
+        segment_count += 1
+    return segment_count
 
 
 _REMEDY = "Your own copy is intact. Run `workspace sync --check` on the computer that wrote this conversation."

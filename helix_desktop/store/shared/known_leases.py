@@ -13,9 +13,9 @@ def seconds_since_start_of_computer() -> float:
     """Return seconds that also count sleep, unlike Python's monotonic clock on Linux and macOS."""
     if sys.platform == "win32":
         return time.monotonic()
-    return time.clock_gettime(
-        time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC
-    )
+    if sys.platform == "linux":
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 class KnownLeases:
@@ -37,9 +37,13 @@ class KnownLeases:
     def conversations_written_elsewhere(self) -> dict[str, str]:
         """Return conversations to which other machines write now, and which machines."""
         now = self._now()
-        self._ends = {name: until for name, until in self._ends.items() if until > now}
-        machines = {name: self.find_machine_writing(name) for name in self._ends}
-        return {name: machine for name, machine in machines.items() if machine}
+        self._ends = {name: end for name, end in self._ends.items() if end > now}
+        written_elsewhere = {}
+        for conversation in self._ends:
+            machine = self.find_machine_writing(conversation)
+            if machine:
+                written_elsewhere[conversation] = machine
+        return written_elsewhere
 
     def list_held(self) -> list[str]:
         """Return conversations with a current lease, whoever has it."""
@@ -48,7 +52,9 @@ class KnownLeases:
     def last_other_machine(self, conversation: str) -> str:
         """Return the other machine that wrote there last, or an empty string if this one did."""
         writer, machine = self._writers.get(conversation, (b"", ""))
-        return machine if writer != self._machine else ""
+        if writer == self._machine:
+            return ""
+        return machine
 
     def seconds_left(self, conversation: str) -> float:
         return self._ends.get(conversation, 0.0) - self._now()
@@ -58,15 +64,19 @@ class KnownLeases:
         writer, _ = self._writers.get(conversation, (b"", ""))
         return writer == self._machine and self.seconds_left(conversation) > seconds
 
-    def set_lease_end(self, conversation: str, seconds: float, asked: float | None = None) -> None:
-        """Set the lease's end, so many seconds after `asked`, or from now."""
+    def set_lease_end(
+        self, conversation: str, seconds: float, asked_at: float | None = None
+    ) -> None:
+        """Set the lease's end, so many seconds after `asked_at`, or from now."""
         # No engine of ours gives a lease for longer. Not a number is none.
         if not 0 <= seconds <= _LONGEST_SECONDS:
             seconds = 0.0
-        if asked is None:
-            asked = self._now()
-        self._ends[conversation] = asked + seconds
+        if asked_at is None:
+            asked_at = self._now()
+        self._ends[conversation] = asked_at + seconds
 
-    def set_writer_from_head(self, known: SharedProgress) -> None:
-        machine = known.contents.machine if known.contents else ""
-        self._writers[known.conversation] = (known.writer, machine)
+    def set_writer_from_head(self, progress: SharedProgress) -> None:
+        machine = ""
+        if progress.contents is not None:
+            machine = progress.contents.machine
+        self._writers[progress.conversation] = (progress.writer, machine)

@@ -47,41 +47,53 @@ class LinkProgress:
 
     def progress_if_same_space(self, space: str) -> "LinkProgress":
         """Return these notes if they are about this store, or else empty ones."""
-        return self if self.space == space else LinkProgress(space, self.machine)
+        if self.space == space:
+            return self
+        return LinkProgress(space, self.machine)
 
 
 def read_link_progress(folder: Path) -> LinkProgress:
     try:
-        held = json.loads((folder / PROGRESS_FILE).read_text(encoding="utf-8"))
-        if int(held.pop("version")) > VERSION:
+        content = json.loads((folder / PROGRESS_FILE).read_text(encoding="utf-8"))
+        if int(content.pop("version")) > VERSION:
             raise WrittenByNewerVersion(
                 "The local record of the shared store was written by a newer version of Helix Desktop."
             )
-        noted = LinkProgress(**held)
-        machine = build_machine_name(folder, noted.machine)
+        progress = LinkProgress(**content)
+        machine = build_machine_name(folder, progress.machine)
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return LinkProgress(machine=build_machine_name(folder))
-    return noted if machine == noted.machine else replace(noted, machine=machine, published=0.0)
+    if machine == progress.machine:
+        return progress
+    # This is a copy of the folder, which has announced nothing yet.
+    return replace(progress, machine=machine, published=0.0)
 
 
-def build_machine_name(folder: Path, known: str = "") -> str:
+def build_machine_name(folder: Path, known_name: str = "") -> str:
     """Build a name of 16 bytes (hex): half is random, and half is made from that and
     from the folder's place. So a copy of the folder gets another name: with the same
     one, each would remove rows that only the other uses.
     """
-    place = ""
+    folder_identity = ""
     with suppress(OSError):
-        place = f"{folder.stat().st_ino}"
-        place += COMPUTER.read_text(encoding="utf-8")
-    start = known[:16]
-    fresh = secrets.token_hex(8)
-    if known == start + hashlib.sha256(f"{start} {place}".encode()).hexdigest()[:16]:
-        return known
-    return fresh + hashlib.sha256(f"{fresh} {place}".encode()).hexdigest()[:16]
+        folder_identity = f"{folder.stat().st_ino}"
+        folder_identity += COMPUTER.read_text(encoding="utf-8")
+    random_half = known_name[:16]
+    new_random_half = secrets.token_hex(8)
+    if (
+        known_name
+        == random_half
+        + hashlib.sha256(f"{random_half} {folder_identity}".encode()).hexdigest()[:16]
+    ):
+        return known_name
+    return (
+        new_random_half
+        + hashlib.sha256(f"{new_random_half} {folder_identity}".encode()).hexdigest()[:16]
+    )
 
 
-def write_link_progress(folder: Path, noted: LinkProgress) -> None:
+def write_link_progress(folder: Path, progress: LinkProgress) -> None:
     """Write the notes. They are on disk when this returns."""
     write_file_atomically(
-        folder / PROGRESS_FILE, json.dumps({"version": VERSION, **asdict(noted)}), private=True
+        folder / PROGRESS_FILE, json.dumps({"version": VERSION, **asdict(progress)}), private=True
     )

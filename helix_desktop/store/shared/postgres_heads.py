@@ -17,21 +17,21 @@ from helix_desktop.store.shared.postgres_pool import TIMELINE
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
 
-_SEEN = "name, version, writer, greatest(0, extract(epoch FROM until - clock_timestamp()))::float8, sealed"
+_HEAD_COLUMNS = "name, version, writer, greatest(0, extract(epoch FROM until - clock_timestamp()))::float8, sealed"
 _BEGIN = (
     "INSERT INTO helix.heads(space, name, version, writer, until, changed, sealed) VALUES (%b, %b, 1, %b,"
     " clock_timestamp() + make_interval(secs => %s), pg_current_xact_id()::text::bigint, %b)"
-    f" ON CONFLICT DO NOTHING RETURNING {_SEEN}"
+    f" ON CONFLICT DO NOTHING RETURNING {_HEAD_COLUMNS}"
 )
 _MOVE = (
     "UPDATE helix.heads SET version = version + 1, writer = %b, until = clock_timestamp() + make_interval(secs => %s),"
     " changed = pg_current_xact_id()::text::bigint, sealed = coalesce(%b, sealed) WHERE space = %b AND name = %b"
-    f" AND version = %s AND (writer = %b OR until <= clock_timestamp() OR %s) RETURNING {_SEEN}"
+    f" AND version = %s AND (writer = %b OR until <= clock_timestamp() OR %s) RETURNING {_HEAD_COLUMNS}"
 )
-_GET = f"SELECT {_SEEN} FROM helix.heads WHERE space = %b AND name = ANY(%b)"
+_GET = f"SELECT {_HEAD_COLUMNS} FROM helix.heads WHERE space = %b AND name = ANY(%b)"
 _CHANGED = (
     f"SELECT {TIMELINE}, (SELECT system_identifier FROM pg_control_system()),"
-    f" pg_snapshot_xmin(pg_current_snapshot())::text::bigint, {_SEEN} FROM (VALUES (1)) AS one"
+    f" pg_snapshot_xmin(pg_current_snapshot())::text::bigint, {_HEAD_COLUMNS} FROM (VALUES (1)) AS one"
     " LEFT JOIN helix.heads ON space = %b AND changed >= %s ORDER BY changed"
 )
 
@@ -44,25 +44,34 @@ class PostgresHeads:
         self._space = space
 
     def update_heads(
-        self, moves: Sequence[HeadUpdate]
+        self, updates: Sequence[HeadUpdate]
     ) -> list[tuple[bool, ConversationHead | None]]:
-        asked = [
-            each
-            for one in moves
-            for each in (self._update_statement(one), (_GET, (self._space, [one.name])))
+        statements = [
+            statement
+            for move in updates
+            for statement in (self._update_statement(move), (_GET, (self._space, [move.name])))
         ]
-        rows = self._engine.run_transaction(*asked)
+        rows = self._engine.run_transaction(*statements)
         pairs = zip(rows[::2], rows[1::2], strict=True)
         return [
-            (bool(moved), next((ConversationHead(*row) for row in moved or there), None))
-            for moved, there in pairs
+            (
+                bool(updated_rows),
+                next((ConversationHead(*row) for row in updated_rows or current_rows), None),
+            )
+            for updated_rows, current_rows in pairs
         ]
 
-    def _update_statement(self, move: HeadUpdate) -> tuple[str, Sequence[Any]]:
-        if move.version == 0:
-            return _BEGIN, (self._space, move.name, move.writer, move.lease_seconds, move.sealed)
-        given = move.writer, move.lease_seconds, move.sealed, self._space, move.name
-        return _MOVE, (*given, move.version, move.writer, move.force)
+    def _update_statement(self, update: HeadUpdate) -> tuple[str, Sequence[Any]]:
+        if update.version == 0:
+            return _BEGIN, (
+                self._space,
+                update.name,
+                update.writer,
+                update.lease_seconds,
+                update.sealed,
+            )
+        values = update.writer, update.lease_seconds, update.sealed, self._space, update.name
+        return _MOVE, (*values, update.version, update.writer, update.force)
 
     def fetch_changed_heads(self, since: int) -> tuple[Sequence[ConversationHead], HeadMark]:
         (rows,) = self._engine.run_transaction((_CHANGED, (self._space, since)))
@@ -78,8 +87,6 @@ class PostgresHeads:
 def heads_of_connection(connected: SharedStoreConnection) -> ConversationHeads | None:
     """Return the heads of a store, or None if it can't have any."""
     engine = connected.remote.engine
-    return (
-        PostgresHeads(engine, connected.seal.space)
-        if isinstance(engine, PostgresRowStore)
-        else None
-    )
+    if not isinstance(engine, PostgresRowStore):
+        return None
+    return PostgresHeads(engine, connected.seal.space)

@@ -69,11 +69,11 @@ def create_month_partitions(connection: Connection) -> None:
     for name, first, end in rows:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            made = (
+            statement = (
                 f"CREATE TABLE IF NOT EXISTS helix.rows_{name} PARTITION OF helix.rows"
                 f" FOR VALUES FROM ('{first}') TO ('{end}')"
             )
-            connection.execute(made.encode())
+            connection.execute(statement.encode())
 
 
 # psycopg raises a failed pipeline's error, but also logs it, which is unnecessary.
@@ -173,7 +173,9 @@ class PostgresPool:
 
     def _pop_free_connection(self) -> Connection | None:
         with self._lock:
-            return self._free.pop() if self._free else None
+            if not self._free:
+                return None
+            return self._free.pop()
 
     def _run_pipeline(self, connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
         self._unconfirmed.discard(id(connection))
@@ -186,7 +188,7 @@ class PostgresPool:
                     for text, values in statements
                 ]
                 connection.execute("COMMIT")
-            found = [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+            rows = [cursor.fetchall() if cursor.description else [] for cursor in cursors]
         except BaseException:
             connection.close()  # Simpler than finding out its state.
             raise
@@ -194,7 +196,7 @@ class PostgresPool:
         self._return_connection(connection)
         if unconfirmed:
             raise UnconfirmedCommit
-        return found
+        return rows
 
     def _return_connection(self, connection: Connection) -> None:
         with self._lock:
@@ -205,9 +207,11 @@ class PostgresPool:
 
     def _is_connection_lost(self, error: Any) -> bool:
         """Whether the connection failed, rather than the statement."""
-        return isinstance(error, self._psycopg.OperationalError) and (
-            error.sqlstate or "57P"
-        ).startswith(("08", "57P"))
+        if not isinstance(error, self._psycopg.OperationalError):
+            return False
+        # Without a code, the error is of the client, and the connection is lost.
+        is_lost: bool = not error.sqlstate or error.sqlstate.startswith(("08", "57P"))
+        return is_lost
 
     def _must_prepare_again(self, error: Any) -> bool:
         """Whether a new month has begun, or a standby was promoted instead of this server."""
@@ -237,10 +241,8 @@ class PostgresPool:
         """Note a server's warning that it did not wait for its standby, after which it
         still reports success.
         """
-        if (
-            "synchronous replication" in (notice.message_primary or "")
-            or notice.sqlstate == "01000"
-        ):
+        message = notice.message_primary or ""
+        if "synchronous replication" in message or notice.sqlstate == "01000":
             self._unconfirmed.add(id(connection))
 
     def close(self) -> None:

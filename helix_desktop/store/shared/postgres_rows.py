@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _SQL = read_sql_statements("shared_row_statements")
 _TIMES: Mapping[str, int] = read_table("shared_store_times")
-_LOOKED_AGAIN = 20  # We read the quota again after this many puts.
-_SAFE = "Nothing was lost."
-_NO_ENTRY = ("password authentication failed", "no password supplied", 'role "')
-_CUT = ("closed", "eof", "syscall")
-_BEFORE = re.compile(
+_WRITES_BETWEEN_QUOTA_CHECKS = 20  # We read the quota again after this many puts.
+_NOTHING_LOST = "Nothing was lost."
+_SIGNS_OF_REJECTED_LOGIN = ("password authentication failed", "no password supplied", 'role "')
+_SIGNS_OF_CUT_CONNECTION = ("closed", "eof", "syscall")
+_REPEATED_ADDRESS = re.compile(
     r"(connection failed: )?(connection to server .*? port \d+ failed: )?(FATAL:\s+)?"
 )  # Removed from error messages, as it only repeats the address.
-_FULL = ("53100", "53200")
+_CODES_OF_FULL_STORE = ("53100", "53200")
 # SQLSTATE classes of temporary errors: connection, operator, resources, rollback, state, lock.
-_PASSING = "08", "57", "53", "40", "25", "55"
+_CLASSES_OF_TEMPORARY_ERRORS = "08", "57", "53", "40", "25", "55"
 
 
 class PostgresRowStore:
@@ -69,7 +69,9 @@ class PostgresRowStore:
             self.server, lambda: postgres_pool.PostgresPool(psycopg, arguments)
         )
         self._is_closed = False
-        self._left = 0  # How many more writes there are before the quota is read again.
+        self._writes_until_quota_check = (
+            0  # How many more writes there are before the quota is read again.
+        )
 
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
         names = list(rows)
@@ -79,15 +81,17 @@ class PostgresRowStore:
         self._query_rows(_SQL["put"], self._space, names, keys, bodies, self._space)
 
     def _check_quota_now_and_then(self, added_bytes: int) -> None:
-        self._left -= 1
-        if self._left < 0:
+        self._writes_until_quota_check -= 1
+        if self._writes_until_quota_check < 0:
             used = self.fetch_row_usage()
             if used.quota and used.bytes + added_bytes > used.quota:
                 raise row_store.quota_reached_error(used.quota)
-            near = (
-                used.quota and used.bytes + _LOOKED_AGAIN * max(added_bytes, 1 << 20) > used.quota
-            )
-            self._left = 0 if near else _LOOKED_AGAIN
+            # Close to the limit, the quota is read before each write.
+            bytes_until_next_check = _WRITES_BETWEEN_QUOTA_CHECKS * max(added_bytes, 1 << 20)
+            is_near_limit = used.quota and used.bytes + bytes_until_next_check > used.quota
+            self._writes_until_quota_check = _WRITES_BETWEEN_QUOTA_CHECKS
+            if is_near_limit:
+                self._writes_until_quota_check = 0
 
     def fetch_rows(self, names: Collection[bytes]) -> Mapping[bytes, bytes]:
         return {name: key + body for name, key, body in self._query_rows(_SQL["get"], list(names))}
@@ -100,21 +104,21 @@ class PostgresRowStore:
 
     def forget_rows(self, tombs: Sequence[Tombstone]) -> None:
         names = [tomb.name for tomb in tombs]
-        words = [tomb.sealed_digest for tomb in tombs]
+        sealed_digests = [tomb.sealed_digest for tomb in tombs]
 
-        *_, found = self.run_transaction(
-            (_SQL["bury"], (self._space, names, words)),
+        *_, transaction_rows = self.run_transaction(
+            (_SQL["bury"], (self._space, names, sealed_digests)),
             (_SQL["drop"], (names, self._space, self._space)),
             ("SELECT pg_current_xact_id()::text::bigint", ()),
         )
-        self._wait_for_earlier_puts(int(found[0][0]))
+        self._wait_for_earlier_puts(int(transaction_rows[0][0]))
         self.remove_rows(names)  # Earlier puts may have written some again.
 
     def _wait_for_earlier_puts(self, transaction: int) -> None:
         """Wait until all puts have ended that began before the tombstones were visible."""
-        asked = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint > %s"
+        statement = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint > %s"
         for _ in range(600):
-            if self._query_rows(asked, transaction) == [(True,)]:
+            if self._query_rows(statement, transaction) == [(True,)]:
                 return
             time.sleep(0.1)
         raise StoreFailed(
@@ -124,11 +128,14 @@ class PostgresRowStore:
 
     def fetch_tombstones(self, after: int) -> tuple[Sequence[Tombstone], int]:
         # Marks may appear late and out of order, so the last 1,000 are always read again.
-        asked = "SELECT name, word, mark FROM helix.forgotten WHERE space = %b AND mark > %s ORDER BY mark"
-        found = self._query_rows(asked, self._space, max(0, after - 1_000))
-        return [Tombstone(name, word) for name, word, _ in found], max(
-            (mark for *_, mark in found), default=0
-        )
+        statement = "SELECT name, word, mark FROM helix.forgotten WHERE space = %b AND mark > %s ORDER BY mark"
+        rows = self._query_rows(statement, self._space, max(0, after - 1_000))
+        tombstones = []
+        newest_mark = 0
+        for name, sealed_digest, mark in rows:
+            tombstones.append(Tombstone(name, sealed_digest))
+            newest_mark = max(newest_mark, mark)
+        return tombstones, newest_mark
 
     def publish_used_rows(self, machine: bytes, encrypted: bytes) -> None:
         if encrypted:
@@ -159,11 +166,11 @@ class PostgresRowStore:
         return [name for (name,) in self._query_rows(_SQL["old"], self._space, after, older, limit)]
 
     def fetch_row_usage(self) -> RowUsage:
-        asked = (
+        statement = (
             "SELECT coalesce(sum(rows), 0)::bigint, coalesce(sum(bytes), 0)::bigint, coalesce((SELECT bytes FROM helix.quotas"
             " WHERE space = %b), 0)::bigint FROM helix.usage WHERE space = %b"
         )
-        rows, size, quota = self._query_rows(asked, self._space, self._space)[0]
+        rows, size, quota = self._query_rows(statement, self._space, self._space)[0]
         return RowUsage(rows, size + ROW_KEY_BYTES * rows, quota)
 
     def set_quota(self, quota: int) -> None:
@@ -172,20 +179,18 @@ class PostgresRowStore:
             self._space,
             quota,
         )
-        self._left = 0
+        self._writes_until_quota_check = 0
 
     def describe_server(self) -> str:
         version, standbys = self._query_rows(
             "SELECT current_setting('server_version'), count(*) FROM pg_stat_replication"
         )[0]
-        beside = (
-            f", {standbys} standby servers"
-            if standbys > 1
-            else ", 1 standby server"
-            if standbys
-            else ""
-        )
-        return f"PostgreSQL {version.split()[0]}{beside}"
+        description = f"PostgreSQL {version.split()[0]}"
+        if standbys == 1:
+            return f"{description}, 1 standby server"
+        if standbys > 1:
+            return f"{description}, {standbys} standby servers"
+        return description
 
     def describe_remaining_copies(self) -> Sequence[str]:
         return (
@@ -214,7 +219,7 @@ class PostgresRowStore:
         except postgres_pool.UnconfirmedCommit as error:
             raise SharedStoreUnreachable(
                 "The shared store's standby server did not confirm that it received the content.",
-                remedy=_SAFE,
+                remedy=_NOTHING_LOST,
             ) from error
 
     def _query_rows(self, statement: str, *values: Any) -> "Rows":
@@ -223,24 +228,28 @@ class PostgresRowStore:
 
 def _connection_arguments(psycopg: Any, url: str, password: str) -> dict[str, Any]:
     try:
-        given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(url, client_encoding="utf8")
+        arguments: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(url, client_encoding="utf8")
     except psycopg.Error as error:
         raise InvalidInput(
             # libpq's own message may contain the password.
             "This is not the address of a PostgreSQL database.",
             remedy="For example: postgresql://user@host/database.",
         ) from error
-    if password and not given.get("password"):
-        given["password"] = password
-    if "sslmode" not in given and "sslrootcert" not in given and not _are_all_hosts_private(given):
-        given |= {"sslmode": "verify-full", "sslrootcert": "system"}
-    if given.get("sslrootcert") == "system":
-        given["sslrootcert"] = _sslrootcert_option()
+    if password and not arguments.get("password"):
+        arguments["password"] = password
+    if (
+        "sslmode" not in arguments
+        and "sslrootcert" not in arguments
+        and not _are_all_hosts_private(arguments)
+    ):
+        arguments |= {"sslmode": "verify-full", "sslrootcert": "system"}
+    if arguments.get("sslrootcert") == "system":
+        arguments["sslrootcert"] = _sslrootcert_option()
     return {
         "target_session_attrs": "read-write",
         "application_name": "helix-desktop",
         **_TIMES,
-        **given,
+        **arguments,
     }
 
 
@@ -253,12 +262,12 @@ def _sslrootcert_option() -> str:
     return ssl.get_default_verify_paths().cafile or certifi.where()
 
 
-def _are_all_hosts_private(given: Mapping[str, Any]) -> bool:
+def _are_all_hosts_private(arguments: Mapping[str, Any]) -> bool:
     """Whether all hosts are local or private, also those that libpq takes from elsewhere."""
-    if given.get("service") or os.environ.get("PGSERVICE"):
+    if arguments.get("service") or os.environ.get("PGSERVICE"):
         return False
-    hosts = str(given.get("host") or os.environ.get("PGHOST") or "").split(",")
-    addresses = str(given.get("hostaddr") or os.environ.get("PGHOSTADDR") or "").split(",")
+    hosts = str(arguments.get("host") or os.environ.get("PGHOST") or "").split(",")
+    addresses = str(arguments.get("hostaddr") or os.environ.get("PGHOSTADDR") or "").split(",")
     return all(
         is_private_host(address or host)
         for host, address in zip_longest(hosts, addresses, fillvalue="")
@@ -270,7 +279,7 @@ def convert_postgres_error(error: "psycopg.Error") -> HelixError:
     code = error.sqlstate or ""
     text = _first_line_of_error(error)
     message = text.lower()
-    if code.startswith("28") or any(words in message for words in _NO_ENTRY):
+    if code.startswith("28") or any(words in message for words in _SIGNS_OF_REJECTED_LOGIN):
         return StoreFailed(
             "The shared store rejected the user name or the password.",
             remedy="Nothing was lost. Check the user name and password in the address, then share or join the workspace again.",
@@ -285,10 +294,10 @@ def convert_postgres_error(error: "psycopg.Error") -> HelixError:
             f"The shared store's certificate was rejected: {text}",
             remedy="Nothing was sent, and nothing was lost. Use the correct host name, or specify the certificate with sslrootcert=FILE.",
         )
-    if code in _FULL:
+    if code in _CODES_OF_FULL_STORE:
         return StoreFull(
             "The shared store is full.",
-            remedy=f"{_SAFE} Free up space on the database server's disk.",
+            remedy=f"{_NOTHING_LOST} Free up space on the database server's disk.",
         )
     if code == "3D000" or ('database "' in message and "does not exist" in message):
         return NotFound(
@@ -302,7 +311,7 @@ def _is_about_certificate(code: str, message: str) -> bool:
     if "certificate" in message:
         return True
     # Without a code, the error is of the client. A cut connection is no matter of trust.
-    is_cut = any(words in message for words in _CUT)
+    is_cut = any(words in message for words in _SIGNS_OF_CUT_CONNECTION)
     return "ssl" in message and not code and not is_cut
 
 
@@ -310,9 +319,9 @@ def _convert_state_code(code: str, text: str) -> HelixError:
     if code == "42501":
         return StoreFailed(
             "The database user for the shared store does not have permission to use or create its tables.",
-            remedy=f"{_SAFE} Give the database user permission to create a schema.",
+            remedy=f"{_NOTHING_LOST} Give the database user permission to create a schema.",
         )
-    if not code or code[:2] in _PASSING:
+    if not code or code[:2] in _CLASSES_OF_TEMPORARY_ERRORS:
         what = f"The shared store is not responding: {text}"
         if "Connection refused" in text:
             what = "No server is running at the address of the shared store."
@@ -320,10 +329,12 @@ def _convert_state_code(code: str, text: str) -> HelixError:
             what,
             remedy="You can keep working. Your changes are stored on this computer until the shared store responds.",
         )
-    return StoreFailed(f"The shared store refused the request: {text}", remedy=_SAFE)
+    return StoreFailed(f"The shared store refused the request: {text}", remedy=_NOTHING_LOST)
 
 
 def _first_line_of_error(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = _BEFORE.sub("", lines[0]) if lines else type(error).__name__
+    text = type(error).__name__
+    if lines:
+        text = _REPEATED_ADDRESS.sub("", lines[0])
     return f"{text.rstrip('.')[:300]}."

@@ -37,8 +37,8 @@ class ReleasedConversations:
                 self._journal.delete_conversation(conversation)
 
     def is_released(self, conversation: str) -> bool:
-        asked = "SELECT 1 FROM released WHERE conversation = ? AND digest = x''"
-        return bool(select_journal_rows(self._journal, asked, conversation))
+        statement = "SELECT 1 FROM released WHERE conversation = ? AND digest = x''"
+        return bool(select_journal_rows(self._journal, statement, conversation))
 
     def list_released_entries(self) -> frozenset[Digest]:
         rows = select_journal_rows(

@@ -11,6 +11,7 @@ padded to a power of two, at least 512 bytes, above 256 KiB to a multiple of tha
 import base64
 import hashlib
 import hmac
+import math
 import secrets
 
 from helix_desktop.errors import CacheCorrupt, InvalidInput, NotFound
@@ -18,10 +19,10 @@ from helix_desktop.store.shared.row_store import ROW_KEY_BYTES
 
 SMALLEST = 512
 STEP = 256 << 10
-_MARK = "helix1-"
+_KEY_PREFIX = "helix1-"
 _NONCE = bytes(12)  # A constant, which is safe because each key encrypts only one row.
-_TAG = 16
-_LENGTH = 8
+_TAG_BYTES = 16
+_LENGTH_BYTES = 8
 INSTALL = (
     "Install the program again from its source folder, with: pipx install --force '.[shared]'."
 )
@@ -34,22 +35,19 @@ def new_workspace_key() -> bytes:
 def format_key_line(key: bytes) -> str:
     """Return the key as text to copy, with four check digits."""
     text = base64.b32encode(key).decode().rstrip("=").lower()
-    return f"{_MARK}{text}{hashlib.sha256(key).hexdigest()[:4]}"
+    return f"{_KEY_PREFIX}{text}{hashlib.sha256(key).hexdigest()[:4]}"
 
 
 def parse_key_line(text: str) -> bytes:
     """Parse a copied key. InvalidInput says what is wrong with it."""
     text = "".join(text.split()).lower()
     try:
-        body = text.removeprefix(_MARK)
+        body = text.removeprefix(_KEY_PREFIX)
         key = base64.b32decode(body[:-4].upper() + "=" * (-len(body[:-4]) % 8))
     except ValueError:
         key = b""
-    if (
-        not text.startswith(_MARK)
-        or len(key) != 32
-        or hashlib.sha256(key).hexdigest()[:4] != text[-4:]
-    ):
+    has_check_digits = hashlib.sha256(key).hexdigest()[:4] == text[-4:]
+    if not text.startswith(_KEY_PREFIX) or len(key) != 32 or not has_check_digits:
         raise InvalidInput(
             "This is not the key of a shared workspace, or part of the key is missing.",
             remedy="On a computer that shares the workspace, copy the whole key again.",
@@ -81,9 +79,12 @@ class RowCipher:
 
     def encrypt_row(self, name: bytes, content: bytes) -> bytes:
         salt = secrets.token_bytes(ROW_KEY_BYTES)
-        filled = len(content).to_bytes(_LENGTH, "big") + content
-        filled += bytes(padded_size(len(filled) + _TAG) - _TAG - len(filled))
-        return salt + self._cipher(self._derive_row_key(name, salt)).encrypt(_NONCE, filled, name)
+        padded = len(content).to_bytes(_LENGTH_BYTES, "big") + content
+        # Encryption adds a tag, which counts for the size that the engine sees.
+        size_of_padded = padded_size(len(padded) + _TAG_BYTES) - _TAG_BYTES
+        padded = padded.ljust(size_of_padded, b"\0")
+        cipher = self._cipher(self._derive_row_key(name, salt))
+        return salt + cipher.encrypt(_NONCE, padded, name)
 
     def decrypt_row(self, name: bytes, encrypted: bytes) -> bytes:
         """Decrypt a row. Raises CacheCorrupt if any byte differs from what was
@@ -94,13 +95,15 @@ class RowCipher:
         salt = encrypted[:ROW_KEY_BYTES]
         body = encrypted[ROW_KEY_BYTES:]
         try:
-            filled = self._cipher(self._derive_row_key(name, salt)).decrypt(_NONCE, body, name)
+            cipher = self._cipher(self._derive_row_key(name, salt))
+            padded = cipher.decrypt(_NONCE, body, name)
         except (InvalidTag, ValueError) as error:
             raise CacheCorrupt(
                 "Content from the shared store failed its authenticity check.",
                 remedy="The content was discarded. A computer that has an intact copy can send the content to the shared store again.",
             ) from error
-        return filled[_LENGTH : _LENGTH + int.from_bytes(filled[:_LENGTH], "big")]
+        content_length = int.from_bytes(padded[:_LENGTH_BYTES], "big")
+        return padded[_LENGTH_BYTES : _LENGTH_BYTES + content_length]
 
     def _derive_row_key(self, name: bytes, salt: bytes) -> bytes:
         return hmac.digest(self._rows, name + salt, "sha256")
@@ -108,4 +111,8 @@ class RowCipher:
 
 def padded_size(size: int) -> int:
     """Return the size of the padded content that an engine sees for `size` bytes."""
-    return max(SMALLEST, 1 << (size - 1).bit_length()) if size <= STEP else -(-size // STEP) * STEP
+    if size > STEP:
+        steps = math.ceil(size / STEP)
+        return steps * STEP
+    next_power_of_two = 1 << (size - 1).bit_length()
+    return max(SMALLEST, next_power_of_two)

@@ -37,11 +37,13 @@ VERSION = 1
 LARGE_ROW_BYTES = 64 << 10  # In bytes. A row of at least this size is stored as a separate object.
 _CLOCKS_APART_SECONDS = 60.0
 LATEST_PUT_MS = 900_000  # The longest time between a pack's ID and its index.
-_HEAD = b"helix-index-%d\n"
-_PLACE = struct.Struct(">32sQQ32s")  # A row's name, its offset and length in the pack, and its key.
-_SUM = 32
-_OWN = (1 << 64) - 1  # Used as the offset of rows that are stored as separate objects.
-_SAFE = "Nothing was lost."
+_INDEX_HEAD = b"helix-index-%d\n"
+_ROW_PLACE = struct.Struct(
+    ">32sQQ32s"
+)  # A row's name, its offset and length in the pack, and its key.
+_CHECKSUM_BYTES = 32
+_OWN_OBJECT = (1 << 64) - 1  # Used as the offset of rows that are stored as separate objects.
+_NOTHING_LOST = "Nothing was lost."
 _SIGNS_OF_FULL_STORE = ("code: 507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")
 _PACK_ID = re.compile("[0-9a-f]{13,64}")  # The time of the put, and random digits.
 _HEX_NAME = re.compile("(?:[0-9a-f]{2})+")
@@ -50,21 +52,21 @@ _MOST_PACK_BYTES = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class RowPlace:
-    """A row's place: a part of a pack, or an object of its own (`start` is `_OWN`)."""
+    """A row's place: a part of a pack, or an object of its own (`offset` is `_OWN_OBJECT`)."""
 
     pack: str
-    start: int
+    offset: int
     length: int
     key: bytes
 
     @property
     def is_own_object(self) -> bool:
-        return self.start == _OWN
+        return self.offset == _OWN_OBJECT
 
     @property
     def is_possible(self) -> bool:
         """Whether a machine of ours would have written it. Others may write to a bucket, too."""
-        is_in_pack = self.start < _MOST_PACK_BYTES and self.length < LARGE_ROW_BYTES
+        is_in_pack = self.offset < _MOST_PACK_BYTES and self.length < LARGE_ROW_BYTES
         return self.is_own_object or is_in_pack
 
 
@@ -72,18 +74,20 @@ class S3RowStore:
     """row_store.RowStore in a bucket. `login`: "key:secret", used if the environment has none."""
 
     def __init__(self, url: str, space: bytes, *, login: str = "") -> None:
-        self._prefix, self._store = _open_bucket(url, login)
+        prefix, self._store = _open_bucket(url, login)
+        self._space_folder = space.hex()
+        if prefix:
+            self._space_folder = f"{prefix}/{space.hex()}"
         self.server = f"{url} {hashlib.sha256(login.encode()).hexdigest()}"
-        self._base = f"{self._prefix}/{space.hex()}" if self._prefix else space.hex()
         self._lock = threading.RLock()
         self._places: dict[bytes, RowPlace] = {}
-        self._known: dict[str, frozenset[bytes]] = {}  # By pack: the names of its rows.
-        self._gone: frozenset[bytes] = frozenset()
-        self._looked = ""
+        self._names_by_pack: dict[str, frozenset[bytes]] = {}  # By pack: the names of its rows.
+        self._forgotten_names: frozenset[bytes] = frozenset()
+        self._list_from_pack = ""
         # How many milliseconds the store's clock is ahead.
-        self._ahead = 0.0
+        self._store_ahead_ms = 0.0
         # How far the clocks here were apart then.
-        self._apart = math.inf
+        self._clock_difference = math.inf
 
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
         if not rows:
@@ -91,39 +95,46 @@ class S3RowStore:
         with self._lock:
             self._fetch_new_packs()
             self._fetch_forgotten_names()
-            stored_or_gone = self._places.keys() | self._gone
-            new = {name: row for name, row in rows.items() if name not in stored_or_gone}
-            if not new:
+            stored_or_gone = self._places.keys() | self._forgotten_names
+            new_rows = {name: row for name, row in rows.items() if name not in stored_or_gone}
+            if not new_rows:
                 return
-            used = self.fetch_row_usage()
-            if used.quota and used.bytes + sum(map(len, new.values())) > used.quota:
-                raise row_store.quota_reached_error(used.quota)
-            pack = self._create_pack(new)
+
+            new_bytes = sum(len(row) for row in new_rows.values())
+            usage = self.fetch_row_usage()
+            if usage.quota and usage.bytes + new_bytes > usage.quota:
+                raise row_store.quota_reached_error(usage.quota)
+
+            pack = self._create_pack(new_rows)
             self._fetch_forgotten_names()
             # Meanwhile, another machine may have forgotten rows of this pack.
-            if self._gone.intersection(new):
-                self._rewrite_pack(pack, self._gone)
+            if self._forgotten_names.intersection(new_rows):
+                self._rewrite_pack(pack, self._forgotten_names)
 
     def _create_pack(self, rows: Mapping[bytes, bytes]) -> str:
-        pack = self._new_pack_id()
-        body = bytearray()
-        index = bytearray()
+        pack_id = self._new_pack_id()
+        pack_body = bytearray()
+        pack_index = bytearray()
         for name, row in rows.items():
             if len(row) >= LARGE_ROW_BYTES:
                 self._call_object_store("put", f"row/{name.hex()}", bytes(row), mode="create")
-                index += _PLACE.pack(name, _OWN, len(row), bytes(ROW_KEY_BYTES))
+                pack_index += _pack_place_of_large_row(name, len(row))
             else:
-                index += _PLACE.pack(name, len(body), len(row) - ROW_KEY_BYTES, row[:ROW_KEY_BYTES])
-                body += row[ROW_KEY_BYTES:]
-        if body:
-            self._call_object_store("put", f"pack/{pack}", bytes(body), mode="create")
-        self._create_index(pack, bytes(index))  # Last, because the index makes a pack visible.
-        return pack
+                row_key = row[:ROW_KEY_BYTES]
+                content = row[ROW_KEY_BYTES:]
+                pack_index += _ROW_PLACE.pack(name, len(pack_body), len(content), row_key)
+                pack_body += content
+        if pack_body:
+            self._call_object_store("put", f"pack/{pack_id}", bytes(pack_body), mode="create")
+        self._create_index(
+            pack_id, bytes(pack_index)
+        )  # Last, because the index makes a pack visible.
+        return pack_id
 
     def _create_index(self, pack: str, places: bytes) -> None:
-        whole = _with_checksum(_HEAD % VERSION + places)
-        self._call_object_store("put", f"index/{pack}", whole, mode="create")
-        self._add_pack_index(pack, whole)
+        index = _with_checksum(_INDEX_HEAD % VERSION + places)
+        self._call_object_store("put", f"index/{pack}", index, mode="create")
+        self._add_pack_index(pack, index)
 
     def fetch_rows(self, names: Collection[bytes]) -> Mapping[bytes, bytes]:
         with self._lock:
@@ -131,22 +142,23 @@ class S3RowStore:
                 self._fetch_new_packs()
             if names:
                 self._fetch_forgotten_names()
-            wanted = self._places_of(set(names) - self._gone)
-        found = self._fetch_rows_at(wanted)
-        if len(found) < len(wanted):  # A pack was rewritten during the read.
+            places = self._places_of(set(names) - self._forgotten_names)
+        rows = self._fetch_rows_at(places)
+        if len(rows) < len(places):
+            # A pack was rewritten during the read, so its rows are in another one now.
             with self._lock:
                 self._fetch_new_packs(anew=True)
-                left = self._places_of(wanted.keys() - found.keys())
-            found |= self._fetch_rows_at(left)
-        return found
+                missing_places = self._places_of(places.keys() - rows.keys())
+            rows.update(self._fetch_rows_at(missing_places))
+        return rows
 
     def _places_of(self, names: Collection[bytes]) -> dict[bytes, RowPlace]:
         return {name: self._places[name] for name in names if name in self._places}
 
-    def _fetch_rows_at(self, wanted: Mapping[bytes, RowPlace]) -> dict[bytes, bytes]:
+    def _fetch_rows_at(self, places: Mapping[bytes, RowPlace]) -> dict[bytes, bytes]:
         rows: dict[bytes, bytes] = {}
         names_by_pack: dict[str, list[bytes]] = {}
-        for name, place in wanted.items():
+        for name, place in places.items():
             if not place.is_own_object:
                 names_by_pack.setdefault(place.pack, []).append(name)
                 continue
@@ -154,11 +166,15 @@ class S3RowStore:
             if row is not None:
                 rows[name] = bytes(row.bytes())
         for pack, names in names_by_pack.items():
-            starts = [wanted[name].start for name in names]
-            lengths = [wanted[name].length for name in names]
-            parts = self._call_or_none("get_ranges", f"pack/{pack}", starts=starts, lengths=lengths)
-            for name, part in zip(names, parts or (), strict=False):
-                rows[name] = wanted[name].key + bytes(part)
+            offsets = [places[name].offset for name in names]
+            lengths = [places[name].length for name in names]
+            contents = self._call_or_none(
+                "get_ranges", f"pack/{pack}", starts=offsets, lengths=lengths
+            )
+            if contents is None:
+                continue
+            for name, content in zip(names, contents, strict=True):
+                rows[name] = places[name].key + bytes(content)
         return rows
 
     def find_missing_rows(self, names: Collection[bytes]) -> frozenset[bytes]:
@@ -167,7 +183,7 @@ class S3RowStore:
         with self._lock:
             self._fetch_new_packs()
             self._fetch_forgotten_names()
-            return frozenset(names) - self._places.keys() - self._gone
+            return frozenset(names) - self._places.keys() - self._forgotten_names
 
     def remove_rows(self, names: Collection[bytes]) -> None:
         with self._lock:
@@ -195,33 +211,33 @@ class S3RowStore:
         """Write the new pack before removing the old one, so that remaining rows are
         always readable.
         """
-        names = self._known.get(pack, frozenset())
+        names = self._names_by_pack.get(pack, frozenset())
         new_packs = self._copy_rows_to_new_packs(names - without)
-        objects = [f"index/{pack}", f"pack/{pack}"]
+        object_paths = [f"index/{pack}", f"pack/{pack}"]
         for name in names & without:
             if self._places[name].is_own_object:
-                objects.append(f"row/{name.hex()}")
-        for path in objects:
+                object_paths.append(f"row/{name.hex()}")
+        for path in object_paths:
             self._call_or_none("delete", path)
         self._forget_known_pack(pack)
         self._fetch_forgotten_names()
         # Another machine may have forgotten rows of the old pack meanwhile.
         for new_pack in new_packs:
-            if self._gone & self._known.get(new_pack, frozenset()):
-                self._rewrite_pack(new_pack, self._gone)
+            if self._forgotten_names & self._names_by_pack.get(new_pack, frozenset()):
+                self._rewrite_pack(new_pack, self._forgotten_names)
 
     def _copy_rows_to_new_packs(self, names: Collection[bytes]) -> list[str]:
         """Write the small rows again, and list the large ones again. Return the new packs."""
-        small: dict[bytes, RowPlace] = {}
+        small_rows: dict[bytes, RowPlace] = {}
         index_of_large = b""
         for name in names:
             place = self._places[name]
             if place.is_own_object:
-                index_of_large += _PLACE.pack(name, _OWN, place.length, bytes(ROW_KEY_BYTES))
+                index_of_large += _pack_place_of_large_row(name, place.length)
             else:
-                small[name] = place
+                small_rows[name] = place
         new_packs = []
-        rows = self._fetch_rows_at(small)
+        rows = self._fetch_rows_at(small_rows)
         if rows:
             new_packs.append(self._create_pack(rows))
         if index_of_large:
@@ -234,11 +250,17 @@ class S3RowStore:
         """Return all tombstones each time: they are few, and machines have no common order."""
         with self._lock:
             self._fetch_forgotten_names()
-            names = [name.hex() for name in sorted(self._gone)]
-        words = self._get_objects("gone", names if len(names) != after else ())
+            names = [name.hex() for name in sorted(self._forgotten_names)]
+        # Tombstones are never removed, so an equal number means that there is nothing new.
+        if len(names) == after:
+            return [], len(names)
+
         tombstones = []
-        for name, word in words.items():
-            tombstones.append(Tombstone(name, b"" if word == b"-" else word))
+        for name, content in self._get_objects("gone", names).items():
+            sealed_digest = content
+            if content == b"-":  # Objects cannot be empty.
+                sealed_digest = b""
+            tombstones.append(Tombstone(name, sealed_digest))
         return tombstones, len(names)
 
     def publish_used_rows(self, machine: bytes, encrypted: bytes) -> None:
@@ -254,23 +276,24 @@ class S3RowStore:
         """Return the objects that exist, by name."""
         contents = {}
         for name in names:
-            found = self._call_or_none("get", f"{folder}/{name}")
-            if found is not None:
-                contents[bytes.fromhex(name)] = bytes(found.bytes())
+            response = self._call_or_none("get", f"{folder}/{name}")
+            if response is not None:
+                contents[bytes.fromhex(name)] = bytes(response.bytes())
         return contents
 
     def list_old_rows(
-        self, older: float, after: bytes = b"", limit: int = 10_000
+        self, age_seconds: float, after: bytes = b"", limit: int = 10_000
     ) -> Sequence[bytes]:
         with self._lock:
             self._fetch_new_packs()
-            until = int(self._store_time_ms() - older * 1000)
-            old = []
+            oldest_kept_ms = int(self._store_time_ms() - age_seconds * 1000)
+            old_names = []
             for name, place in self._places.items():
+                # A pack's ID begins with the time at which it was put.
                 put_ms = int(place.pack[:12], 16)
-                if name > after and put_ms < until:
-                    old.append(name)
-            return sorted(old)[:limit]
+                if name > after and put_ms < oldest_kept_ms:
+                    old_names.append(name)
+            return sorted(old_names)[:limit]
 
     def fetch_row_usage(self) -> RowUsage:
         with self._lock:
@@ -283,12 +306,15 @@ class S3RowStore:
             return RowUsage(len(self._places), size, self._read_quota())
 
     def _read_quota(self) -> int:
-        found = self._call_or_none("get", "quota")
-        if found is None:
+        response = self._call_or_none("get", "quota")
+        if response is None:
             return 0
-        digits = bytes(found.bytes())
+        digits = bytes(response.bytes())
         # Whoever may write to the bucket may write anything here.
-        return int(digits) if digits.isdigit() and len(digits) < 20 else 0
+        is_number = digits.isdigit() and len(digits) < 20
+        if not is_number:
+            return 0
+        return int(digits)
 
     def set_quota(self, quota: int) -> None:
         self._call_object_store("put", "quota", str(quota).encode())
@@ -311,49 +337,56 @@ class S3RowStore:
 
     def _fetch_new_packs(self, *, anew: bool = False) -> None:
         """Read packs that others put since the last time. `anew`: also notice removed packs."""
-        now = self._store_time_ms()
-        names = self._list_object_names("index", after="" if anew else self._looked)
-        ids = {name for name in names if _PACK_ID.fullmatch(name)}
-        for pack in ids - self._known.keys():
+        listed_at_ms = self._store_time_ms()
+        list_from = self._list_from_pack
+        if anew:
+            list_from = ""
+        names = self._list_object_names("index", after=list_from)
+        pack_ids = {name for name in names if _PACK_ID.fullmatch(name)}
+
+        for pack in pack_ids - self._names_by_pack.keys():
             index = self._call_or_none("get", f"index/{pack}")
             if index is not None:
                 self._add_pack_index(pack, bytes(index.bytes()))
         if anew:
-            for pack in self._known.keys() - ids:
+            for pack in self._names_by_pack.keys() - pack_ids:
                 self._forget_known_pack(pack)
-        self._looked = f"{max(0, int(now) - LATEST_PUT_MS):012x}"
+
+        # The next listing begins a little earlier, since a put may take so long.
+        list_from_ms = max(0, int(listed_at_ms) - LATEST_PUT_MS)
+        self._list_from_pack = f"{list_from_ms:012x}"
 
     def _add_pack_index(self, pack: str, index: bytes) -> None:
         """Add a pack's index. A damaged one counts as empty, and machines send its rows again."""
-        head, _, rows = index[:-_SUM].partition(b"\n")
+        index_without_checksum = index[:-_CHECKSUM_BYTES]
+        head, _, rows = index_without_checksum.partition(b"\n")
         version = head.rpartition(b"-")[2]
-        is_whole = _with_checksum(index[:-_SUM]) == index and version.isdigit()
-        is_newer = is_whole and int(version[:9]) > VERSION
-        if not is_newer and (not is_whole or len(rows) % _PLACE.size):
-            log.info("an index of the shared store is damaged")
-            self._known[pack] = frozenset()
-            return
-        if is_newer:
+        is_whole = _with_checksum(index_without_checksum) == index and version.isdigit()
+        if is_whole and int(version[:9]) > VERSION:
             raise errors.WrittenByNewerVersion(
                 "The shared store contains data from a newer version of Helix Desktop.",
-                remedy=f"Update Helix Desktop. {_SAFE} Nothing was changed.",
+                remedy=f"Update Helix Desktop. {_NOTHING_LOST} Nothing was changed.",
             )
+        if not is_whole or len(rows) % _ROW_PLACE.size:
+            log.info("an index of the shared store is damaged")
+            self._names_by_pack[pack] = frozenset()
+            return
         places = {}
-        for name, start, length, key in _PLACE.iter_unpack(rows):
+        for name, start, length, key in _ROW_PLACE.iter_unpack(rows):
             place = RowPlace(pack, start, length, key)
             if place.is_possible:
                 places[name] = place
-        self._known[pack] = frozenset(places)
+        self._names_by_pack[pack] = frozenset(places)
         self._places |= places
 
     def _forget_known_pack(self, pack: str) -> None:
-        for name in self._known.pop(pack, frozenset()):
+        for name in self._names_by_pack.pop(pack, frozenset()):
             place = self._places.get(name)
             if place is not None and place.pack == pack:
                 del self._places[name]
 
     def _fetch_forgotten_names(self) -> None:
-        self._gone = frozenset(map(bytes.fromhex, self._list_hex_names("gone")))
+        self._forgotten_names = frozenset(map(bytes.fromhex, self._list_hex_names("gone")))
 
     def _list_hex_names(self, folder: str) -> list[str]:
         """Leave out what no machine of ours has put there."""
@@ -366,26 +399,28 @@ class S3RowStore:
         """Return the store's time in milliseconds, by a monotonic clock, and asked
         again after clock jumps here.
         """
-        apart = clock.time() - seconds_since_start_of_computer()
-        if abs(apart - self._apart) > _CLOCKS_APART_SECONDS:
+        clock_difference = clock.time() - seconds_since_start_of_computer()
+        if abs(clock_difference - self._clock_difference) > _CLOCKS_APART_SECONDS:
             path = f"clock/{secrets.token_hex(8)}"
             self._call_object_store("put", path, b"-")
-            there = self._call_object_store("head", path)["last_modified"].timestamp() * 1000
+            store_time_ms = (
+                self._call_object_store("head", path)["last_modified"].timestamp() * 1000
+            )
             self._call_or_none("delete", path)
-            self._ahead = there - seconds_since_start_of_computer() * 1000
-            self._apart = apart
-        return seconds_since_start_of_computer() * 1000 + self._ahead
+            self._store_ahead_ms = store_time_ms - seconds_since_start_of_computer() * 1000
+            self._clock_difference = clock_difference
+        return seconds_since_start_of_computer() * 1000 + self._store_ahead_ms
 
     def _list_object_names(self, folder: str, after: str = "") -> list[str]:
         import obstore
         from obstore.exceptions import BaseError
 
-        prefix = f"{self._base}/{folder}/"
+        prefix = f"{self._space_folder}/{folder}/"
         offset = f"{prefix}{after}" if after else None
         names = []
         try:
             for page in obstore.list(self._store, prefix, offset=offset, chunk_size=1000):
-                names += [found["path"].rpartition("/")[2] for found in page]
+                names += [object_meta["path"].rpartition("/")[2] for object_meta in page]
         except (BaseError, OSError) as error:
             raise convert_s3_error(error) from error
         return names
@@ -402,11 +437,19 @@ class S3RowStore:
         from obstore.exceptions import AlreadyExistsError, BaseError
 
         try:
-            return getattr(obstore, call)(self._store, f"{self._base}/{path}", *content, **options)
+            return getattr(obstore, call)(
+                self._store, f"{self._space_folder}/{path}", *content, **options
+            )
         except AlreadyExistsError:
             return None
         except (BaseError, OSError) as error:
             raise convert_s3_error(error) from error
+
+
+def _pack_place_of_large_row(name: bytes, length: int) -> bytes:
+    """Return the line of an index for a row that is an object of its own. It contains its key."""
+    no_key = bytes(ROW_KEY_BYTES)
+    return _ROW_PLACE.pack(name, _OWN_OBJECT, length, no_key)
 
 
 def _with_checksum(index: bytes) -> bytes:
@@ -424,22 +467,28 @@ def _open_bucket(url: str, login: str) -> "tuple[str, S3Store]":
         ) from error
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))
-    chosen = {name: options[name] for name in ("endpoint", "region") if options.get(name)}
-    config: dict[str, Any] = {"aws_conditional_put": "etag", **chosen}
+    config: Any = {"aws_conditional_put": "etag", "region": "us-east-1"}
+    for name in ("endpoint", "region"):
+        if options.get(name):
+            config[name] = options[name]
     if login:
-        config["access_key_id"], _, config["secret_access_key"] = login.partition(":")
-    config.setdefault("region", "us-east-1")
-    plain = options.get("endpoint", "").startswith("http://")
-    host = urlsplit(options.get("endpoint", "")).hostname or ""
-    if plain and "." in host and not is_private_host(host):
+        access_key, _, secret = login.partition(":")
+        config["access_key_id"] = access_key
+        config["secret_access_key"] = secret
+    endpoint = options.get("endpoint", "")
+    is_unencrypted = endpoint.startswith("http://")
+    host = urlsplit(endpoint).hostname or ""
+    if is_unencrypted and "." in host and not is_private_host(host):
         raise errors.InvalidInput(
             f"The shared store at {host} is outside your own network, and its address begins with http:// instead of https://.",
             remedy="Nothing was sent. Use an address that begins with https.",
         )
-    client: Any = {"timeout": "60s", "connect_timeout": "5s", "allow_http": plain}
-    retry: Any = {"max_retries": 2}
+    client_options: Any = {"timeout": "60s", "connect_timeout": "5s", "allow_http": is_unencrypted}
+    retry_options: Any = {"max_retries": 2}
     try:
-        store = S3Store(parts.netloc, config=config, client_options=client, retry_config=retry)  # type: ignore[arg-type]
+        store = S3Store(
+            parts.netloc, config=config, client_options=client_options, retry_config=retry_options
+        )
     except (BaseError, ValueError) as error:
         raise errors.InvalidInput(
             "This is not the address of an S3-compatible store.",
@@ -453,18 +502,26 @@ def convert_s3_error(error: Exception) -> errors.HelixError:
     if isinstance(error, errors.HelixError):
         return error
     text = " ".join(str(error).split())
+    if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in text:
+        return errors.NotFound("-")
+    return _convert_server_error(error, text)
+
+
+def _convert_server_error(error: Exception, text: str) -> errors.HelixError:
     if isinstance(error, FileNotFoundError):
-        no_bucket = errors.StoreFailed("The shared store's bucket does not exist.", remedy=_SAFE)
-        return no_bucket if "NoSuchBucket" in text else errors.NotFound("-")
-    kind = type(error).__name__
-    if kind in ("PermissionDeniedError", "UnauthenticatedError") or "InvalidAccessKeyId" in text:
+        return errors.StoreFailed("The shared store's bucket does not exist.", remedy=_NOTHING_LOST)
+    # The classes of obstore are not imported here, since it may not be installed.
+    error_name = type(error).__name__
+    is_refused = error_name in ("PermissionDeniedError", "UnauthenticatedError")
+    if is_refused or "InvalidAccessKeyId" in text:
         return errors.StoreFailed(
             "The shared store rejected the key or the secret.",
             remedy="Nothing was lost. Check the user name and password in the address, then share or join the workspace again.",
         )
     if any(sign in text for sign in _SIGNS_OF_FULL_STORE):
         return errors.StoreFull(
-            "The shared store is full.", remedy=f"{_SAFE} Free up space in the shared store."
+            "The shared store is full.",
+            remedy=f"{_NOTHING_LOST} Free up space in the shared store.",
         )
     if "InvalidCertificate" in text or "invalid peer certificate" in text:
         return errors.StoreFailed(

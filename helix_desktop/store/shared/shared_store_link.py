@@ -36,8 +36,10 @@ LOOK_EVERY_SECONDS = 5.0  # In seconds. The interval at which we ask for new tom
 SLOWEST_RETRY_SECONDS = 30.0  # In seconds. The longest pause between attempts to reach the store.
 CALL_TIMEOUT_SECONDS = 20.0  # In seconds. A caller waits at most this long for the store.
 SENT_AGAIN = 5_000  # The number of recent entries that we send again to a standby that took over.
-_SHORT = 12  # In bytes. A machine publishes this much of a row's name to say that it uses the row.
-_NOTED_EVERY = (
+_BYTES_OF_ANNOUNCED_NAME = (
+    12  # In bytes. A machine publishes this much of a row's name to say that it uses the row.
+)
+_SAVE_PROGRESS_SECONDS = (
     1.0  # In seconds. How often we save what was sent. After a crash, some is sent again.
 )
 
@@ -108,16 +110,16 @@ class SharedStoreLink:
         self._connect = connect
         self._connected: SharedStoreConnection | None = None
         self._progress = link_progress.read_link_progress(stores.folder)
-        self._written = 0.0
-        self._looked = 0.0  # When tombstones were last requested.
-        self._heard: set[bytes] = set()
+        self._progress_written_at = 0.0
+        self._tombstones_asked_at = 0.0  # When tombstones were last requested.
+        self._known_tombstones: set[bytes] = set()
         # Digests forgotten by other machines, which need not be told to forget them.
-        self._obeying: frozenset[Digest] = frozenset()
-        self._purging = False  # True until changed descriptions are written here.
+        self._forgotten_by_others: frozenset[Digest] = frozenset()
+        self._is_purging_here = False  # True until changed descriptions are written here.
         self._connecting = asyncio.Lock()
         self._sending = asyncio.Lock()
         self._burying = asyncio.Lock()
-        self._woken = asyncio.Event()
+        self._has_new_work = asyncio.Event()
         self._tasks = concurrency.OwnedTasks("shared store")
 
     @property
@@ -154,7 +156,7 @@ class SharedStoreLink:
         )
 
     def notify_new_content(self) -> None:
-        self._woken.set()
+        self._has_new_work.set()
 
     async def wait_until_acknowledged(self) -> None:
         """Wait until the store has everything, if the user wants that.
@@ -174,10 +176,10 @@ class SharedStoreLink:
         """Fetch entries into the cache. Return those that arrived. Raises if the store
         is unreachable.
         """
-        carrying = await self._ensure_transfer()
+        transfer = await self._ensure_transfer()
         try:
             return await concurrency.wait_with_limit(
-                carrying.fetch_entries(digests), CALL_TIMEOUT_SECONDS * 3
+                transfer.fetch_entries(digests), CALL_TIMEOUT_SECONDS * 3
             )
         except TimeoutError as error:
             raise SharedStoreUnreachable(
@@ -201,12 +203,17 @@ class SharedStoreLink:
     async def sync_forgotten_content(self) -> None:
         """Forget there what was forgotten here, and the other way round."""
         await self._send_forgotten()
-        gone, names, mark = await self._fetch_new_tombstones(await self._ensure_transfer())
-        if gone:
-            log.info("%d entries that another machine forgot are forgotten here", len(gone))
-            self._obeying = frozenset(gone)
-            await self.forget_here(gone)
-        self._heard |= names
+        forgotten_by_others, names, mark = await self._fetch_new_tombstones(
+            await self._ensure_transfer()
+        )
+        if forgotten_by_others:
+            log.info(
+                "%d entries that another machine forgot are forgotten here",
+                len(forgotten_by_others),
+            )
+            self._forgotten_by_others = frozenset(forgotten_by_others)
+            await self.forget_here(forgotten_by_others)
+        self._known_tombstones |= names
         if mark != self._progress.obeyed:
             self._progress = replace(self._progress, obeyed=mark)
             await self._write_progress()
@@ -218,7 +225,7 @@ class SharedStoreLink:
         async with self._burying:
             burying = dict(self._progress.burying)
             renewing: Sequence[str] = ()
-            if not self._purging:
+            if not self._is_purging_here:
                 renewing = self._progress.renewing
             chunk_counts = {Digest.from_hex(name): count for name, count in burying.items()}
             await transfer.forget_entries_remotely(chunk_counts)
@@ -235,18 +242,20 @@ class SharedStoreLink:
         """Learn what others have forgotten, before taking over anything of theirs. It
         is forgotten here soon after.
         """
-        gone, *_ = await self._fetch_new_tombstones(await self._ensure_transfer())
-        if gone:
-            self._obeying |= frozenset(gone)
-            self._looked = 0.0
+        forgotten_by_others, *_ = await self._fetch_new_tombstones(await self._ensure_transfer())
+        if forgotten_by_others:
+            self._forgotten_by_others |= frozenset(forgotten_by_others)
+            self._tombstones_asked_at = 0.0
             self.notify_new_content()
 
     def was_forgotten(self, digest: Digest) -> bool:
         """Whether it was forgotten here or, as far as is known, on another machine."""
-        return digest in self._obeying or self._stores.cache.reader.was_forgotten(digest)
+        return digest in self._forgotten_by_others or self._stores.cache.reader.was_forgotten(
+            digest
+        )
 
     async def _fetch_new_tombstones(
-        self, carrying: ContentTransfer
+        self, transfer: ContentTransfer
     ) -> tuple[list[Digest], set[bytes], int]:
         """Return entries to forget here, the names of new tombstones, and the mark after them."""
         remote = (await self.ensure_connected()).remote
@@ -255,12 +264,14 @@ class SharedStoreLink:
         )
         if mark < self._progress.obeyed:  # The store was reset to an older state.
             tombstones, mark = await remote.run_in_thread(remote.engine.fetch_tombstones, 0)
-        new = [tombstone for tombstone in tombstones if tombstone.name not in self._heard]
+        new_tombstones = [
+            tombstone for tombstone in tombstones if tombstone.name not in self._known_tombstones
+        ]
         forgotten = []
-        for digest in carrying.entries_of_tombstones(new):
+        for digest in transfer.entries_of_tombstones(new_tombstones):
             if not self._stores.cache.reader.was_forgotten(digest):
                 forgotten.append(digest)
-        return forgotten, {tombstone.name for tombstone in new}, mark
+        return forgotten, {tombstone.name for tombstone in new_tombstones}, mark
 
     async def sync_content_now(self) -> None:
         """Sync everything now, or raise what prevents it."""
@@ -275,12 +286,12 @@ class SharedStoreLink:
     async def _sync_until_stopped(self) -> None:
         pause = LOOK_EVERY_SECONDS
         while True:
-            self._woken.clear()
+            self._has_new_work.clear()
             try:
-                is_due = clock.monotonic() >= self._looked + LOOK_EVERY_SECONDS
+                is_due = clock.monotonic() >= self._tombstones_asked_at + LOOK_EVERY_SECONDS
                 if is_due or self._progress.burying or self._progress.renewing:
                     await self.sync_forgotten_content()
-                    self._looked = clock.monotonic()
+                    self._tombstones_asked_at = clock.monotonic()
                 await self.send_waiting_content()
                 if self._progress.is_announcement_due(clock.time()):
                     await self.announce_and_send_missing()
@@ -297,7 +308,7 @@ class SharedStoreLink:
                 self._set_store_reached()
                 pause = LOOK_EVERY_SECONDS
             with suppress(TimeoutError):
-                await concurrency.wait_with_limit(self._woken.wait(), pause)
+                await concurrency.wait_with_limit(self._has_new_work.wait(), pause)
 
     def _set_store_reached(self) -> None:
         was_away = self.away > 0
@@ -315,8 +326,8 @@ class SharedStoreLink:
         self.changed()
 
     async def _write_progress(self, *, at_once: bool = False) -> None:
-        if at_once or clock.monotonic() - self._written > _NOTED_EVERY:
-            self._written = clock.monotonic()
+        if at_once or clock.monotonic() - self._progress_written_at > _SAVE_PROGRESS_SECONDS:
+            self._progress_written_at = clock.monotonic()
             await asyncio.to_thread(
                 link_progress.write_link_progress, self._stores.folder, self._progress
             )
@@ -355,10 +366,10 @@ class SharedStoreLink:
         """Note entries on disk before removing them here. `named`: entries that stay
         and are described anew.
         """
-        to_forget = set(digests) - self._obeying
+        to_forget = set(digests) - self._forgotten_by_others
         if not to_forget and not named:
             return
-        self._purging = True
+        self._is_purging_here = True
         with suppress(HelixError):
             await self.ensure_connected()  # Ensures that the notes belong to this store.
         counts = await self._stores.thread.run_work(
@@ -376,14 +387,14 @@ class SharedStoreLink:
         """Forget what was noted. Return sentences on what failed, and on what may still
         hold ciphertext.
         """
-        self._purging = False
+        self._is_purging_here = False
         if not self._progress.burying and not self._progress.renewing:
             return (), ()
         try:
             await self._send_forgotten()
         except HelixError as error:
-            waits = "It will be forgotten there as soon as the store answers. It can no longer be read from here."
-            return (f"Not yet forgotten in the shared store: {error.what} {waits}",), ()
+            what_happens_next = "It will be forgotten there as soon as the store answers. It can no longer be read from here."
+            return (f"Not yet forgotten in the shared store: {error.what} {what_happens_next}",), ()
         connected = await self.ensure_connected()
         return (), tuple(
             await connected.remote.run_in_thread(connected.remote.engine.describe_remaining_copies)
@@ -398,7 +409,7 @@ class SharedStoreLink:
         used_entries = await self._stores.list_used_entries()
         names = list(await transfer.row_names_of_entries(used_entries))
         names += await self.list_other_used_rows()
-        beginnings = frozenset(name[:_SHORT] for name in names)
+        beginnings = frozenset(name[:_BYTES_OF_ANNOUNCED_NAME] for name in names)
         machine = bytes.fromhex(self._progress.machine)
         row_name = connected.seal.keyed_row_name("uses", machine)
         sealed = connected.seal.encrypt_row(row_name, b"".join(sorted(beginnings)))
@@ -431,7 +442,7 @@ class SharedStoreLink:
             if not old_rows:
                 return removed_count
             after = old_rows[-1]
-            unused = [name for name in old_rows if name[:_SHORT] not in used]
+            unused = [name for name in old_rows if name[:_BYTES_OF_ANNOUNCED_NAME] not in used]
             await remote.remove_in_batches(unused)
             removed_count += len(unused)
 
@@ -444,7 +455,10 @@ class SharedStoreLink:
         for machine, sealed in published.items():
             row_name = connected.seal.keyed_row_name("uses", machine)
             names = connected.seal.decrypt_row(row_name, sealed)
-            used.update(names[start : start + _SHORT] for start in range(0, len(names), _SHORT))
+            used.update(
+                names[start : start + _BYTES_OF_ANNOUNCED_NAME]
+                for start in range(0, len(names), _BYTES_OF_ANNOUNCED_NAME)
+            )
         return used
 
     async def withdraw_used_rows(self) -> None:

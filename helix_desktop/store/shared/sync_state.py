@@ -32,21 +32,21 @@ from helix_desktop.store.shared.link_progress import build_machine_name
 from helix_desktop.store.shared.released_conversations import ReleasedConversations
 from helix_desktop.store.shared.row_encryption import RowCipher
 
-_SAVE = sqlite_database.build_upsert(
+_SAVE_PROGRESS = sqlite_database.build_upsert(
     "in_step", ["conversation", "seq", "chain", "version", "writer", "head"]
 )
-_PROGRESS = "SELECT conversation, seq, chain, version, writer, head FROM in_step"
-_SHARING = "CREATE TABLE IF NOT EXISTS sharing(name TEXT PRIMARY KEY, value TEXT NOT NULL)"
-_BLANKED = "CREATE TABLE IF NOT EXISTS blanked(name BLOB PRIMARY KEY, conversation TEXT NOT NULL, seq INTEGER NOT NULL)"
+_SELECT_PROGRESS = "SELECT conversation, seq, chain, version, writer, head FROM in_step"
+_CREATE_SHARING = "CREATE TABLE IF NOT EXISTS sharing(name TEXT PRIMARY KEY, value TEXT NOT NULL)"
+_CREATE_BLANKED = "CREATE TABLE IF NOT EXISTS blanked(name BLOB PRIMARY KEY, conversation TEXT NOT NULL, seq INTEGER NOT NULL)"
 _SQL = read_sql_statements("sync_statements")
-_WORKERS = "CREATE TABLE IF NOT EXISTS written_by_worker(conversation TEXT PRIMARY KEY, last_seq INTEGER NOT NULL)"
+_CREATE_WORKERS = "CREATE TABLE IF NOT EXISTS written_by_worker(conversation TEXT PRIMARY KEY, last_seq INTEGER NOT NULL)"
 _NOTE_WORKER = (
     "INSERT INTO written_by_worker SELECT ?, coalesce((SELECT last_seq FROM conversations WHERE id = ?), 0) + ?"
     " WHERE true ON CONFLICT(conversation) DO UPDATE SET last_seq = max(excluded.last_seq,"
     " written_by_worker.last_seq + ?)"
 )
 _HEX = re.compile("[0-9a-f]{64}")
-_NOTE = (
+_NOTE_PENDING = (
     "DELETE FROM pending WHERE conversation = {0}; INSERT INTO pending SELECT {0} WHERE "
     + _SQL["is_pending"]
 )
@@ -68,9 +68,9 @@ _PENDING = [
 for _number, (_event, _column) in enumerate(_EVENTS_TO_NOTE.items()):
     _PENDING.append(
         f"CREATE TEMP TRIGGER IF NOT EXISTS pending_{_number} AFTER {_event}"
-        f" BEGIN {_NOTE.format(_column)}; END"
+        f" BEGIN {_NOTE_PENDING.format(_column)}; END"
     )
-_REMOVED = "SELECT conversation FROM pending WHERE NOT EXISTS (SELECT 1 FROM conversations WHERE id = conversation)"
+_SELECT_REMOVED = "SELECT conversation FROM pending WHERE NOT EXISTS (SELECT 1 FROM conversations WHERE id = conversation)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,13 @@ class SyncState:
         self._forgotten = forgotten
         self.released = ReleasedConversations(journal)
         with journal.errors:
-            for statement in (_SQL["in_step"], _SHARING, _BLANKED, _WORKERS, *_PENDING):
+            for statement in (
+                _SQL["in_step"],
+                _CREATE_SHARING,
+                _CREATE_BLANKED,
+                _CREATE_WORKERS,
+                *_PENDING,
+            ):
                 journal.connection.execute(statement)
         if seal_ is not None:
             journal.replacing = self._remember_changed_fact
@@ -148,7 +154,7 @@ class SyncState:
 
     def read_shared_progress(self, conversation: str) -> SharedProgress:
         rows = select_journal_rows(
-            self._journal, f"{_PROGRESS} WHERE conversation = ?", conversation
+            self._journal, f"{_SELECT_PROGRESS} WHERE conversation = ?", conversation
         )
         if not rows:
             return SharedProgress(conversation)
@@ -156,22 +162,22 @@ class SyncState:
 
     def read_progress_unless_removed(self, conversation: str) -> SharedProgress:
         """Return the progress, without any facts if the conversation was removed here."""
-        known = self.read_shared_progress(conversation)
+        progress = self.read_shared_progress(conversation)
         is_here = select_journal_rows(
             self._journal, "SELECT 1 FROM conversations WHERE id = ?", conversation
         )
         if is_here:
-            return known
-        return replace(known, seq=0, chain=fact_segments.NOTHING)
+            return progress
+        return replace(progress, seq=0, chain=fact_segments.NOTHING)
 
     def list_progress(self) -> tuple[SharedProgress, ...]:
-        return tuple(map(_progress_from_row, select_journal_rows(self._journal, _PROGRESS)))
+        return tuple(map(_progress_from_row, select_journal_rows(self._journal, _SELECT_PROGRESS)))
 
     def needed_segment_names(self) -> tuple[bytes, ...]:
         """Return the rows that this machine needs for its conversations."""
         names: list[bytes] = []
-        for known in self.list_progress():
-            names += [segment.name for segment in known.segments]
+        for progress in self.list_progress():
+            names += [segment.name for segment in progress.segments]
         return tuple(names)
 
     def mark_conversations_for_resending(self, conversations: Iterable[str]) -> None:
@@ -179,83 +185,99 @@ class SyncState:
         anew as the next generation.
         """
         for conversation in conversations:
-            known = self.read_shared_progress(conversation)
-            if known.contents is None or not known.seq:
+            progress = self.read_shared_progress(conversation)
+            if progress.contents is None or not progress.seq:
                 continue
             chain = fact_segments.compute_chain(
-                fact_segments.NOTHING, self._journal.read_stored_facts(conversation, 0, known.seq)
+                fact_segments.NOTHING,
+                self._journal.read_stored_facts(conversation, 0, progress.seq),
             )
-            contents = replace(known.contents, generation=known.contents.generation + 1, last=0)
-            self.save_progress(replace(known, chain=chain, contents=contents))
+            contents = replace(
+                progress.contents, generation=progress.contents.generation + 1, last=0
+            )
+            self.save_progress(replace(progress, chain=chain, contents=contents))
 
     def merge_changed_facts(
-        self, known: SharedProgress, lines: Sequence[StoredFact], seen: SharedProgress
+        self, progress: SharedProgress, lines: Sequence[StoredFact], head_progress: SharedProgress
     ) -> int | None:
         """Merge facts changed in place, here or there; the changed text wins. Return
         the number after which both wrote.
         """
-        here = self._journal.read_stored_facts(known.conversation)
-        agreed = min(known.seq, len(lines))
-        agreed_facts = list(zip(here[:agreed], lines[:agreed], strict=True))
+        own_lines = self._journal.read_stored_facts(progress.conversation)
+        agreed_count = min(progress.seq, len(lines))
+        agreed_facts = list(zip(own_lines[:agreed_count], lines[:agreed_count], strict=True))
         for ours, other in agreed_facts:
             _refuse_other_words(ours, other)
-        mine = here[agreed:]
-        theirs = lines[agreed:]
-        common = fact_segments.count_common_facts(mine, theirs)
-        marks = [line.decode_recorded().fact for line in mine[common:]]
-        have_both_written = common < min(len(mine), len(theirs))
-        is_ahead = known.generation > seen.generation
+        own_later_lines = own_lines[agreed_count:]
+        other_later_lines = lines[agreed_count:]
+        common_count = fact_segments.count_common_facts(own_later_lines, other_later_lines)
+        own_later_facts = [line.decode_recorded().fact for line in own_later_lines[common_count:]]
+        have_both_written = common_count < min(len(own_later_lines), len(other_later_lines))
+        is_ahead = progress.generation > head_progress.generation
         with self._journal.in_one_transaction():
             if not is_ahead:
                 for ours, other in agreed_facts:
-                    self._take_over_forgetting(ours, other, known)
-            if have_both_written and not all(isinstance(fact, Forgotten) for fact in marks):
-                return agreed + common
-            new = theirs[len(mine) :]
+                    self._take_over_forgetting(ours, other, progress)
+            if have_both_written and not all(
+                isinstance(fact, Forgotten) for fact in own_later_facts
+            ):
+                return agreed_count + common_count
+            new_lines = other_later_lines[len(own_later_lines) :]
             if have_both_written:  # Here only marks of forgetting were written.
-                self._journal.delete_facts_after(known.conversation, agreed + common)
-                new = theirs[common:]
-            self._journal.insert_stored_facts(new, trusted=True)
-            self.save_progress(seen)
-            self._plan_resend_if_different(seen, marks)
+                self._journal.delete_facts_after(progress.conversation, agreed_count + common_count)
+                new_lines = other_later_lines[common_count:]
+            self._journal.insert_stored_facts(new_lines, trusted=True)
+            self.save_progress(head_progress)
+            self._plan_resend_if_different(head_progress, own_later_facts)
         return None
 
     def _take_over_forgetting(
-        self, ours: StoredFact, other: StoredFact, known: SharedProgress
+        self, ours: StoredFact, other: StoredFact, progress: SharedProgress
     ) -> None:
         if ours.fact == other.fact:
             return
-        if known.must_be_sent_again:
+        if progress.must_be_sent_again:
             fact = self._merge_blanked_facts(ours, other)
         else:
             fact = other.decode_recorded().fact
         self._journal.replace_fact(ours, fact)
 
-    def save_progress(self, known: SharedProgress) -> None:
+    def save_progress(self, progress: SharedProgress) -> None:
         head = b""
-        if known.contents:
-            head = fact_segments.encode_head(known.contents)
+        if progress.contents:
+            head = fact_segments.encode_head(progress.contents)
         with self._journal.in_one_transaction():
-            row = (known.conversation, known.seq, known.chain, known.version, known.writer, head)
-            self._journal.connection.execute(_SAVE, row)
-            if known.contents and known.contents.is_removed:
-                self.released.remove_release_marks(known.conversation)
+            row = (
+                progress.conversation,
+                progress.seq,
+                progress.chain,
+                progress.version,
+                progress.writer,
+                head,
+            )
+            self._journal.connection.execute(_SAVE_PROGRESS, row)
+            if progress.contents and progress.contents.is_removed:
+                self.released.remove_release_marks(progress.conversation)
 
-    def save_progress_if_here(self, seen: SharedProgress, known: SharedProgress) -> bool:
+    def save_progress_if_here(
+        self, head_progress: SharedProgress, progress: SharedProgress
+    ) -> bool:
         """Whether all facts of a head are here, such as after a lost answer. If so, note that."""
-        if known.must_be_sent_again or seen.seq <= known.seq:
+        if progress.must_be_sent_again or head_progress.seq <= progress.seq:
             return False
-        lines = self._journal.read_stored_facts(seen.conversation, known.seq, seen.seq - known.seq)
-        is_here = fact_segments.compute_chain(known.chain, lines) == seen.chain
+        lines = self._journal.read_stored_facts(
+            head_progress.conversation, progress.seq, head_progress.seq - progress.seq
+        )
+        is_here = fact_segments.compute_chain(progress.chain, lines) == head_progress.chain
         if is_here:
-            self.save_progress(seen)
+            self.save_progress(head_progress)
         return is_here
 
-    def save_progress_together(self, known: Iterable[SharedProgress]) -> None:
+    def save_progress_together(self, all_progress: Iterable[SharedProgress]) -> None:
         """Save several in one transaction, with one sync."""
         with self._journal.in_one_transaction():
-            for progress in known:
-                self.save_progress(progress)
+            for one_progress in all_progress:
+                self.save_progress(one_progress)
 
     def count_facts_to_send(self) -> dict[str, int]:
         """Return how many facts of each conversation others lack, the one waiting longest first."""
@@ -265,18 +287,18 @@ class SyncState:
         }
 
     def list_removed_conversations(self) -> tuple[str, ...]:
-        return tuple(str(name) for (name,) in select_journal_rows(self._journal, _REMOVED))
+        return tuple(str(name) for (name,) in select_journal_rows(self._journal, _SELECT_REMOVED))
 
     def list_completely_sent(self, conversations: Iterable[str]) -> list[SharedProgress]:
         """Return the conversations without facts to send."""
-        waiting = self.count_facts_to_send()
+        unsent_counts = self.count_facts_to_send()
         completely_sent = []
         for conversation in conversations:
-            if conversation in waiting:
+            if conversation in unsent_counts:
                 continue
-            known = self.read_shared_progress(conversation)
-            if known.seq and known.contents and known.contents.last == known.seq:
-                completely_sent.append(known)
+            progress = self.read_shared_progress(conversation)
+            if progress.seq and progress.contents and progress.contents.last == progress.seq:
+                completely_sent.append(progress)
         return completely_sent
 
     def list_current_own_heads(
@@ -285,26 +307,26 @@ class SyncState:
         """Return the conversations whose head is this machine's and current."""
         own = []
         for conversation in conversations:
-            known = self.read_shared_progress(conversation)
-            is_own = known.writer == self.machine and not known.must_be_sent_again
-            if is_own and known.contents:
-                own.append((known, known.contents))
+            progress = self.read_shared_progress(conversation)
+            is_own = progress.writer == self.machine and not progress.must_be_sent_again
+            if is_own and progress.contents:
+                own.append((progress, progress.contents))
         return own
 
     # --- Changing facts together with what is known of other machines' facts
 
     def append_facts_of_others(
-        self, lines: Sequence[StoredFact], known: SharedProgress, *, anew: bool = False
+        self, lines: Sequence[StoredFact], progress: SharedProgress, *, anew: bool = False
     ) -> None:
         """Append another machine's facts. `anew`: they were changed on arrival, so they
         are sent again.
         """
         with self._journal.in_one_transaction():
             self._journal.insert_stored_facts(lines, trusted=True)
-            self.released.remove_release_marks(known.conversation)
-            self.save_progress(known)
+            self.released.remove_release_marks(progress.conversation)
+            self.save_progress(progress)
             if anew:
-                self._plan_resend_if_different(known)
+                self._plan_resend_if_different(progress)
 
     def move_own_facts_to_branch(
         self,
@@ -313,22 +335,22 @@ class SyncState:
         branch: str,
         started: ConversationStarted,
         lines: Sequence[StoredFact],
-        known: SharedProgress,
+        progress: SharedProgress,
     ) -> None:
         """Move what was written here after `last_common_seq` to a branch, since another
         machine wrote there, too. The branch has all facts with their numbers, and the
         other's take their place here, in one transaction, so none is ever missing.
         """
-        here = self._journal.read_stored_facts(conversation)
+        own_lines = self._journal.read_stored_facts(conversation)
         with self._journal.in_one_transaction():
-            self._journal.restore_facts([_fact_in_branch(line, branch) for line in here])
+            self._journal.restore_facts([_fact_in_branch(line, branch) for line in own_lines])
             self._journal.append_all_or_nothing(branch, [started])
             self._journal.delete_facts_after(conversation, last_common_seq)
-            moved = "UPDATE blanked SET conversation = ? WHERE conversation = ? AND seq > ?"
-            self._journal.connection.execute(moved, (branch, conversation, last_common_seq))
+            move_blanked = "UPDATE blanked SET conversation = ? WHERE conversation = ? AND seq > ?"
+            self._journal.connection.execute(move_blanked, (branch, conversation, last_common_seq))
             self._journal.insert_stored_facts(lines, trusted=True)
-            self.save_progress(known)
-            self._plan_resend_if_different(known)
+            self.save_progress(progress)
+            self._plan_resend_if_different(progress)
 
     def note_facts_of_worker(self, conversation: str, count: int) -> None:
         """Note, before a worker writes so many facts for a task, that they only count once
@@ -346,35 +368,35 @@ class SyncState:
         """Whether all facts after this one are what a worker had not sent yet when it
         hung or died, so that for everybody else they never happened.
         """
-        asked = "SELECT last_seq FROM written_by_worker WHERE conversation = ?"
-        rows = select_journal_rows(self._journal, asked, conversation)
-        facts = self._journal.read_stored_facts(conversation)
-        if not rows or not last_common_seq < facts[-1].seq <= rows[0][0]:
+        statement = "SELECT last_seq FROM written_by_worker WHERE conversation = ?"
+        rows = select_journal_rows(self._journal, statement, conversation)
+        lines = self._journal.read_stored_facts(conversation)
+        if not rows or not last_common_seq < lines[-1].seq <= rows[0][0]:
             return False
-        messages = [line.seq for line in facts if _is_message_of_user(line)]
+        message_seqs = [line.seq for line in lines if _is_message_of_user(line)]
         # The first one is the task. Anything else a person has said here since then.
-        return all(seq <= last_common_seq for seq in messages[1:])
+        return all(seq <= last_common_seq for seq in message_seqs[1:])
 
     def replace_unfinished_work(
         self,
         conversation: str,
         last_common_seq: int,
         lines: Sequence[StoredFact],
-        known: SharedProgress,
+        progress: SharedProgress,
     ) -> None:
         """Put another machine's facts in the place of `is_unfinished_work`."""
         with self._journal.in_one_transaction():
             self._journal.delete_facts_after(conversation, last_common_seq)
             self._journal.insert_stored_facts(lines, trusted=True)
-            self.save_progress(known)
-            self._plan_resend_if_different(known)
+            self.save_progress(progress)
+            self._plan_resend_if_different(progress)
 
     def blank_forgotten_facts(self, lines: Sequence[StoredFact]) -> list[StoredFact]:
         """Return another machine's facts without what was forgotten here."""
-        known = dict(select_journal_rows(self._journal, "SELECT name, rowid FROM blanked"))
-        if not known and not self._forgotten:
+        blanked_rows = dict(select_journal_rows(self._journal, "SELECT name, rowid FROM blanked"))
+        if not blanked_rows and not self._forgotten:
             return list(lines)
-        return [self._blank_if_forgotten(line, known) for line in lines]
+        return [self._blank_if_forgotten(line, blanked_rows) for line in lines]
 
     def _blank_if_forgotten(self, line: StoredFact, blanked: dict[bytes, int]) -> StoredFact:
         if blanked:
@@ -383,8 +405,8 @@ class SyncState:
                 return _with_fact_text(line, self._text_of_blanked_fact(line, row))
         if self._forgotten is None:
             return line
-        named = {Digest.from_hex(text) for text in _HEX.findall(line.fact)}
-        forgotten = list(filter(self._forgotten, named))
+        named_digests = {Digest.from_hex(text) for text in _HEX.findall(line.fact)}
+        forgotten = list(filter(self._forgotten, named_digests))
         if not forgotten:
             return line
         request = content_forgetting.ForgetRequest("", forgotten)
@@ -397,12 +419,12 @@ class SyncState:
         """Return the text here of a fact that was blanked, or only a mark if it no
         longer exists.
         """
-        asked = "SELECT conversation, seq FROM blanked WHERE rowid = ?"
-        conversation, seq = self._journal.connection.execute(asked, (row,)).fetchone()
-        facts = self._journal.read_stored_facts(conversation, seq - 1, 1)
-        if not facts or facts[0].time != line.time:
-            return fact_encoding.encode_fact(Forgotten((), 1, content_forgetting.WHY))
-        return facts[0].fact
+        statement = "SELECT conversation, seq FROM blanked WHERE rowid = ?"
+        conversation, seq = self._journal.connection.execute(statement, (row,)).fetchone()
+        lines = self._journal.read_stored_facts(conversation, seq - 1, 1)
+        if not lines or lines[0].time != line.time:
+            return fact_encoding.encode_fact(Forgotten((), 1, content_forgetting.REASON))
+        return lines[0].fact
 
     def _remember_changed_fact(self, line: StoredFact) -> None:
         """Remember a fact changed in place by a keyed digest, which reveals nothing
@@ -421,24 +443,31 @@ class SyncState:
         """Merge a fact that both machines changed in place: whatever differs was
         forgotten by one of them.
         """
-        asked = "SELECT 1 FROM blanked WHERE conversation = ? AND seq = ?"
-        place = (ours.conversation, ours.seq)
-        is_blanked_here = self._journal.connection.execute(asked, place).fetchone() is not None
+        statement = "SELECT 1 FROM blanked WHERE conversation = ? AND seq = ?"
+        fact_key = (ours.conversation, ours.seq)
+        is_blanked_here = (
+            self._journal.connection.execute(statement, fact_key).fetchone() is not None
+        )
         if not is_blanked_here:
             return other.decode_recorded().fact
         merged = _merge_versions_blanking_differences(json.loads(ours.fact), json.loads(other.fact))
         return fact_encoding.decode_fact(json.dumps(merged))
 
-    def _plan_resend_if_different(self, known: SharedProgress, marks: Sequence[Fact] = ()) -> None:
+    def _plan_resend_if_different(
+        self, progress: SharedProgress, marks: Sequence[Fact] = ()
+    ) -> None:
         """Plan to send it anew if others have something else, because facts were forgotten here."""
-        lines = self._journal.read_stored_facts(known.conversation)
-        if fact_segments.compute_chain(fact_segments.NOTHING, lines[: known.seq]) == known.chain:
+        lines = self._journal.read_stored_facts(progress.conversation)
+        if (
+            fact_segments.compute_chain(fact_segments.NOTHING, lines[: progress.seq])
+            == progress.chain
+        ):
             return
-        if len(lines) == known.seq:
+        if len(lines) == progress.seq:
             self._journal.append_all_or_nothing(
-                known.conversation, marks or [Forgotten((), 1, content_forgetting.WHY)]
+                progress.conversation, marks or [Forgotten((), 1, content_forgetting.REASON)]
             )
-        self.mark_conversations_for_resending([known.conversation])
+        self.mark_conversations_for_resending([progress.conversation])
 
     def _read_value(self, name: str) -> str:
         rows = select_journal_rows(self._journal, "SELECT value FROM sharing WHERE name = ?", name)
@@ -496,7 +525,7 @@ def _merge_versions_blanking_differences(ours: Any, other: Any) -> Any:
                 for each in zip(ours, other, strict=True)
             ]
         case str(), str() if ours != other:
-            return content_forgetting.BLANK
+            return content_forgetting.FORGOTTEN_MARK
     return other
 
 

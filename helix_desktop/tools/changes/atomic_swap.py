@@ -140,7 +140,7 @@ def _matches_stamp(status: os.stat_result, stamp: bytes) -> bool:
     inode, modified_ns, _, mode, size = STAMP.unpack(stamp)
     is_same_file = status.st_ino == inode and status.st_mode == mode
     is_same_content = status.st_mtime_ns == modified_ns and status.st_size == size
-    return is_same_file and is_same_content
+    return bool(is_same_file and is_same_content)
 
 
 def read_digest_or_link_target(folder: int, name: str) -> bytes | str:

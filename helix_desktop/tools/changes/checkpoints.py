@@ -181,7 +181,7 @@ class Checkpoints:
         self,
         call: str,
         conversation: str,
-        changed_by: str,
+        by: str,
         size: int = 0,
         only: Sequence[str] | None = None,
     ) -> OpenStep | None:
@@ -206,7 +206,7 @@ class Checkpoints:
         step = OpenStep(
             call,
             conversation,
-            changed_by,
+            by,
             self.steps.checks,
             self.latest_checkpoint,
             left_out,

@@ -300,7 +300,7 @@ async def test_what_another_machine_forgot_is_forgotten_here_and_not_told_again(
     assert not there.link.was_forgotten(digest)
     await there.link.learn_what_others_forgot()
     assert there.link.was_forgotten(digest)
-    assert there.link._woken.is_set(), "it is forgotten here soon"
+    assert there.link._has_new_work.is_set(), "it is forgotten here soon"
     await there.link.save_entries_to_forget([digest])
     assert (await there.link.link_status()).burying == 0
 

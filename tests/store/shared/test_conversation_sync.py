@@ -533,7 +533,7 @@ async def test_looking_where_nothing_is_new_writes_nothing_to_the_disk(tmp_path:
 async def test_a_conversation_of_many_facts_is_sent_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversation_sync, "_BYTES", 2_000)
+    monkeypatch.setattr(conversation_sync, "_MOST_SEGMENT_BYTES", 2_000)
     clock, shelf = Clock(), MemoryServer()
     heads = MemoryHeads(clock.now)
     ways = [Way(MemoryRowStore(shelf, b"space"), heads) for _ in range(2)]
@@ -857,7 +857,11 @@ async def test_what_both_know_of_a_conversation_that_one_wrote(world: World) -> 
     assert contents == HeadContents("c", "one", 2, chain, contents.segments, 0)
     expected = SharedProgress("c", 2, chain, 2, own, contents)
     assert [world.known(each) for each in world.both] == [expected, expected]
-    assert world.two.shared._seen == world.one.shared._seen == {world.name(): (2, "c")}
+    assert (
+        world.two.shared._merged_versions
+        == world.one.shared._merged_versions
+        == {world.name(): (2, "c")}
+    )
     assert [each.shared.leases.seconds_left("c") for each in world.both] == [LEASE, LEASE]
     assert [each.shared.leases.last_other_machine("c") for each in world.both] == ["", "one"]
 
@@ -949,7 +953,7 @@ async def test_a_turn_whose_conversation_stays_in_use_here_is_refused_after_eigh
     await world.two.step()
     assert texts(world.two) == ["new"]
     assert world.two.shared.sync_state.read_unread_heads() == frozenset()
-    assert world.two.shared._waiting == {}
+    assert world.two.shared._heads_to_merge_later == {}
 
 
 async def test_a_conversation_that_was_in_use_when_the_program_ended_is_fetched_after_a_restart(
@@ -989,7 +993,7 @@ async def test_a_segment_that_cannot_be_read_is_complained_of_until_it_can(
     (complaint,) = world.two.shared.complaints.items()
     assert complaint[0] == world.name().hex()
     assert complaint[1].startswith(MISSING if is_missing else DAMAGED)
-    assert (world.name() in world.two.shared._waiting) == is_missing
+    assert (world.name() in world.two.shared._heads_to_merge_later) == is_missing
     assert world.two.shared.sync_state.read_unread_heads() == {world.name()}
     assert world.known(world.two, "other").seq == 1, "the others are not held up"
     if not is_missing:
@@ -1002,7 +1006,7 @@ async def test_a_segment_that_cannot_be_read_is_complained_of_until_it_can(
     world.shelf.rows[segment.name] = row
     await world.two.step()
     assert texts(world.two) == ["new"]
-    assert (world.two.shared.complaints, world.two.shared._waiting) == ({}, {})
+    assert (world.two.shared.complaints, world.two.shared._heads_to_merge_later) == ({}, {})
     assert world.two.shared.sync_state.read_unread_heads() == frozenset()
 
 
@@ -1103,7 +1107,7 @@ async def test_the_next_segment_holds_no_more_than_it_may(  # noqa: PLR0917 - th
     fresh: list[int],
     is_whole: bool,
 ) -> None:
-    monkeypatch.setattr(conversation_sync, "_BYTES", most[0] * UNIT)
+    monkeypatch.setattr(conversation_sync, "_MOST_SEGMENT_BYTES", most[0] * UNIT)
     monkeypatch.setattr(fact_segments, "MOST_FACTS_IN_SEGMENT", most[1])
     empty = len(fact_encoding.encode_fact(UserSaid((Text("", 1),))))
     for size in sizes:
@@ -1135,7 +1139,7 @@ async def test_the_next_segment_holds_no_more_than_it_may(  # noqa: PLR0917 - th
 async def test_the_facts_of_several_conversations_go_together_until_they_are_too_many_bytes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversation_sync, "_BYTES", 2_000)
+    monkeypatch.setattr(conversation_sync, "_MOST_SEGMENT_BYTES", 2_000)
     names, empty = ["a", "b", "d", "e"], len(fact_encoding.encode_fact(UserSaid((Text("", 1),))))
     for name in names:  # The first one has just as many bytes as there may be.
         await world.two.write(name, "x" * (2_000 - empty if name == "a" else 1_200))
@@ -1179,7 +1183,7 @@ async def test_a_conversation_changed_in_place_is_sent_whole_in_new_segments(
 async def test_no_segment_of_a_conversation_sent_whole_is_larger_than_it_may_be(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversation_sync, "_BYTES", 2_000)
+    monkeypatch.setattr(conversation_sync, "_MOST_SEGMENT_BYTES", 2_000)
     for number in range(9):
         await world.one.write("c", f"word {number} " + "x" * (3_000 if number == 4 else 700))
     await world.all_ends()
@@ -1315,7 +1319,7 @@ async def test_a_head_the_engine_lost_while_its_lease_was_renewed_is_sent_again(
     world.clock.time += LEASE / 2 + 1
     await world.one.shared.renew_leases(["c"])
     assert world.known(world.one) == SharedProgress("c")
-    assert world.one.shared._seen == {}
+    assert world.one.shared._merged_versions == {}
     await world.one.step()
     assert (world.head()[0].version, world.segments()) == (1, [(1, 1)])
 
@@ -1448,7 +1452,7 @@ async def test_a_head_of_a_standby_is_merged_though_another_head_had_its_number(
     await world.one.write("c", "the standby lacks this")
     for machine in world.both:
         await machine.step()
-    seen = world.two.shared._seen[world.name()]
+    seen = world.two.shared._merged_versions[world.name()]
     three = Machine.make(
         "three", tmp_path, Noted(MemoryRowStore(world.shelf, b"space"), standby), world.clock
     )

@@ -533,7 +533,7 @@ def test_a_quota_is_read_again_when_it_is_near_and_else_now_and_then(
         there.store_rows(rows(50))
     there.set_quota(1 << 40)
     there.store_rows(rows(50))
-    assert there._left == 20, "far from its limit it is not read again soon"
+    assert there._writes_until_quota_check == 20, "far from its limit it is not read again soon"
     here.close()
     there.close()
     there.close()

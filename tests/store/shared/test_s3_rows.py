@@ -316,7 +316,10 @@ def test_packs_of_a_machine_that_was_suspended_are_of_now() -> None:
     rows = rows_of_sizes(500)
     laptop.store_rows(rows)
     assert desk.fetch_rows(list(rows)) == rows
-    laptop._ahead, laptop._apart = laptop._ahead - 8 * 3_600_000, laptop._apart - 8 * 3600
+    laptop._store_ahead_ms, laptop._clock_difference = (
+        laptop._store_ahead_ms - 8 * 3_600_000,
+        laptop._clock_difference - 8 * 3600,
+    )
     more = rows_of_sizes(600)
     laptop.store_rows(more)
     assert desk.fetch_rows(list(more)) == more
@@ -376,7 +379,7 @@ def test_a_damaged_index_says_nothing_and_its_rows_come_again() -> None:
 
 def test_what_a_newer_version_wrote_is_not_touched() -> None:
     bucket = MemoryStore()
-    head = s3_rows._HEAD % (s3_rows.VERSION + 1)
+    head = s3_rows._INDEX_HEAD % (s3_rows.VERSION + 1)
     bucket.put(f"trial/{SPACE.hex()}/index/{'0' * 12}a", s3_rows._with_checksum(head))
     with pytest.raises(WrittenByNewerVersion) as refused:
         machine(bucket).store_rows(rows_of_sizes(100))
@@ -395,9 +398,9 @@ def test_the_address_says_the_bucket_the_folder_and_the_host() -> None:
         "http://127.0.0.1:1",
         "eu-1",
     )
-    assert made._base == f"a/b/{SPACE.hex()}"
+    assert made._space_folder == f"a/b/{SPACE.hex()}"
     plain: Any = S3RowStore("s3://shared", SPACE)
-    assert (plain._store.config["region"], plain._base) == ("us-east-1", SPACE.hex())
+    assert (plain._store.config["region"], plain._space_folder) == ("us-east-1", SPACE.hex())
     assert "access_key_id" not in plain._store.config
     assert [
         made._store.client_options["allow_http"],
@@ -548,10 +551,10 @@ def test_what_was_put_a_quarter_of_an_hour_ago_is_still_looked_for(
     here = machine(bucket)
     monkeypatch.setattr(here, "_store_time_ms", lambda: 5_000_000.9)
     here.fetch_row_usage()
-    assert here._looked == f"{5_000_000 - s3_rows.LATEST_PUT_MS:012x}"
+    assert here._list_from_pack == f"{5_000_000 - s3_rows.LATEST_PUT_MS:012x}"
     monkeypatch.setattr(here, "_store_time_ms", lambda: 1_000.0)
     here.fetch_row_usage()
-    assert here._looked == "0" * 12
+    assert here._list_from_pack == "0" * 12
     assert s3_rows.LATEST_PUT_MS == 15 * 60 * 1000
 
 
@@ -601,8 +604,9 @@ HOSTILE_INDEXES = [
     b"helix-index-\n",
     b"no line",
     b"helix-index-1\n" + b"short of a row",
-    b"helix-index-1\n" + s3_rows._PLACE.pack(b"n" * 32, (1 << 64) - 2, (1 << 64) - 2, b"k" * 32),
-    b"helix-index-1\n" + s3_rows._PLACE.pack(b"n" * 32, 0, (1 << 64) - 1, b"k" * 32),
+    b"helix-index-1\n"
+    + s3_rows._ROW_PLACE.pack(b"n" * 32, (1 << 64) - 2, (1 << 64) - 2, b"k" * 32),
+    b"helix-index-1\n" + s3_rows._ROW_PLACE.pack(b"n" * 32, 0, (1 << 64) - 1, b"k" * 32),
 ]
 
 

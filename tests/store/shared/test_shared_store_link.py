@@ -424,7 +424,7 @@ async def test_what_will_be_forgotten_is_on_the_disk_before_it_begins(
     assert list(written.renewing) == sorted(
         [Digest.of_content(b"a").hex, Digest.of_content(b"b").hex]
     )
-    here.link._obeying = frozenset(
+    here.link._forgotten_by_others = frozenset(
         [Digest.of_content(b"theirs")]
     )  # another machine forgot it: it knows
     await here.link.save_entries_to_forget([Digest.of_content(b"theirs")])
@@ -662,7 +662,7 @@ async def test_tombstones_are_asked_for_from_where_they_were_heard_of_and_all_of
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(shared_store_link, "_NOTED_EVERY", -1.0)
+    monkeypatch.setattr(shared_store_link, "_SAVE_PROGRESS_SECONDS", -1.0)
     async with machine(tmp_path, lambda: slow, seal) as here:
         stored = [
             (await here.cache.store_content(b"secret %d" % number, SHELL)).digest
@@ -788,12 +788,12 @@ async def test_how_far_it_sent_is_noted_at_once_and_then_now_and_then(
             await here.link.sync_content_now()
             return link_progress.read_link_progress(here.workspace.folder).sent
 
-        monkeypatch.setattr(shared_store_link, "_NOTED_EVERY", 0.0)
+        monkeypatch.setattr(shared_store_link, "_SAVE_PROGRESS_SECONDS", 0.0)
         first = await noted_after_sending(b"one")
         assert first == here.link.sent > 0
-        monkeypatch.setattr(shared_store_link, "_NOTED_EVERY", 1e9)
+        monkeypatch.setattr(shared_store_link, "_SAVE_PROGRESS_SECONDS", 1e9)
         assert await noted_after_sending(b"two") == first < here.link.sent
-        monkeypatch.setattr(shared_store_link, "_NOTED_EVERY", -1.0)
+        monkeypatch.setattr(shared_store_link, "_SAVE_PROGRESS_SECONDS", -1.0)
         assert await noted_after_sending(b"three") == here.link.sent
 
 

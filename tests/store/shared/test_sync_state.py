@@ -182,7 +182,7 @@ def test_of_a_message_in_which_both_forgot_something_at_once_neither_text_comes_
         "c", 2, pair.progress(pair.mine, generation=1).chain, 1, b"w" * 16, contents
     )
     assert pair.merge() is None
-    assert pair.facts(pair.mine)[:2] == [content_forgetting.BLANK, "thank you"]
+    assert pair.facts(pair.mine)[:2] == [content_forgetting.FORGOTTEN_MARK, "thank you"]
     planned = pair.state.read_shared_progress("c").contents
     assert planned is not None
     assert (planned.generation, planned.last) == (2, 0), "what is here is not what the others have"
@@ -411,7 +411,7 @@ def test_what_was_forgotten_here_does_not_come_back_with_another_machines_copy(p
     assert pair.state.blank_forgotten_facts([moved]) == [moved], "another fact that says the same"
     pair.mine.delete_conversation("c")
     (mark,) = pair.state.blank_forgotten_facts([was])
-    assert mark.decode_recorded().fact == Forgotten((), 1, content_forgetting.WHY)
+    assert mark.decode_recorded().fact == Forgotten((), 1, content_forgetting.REASON)
 
 
 def test_content_that_was_forgotten_here_is_quoted_by_no_fact_that_comes(pair: Pair) -> None:

@@ -90,7 +90,9 @@ def test_files_with_several_names_are_known_with_all_of_them(tmp_path: Path) -> 
     (tmp_path / "inside" / "b").hardlink_to(tmp_path / "a")
     (tmp_path / "alone").write_text("x")
     found = look(tmp_path, {})
-    assert [sorted(names) for names in found.linked_files.values()] == [[("0/a", 2), ("0/inside/b", 2)]]
+    assert [sorted(names) for names in found.linked_files.values()] == [
+        [("0/a", 2), ("0/inside/b", 2)]
+    ]
 
 
 # --- one look after another
