@@ -8,8 +8,8 @@ from helix_desktop.engine import context_policy
 from helix_desktop.errors import InvalidInput
 from helix_desktop.project import project_item
 
-PLACES = (".agents/agents", ".claude/agents", ".opencode/agent", ".opencode/agents")
-_KNOWN = frozenset(
+AGENT_FOLDERS = (".agents/agents", ".claude/agents", ".opencode/agent", ".opencode/agents")
+_KNOWN_FIELDS = frozenset(
     {
         "name",
         "description",
@@ -25,9 +25,9 @@ _KNOWN = frozenset(
 
 
 def find_agent_files(
-    place: Path, reading: project_item.ProjectReading
+    folder: Path, reading: project_item.ProjectReading
 ) -> Iterator[project_item.ProjectItem]:
-    for path, text in reading.read_markdown_files(place):
+    for path, text in reading.read_markdown_files(folder):
         yield _read_agent_file(path, text, own=reading.own)
 
 
@@ -36,35 +36,41 @@ def _read_agent_file(path: Path, text: str, *, own: bool) -> project_item.Projec
         values, body = project_item.split_front_matter(text)
     except InvalidInput as error:
         return project_item.ProjectItem(
-            "agent", path.stem, path, text, "", own=own, notes=(str(error),), broken=True
+            kind="agent",
+            name=path.stem,
+            path=path,
+            text=text,
+            body="",
+            own=own,
+            notes=(str(error),),
+            broken=True,
         )
     name = project_item.text_or_empty(values.get("name")) or path.stem
-    about = " ".join(project_item.text_or_empty(values.get("description")).split())
-    notes = [
-        f"{key} is not supported for an agent and does nothing here."
-        for key in values
-        if key not in _KNOWN
-    ]
-    broken = False
+    description = " ".join(project_item.text_or_empty(values.get("description")).split())
+    notes = []
+    for key in values:
+        if key not in _KNOWN_FIELDS:
+            notes.append(f"{key} is not supported for an agent and does nothing here.")
+    is_broken = False
     if not re.fullmatch(r"[\w.-]{1,64}", name):
         notes.append(
             f"{name[:60]!r} is not a valid agent name. Use letters, digits, hyphens and periods."
         )
-        broken = True
-    chosen = project_item.text_or_empty(values.get("policy"))
-    if chosen and chosen not in context_policy.PRESETS:
-        notes.append(f"There is no preset named {chosen!r}, so the workspace's policy is used.")
+        is_broken = True
+    policy = project_item.text_or_empty(values.get("policy"))
+    if policy and policy not in context_policy.PRESETS:
+        notes.append(f"There is no preset named {policy!r}, so the workspace's policy is used.")
     return project_item.ProjectItem(
-        "agent",
-        name,
-        path,
-        text,
-        body.strip(),
-        about[:1_024],
-        own,
-        values,
-        tuple(notes),
-        broken=broken,
+        kind="agent",
+        name=name,
+        path=path,
+        text=text,
+        body=body.strip(),
+        about=description[:1_024],
+        own=own,
+        values=values,
+        notes=tuple(notes),
+        broken=is_broken,
     )
 
 

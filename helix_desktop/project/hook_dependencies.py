@@ -21,14 +21,14 @@ _SYSTEM_FOLDERS = frozenset({"/bin", "/dev", "/dev/fd"})
 _SHOWN_BYTES = 256 * 1024
 _MOST_BYTES = 64 << 20
 _MOST_FILES = 50
-_MOST_LOOKS = 5_000
+_MOST_PATHS_CHECKED = 5_000
 _INTERPRETERS = frozenset(
     {"sh", "bash", "dash", "zsh", "python", "python3", "node", "ruby", "perl"}
 )
 _PROJECT_DIR = re.compile(r"\$(?:CLAUDE_PROJECT_DIR\b|\{CLAUDE_PROJECT_DIR\})|%CLAUDE_PROJECT_DIR%")
 _HOME_DIR = re.compile(r"\$(?:HOME\b|\{HOME\})")
-_CERTAIN = re.compile(r"[\w@%+=:,./~ '\"-]*")
-_RECIPES = {  # For each program: the files in the current folder that it runs.
+_WITHOUT_SHELL_SYNTAX = re.compile(r"[\w@%+=:,./~ '\"-]*")
+_RECIPE_FILES = {  # For each program: the files in the current folder that it runs.
     "make": ("Makefile", "makefile", "GNUmakefile"),
     "npm": ("package.json",), "npx": ("package.json",), "pnpm": ("package.json",), "yarn": ("package.json",), "bun": ("package.json",),
     "just": ("justfile", "Justfile"), "task": ("Taskfile.yml",), "tox": ("tox.ini",), "pre-commit": (".pre-commit-config.yaml",),
@@ -52,7 +52,7 @@ def find_files_named_in_command(command: str, folder: Path, reading: ProjectRead
             start_folders.append(folder / word)
     names = list(_possible_file_names(words))
     look_count = len(names) * len(start_folders)
-    if look_count > _MOST_LOOKS:
+    if look_count > _MOST_PATHS_CHECKED:
         raise _too_many_files_error()
     reading.count_file_accesses(look_count)
     files: dict[Path, None] = {}
@@ -80,11 +80,11 @@ def runs_only_scripts_of_user(
     settings folder, by its full path, with words that lead to nothing in the
     workspace's folders. If in doubt, it is not.
     """
-    plain = _HOME_DIR.sub(str(home), command.strip())
-    if not plain or not _CERTAIN.fullmatch(plain):
+    expanded_command = _HOME_DIR.sub(str(home), command.strip())
+    if not expanded_command or not _WITHOUT_SHELL_SYNTAX.fullmatch(expanded_command):
         return False
     try:
-        words = list(map(os.path.expanduser, shlex.split(plain)))
+        words = list(map(os.path.expanduser, shlex.split(expanded_command)))
         real_roots = [root.resolve() for root in roots]
         if len(words) > 1 and words[0] in _INTERPRETERS:
             interpreter = find_program(words.pop(0))
@@ -99,22 +99,22 @@ def runs_only_scripts_of_user(
 
 def search_path_without_roots(search_path: str, roots: Iterable[Path]) -> str:
     """Return a search path without relative folders and those in the workspace."""
-    within = [root.resolve() for root in roots]
-    kept = []
+    real_roots = [root.resolve() for root in roots]
+    kept_folders = []
     for folder in search_path.split(os.pathsep):
-        if Path(folder).is_absolute() and not _is_within(Path(folder), within):
-            kept.append(folder)
-    return os.pathsep.join(kept)
+        if Path(folder).is_absolute() and not _is_within(Path(folder), real_roots):
+            kept_folders.append(folder)
+    return os.pathsep.join(kept_folders)
 
 
-def _is_script_in_users_agent_settings(path: Path, home: Path, within: Sequence[Path]) -> bool:
-    if not path.is_absolute() or _is_within(path, within):
+def _is_script_in_users_agent_settings(path: Path, home: Path, real_roots: Sequence[Path]) -> bool:
+    if not path.is_absolute() or _is_within(path, real_roots):
         return False
-    real = path.resolve(strict=True)
+    real_path = path.resolve(strict=True)
     # Under another name, a file with several could be in the workspace's folders.
-    if not real.is_file() or real.stat().st_nlink != 1:
+    if not real_path.is_file() or real_path.stat().st_nlink != 1:
         return False
-    return any(real.is_relative_to((home / name).resolve()) for name in SETTINGS_FOLDERS)
+    return any(real_path.is_relative_to((home / name).resolve()) for name in SETTINGS_FOLDERS)
 
 
 def _may_be_path_within(word: str, folder: Path, roots: Sequence[Path]) -> bool:
@@ -173,7 +173,7 @@ def _possible_file_names(words: Sequence[str]) -> Iterator[str]:
             yield f"{path}.py"
             yield f"{path}/__main__.py"
             yield f"{path}/__init__.py"
-        yield from _RECIPES.get(word.rpartition("/")[2], ())
+        yield from _RECIPE_FILES.get(word.rpartition("/")[2], ())
         previous_word = word
 
 

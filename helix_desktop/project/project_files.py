@@ -39,17 +39,22 @@ class ProjectItems:
         return tuple(item for item in self.items if item.kind == kind)
 
     def items_in_force(self, kind: str) -> tuple[ProjectItem, ...]:
-        by_name: dict[str, ProjectItem] = {}
+        items_by_name: dict[str, ProjectItem] = {}
         for item in self.items:
             if item.kind != kind or not item.is_in_force:
                 continue
             # Rules and hooks add to each other; of skills with one name, only one is meant.
-            name = item.settings_key if kind in ("rules", "hook") else item.name
-            by_name.setdefault(name, item)
-        return tuple(by_name.values())
+            key = item.name
+            if kind in ("rules", "hook"):
+                key = item.settings_key
+            items_by_name.setdefault(key, item)
+        return tuple(items_by_name.values())
 
     def find_item(self, kind: str, name: str) -> ProjectItem | None:
-        return next((item for item in self.items_in_force(kind) if item.name == name), None)
+        for item in self.items_in_force(kind):
+            if item.name == name:
+                return item
+        return None
 
     def items_to_ask_about(self) -> tuple[ProjectItem, ...]:
         return tuple(item for item in self.items if not (item.trusted or item.off or item.broken))
@@ -70,18 +75,23 @@ def read_project_files(
     items: list[ProjectItem] = []
     for folder in folders:
         reading = ProjectReading(folder)
-        of_folder = _items_of_folder(reading, used_files, is_hidden)
-        items += _yield_items_and_note_failure(reading, of_folder)
-    own = ProjectReading(home, own=True)
-    of_user = _items_of_user(own, folders[0] if folders else home)
-    items += _yield_items_and_note_failure(own, of_user)
-    by_key: dict[str, ProjectItem] = {}
+        folder_items = _items_of_folder(reading, used_files, is_hidden)
+        items += _yield_items_and_note_failure(reading, folder_items)
+    reading_of_user = ProjectReading(home, own=True)
+    first_folder = home
+    if folders:
+        first_folder = folders[0]
+    user_items = _items_of_user(reading_of_user, first_folder)
+    items += _yield_items_and_note_failure(reading_of_user, user_items)
+    items_by_key: dict[str, ProjectItem] = {}
     for item in items:
-        if item.settings_key in by_key:
+        if item.settings_key in items_by_key:
             continue
         if item.own or not is_hidden(item.path.resolve()):
-            by_key[item.settings_key] = _with_trust_state(item, trusted, switched_off, folders)
-    return ProjectItems(_without_repeated_rules(by_key.values()))
+            items_by_key[item.settings_key] = _with_trust_state(
+                item, trusted, switched_off, folders
+            )
+    return ProjectItems(_without_repeated_rules(items_by_key.values()))
 
 
 def _yield_items_and_note_failure(
@@ -93,16 +103,18 @@ def _yield_items_and_note_failure(
     try:
         yield from items
     except (HelixError, OSError, RuntimeError, ValueError) as error:
-        why = f"Some rules, skills, commands, agents or hooks in this folder were not read. {error}"
+        reason = (
+            f"Some rules, skills, commands, agents or hooks in this folder were not read. {error}"
+        )
         folder = reading.root
         yield ProjectItem(
             "rules",
             folder.name,
             folder,
-            text=why,
+            text=reason,
             body=str(folder),
             own=reading.own,
-            notes=(why,),
+            notes=(reason,),
             broken=True,
         )
 
@@ -112,64 +124,68 @@ def _items_of_folder(
 ) -> Iterator[ProjectItem]:
     """Yield a folder's items, the most important first, in case there are too many."""
     root = reading.root
-    for place in project_hooks.PLACES:
-        yield from project_hooks.read_hooks_file(root / place, reading, root)
+    for path in project_hooks.HOOK_FILES:
+        yield from project_hooks.read_hooks_file(root / path, reading, root)
     yield from rules_files.find_rules_of_root(reading, touched, is_hidden)
-    for place in skills.PLACES:
-        yield from skills.find_skills(root / place, reading)
-    for place in slash_commands.PLACES:
-        yield from slash_commands.find_command_files(root / place, reading)
-    for place in agent_descriptions.PLACES:
-        yield from agent_descriptions.find_agent_files(root / place, reading)
+    for path in skills.SKILL_FOLDERS:
+        yield from skills.find_skills(root / path, reading)
+    for path in slash_commands.COMMAND_FOLDERS:
+        yield from slash_commands.find_command_files(root / path, reading)
+    for path in agent_descriptions.AGENT_FOLDERS:
+        yield from agent_descriptions.find_agent_files(root / path, reading)
     yield from rules_files.find_rules_of_touched_folders(reading, touched, is_hidden)
 
 
 def _items_of_user(reading: ProjectReading, folder: Path) -> Iterator[ProjectItem]:
     yield from project_hooks.read_hooks_file(
-        reading.root / project_hooks.PLACES[0], reading, folder
+        reading.root / project_hooks.HOOK_FILES[0], reading, folder
     )
-    for place in skills.PLACES:
-        yield from skills.find_skills(reading.root / place, reading)
-    for place in _OWN_COMMANDS:
-        yield from slash_commands.find_command_files(reading.root / place, reading)
-    for place in _OWN_AGENTS:
-        yield from agent_descriptions.find_agent_files(reading.root / place, reading)
+    for path in skills.SKILL_FOLDERS:
+        yield from skills.find_skills(reading.root / path, reading)
+    for path in _OWN_COMMANDS:
+        yield from slash_commands.find_command_files(reading.root / path, reading)
+    for path in _OWN_AGENTS:
+        yield from agent_descriptions.find_agent_files(reading.root / path, reading)
 
 
 def _with_trust_state(
     item: ProjectItem, trusted: Mapping[str, object], off: frozenset[str], folders: Sequence[Path]
 ) -> ProjectItem:
     home = user_home()
-    reaches = False
+    reaches_folder = False
     if item.kind == "hook" and item.own and not item.broken:
-        folder = folders[0] if folders else home
+        first_folder = home
+        if folders:
+            first_folder = folders[0]
         # A hook of the user's that runs a file of the folder needs trust like the folder's own.
-        reaches = not runs_only_scripts_of_user(item.body, home, folders, folder)
-    agreed = (item.own and not reaches) or trusted.get(item.settings_key) == item.content_sha256
+        reaches_folder = not runs_only_scripts_of_user(item.body, home, folders, first_folder)
+    is_trusted = item.own and not reaches_folder
+    if trusted.get(item.settings_key) == item.content_sha256:
+        is_trusted = True
     notes = item.notes
     if trusted.get(f"{item.settings_key}#outside"):  # Earlier versions let users allow this.
         notes += (
             "You have let this hook run outside the sandbox. A folder's hooks now always run in the sandbox.",
         )
-    known = item.settings_key in trusted
+    was_trusted_before = item.settings_key in trusted
     return replace(
         item,
-        trusted=agreed,
-        known=known,
+        trusted=is_trusted,
+        known=was_trusted_before,
         off=item.settings_key in off,
         notes=notes,
-        reaches_folder=reaches,
+        reaches_folder=reaches_folder,
     )
 
 
 def _without_repeated_rules(items: Iterable[ProjectItem]) -> tuple[ProjectItem, ...]:
     """Remove rules that repeat others: CLAUDE.md is often a copy of AGENTS.md."""
-    seen: set[str] = set()
-    kept = []
+    known_bodies: set[str] = set()
+    kept_items = []
     for item in items:
         if item.kind == "rules":
-            if item.body in seen:
+            if item.body in known_bodies:
                 continue
-            seen.add(item.body)
-        kept.append(item)
-    return tuple(kept)
+            known_bodies.add(item.body)
+        kept_items.append(item)
+    return tuple(kept_items)

@@ -19,7 +19,7 @@ from helix_desktop.json_values import list_at, object_at, objects_at, parse_json
 from helix_desktop.project.hook_dependencies import read_files_named_in_command
 from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
-PLACES = (".claude/settings.json", ".claude/settings.local.json", ".agents/hooks.json")
+HOOK_FILES = (".claude/settings.json", ".claude/settings.local.json", ".agents/hooks.json")
 NO_REASON = "The hook refused and gave no reason."
 EVENTS = (
     "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop", "SessionStart", "PreCompact", "Notification",
@@ -62,10 +62,10 @@ class ProjectHook:
         plain_pattern = pattern.removeprefix("./").removeprefix("**/")
         file_name = subject.rpartition("/")[2]
         path_in_folder = subject.removeprefix(f"{self.folder}/")
-        return any(
-            fnmatch.fnmatchcase(spelling, plain_pattern)
-            for spelling in (subject, file_name, path_in_folder)
-        )
+        for spelling in (subject, file_name, path_in_folder):
+            if fnmatch.fnmatchcase(spelling, plain_pattern):
+                return True
+        return False
 
     def matches_tool(self, name: str) -> bool:
         """Whether it applies to this tool (or kind of start, or of compacting)."""
@@ -83,9 +83,12 @@ def _may_matching_take_forever(matcher: str, name: str) -> bool:
     """Whether matching may never end, which Python can't stop. Such a hook applies to
     every tool.
     """
-    repeats = sum(map(matcher.count, "*+?{")) - matcher.count("(?")
-    too_many = repeats > MOST_REPEATS or matcher.count("(") > MOST_GROUPS
-    return too_many or len(name) > LONGEST_NAME or re.search(r"\)[*+{]", matcher) is not None
+    repeat_count = sum(matcher.count(sign) for sign in "*+?{")
+    repeat_count -= matcher.count("(?")  # Here, the question mark repeats nothing.
+    if repeat_count > MOST_REPEATS or matcher.count("(") > MOST_GROUPS:
+        return True
+    is_group_repeated = re.search(r"\)[*+{]", matcher) is not None
+    return is_group_repeated or len(name) > LONGEST_NAME
 
 
 def read_hooks_file(path: Path, reading: ProjectReading, folder: Path) -> Iterator[ProjectItem]:
@@ -111,14 +114,16 @@ def read_hooks_file(path: Path, reading: ProjectReading, folder: Path) -> Iterat
             source = _HookSource(event, path, folder, reading)
             yield from source.build_hook_items(groups)
         else:
-            why = f"The event {event} is not supported, so its hooks don't run."
-            yield _unusable_hook(str(event)[:60], path, json.dumps(groups, indent=1), why, reading)
+            reason = f"The event {event} is not supported, so its hooks don't run."
+            yield _unusable_hook(
+                str(event)[:60], path, json.dumps(groups, indent=1), reason, reading
+            )
 
 
 def _unusable_hook(
-    name: str, path: Path, text: str, why: str, reading: ProjectReading
+    name: str, path: Path, text: str, reason: str, reading: ProjectReading
 ) -> ProjectItem:
-    return ProjectItem("hook", name, path, text, "", own=reading.own, notes=(why,), broken=True)
+    return ProjectItem("hook", name, path, text, "", own=reading.own, notes=(reason,), broken=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +147,10 @@ class _HookSource:
         name = self.event
         if number > 1:
             name = f"{self.event} {number}"
-        why_unusable = _reason_not_to_run(hook)
-        if why_unusable:
-            described = json.dumps(hook, indent=1)
-            return _unusable_hook(name, self.path, described, why_unusable, self.reading)
+        reason_not_to_run = _reason_not_to_run(hook)
+        if reason_not_to_run:
+            hook_text = json.dumps(hook, indent=1)
+            return _unusable_hook(name, self.path, hook_text, reason_not_to_run, self.reading)
         command = hook["command"]
         values = {
             "event": self.event,
@@ -156,24 +161,24 @@ class _HookSource:
         condition = hook.get("if", "")
         if condition:
             values["if"] = condition
-        shown = json.dumps(values, indent=1, ensure_ascii=False)
+        trusted_text = json.dumps(values, indent=1, ensure_ascii=False)
         try:
-            shown += read_files_named_in_command(command, self.folder, self.reading)
+            trusted_text += read_files_named_in_command(command, self.folder, self.reading)
         except InvalidInput as error:
-            return _unusable_hook(name, self.path, shown, error.what, self.reading)
-        unsupported = sorted(set(hook) - _SUPPORTED_KEYS)
+            return _unusable_hook(name, self.path, trusted_text, error.what, self.reading)
+        notes = []
+        for key in sorted(set(hook) - _SUPPORTED_KEYS):
+            notes.append(f"{key} is not supported in a hook and does nothing here.")
         return ProjectItem(
-            "hook",
-            name,
-            self.path,
-            shown,
-            command,
-            f"{self.event} {matcher}".strip(),
-            self.reading.own,
-            values,
-            tuple(
-                f"{key} is not supported in a hook and does nothing here." for key in unsupported
-            ),
+            kind="hook",
+            name=name,
+            path=self.path,
+            text=trusted_text,
+            body=command,
+            about=f"{self.event} {matcher}".strip(),
+            own=self.reading.own,
+            values=values,
+            notes=tuple(notes),
         )
 
 
@@ -229,7 +234,7 @@ def translate_call_for_claude(
     name: str, values: Mapping[str, Any], folder: Path
 ) -> tuple[str, dict[str, Any]]:
     """Return a call's tool name and arguments as hooks for Claude Code expect them."""
-    claude_tool = _CLAUDE.get(name)
+    claude_tool = _CLAUDE_TOOLS.get(name)
     if claude_tool is not None:
         claude_name, translate_arguments = claude_tool
         path = str(folder / str(values.get("path") or "."))
@@ -276,7 +281,7 @@ def _convert_to_claude_task_arguments(values: Mapping[str, Any], _: str) -> dict
     return {"description": task[:60], "prompt": task, "subagent_type": values.get("agent", "")}
 
 
-_CLAUDE: Mapping[str, tuple[str, Callable[[Mapping[str, Any], str], dict[str, Any]]]] = {
+_CLAUDE_TOOLS: Mapping[str, tuple[str, Callable[[Mapping[str, Any], str], dict[str, Any]]]] = {
     ToolName.RUN_COMMAND: ("Bash", _claude_bash_arguments),
     ToolName.READ_FILE: ("Read", _claude_read_arguments),
     ToolName.WRITE_FILE: ("Write", _claude_write_arguments),
@@ -328,26 +333,26 @@ def parse_hook_answer(
 
 
 def _build_answer_from_decision(event: str, answer: Mapping[str, Any]) -> HookAnswer:
-    inner = object_at(answer, "hookSpecificOutput")
-    decision = inner.get("permissionDecision") or answer.get("decision")
-    words_for_model = str(inner.get("additionalContext") or "")
+    hook_output = object_at(answer, "hookSpecificOutput")
+    decision = hook_output.get("permissionDecision") or answer.get("decision")
+    words_for_model = str(hook_output.get("additionalContext") or "")
     if answer.get("continue") is False or decision in ("block", "deny"):
-        return HookAnswer(blocks=_reason_of_answer(inner, answer), says=words_for_model)
+        return HookAnswer(blocks=_reason_of_answer(hook_output, answer), says=words_for_model)
     if decision == "ask":
-        return HookAnswer(asks=_reason_of_answer(inner, answer), says=words_for_model)
+        return HookAnswer(asks=_reason_of_answer(hook_output, answer), says=words_for_model)
     notes = []
     if decision in ("allow", "approve") and event == "PreToolUse":
         notes.append(
             "it tried to allow a call. In Helix Desktop, hooks cannot allow calls, so the usual rules apply."
         )
-    if "updatedInput" in inner:
+    if "updatedInput" in hook_output:
         notes.append("it tried to change a call's arguments, which is not supported.")
     return HookAnswer(says=words_for_model, note=" ".join(notes))
 
 
-def _reason_of_answer(inner: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+def _reason_of_answer(hook_output: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
     reasons = (
-        inner.get("permissionDecisionReason"),
+        hook_output.get("permissionDecisionReason"),
         answer.get("reason"),
         answer.get("stopReason"),
     )

@@ -20,9 +20,9 @@ import yaml  # type: ignore[import-untyped]
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 
-LARGEST = 256 * 1024
-MOST_LOOKS = 20_000
-LONGEST_FRONT = 8_000
+LARGEST_FILE_BYTES = 256 * 1024
+MOST_FILE_ACCESSES = 20_000
+LONGEST_FRONT_MATTER = 8_000
 DEEPEST_LEVEL = 32
 # The parser written in Python takes seconds for some brackets.
 _YAML = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
@@ -67,13 +67,15 @@ class ProjectItem:
             return False
         if not self.globs:
             return True
-        inside = path.relative_to(self.below).as_posix()
-        return any(path_fits_glob(inside, glob) for glob in self.globs)
+        path_in_folder = path.relative_to(self.below).as_posix()
+        return any(path_fits_glob(path_in_folder, glob) for glob in self.globs)
 
     @property
     def settings_key(self) -> str:
         """Return its name in settings: its path, and for a hook its name within the file."""
-        return f"{self.path}#{self.name}" if self.kind == "hook" else str(self.path)
+        if self.kind == "hook":
+            return f"{self.path}#{self.name}"
+        return str(self.path)
 
     @property
     def content_sha256(self) -> str:
@@ -92,13 +94,17 @@ class ProjectItem:
             return "off"
         if self.trusted:
             return "in use"
-        return "changed: not trusted yet" if self.known else "new: not trusted yet"
+        if self.known:
+            return "changed: not trusted yet"
+        return "new: not trusted yet"
 
 
-_FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)(?:\r?\n)?^---[ \t]*$\r?\n?", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = re.compile(
+    r"\A---[ \t]*\r?\n(.*?)(?:\r?\n)?^---[ \t]*$\r?\n?", re.DOTALL | re.MULTILINE
+)
 _Key = tuple[str, int, int, int, int]
-_read: dict[_Key, str] = {}
-_hashed: dict[_Key, str] = {}
+_texts_by_file: dict[_Key, str] = {}
+_hashes_by_file: dict[_Key, str] = {}
 
 
 class ProjectReading:
@@ -111,13 +117,13 @@ class ProjectReading:
         self.root = root
         self.own = own
         self.real_root = Path(os.path.realpath(root))
-        self._accesses_left = MOST_LOOKS
+        self._accesses_left = MOST_FILE_ACCESSES
 
-    def count_file_accesses(self, looks: int) -> None:
+    def count_file_accesses(self, access_count: int) -> None:
         """Count looks, each as long as finding a file (50 µs). Raises HelixError if
         there are too many.
         """
-        self._accesses_left -= looks
+        self._accesses_left -= access_count
         if self._accesses_left < 0:
             raise HelixError(
                 "The folder contains too many files for agents, or these files are too large."
@@ -135,19 +141,22 @@ class ProjectReading:
         """
         self.count_file_accesses(1)
         try:
-            real = path.resolve(strict=True)
-            stat = real.stat()
-            is_outside = not real.is_relative_to(self.real_root)
-            if is_outside or not real.is_file() or stat.st_size > LARGEST:
+            real_path = path.resolve(strict=True)
+            status = real_path.stat()
+            is_outside = not real_path.is_relative_to(self.real_root)
+            if is_outside or not real_path.is_file() or status.st_size > LARGEST_FILE_BYTES:
                 return None
             text = _compute_from_content_once(
-                real, stat, _read, lambda content: content.decode("utf-8", "replace")
+                real_path,
+                status,
+                _texts_by_file,
+                lambda content: content.decode("utf-8", "replace"),
             )
         except (OSError, RuntimeError, ValueError):
             return None
-        self.count_file_accesses(stat.st_size >> 10)
+        self.count_file_accesses(status.st_size >> 10)
         if text.startswith("---"):  # Its values are parsed, which takes longer than reading.
-            front_length = text.find("\n---", 3, LONGEST_FRONT)
+            front_length = text.find("\n---", 3, LONGEST_FRONT_MATTER)
             self.count_file_accesses(max(front_length, 0) >> 6)
         return text
 
@@ -171,29 +180,29 @@ class ProjectReading:
         grows with its length.
         """
         files: list[Path] = []
-        waiting = [folder]
-        entered: set[str] = set()
-        deepest = len(folder.parts) + DEEPEST_LEVEL
-        while waiting and len(files) < limit:
-            current = waiting.pop()
-            real = os.path.realpath(current)
-            if real in entered:
+        folders_to_list = [folder]
+        listed_folders: set[str] = set()
+        most_parts = len(folder.parts) + DEEPEST_LEVEL
+        while folders_to_list and len(files) < limit:
+            folder_to_list = folders_to_list.pop()
+            real_path = os.path.realpath(folder_to_list)
+            if real_path in listed_folders:
                 continue
-            entered.add(real)
+            listed_folders.add(real_path)
             # Deep folders, to which a link may lead, take longer.
-            self.count_file_accesses(real.count(os.sep) >> 3)
-            for path in self.list_folder(current):
+            self.count_file_accesses(real_path.count(os.sep) >> 3)
+            for path in self.list_folder(folder_to_list):
                 leads_out = path.is_symlink() and not self.contains(path)
                 if not leads_out and path.is_dir():
-                    if len(path.parts) <= deepest:
-                        waiting.append(path)
+                    if len(path.parts) <= most_parts:
+                        folders_to_list.append(path)
                 elif path.name.endswith(ending):
                     files.append(path)
         return sorted(files)[:limit]
 
-    def read_markdown_files(self, place: Path) -> Iterator[tuple[Path, str]]:
+    def read_markdown_files(self, folder: Path) -> Iterator[tuple[Path, str]]:
         """Yield the readable Markdown files below a folder, by path, at most 500."""
-        for path in self.list_files_below(place, 500, ".md"):
+        for path in self.list_files_below(folder, 500, ".md"):
             text = self.read_text(path)
             if text is not None:
                 yield path, text
@@ -203,24 +212,27 @@ def is_stored_file(path: Path) -> bool:
     """Whether it is a regular, finite file. The system's own, even behind links, may be
     endless or block.
     """
-    return path.is_file() and not any(map(path.resolve().is_relative_to, ("/proc", "/sys")))
+    if not path.is_file():
+        return False
+    real_path = path.resolve()
+    return not real_path.is_relative_to("/proc") and not real_path.is_relative_to("/sys")
 
 
 def hash_of_file(path: Path) -> str:
     return _compute_from_content_once(
-        path, path.stat(), _hashed, lambda content: hashlib.sha256(content).hexdigest()
+        path, path.stat(), _hashes_by_file, lambda content: hashlib.sha256(content).hexdigest()
     )
 
 
 def _compute_from_content_once(
-    path: Path, stat: os.stat_result, known: dict[_Key, str], make: Callable[[bytes], str]
+    path: Path, status: os.stat_result, results: dict[_Key, str], compute: Callable[[bytes], str]
 ) -> str:
-    key = (str(path), stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino)
-    if key not in known:
-        if len(known) > 2_000:
-            known.clear()
-        known[key] = make(path.read_bytes())
-    return known[key]
+    key = (str(path), status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+    if key not in results:
+        if len(results) > 2_000:
+            results.clear()
+        results[key] = compute(path.read_bytes())
+    return results[key]
 
 
 def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
@@ -229,20 +241,20 @@ def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
     """
     if not text.startswith("---"):
         return {}, text
-    front = _FRONT.match(text)
-    if front is None:
+    front_matter = _FRONT_MATTER.match(text)
+    if front_matter is None:
         raise InvalidInput(
             "The block that begins with --- at the start of the file is not closed properly."
         )
-    values = _parse_front_matter(front[1])
+    values = _parse_front_matter(front_matter[1])
     if isinstance(values, str):
         raise InvalidInput(values)
-    return values, text[front.end() :]
+    return values, text[front_matter.end() :]
 
 
 @functools.lru_cache(maxsize=4_096)
 def _parse_front_matter(text: str) -> Mapping[str, Any] | str:
-    if len(text) > LONGEST_FRONT:
+    if len(text) > LONGEST_FRONT_MATTER:
         return "The block between the two --- lines is longer than 8,000 characters."
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, _YAML)):
@@ -270,18 +282,22 @@ def _parse_front_matter_leniently(text: str) -> Mapping[str, Any] | str:
 
 
 def text_or_empty(value: object) -> str:
-    return value.strip() if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return value.strip()
 
 
 def parse_name_list(value: object) -> tuple[str, ...]:
     """Return a list of names from a list, or from text with commas or blanks: `Bash(git
     add:*), Read`.
     """
+    names = value
     if isinstance(value, str):
-        value = re.findall(r"[^\s,()]+(?:\([^()]*\))?", value)
-    if not isinstance(value, Sequence):
+        names = re.findall(r"[^\s,()]+(?:\([^()]*\))?", value)
+    if not isinstance(names, Sequence):
         return ()
-    return tuple(filter(None, map(text_or_empty, value)))
+    texts = [text_or_empty(name) for name in names]
+    return tuple(text for text in texts if text)
 
 
 def path_fits_glob(path: str, glob: str) -> bool:

@@ -4,7 +4,6 @@ Those in a root always apply; those in a folder below it, once a file below
 them is touched; Cursor's rules with `globs`, once a matching file is touched.
 """
 
-import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -54,27 +53,37 @@ def find_rules_of_touched_folders(
 ) -> Iterator[ProjectItem]:
     """Yield rules that apply because a file below them was touched."""
     for folder in _folders_of_touched(reading.root, touched):
-        where = folder.relative_to(reading.root).as_posix()
+        path_in_root = folder.relative_to(reading.root).as_posix()
         for name in NAMES:
             yield from _read_rules_file(
-                folder / name, reading, f"a file in {where} was used", is_hidden, below=folder
+                folder / name,
+                reading,
+                f"a file in {path_in_root} was used",
+                is_hidden,
+                below=folder,
             )
         yield from _find_cursor_rules(folder, reading, touched)
 
 
 def _folders_of_touched(root: Path, touched: Sequence[Path]) -> Iterator[Path]:
-    known = {root}
+    """Yield the folders between the root and each touched file, the outer ones first."""
+    known_folders = {root}
     for path in touched:
-        if path != root and path.is_relative_to(root):
-            new = list(itertools.takewhile(lambda folder: folder not in known, path.parents))
-            known.update(new)
-            yield from reversed(new)
+        if path == root or not path.is_relative_to(root):
+            continue
+        new_folders = []
+        for folder in path.parents:
+            if folder in known_folders:
+                break
+            new_folders.append(folder)
+        known_folders.update(new_folders)
+        yield from reversed(new_folders)
 
 
 def _read_rules_file(
     path: Path,
     reading: ProjectReading,
-    why: str,
+    reason: str,
     is_hidden: Callable[[Path], bool],
     below: Path | None = None,
 ) -> Iterator[ProjectItem]:
@@ -82,15 +91,15 @@ def _read_rules_file(
         return  # CLAUDE.md is often a link to AGENTS.md, which is sent anyway.
     text = reading.read_text(path)
     if text is not None and text.strip():
-        whole, notes = append_imported_files(text, path, reading, is_hidden)
-        why = why or "it belongs to the workspace's folder"
+        text_with_imports, notes = append_imported_files(text, path, reading, is_hidden)
+        reason = reason or "it belongs to the workspace's folder"
         yield ProjectItem(
             "rules",
             path.relative_to(reading.root).as_posix(),
             path,
-            whole,
-            whole,
-            why=why,
+            text_with_imports,
+            text_with_imports,
+            why=reason,
             notes=notes,
             below=below,
         )
@@ -103,7 +112,9 @@ def append_imported_files(
     is_hidden: Callable[[Path], bool] = nothing_is_hidden,
 ) -> tuple[str, tuple[str, ...]]:
     """Return the text followed by every `@file` that it imports, and what could not be imported."""
-    imports = _Imports(reading, is_hidden, parts=[text], size=len(text), seen={path})
+    imports = _Imports(
+        reading, is_hidden, parts=[text], total_characters=len(text), imported_paths={path}
+    )
     imports.add_imports_of(text, path, 0)
     return "\n\n".join(imports.parts), tuple(imports.notes)
 
@@ -115,8 +126,8 @@ class _Imports:
     reading: ProjectReading
     is_hidden: Callable[[Path], bool]
     parts: list[str]
-    size: int
-    seen: set[Path]
+    total_characters: int
+    imported_paths: set[Path]
     notes: list[str] = field(default_factory=list)
 
     def add_imports_of(self, text: str, path: Path, depth: int) -> None:
@@ -125,7 +136,7 @@ class _Imports:
             target = self._find_new_target(name, path)
             if target is None:
                 continue
-            self.seen.add(target)
+            self.imported_paths.add(target)
             if self.is_hidden(target):
                 self.notes.append(
                     f"@{name} was not imported, because it is hidden from agents in this workspace."
@@ -134,20 +145,20 @@ class _Imports:
             imported = None
             if depth < DEEPEST_IMPORT:
                 imported = self.reading.read_text(target)
-            if imported is None or self.size + len(imported) > MOST_IMPORTED:
+            if imported is None or self.total_characters + len(imported) > MOST_IMPORTED:
                 self._note_missing(name)
                 continue
             shown_path = target.relative_to(self.reading.real_root)
             part = f"Imported from {shown_path}:\n\n{imported}"
             self.parts.append(part)
-            self.size += len(part)
+            self.total_characters += len(part)
             self.add_imports_of(imported, target, depth + 1)
 
-    def _find_new_target(self, name: str, beside: Path) -> Path | None:
+    def _find_new_target(self, name: str, importing_file: Path) -> Path | None:
         # The name may be too long, or links may form a circle.
         with suppress(OSError, RuntimeError, ValueError):
-            target = (beside.parent / name.rstrip(".")).resolve()
-            if target in self.seen:
+            target = (importing_file.parent / name.rstrip(".")).resolve()
+            if target in self.imported_paths:
                 return None
             # Otherwise, a word such as @decorator is meant.
             if "/" in name or "." in name or target.is_file():
@@ -174,9 +185,9 @@ def _find_cursor_rules(
         except InvalidInput as error:
             yield ProjectItem("rules", name, path, text, text, notes=(str(error),), broken=True)
             continue
-        always = text_or_empty(values.get("alwaysApply")).lower() == "true"
+        always_applies = text_or_empty(values.get("alwaysApply")).lower() == "true"
         globs = parse_name_list(values.get("globs"))
-        if not always and not globs:
+        if not always_applies and not globs:
             continue  # The model can ask for these rules, so they are not sent.
         reading.count_file_accesses(len(globs) * len(touched) >> 5)
         item = ProjectItem(
@@ -189,20 +200,20 @@ def _find_cursor_rules(
             below=folder,
             globs=globs,
         )
-        if always:
+        if always_applies:
             item = replace(item, globs=())
             if folder == reading.root:
                 item = replace(item, below=None)
-        why = _explain_cursor_rule(item, touched)
-        if why:
-            yield replace(item, why=why)
+        reason = _explain_cursor_rule(item, touched)
+        if reason:
+            yield replace(item, why=reason)
 
 
 def _explain_cursor_rule(item: ProjectItem, touched: Sequence[Path]) -> str:
     if not item.is_nested:
         return "it is set to always apply"
-    used = [path.name for path in touched if item.applies_to([path])]
-    if not used:
+    used_names = [path.name for path in touched if item.applies_to([path])]
+    if not used_names:
         return ""
     files = ", ".join(item.globs) or "all files there"
-    return f"it applies to {files}, and the agent used {used[0]}"
+    return f"it applies to {files}, and the agent used {used_names[0]}"

@@ -11,14 +11,14 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.project import project_item
 from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
-PLACES = (".agents/skills", ".claude/skills")
+SKILL_FOLDERS = (".agents/skills", ".claude/skills")
 FIELDS = frozenset({"name", "description", "license", "allowed-tools", "metadata", "compatibility"})
 LONGEST_NAME = 64
 LONGEST_DESCRIPTION = 1_024
 LONGEST_COMPATIBILITY = 500
 MOST_FILES = 500
 MOST_BYTES = 20 << 20
-_MOST_LOOKED_AT = 2_000
+_MOST_LISTED_FILES = 2_000
 
 
 def parse_skill(text: str) -> tuple[Mapping[str, Any], str]:
@@ -29,30 +29,30 @@ def parse_skill(text: str) -> tuple[Mapping[str, Any], str]:
 
 
 def find_skill_mistakes(values: Mapping[str, Any], folder: str) -> list[str]:
-    found = []
-    unexpected = sorted(set(values) - FIELDS)
-    if unexpected:
-        found.append(f"Unexpected fields in frontmatter: {', '.join(unexpected)}.")
+    mistakes = []
+    unexpected_fields = sorted(set(values) - FIELDS)
+    if unexpected_fields:
+        mistakes.append(f"Unexpected fields in frontmatter: {', '.join(unexpected_fields)}.")
     if "name" in values:
-        found += _find_mistakes_in_skill_name(values["name"], folder)
+        mistakes += _find_mistakes_in_skill_name(values["name"], folder)
     else:
-        found.append("Missing required field in frontmatter: name")
+        mistakes.append("Missing required field in frontmatter: name")
     if "description" not in values:
-        found.append("Missing required field in frontmatter: description")
+        mistakes.append("Missing required field in frontmatter: description")
     elif not project_item.text_or_empty(values["description"]):
-        found.append("The field 'description' must be a non-empty string.")
+        mistakes.append("The field 'description' must be a non-empty string.")
     elif len(values["description"]) > LONGEST_DESCRIPTION:
-        found.append(
+        mistakes.append(
             f"The description exceeds {LONGEST_DESCRIPTION} characters ({len(values['description'])})."
         )
-    compatible = values.get("compatibility", "")
-    if not isinstance(compatible, str):
-        found.append("The field 'compatibility' must be a string.")
-    elif len(compatible) > LONGEST_COMPATIBILITY:
-        found.append(
-            f"The field 'compatibility' exceeds {LONGEST_COMPATIBILITY} characters ({len(compatible)})."
+    compatibility = values.get("compatibility", "")
+    if not isinstance(compatibility, str):
+        mistakes.append("The field 'compatibility' must be a string.")
+    elif len(compatibility) > LONGEST_COMPATIBILITY:
+        mistakes.append(
+            f"The field 'compatibility' exceeds {LONGEST_COMPATIBILITY} characters ({len(compatibility)})."
         )
-    return found
+    return mistakes
 
 
 def _find_mistakes_in_skill_name(value: Any, folder: str) -> list[str]:
@@ -78,9 +78,9 @@ def _find_mistakes_in_skill_name(value: Any, folder: str) -> list[str]:
     return mistakes
 
 
-def find_skills(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
+def find_skills(skills_folder: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
     """Yield a folder's skills. Harmless differences from the specification become notes."""
-    for folder in reading.list_folder(place)[:1_000]:
+    for folder in reading.list_folder(skills_folder)[:1_000]:
         if not reading.contains(folder):
             continue
         path = _find_skill_file(folder)
@@ -113,33 +113,33 @@ def _build_skill_item(folder: Path, path: Path, text: str, reading: ProjectReadi
             notes=(str(error),),
             broken=True,
         )
-    given_name = project_item.text_or_empty(values.get("name"))
+    name = project_item.text_or_empty(values.get("name"))
     description = project_item.text_or_empty(values.get("description"))
-    about = " ".join(description.split())[:LONGEST_DESCRIPTION]
+    short_description = " ".join(description.split())[:LONGEST_DESCRIPTION]
     notes = find_skill_mistakes(values, folder.name)
-    other_files, left_out = _hash_other_files(folder, path, reading)
-    if left_out:
+    other_files, left_out_count = _hash_other_files(folder, path, reading)
+    if left_out_count:
         notes.append(
-            f"Your trust in this skill does not cover all of its files ({left_out} left out), because the skill has more than 500 files or is larger than 20 MB."
+            f"Your trust in this skill does not cover all of its files ({left_out_count} left out), because the skill has more than 500 files or is larger than 20 MB."
         )
     return ProjectItem(
         kind="skill",
-        name=unicodedata.normalize("NFKC", given_name) or folder.name,
+        name=unicodedata.normalize("NFKC", name) or folder.name,
         path=path,
         text=text + other_files,
         body=body,
-        about=about,
+        about=short_description,
         own=reading.own,
         values=values,
         notes=tuple(notes),
-        broken=not about,
+        broken=not short_description,
     )
 
 
 def _hash_other_files(folder: Path, skill: Path, reading: ProjectReading) -> tuple[str, int]:
     """Return names and hashes of the files beside SKILL.md, and how many were left out."""
     files = []
-    for path in reading.list_files_below(folder, _MOST_LOOKED_AT):
+    for path in reading.list_files_below(folder, _MOST_LISTED_FILES):
         if path != skill and (project_item.is_stored_file(path) or not reading.contains(path)):
             files.append(path)
     lines: list[str] = []

@@ -14,7 +14,12 @@ from helix_desktop.project.project_item import (
     text_or_empty,
 )
 
-PLACES = (".agents/commands", ".claude/commands", ".opencode/command", ".opencode/commands")
+COMMAND_FOLDERS = (
+    ".agents/commands",
+    ".claude/commands",
+    ".opencode/command",
+    ".opencode/commands",
+)
 _SHELL = re.compile(r"!`([^`\n]+)`")
 _FILE = re.compile(r"(?<![\w`@])@([\w~./-][^\s`'\",;:!?)\]]*)")
 _ARGUMENT = re.compile(r"\$(ARGUMENTS|\d)\b")
@@ -33,12 +38,12 @@ class CommandPrompt:
         return _SHELL.sub(lambda found: outputs.get(found[1], found[0]), self.text)
 
 
-def find_command_files(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
+def find_command_files(folder: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
     """Yield a folder's commands. Those in subfolders are prefixed by their name:
     `frontend:test`.
     """
-    for path, text in reading.read_markdown_files(place):
-        name = ":".join(path.relative_to(place).with_suffix("").parts)
+    for path, text in reading.read_markdown_files(folder):
+        name = ":".join(path.relative_to(folder).with_suffix("").parts)
         if not re.fullmatch(r"[\w:.-]{1,80}", name):
             continue
         try:
@@ -48,7 +53,7 @@ def find_command_files(place: Path, reading: ProjectReading) -> Iterator[Project
                 "command", name, path, text, "", own=reading.own, notes=(str(error),), broken=True
             )
             continue
-        about = text_or_empty(values.get("description")) or _first_line_of_words(body)
+        description = text_or_empty(values.get("description")) or _first_line_of_words(body)
         notes = []
         for key in values:
             if key in _UNSUPPORTED:
@@ -59,7 +64,7 @@ def find_command_files(place: Path, reading: ProjectReading) -> Iterator[Project
             path=path,
             text=text,
             body=body.strip(),
-            about=about[:200],
+            about=description[:200],
             own=reading.own,
             values=values,
             notes=tuple(notes),

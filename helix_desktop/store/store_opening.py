@@ -170,8 +170,9 @@ def copy_to_damaged_folder(workspace: Path, paths: Iterable[Path]) -> Path:
         # `copytree` reports all failures of a folder as one error, with the reasons in its text.
         is_disk_full = error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)
         if is_disk_full:
+            reason = "the disk is full"
             raise StoreFull(
-                f"The damaged files cannot be backed up to {copy}: the disk is full.",
+                f"The damaged files cannot be backed up to {copy}: {reason}.",
                 remedy="Nothing was changed. Free up disk space and open the workspace again.",
             ) from error
         reason = error.strerror or "not all of them could be read and written"

@@ -577,7 +577,11 @@ def _match_words_to_program(pattern_words: Sequence[str], program: StartedProgra
     name_pattern = program_base_name(pattern_words[0]).casefold()
     if not fnmatch.fnmatchcase(program.program_name.casefold(), name_pattern):
         return _RuleFit.NO
-    pattern_arguments = _list_arguments(pattern_words[1:])
+    return _match_words_to_arguments(pattern_words[1:], program)
+
+
+def _match_words_to_arguments(pattern_words: Sequence[str], program: StartedProgram) -> _RuleFit:
+    pattern_arguments = _list_arguments(pattern_words)
     # Up to the first word that the shell expands, because behind it any word may be any other.
     certain_words = list(takewhile(is_certain_word, program.words[1:]))
     certain_arguments = _list_arguments(certain_words)
@@ -587,7 +591,7 @@ def _match_words_to_program(pattern_words: Sequence[str], program: StartedProgra
         return _RuleFit.NO
 
     has_all_arguments = len(certain_arguments) >= len(pattern_arguments)
-    is_complete = has_all_arguments and _has_all_options(pattern_words[1:], program.words)
+    is_complete = has_all_arguments and _has_all_options(pattern_words, program.words)
     if is_complete and program.is_certain:
         return _RuleFit.YES
     # What is missing may be among the words that the shell fills in.

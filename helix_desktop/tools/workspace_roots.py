@@ -566,16 +566,21 @@ def _error_in_words(shown_path: str, error: OSError) -> HelixError:
                 f"The name {shown_path[:80]}… is longer than the file system allows."
             )
         case errno.EXDEV | errno.ELOOP:
-            sentence = f"{shown_path} points outside the workspace's folders, or it was changed while it was being opened."
+            refusal = ActionRefused(
+                f"{shown_path} points outside the workspace's folders, or it was changed while it was being opened."
+            )
         case errno.ENXIO | errno.ENODEV:
-            sentence = f"{shown_path} is a device, a pipe or a socket, not a file."
+            refusal = ActionRefused(f"{shown_path} is a device, a pipe or a socket, not a file.")
         case errno.ENOSPC | errno.EDQUOT:
-            sentence = (
+            refusal = ActionRefused(
                 f"The disk is full, so there is no room for {shown_path}. The file is unchanged."
             )
+        case _ if shown_path == ".":
+            refusal = ActionRefused(
+                f"The system doesn't allow this operation on the workspace's folder ({error.strerror})."
+            )
         case _:
-            what = shown_path
-            if shown_path == ".":
-                what = "the workspace's folder"
-            sentence = f"The system doesn't allow this operation on {what} ({error.strerror})."
-    return ActionRefused(sentence)
+            refusal = ActionRefused(
+                f"The system doesn't allow this operation on {shown_path} ({error.strerror})."
+            )
+    return refusal

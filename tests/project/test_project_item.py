@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.project.project_item import (
-    LARGEST,
+    LARGEST_FILE_BYTES,
     ProjectItem,
     ProjectReading,
     parse_name_list,
@@ -65,7 +65,7 @@ def test_only_plain_files_inside_are_read(tmp_path: Path) -> None:
     inside.mkdir()
     (tmp_path / "out.md").write_text("out")
     (inside / "link.md").symlink_to(tmp_path / "out.md")
-    (inside / "large.md").write_text("x" * (LARGEST + 1))
+    (inside / "large.md").write_text("x" * (LARGEST_FILE_BYTES + 1))
     (inside / "good.md").write_text("good")
     os.mkfifo(inside / "pipe.md")
     assert [ProjectReading(inside).read_text(inside / name) for name in ("link.md", "large.md", "pipe.md", "gone.md", "good.md")] == [

@@ -1124,10 +1124,10 @@ async def test_the_next_segment_holds_no_more_than_it_may(  # noqa: PLR0917 - th
         "d", sum(there), contents=HeadContents("d", "two", sum(there), segments=tuple(segments))
     )
     made, whole = world.two.shared._build_next_segment(known)
-    assert [line.seq for line in made.again] == again
-    assert [line.seq for line in made.fresh] == fresh
+    assert [line.seq for line in made.facts_sent_before] == again
+    assert [line.seq for line in made.new_facts] == fresh
     assert whole == is_whole
-    assert made.replaced == tuple(one for one in segments if one.first in again)
+    assert made.replaced_segments == tuple(one for one in segments if one.first in again)
     await world.two.step()
     await world.one.step()
     assert world.shelf.rows.keys() == {
@@ -1144,8 +1144,8 @@ async def test_the_facts_of_several_conversations_go_together_until_they_are_too
     for name in names:  # The first one has just as many bytes as there may be.
         await world.two.write(name, "x" * (2_000 - empty if name == "a" else 1_200))
     batch = world.two.shared._build_outgoing_batch(["c", *names])
-    assert [segment.known.conversation for segment in batch.segments] == ["a", "b"]
-    assert (batch.stale, batch.with_more) == ([], ["d", "e"])
+    assert [segment.progress.conversation for segment in batch.segments] == ["a", "b"]
+    assert (batch.to_send_as_whole, batch.with_more) == ([], ["d", "e"])
     await world.two.step()
     asked = ["store_rows", "_update_heads_now"]
     assert world.asked(world.two) == ["fetch_changed_heads", *asked, *asked]

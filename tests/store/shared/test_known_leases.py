@@ -81,7 +81,7 @@ def test_this_machine_may_write_only_for_as_long_as_its_lease_lasts(leases: Know
 
 
 def test_a_lease_counts_from_when_it_was_asked_for(leases: KnownLeases) -> None:
-    leases.set_lease_end("mine", 10.0, asked=97.0)
+    leases.set_lease_end("mine", 10.0, asked_at=97.0)
     assert leases.seconds_left("mine") == 7.0
     leases.set_lease_end("mine", 10.0)
     assert leases.seconds_left("mine") == 10.0
