@@ -25,6 +25,7 @@ from helix_desktop.resources import read_json_resource, resources_folder
 # Texts of more characters are cut at line ends, which changes counts by only 0.0002 %.
 PIECE = 16_384
 BATCH = 1 << 18  # One call counts about this many characters.
+BYTES_OF_TOKEN_NUMBER = 4  # In the list of numbers that tiktoken returns.
 END = "<|endoftext|>"  # All vocabularies contain this token.
 WHOLE = 1_000_000  # Texts of more characters are not counted but estimated from samples.
 SAMPLES = 16
@@ -55,13 +56,14 @@ VOCABULARIES = {vocabulary.name: vocabulary for vocabulary in _read_vocabularies
 
 
 def get_encoding(name: str, folder: Path | None = None) -> tiktoken.Encoding:
-    """Returns a shipped encoding after checking its file's hash."""
-    return _read_encoding(name, (folder or resources_folder() / "encodings") / f"{name}.tiktoken")
+    """Return a shipped encoding after checking its file's hash."""
+    encodings_folder = folder or resources_folder() / "encodings"
+    return _read_encoding(name, encodings_folder / f"{name}.tiktoken")
 
 
 @functools.cache
 def _read_encoding(name: str, path: Path) -> tiktoken.Encoding:
-    """Takes about 200 ms and 44 MB for o200k_base, once in a process."""
+    """Read an encoding. It takes about 200 ms and 44 MB for o200k_base, once in a process."""
     vocabulary = VOCABULARIES[name]
     try:
         content = path.read_bytes()
@@ -71,8 +73,10 @@ def _read_encoding(name: str, path: Path) -> tiktoken.Encoding:
         ) from error
     if hashlib.sha256(content).hexdigest() != vocabulary.sha256:
         raise StoreFailed(f"The token vocabulary {path} is damaged.", remedy=_REMEDY)
-    tokens = content.split()[::2]  # In these files, each token's rank is the number of its line.
-    ranks = dict(zip(map(binascii.a2b_base64, tokens), range(len(tokens)), strict=True))
+    # Each line has a token in base64, and its rank, which is the number of the line.
+    encoded_tokens = content.split()[::2]
+    tokens = map(binascii.a2b_base64, encoded_tokens)
+    ranks = dict(zip(tokens, range(len(encoded_tokens)), strict=True))
     encoding = tiktoken.Encoding(
         name,
         pat_str=vocabulary.pattern,
@@ -108,11 +112,11 @@ class TiktokenCounter:
         self._counts: OrderedDict[int, int] = OrderedDict()
 
     def count_tokens(self, text: str) -> int:
-        """Counts the tokens of a text. A text that was counted before costs only its hash."""
+        """Count the tokens of a text. A text that was counted before costs only its hash."""
         key = _hash_of_text(text)
-        known = self._remembered_count(key)
-        if known is not None:
-            return known
+        remembered_count = self._remembered_count(key)
+        if remembered_count is not None:
+            return remembered_count
         if len(text) <= WHOLE:
             count = sum(self._count_pieces(cut_into_pieces(text)))
         else:
@@ -121,34 +125,39 @@ class TiktokenCounter:
         return count
 
     def count_ahead(self, texts: Iterable[str]) -> None:
-        """Counts many texts in one batch, so that `count_tokens` then returns their
+        """Count many texts in one batch, so that `count_tokens` then returns their
         counts from memory.
         """
         pieces_by_key: dict[int, list[str]] = {}
-        size = 0
+        characters = 0
         for text in texts:
             if len(text) > WHOLE:
                 continue  # It is estimated from samples, one text at a time.
             key = _hash_of_text(text)
             if self._remembered_count(key) is None:
                 pieces_by_key[key] = list(cut_into_pieces(text))
-                size += len(text)
-            if size > BATCH:
-                self._count_all(pieces_by_key)
+                characters += len(text)
+            if characters > BATCH:
+                self._count_and_remember(pieces_by_key)
                 pieces_by_key = {}
-                size = 0
-        self._count_all(pieces_by_key)
+                characters = 0
+        self._count_and_remember(pieces_by_key)
 
-    def _count_all(self, pieces_by_key: Mapping[int, list[str]]) -> None:
-        counts = self._count_pieces(itertools.chain.from_iterable(pieces_by_key.values()))
+    def _count_and_remember(self, pieces_by_key: Mapping[int, list[str]]) -> None:
+        """Count the pieces of all texts together, and remember the sum of each text."""
+        all_pieces = itertools.chain.from_iterable(pieces_by_key.values())
+        counts = self._count_pieces(all_pieces)
         for key, pieces in pieces_by_key.items():
-            self._remember_count(key, sum(itertools.islice(counts, len(pieces))))
+            counts_of_text = itertools.islice(counts, len(pieces))
+            self._remember_count(key, sum(counts_of_text))
 
     def _remembered_count(self, key: int) -> int | None:
         with self._lock:
-            if (known := self._counts.get(key)) is not None:
+            count = self._counts.get(key)
+            if count is not None:
+                # What is used again is forgotten last.
                 self._counts.move_to_end(key)
-            return known
+            return count
 
     def _remember_count(self, key: int, count: int) -> None:
         with self._lock:
@@ -158,40 +167,44 @@ class TiktokenCounter:
 
     def _count_pieces(self, pieces: Iterable[str]) -> Iterator[int]:
         batch: list[str] = []
-        size = 0
+        characters = 0
         for piece in pieces:
             batch.append(piece)
-            size += len(piece)
-            if size > BATCH:
+            characters += len(piece)
+            if characters > BATCH:
                 yield from self._count_batch(batch)
                 batch = []
-                size = 0
+                characters = 0
         yield from self._count_batch(batch)
 
     def _count_batch(self, batch: Sequence[str]) -> list[int]:
-        """Counts a batch in one call, because each call waits for the interpreter."""
+        """Count a batch in one call, because each call waits for the interpreter."""
         if len(batch) < 2 or any(END in piece for piece in batch):
             return list(map(self._count_piece, batch))
         encoding = self._loaded_encoding()
         try:
             # Four bytes for each token: while a list of numbers is made, other threads wait.
             core = encoding._core_bpe  # noqa: SLF001
-            text = END.join([*batch, ""])
-            found = bytes(core.encode_to_tiktoken_buffer(text, {END}))
+            pieces_with_ends = "".join(piece + END for piece in batch)
+            token_numbers = bytes(core.encode_to_tiktoken_buffer(pieces_with_ends, {END}))
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:  # noqa: BLE001 - a panic inside tiktoken is no Exception; which piece it was shows alone
             return list(map(self._count_piece, batch))
         # No part of two other tokens looks like this one: the highest byte is always zero.
-        parts = found.split(encoding.eot_token.to_bytes(4, sys.byteorder))
-        return [len(part) // 4 for part in parts[:-1]]
+        end_number = encoding.eot_token.to_bytes(BYTES_OF_TOKEN_NUMBER, sys.byteorder)
+        numbers_by_piece = token_numbers.split(end_number)
+        numbers_by_piece.pop()  # Nothing follows the last end.
+        return [len(numbers) // BYTES_OF_TOKEN_NUMBER for numbers in numbers_by_piece]
 
     def _estimate_by_samples(self, text: str) -> int:
         samples = _sample_pieces(text)
-        counted = sum(self._count_pieces(samples))
-        return round(counted * len(text) / sum(map(len, samples)))
+        sampled_tokens = sum(self._count_pieces(samples))
+        sampled_characters = sum(map(len, samples))
+        return round(sampled_tokens * len(text) / sampled_characters)
 
     def _count_piece(self, text: str) -> int:
+        """Count a piece by itself, or estimate it if tiktoken fails."""
         if not text:
             return 0
         try:
@@ -202,9 +215,11 @@ class TiktokenCounter:
             log.warning(
                 "tiktoken gave up on %d characters (%s); estimated", len(text), type(error).__name__
             )
-            return max(1, round(len(text.encode("utf-8", "replace")) / BYTES_PER_TOKEN))
+            size = len(text.encode("utf-8", "replace"))
+            return max(1, round(size / BYTES_PER_TOKEN))
 
     def _loaded_encoding(self) -> tiktoken.Encoding:
+        # The second look is for a thread that waited while another one was loading it.
         if self._encoding is None:
             with self._loading:
                 if self._encoding is None:
@@ -214,12 +229,12 @@ class TiktokenCounter:
 
 @functools.cache
 def shared_token_counter() -> TiktokenCounter:
-    """Returns the counter that this process shares, so that no text is counted twice."""
+    """Return the counter that this process shares, so that no text is counted twice."""
     return TiktokenCounter()
 
 
 def _hash_of_text(text: str) -> int:
-    """Returns Python's 64-bit hash, which, unlike SHA-256, does not encode the text."""
+    """Return Python's 64-bit hash, which, unlike SHA-256, does not encode the text."""
     if len(text) <= WHOLE:
         return hash(text)
     samples = "".join(_sample_pieces(text))
@@ -227,15 +242,24 @@ def _hash_of_text(text: str) -> int:
 
 
 def _sample_pieces(text: str) -> list[str]:
-    step = len(text) // SAMPLES
-    return [text[start : start + PIECE] for start in range(0, step * SAMPLES, step)]
+    """Return pieces of a long text, at equal distances."""
+    distance = len(text) // SAMPLES
+    samples = []
+    for number in range(SAMPLES):
+        start = number * distance
+        samples.append(text[start : start + PIECE])
+    return samples
 
 
 def cut_into_pieces(text: str) -> Iterator[str]:
-    """Yields pieces of up to 16 K characters, which end after a line if possible."""
-    start = 0
-    while len(text) - start > PIECE:
-        cut = text.rfind("\n", start, start + PIECE) + 1 or start + PIECE
-        yield text[start:cut]
-        start = cut
-    yield text[start:]
+    """Yield pieces of up to 16 K characters, which end after a line if possible."""
+    piece_start = 0
+    while len(text) - piece_start > PIECE:
+        longest_end = piece_start + PIECE
+        last_line_end = text.rfind("\n", piece_start, longest_end)
+        piece_end = longest_end
+        if last_line_end >= 0:
+            piece_end = last_line_end + 1
+        yield text[piece_start:piece_end]
+        piece_start = piece_end
+    yield text[piece_start:]

@@ -265,10 +265,10 @@ class FoldDocumentWriter:
         if STRATEGIES[material.plan.kind].sections:
             state = await describe_state_of_work(material.situation.state, self.cache)
         return DocumentPlan(
-            plan=material.plan,
+            fold_plan=material.plan,
             fold=fold,
             number=number,
-            found=details,
+            details=details,
             entry=entries[0],
             critical=min(material.situation.policy.critical_tokens, limit // 2),
             limit=limit,
@@ -629,7 +629,7 @@ class FoldDocumentWriter:
         """Build the document. Missing sections are requested once, and otherwise filled
         from details.
         """
-        if not STRATEGIES[document_plan.plan.kind].sections:
+        if not STRATEGIES[document_plan.fold_plan.kind].sections:
             return await asyncio.to_thread(
                 build_fold_document, document_plan, {"": text}, self.tokens
             )
@@ -637,7 +637,7 @@ class FoldDocumentWriter:
         missing = handover.find_missing_sections(sections)
         if missing:
             question = handover.missing_sections_question(missing)
-            purpose = facts.Purpose(document_plan.plan.kind.value)
+            purpose = facts.Purpose(document_plan.fold_plan.kind.value)
             request = build_material_request(text, question, purpose, answer_limit)
             try:
                 second_answer = await inquiry.ask_for_text(attempt.client, request, seconds)

@@ -13,9 +13,8 @@ class Digest:
 
     raw: bytes
 
-    def __init__(
-        self, raw: bytes
-    ) -> None:  # The dataclass's own takes twice as long, and there are many digests.
+    # The dataclass's own takes twice as long, and there are many digests.
+    def __init__(self, raw: bytes) -> None:
         if len(raw) != SIZE:
             raise ValueError(f"a SHA-256 digest has 32 bytes, not {len(raw)}")
         _set_raw(self, raw)

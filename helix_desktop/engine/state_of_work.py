@@ -70,8 +70,10 @@ class AnsweredCall:
 
     @property
     def was_stopped(self) -> bool:
-        begins = self.text.startswith((NOT_BEGUN, UNREAD, _INTERRUPTED))
-        return self.result.stopped or (begins and not self.result.ok)
+        if self.result.stopped:
+            return True
+        says_so = self.text.startswith((NOT_BEGUN, UNREAD, _INTERRUPTED))
+        return says_so and not self.result.ok
 
     @property
     def was_run(self) -> bool:
@@ -183,8 +185,10 @@ class StateOfWork:
 
     def _add_commit(self, answered: AnsweredCall, git: GitCommand) -> None:
         reported = test_and_commit_commands.find_reported_commit(answered.text)
-        alone = len(test_and_commit_commands.split_command_line(answered.command)) == 1
-        if reported is None and not (answered.result.exit_code == 0 and alone):
+        programs = test_and_commit_commands.split_command_line(answered.command)
+        # The exit code of several programs together does not say whether git succeeded.
+        is_success_certain = len(programs) == 1 and answered.result.exit_code == 0
+        if reported is None and not is_success_certain:
             self.unconfirmed_commit = answered
             return
         left_out: dict[str, OpenChange] = {}
@@ -200,7 +204,8 @@ class StateOfWork:
         names = [printable_path(path.partition("/")[2]) for path in committed.paths]
         left_out: dict[str, OpenChange] = {}
         for path, change in {**self.not_added, **self.changes}.items():
-            if not any(_is_same_or_within(change.path, name) for name in names):
+            is_committed = any(_is_same_or_within(change.path, name) for name in names)
+            if not is_committed:
                 left_out[path] = change
         reported = test_and_commit_commands.find_reported_commit(committed.answer)
         self._begin_after_commit(RecordedCommit(seq, reported), left_out)
@@ -223,11 +228,13 @@ class StateOfWork:
         words = list(commit.words)
         for added in self._added:
             words += added.words
-        if any(_names_everything(word) for word in words):
-            return True
-        return any(_is_same_or_within(change.path, word) for word in words)
+        for word in words:
+            if _names_everything(word) or _is_same_or_within(change.path, word):
+                return True
+        return False
 
     def add_change(self, change: OpenChange, call: str = "") -> None:
+        """Add a change to a file. `call`: the id of the call that made it, if that is known."""
         commit = self.commit
         if commit is not None and call and commit.call == call:
             # The command that committed also changed files, before the commit or after it.
@@ -235,12 +242,14 @@ class StateOfWork:
             if "commit" not in programs[-1].text:
                 self.changed_by_commit_command.append(change.path)
             return
-        earlier = self.changes.pop(change.path, None)
-        if earlier is not None:
-            is_exact = earlier.is_exact and change.is_exact
-            change = replace(change, before=earlier.before, is_exact=is_exact)
-        if not change.is_exact or change.before != change.after:
-            self.changes[change.path] = change
+        whole_change = change
+        earlier_change = self.changes.pop(change.path, None)
+        if earlier_change is not None:
+            is_exact = earlier_change.is_exact and change.is_exact
+            whole_change = replace(change, before=earlier_change.before, is_exact=is_exact)
+        was_changed_back = whole_change.is_exact and whole_change.before == whole_change.after
+        if not was_changed_back:
+            self.changes[change.path] = whole_change
 
 
 def _names_everything(word: str) -> bool:
@@ -282,6 +291,7 @@ async def describe_state_of_work(state: ConversationState, cache: ContentCache) 
 
 
 async def read_state_of_work(state: ConversationState, cache: ContentCache) -> StateOfWork:
+    """Compute the state from the facts that lead to the view, and the outputs that matter."""
     recorded_facts = state.facts_on_path()
     differences = await _read_differences(recorded_facts, cache)
     answered_calls = await _read_answered_calls(state, recorded_facts, cache)
@@ -293,11 +303,12 @@ def _follow_record(
     differences: Mapping[int, bytes],
     answered_calls: Mapping[int, AnsweredCall],
 ) -> StateOfWork:
-    pause_now_and_then = InterpreterPauses().sleep_after_long_stretch
+    """Read all facts, oldest first. It runs in a thread."""
+    pauses = InterpreterPauses()
     reader = _RecordReader(differences, answered_calls)
     reader.note_compared_calls(recorded_facts)
     for recorded in recorded_facts:
-        pause_now_and_then()
+        pauses.sleep_after_long_stretch()
         reader.read_fact(recorded)
     return reader.work
 
@@ -311,15 +322,15 @@ class _RecordReader:
         self.work = StateOfWork()
         self._differences = differences
         self._answered_calls = answered_calls
-        self._compared: set[str] = set()
-        self._calls: dict[str, facts.ToolCall] = {}
-        self._names: dict[str, str] = {}
+        self._compared_calls: set[str] = set()
+        self._calls_by_id: dict[str, facts.ToolCall] = {}
+        self._names_by_path: dict[str, str] = {}
 
     def note_compared_calls(self, recorded_facts: Sequence[facts.Recorded]) -> None:
         """Note the calls after which folders were compared: that says best what they changed."""
         for recorded in recorded_facts:
             if isinstance(recorded.fact, facts.FilesChanged):
-                self._compared.add(recorded.fact.call)
+                self._compared_calls.add(recorded.fact.call)
 
     def read_fact(self, recorded: facts.Recorded) -> None:
         work = self.work
@@ -327,7 +338,7 @@ class _RecordReader:
             case facts.ModelReplied(parts=parts):
                 for part in parts:
                     if isinstance(part, facts.ToolCall):
-                        self._calls[part.id] = part
+                        self._calls_by_id[part.id] = part
             case facts.ToolReturned() if recorded.seq in self._answered_calls:
                 self._read_result(self._answered_calls[recorded.seq])
             case facts.FilesChanged() as changed if recorded.seq in self._differences:
@@ -335,7 +346,8 @@ class _RecordReader:
             case facts.FilesCommitted() as committed:
                 work.add_commit_by_user(recorded.seq, committed)
             case facts.Decided(allowed=False) as decided:
-                _add_denial(work, self._calls.get(decided.call), decided.by, recorded.seq)
+                call = self._calls_by_id.get(decided.call)
+                _add_denial(work, call, decided.by, recorded.seq)
             case facts.TurnEnded(reason=reason):
                 work.note_end_of_turn(recorded.seq, reason)
             case facts.TodoSet(items=items):
@@ -345,12 +357,13 @@ class _RecordReader:
     def _read_result(self, answered: AnsweredCall) -> None:
         self.work.add_answered_call(answered)
         _add_foreign_denial(self.work, answered)
-        if answered.was_run and answered.call.id not in self._compared:
+        if answered.was_run and answered.call.id not in self._compared_calls:
             _add_changes_of_call(self.work, answered)
 
     def _read_changes(self, seq: int, changed: facts.FilesChanged) -> None:
-        for path_change in name_changes_of_fact(changed, self._differences[seq], self._names):
-            name = self._names[path_change.path]
+        difference = self._differences[seq]
+        for path_change in name_changes_of_fact(changed, difference, self._names_by_path):
+            name = self._names_by_path[path_change.path]
             change = OpenChange(name, seq, path_change.before, path_change.after)
             self.work.add_change(change, changed.call)
 
@@ -364,7 +377,11 @@ async def _read_differences(
         if isinstance(recorded.fact, facts.FilesChanged):
             digests[recorded.seq] = recorded.fact.difference.digest
     contents = await cache.read_contents(frozenset(digests.values()))
-    return {seq: contents[digest] for seq, digest in digests.items() if digest in contents}
+    differences = {}
+    for seq, digest in digests.items():
+        if digest in contents:
+            differences[seq] = contents[digest]
+    return differences
 
 
 async def _read_answered_calls(
@@ -397,10 +414,10 @@ async def read_answered_calls_of(
 def _pair_calls_with_results(
     state: ConversationState, recorded_facts: Sequence[facts.Recorded]
 ) -> dict[int, AnsweredCall]:
-    pause_now_and_then = InterpreterPauses().sleep_after_long_stretch
+    pauses = InterpreterPauses()
     answered_calls = {}
     for recorded in recorded_facts:
-        pause_now_and_then()
+        pauses.sleep_after_long_stretch()
         result = recorded.fact
         call = call_answered_by(state.branch, recorded.seq)
         if call is not None and isinstance(result, facts.ToolReturned):
@@ -412,9 +429,11 @@ def _pair_calls_with_results(
 
 
 async def read_output(answered: AnsweredCall, cache: ContentCache) -> str:
-    return answered.result.head or await span_text_and_detail_sources.read_stored_text(
-        cache, answered.result.output
-    )
+    """Return a call's output: from the fact if it is short, and otherwise from the cache."""
+    result = answered.result
+    if result.head:
+        return result.head
+    return await span_text_and_detail_sources.read_stored_text(cache, result.output)
 
 
 def _add_foreign_denial(work: StateOfWork, answered: AnsweredCall) -> None:

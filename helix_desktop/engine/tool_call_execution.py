@@ -70,14 +70,16 @@ class _CallAndResult(NamedTuple):
 
 @dataclass(eq=False)
 class ToolCallRunner:
+    """Runs the calls of one conversation's replies."""
+
     conversation: Conversation
     services: SessionServices
     folding: ConversationFolding
     ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
     # The ids of calls that have actually started to run.
-    _begun: set[str] = field(default_factory=set, init=False)
-    # The latest calls, oldest first.
-    _lately: deque[_CallAndResult] = field(
+    _started_calls: set[str] = field(default_factory=set, init=False)
+    # Oldest first.
+    _latest_calls: deque[_CallAndResult] = field(
         default_factory=lambda: deque(maxlen=LATEST_CALLS), init=False
     )
 
@@ -144,16 +146,19 @@ class ToolCallRunner:
 
     async def _run_and_time_call(self, call: ToolCall, torn: ToolCall | None) -> CallResult:
         """Run a call and time it, without the time the user took for an answer."""
-        waits: list[float] = []
-        started = self.services.clock.current_time()
+        waiting_seconds: list[float] = []
+        start_time = self.services.clock.current_time()
         if call is torn:
-            outcome = CallOutcome(await self._store_words_instead_of_output(call, TORN), ok=False)
+            output = await self._store_words_instead_of_output(call, TORN)
+            outcome = CallOutcome(output, ok=False)
         else:
-            context = self._build_call_context(call, waits)
+            context = self._build_call_context(call, waiting_seconds)
             outcome = await self.services.tools.run_tool_call(call, context)
-        elapsed = self.services.clock.current_time() - started
-        returned = await self._result_fact(call, outcome, max(0.0, elapsed - sum(waits)))
-        self._lately.append(_CallAndResult(call.name, call.arguments, outcome.output.digest.hex))
+        elapsed_seconds = self.services.clock.current_time() - start_time
+        running_seconds = max(0.0, elapsed_seconds - sum(waiting_seconds))
+        returned = await self._result_fact(call, outcome, running_seconds)
+        call_and_result = _CallAndResult(call.name, call.arguments, outcome.output.digest.hex)
+        self._latest_calls.append(call_and_result)
         self._notify_stage([call], CallStage.DONE)
         return CallResult(returned, _facts_of_outcome(call, outcome), outcome.keep)
 
@@ -161,29 +166,30 @@ class ToolCallRunner:
         origin = EntryOrigin(call.name, describe_call_as_source(call.arguments))
         return await self.services.cache.store_content(words.encode(), origin)
 
-    def _build_call_context(self, call: ToolCall, waits: list[float]) -> CallContext:
-        """Return what a tool may use. The seconds of each wait for the user go to `waits`."""
-        here = self.conversation
+    def _build_call_context(self, call: ToolCall, waiting_seconds: list[float]) -> CallContext:
+        """Return what a tool may use. Each wait for the user is added to `waiting_seconds`."""
+        conversation = self.conversation
         current_time = self.services.clock.current_time
 
         def show(text: str) -> None:
-            here.notify_listeners(ToolPrinted(here.id, call.id, text))
+            conversation.notify_listeners(ToolPrinted(conversation.id, call.id, text))
 
         async def ask(question: PermissionQuestion) -> PermissionAnswer:
-            asked = current_time()
+            time_asked = current_time()
             try:
                 return await self.ask(question)
             finally:
-                waits.append(current_time() - asked)
+                waiting_seconds.append(current_time() - time_asked)
 
+        state = conversation.state
         return CallContext(
-            here.id,
+            conversation.id,
             ask,
             show,
-            content_recall.most_tokens_recalled_whole(here.state, here.policy),
-            partial(self._begun.add, call.id),
-            partial(self._begun.discard, call.id),
-            here.state.is_shown_whole,
+            content_recall.most_tokens_recalled_whole(state, conversation.policy),
+            partial(self._started_calls.add, call.id),
+            partial(self._started_calls.discard, call.id),
+            state.is_shown_whole,
         )
 
     async def _result_fact(
@@ -264,7 +270,7 @@ class ToolCallRunner:
                 results.append(task.result())
                 continue
             why = NOT_BEGUN
-            if call.id in self._begun:
+            if call.id in self._started_calls:
                 why = UNREAD
             results.append(await self._result_of_unrun_call(call, why))
         await self._record_results_and_return_seqs(results)
@@ -277,13 +283,14 @@ class ToolCallRunner:
 
     def most_repeated_tool_and_count(self) -> tuple[str, int]:
         """Return the tool repeated most often with equal results, without other calls between."""
-        if not self._lately:
+        if not self._latest_calls:
             return "", 0
-        most_repeated, count = Counter(self._lately).most_common(1)[0]
+        most_repeated, count = Counter(self._latest_calls).most_common(1)[0]
         # A call that was made only once since then may be progress, such as an edit between
         # two runs of the tests.
-        first = self._lately.index(most_repeated)
-        counts_since_first = Counter(itertools.islice(self._lately, first, None))
+        first_index = self._latest_calls.index(most_repeated)
+        calls_since_first = itertools.islice(self._latest_calls, first_index, None)
+        counts_since_first = Counter(calls_since_first)
         if min(counts_since_first.values()) == 1:
             return most_repeated.tool, 0
         return most_repeated.tool, count

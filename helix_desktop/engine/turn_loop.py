@@ -63,7 +63,7 @@ class _PreparedRequest:
     """A request, the newest fact in its view, and its digest."""
 
     request: Request
-    saw: int
+    newest_seq: int
     digest: Digest
 
 
@@ -71,9 +71,8 @@ async def record_changed_settings(services: SessionServices, conversation: Conve
     """Record what the next request depends on besides messages, if it has changed."""
     setup = await services.setup()
     conversation.set_expected_settings(setup.settings_facts)
-    expected = (*setup.settings_facts, _build_tools_offered(services, setup))
     new_facts: list[facts.Fact] = []
-    for fact in expected:
+    for fact in (*setup.settings_facts, _build_tools_offered(services, setup)):
         if not conversation.state.has_settings_of_fact(fact):
             new_facts.append(fact)
     new_facts += build_note_facts(setup.notes, services, conversation, len(new_facts))
@@ -132,9 +131,10 @@ def _build_tools_offered(services: SessionServices, setup: ConversationSetup) ->
         if model.role is facts.ModelRole.MAIN and not model.can_call_tools:
             return facts.ToolsOffered((), 0)
     tools = services.tools.offered_specs()
-    texts = [tool.name + tool.description + tool.schema for tool in tools]
-    counted = sum(services.tokens.count_tokens(text) for text in texts)
-    return facts.ToolsOffered(tools, counted, *services.withheld())
+    tokens = 0
+    for tool in tools:
+        tokens += services.tokens.count_tokens(tool.name + tool.description + tool.schema)
+    return facts.ToolsOffered(tools, tokens, *services.withheld())
 
 
 def build_note_facts(
@@ -157,12 +157,12 @@ def build_note_facts(
             continue
         if old_seq and note.pinned:
             new_facts.append(facts.Unpinned(facts.PartRef(old_seq)))
-        place = before + len(new_facts)
-        said = facts.Text(text, services.tokens.count_tokens(text))
-        new_facts.append(facts.UserSaid((said,), steering=True, by=note.by))
+        facts_before_note = before + len(new_facts)
+        text_part = facts.Text(text, services.tokens.count_tokens(text))
+        new_facts.append(facts.UserSaid((text_part,), steering=True, by=note.by))
         if note.pinned:
             # The message has no number yet: 0 and below count the facts appended together.
-            new_facts.append(facts.Pinned(facts.PartRef(-place)))
+            new_facts.append(facts.Pinned(facts.PartRef(-facts_before_note)))
     return new_facts
 
 
@@ -175,21 +175,21 @@ class TurnLoop:
         services: SessionServices,
         folding: ConversationFolding,
         contents: ViewContents,
-        talk: TurnCallbacks,
+        callbacks: TurnCallbacks,
     ) -> None:
         self._conversation = conversation
         self._services = services
         self._folding = folding
         self._contents = contents
-        self._talk = talk
+        self._callbacks = callbacks
         # Ends the wait, so that the model is asked at once.
         self.wake: Callable[[], object] | None = None
-        self._steps = 0
-        self._cuts = 0
+        self._step_count = 0
+        self._cut_replies = 0  # How many broken or empty replies there were in a row.
         # After a reply was stopped as repeating itself, the user can have the turn go on.
         self._goes_on_repeating = _was_stopped_as_repeating(conversation)
         folding.spending.begin_turn()
-        self._calls = ToolCallRunner(conversation, services, folding, talk.ask)
+        self._call_runner = ToolCallRunner(conversation, services, folding, callbacks.ask)
 
     async def run_turn(self, *, runs_waiting_calls: bool = False) -> facts.TurnEnded:
         """Run steps until the turn ends. Record and return its end.
@@ -205,20 +205,20 @@ class TurnLoop:
         except errors.HelixError as error:
             end = turn_end_of_error(error)
         except asyncio.CancelledError:
-            await asyncio.shield(self._record_end(self._talk.end_when_stopped()))
+            await asyncio.shield(self._record_end(self._callbacks.end_when_stopped()))
             raise
         await self._record_end(end)
         return end
 
     async def _run_waiting_calls(self) -> None:
-        self._talk.running(ConversationActivity.TOOLS)
+        self._callbacks.running(ConversationActivity.TOOLS)
         running_calls = self._conversation.state.branch.running_calls
-        waiting = tuple(pending.call for pending in running_calls)
-        await self._calls.run_reply_calls(Reply(waiting, facts.Stop.CALLS))
+        calls = tuple(pending.call for pending in running_calls)
+        await self._call_runner.run_reply_calls(Reply(calls, facts.Stop.CALLS))
 
     async def _run_turn_step(self) -> facts.TurnEnded | None:
         """Ask the model once and run its calls. Return the turn's end, or None if it goes on."""
-        self._talk.running(ConversationActivity.THINKING)
+        self._callbacks.running(ConversationActivity.THINKING)
         await record_changed_settings(self._services, self._conversation)
         await append_note_on_undone_files(self._services, self._conversation)
         await self._count_with_own_tokenizer()
@@ -227,11 +227,11 @@ class TurnLoop:
         reply = await self._ask_until_answered()
         has_calls = any(isinstance(part, facts.ToolCall) for part in reply.parts)
         if has_calls:
-            self._talk.running(ConversationActivity.TOOLS)
-            await self._calls.run_reply_calls(reply)
+            self._callbacks.running(ConversationActivity.TOOLS)
+            await self._call_runner.run_reply_calls(reply)
         was_steered = await self._record_steering(within=has_calls)
         end = self._turn_end_after_reply(reply, going_on=has_calls or was_steered)
-        if end is None and self._cuts:
+        if end is None and self._cut_replies:
             await self._exclude_broken_reply_and_wait(reply)
         return end
 
@@ -256,9 +256,10 @@ class TurnLoop:
         request = await asyncio.to_thread(request_building.build_request, view, contents)
         ledger = self._conversation.state.record.ledger
         seq = self._conversation.state.seq
-        counted = await client.count_request_tokens(request)
-        if counted and meter.used:
-            ledger.set_measured_factor(meter.model, seq, counted * meter.factor / meter.used)
+        tokens_of_server = await client.count_request_tokens(request)
+        if tokens_of_server and meter.used:
+            factor = tokens_of_server * meter.factor / meter.used
+            ledger.set_measured_factor(meter.model, seq, factor)
             return
         estimated_factor = await client.estimate_token_factor(request)
         if estimated_factor:
@@ -270,16 +271,14 @@ class TurnLoop:
         meter = self._conversation.current_meter()
         if meter.used <= meter.window or not state.branch.pins:
             return
-        kept = context_usage.count_unfoldable_tokens(state)
+        unfoldable_tokens = context_usage.count_unfoldable_tokens(state)
         raise errors.ActionRefused(
-            f"The next request would take up {meter.used:,} tokens, but the context window of {meter.model or 'the model'} holds only {meter.window:,}: the system prompt, tools, rules and pins alone take up {kept:,}. Nothing was sent.",
+            f"The next request would take up {meter.used:,} tokens, but the context window of {meter.model or 'the model'} holds only {meter.window:,}: the system prompt, tools, rules and pins alone take up {unfoldable_tokens:,}. Nothing was sent.",
             remedy="Unpin something, or choose a model with a larger context window.",
         )
 
     async def _build_request_and_mark_sent(self) -> _PreparedRequest:
-        """Build the next request. Facts appended meanwhile are not in it; `saw` is the
-        newest fact that is.
-        """
+        """Build the next request. Facts appended meanwhile are not in it."""
         room = self._room_for_reply()
         view = self._conversation.current_view()
         contents = await self._contents.read_view_contents(view)
@@ -337,13 +336,13 @@ class TurnLoop:
         raise failure
 
     async def _stream_and_record_reply(self) -> Reply:
-        asked = await self._build_request_and_mark_sent()
-        started = self._services.clock.current_time()
-        first_word_after = 0.0
+        prepared = await self._build_request_and_mark_sent()
+        start_time = self._services.clock.current_time()
+        first_word_seconds = 0.0
         watch = RepetitionWatch()
         # A stream that ends without a reply was cut.
         reply = Reply((), facts.Stop.CUT)
-        stream = self._main_model_client().stream_reply(asked.request)
+        stream = self._main_model_client().stream_reply(prepared.request)
         try:
             async with aclosing(stream) as deltas:  # type: ignore[type-var]
                 async for delta in deltas:
@@ -356,24 +355,26 @@ class TurnLoop:
                     if isinstance(delta, Reply):
                         reply = delta
                         continue
-                    if not first_word_after:
-                        first_word_after = self._services.clock.current_time() - started
+                    if not first_word_seconds:
+                        first_word_seconds = self._services.clock.current_time() - start_time
                     if watch.is_repeating(delta) and not self._goes_on_repeating:
                         reply = _reply_without_repetitions(watch)
                         break
         except asyncio.CancelledError:
-            partial = _reply_of_text(watch.written_text())
-            await asyncio.shield(self._record_reply(partial, asked, started))
+            partial_reply = _reply_of_text(watch.written_text())
+            await asyncio.shield(self._record_reply(partial_reply, prepared, start_time))
             raise
         self._conversation.speed.measure_reply(
             read_tokens=reply.usage.input - reply.usage.cache_read,
-            first_word_seconds=first_word_after,
+            first_word_seconds=first_word_seconds,
             written_tokens=reply.usage.output,
-            seconds=self._services.clock.current_time() - started,
+            seconds=self._services.clock.current_time() - start_time,
         )
-        return await self._record_reply(reply, asked, started)
+        return await self._record_reply(reply, prepared, start_time)
 
-    async def _record_reply(self, reply: Reply, asked: _PreparedRequest, started: float) -> Reply:
+    async def _record_reply(
+        self, reply: Reply, prepared: _PreparedRequest, start_time: float
+    ) -> Reply:
         """Record a reply. A broken one keeps its words, but not its calls, which may be cut off."""
         is_broken = reply.stop in (facts.Stop.CUT, facts.Stop.STOPPED)
         recorded_parts: list[facts.ReplyPart] = []
@@ -382,8 +383,8 @@ class TurnLoop:
                 continue
             recorded_parts.append(self._normalise_and_count_reply_part(part))
         parts = tuple(recorded_parts)
-        self._steps += 1
-        seconds = self._services.clock.current_time() - started
+        self._step_count += 1
+        seconds = self._services.clock.current_time() - start_time
         model = reply.model or self._main_model_client().model_name
         # An empty reply that was billed is recorded for its cost.
         if parts or reply.usage.input:
@@ -392,12 +393,12 @@ class TurnLoop:
                 model,
                 reply.stop,
                 reply.usage,
-                saw=asked.saw,
+                saw=prepared.newest_seq,
                 seconds=seconds,
-                request=asked.digest,
-                stable=asked.request.stable,
-                settled=asked.request.settled,
-                room=asked.request.room,
+                request=prepared.digest,
+                stable=prepared.request.stable,
+                settled=prepared.request.settled,
+                room=prepared.request.room,
             )
             await self._conversation.append_facts(fact)
         return replace(reply, parts=parts)
@@ -417,26 +418,28 @@ class TurnLoop:
         its length stays.
         """
         if reply.stop is facts.Stop.CUT and reply.parts:
-            partial = self._conversation.state.branch.steps[-1]
-            await self._conversation.append_facts(facts.Excluded(facts.Span(partial, partial)))
+            seq_of_reply = self._conversation.state.branch.steps[-1]
+            broken_reply = facts.Span(seq_of_reply, seq_of_reply)
+            await self._conversation.append_facts(facts.Excluded(broken_reply))
+        pause_seconds = 2 ** (self._cut_replies - 1)
         spread = random.uniform(0.75, 1.25)  # noqa: S311  # Many turns must not retry at once.
-        await self._services.clock.sleep_seconds(2 ** (self._cuts - 1) * spread)
+        await self._services.clock.sleep_seconds(pause_seconds * spread)
 
     # --- After a step: continuing or ending the turn
 
     async def _record_steering(self, *, within: bool) -> bool:
         """Record messages sent meanwhile, after all results of the reply."""
-        messages = self._talk.steering()
+        messages = self._callbacks.steering()
         if not messages:
             return False
-        said: list[facts.Fact] = []
+        new_facts: list[facts.Fact] = []
         for message in messages:
-            said.append(facts.UserSaid(message.parts, steering=within, by=message.by))
+            new_facts.append(facts.UserSaid(message.parts, steering=within, by=message.by))
         try:
-            await self._conversation.append_facts(*said)
+            await self._conversation.append_facts(*new_facts)
         except errors.HelixError:
             # They go back to the queue, so that none is lost.
-            self._talk.steer_again(messages)
+            self._callbacks.steer_again(messages)
             raise
         return True
 
@@ -447,9 +450,9 @@ class TurnLoop:
         is_silent = reply.stop is facts.Stop.END and not _says_or_calls_anything(reply)
         is_broken = is_silent or reply.stop in (facts.Stop.CUT, facts.Stop.LENGTH)
         if is_broken and not going_on:
-            self._cuts += 1
+            self._cut_replies += 1
             return self._turn_end_after_cuts(reply, silent=is_silent)
-        self._cuts = 0
+        self._cut_replies = 0
         if reply.stop is facts.Stop.FILTERED:
             why = reply.why or "The provider withheld the reply."
             return facts.TurnEnded(facts.TurnEnd.FAILED, why)
@@ -459,7 +462,7 @@ class TurnLoop:
 
     def _turn_end_after_cuts(self, reply: Reply, *, silent: bool) -> facts.TurnEnded | None:
         """End the turn after several broken or empty replies. Before, the model is asked again."""
-        if self._cuts <= CUTS_IN_A_ROW:
+        if self._cut_replies <= CUTS_IN_A_ROW:
             return None
         if silent:
             why = reply.why or "The model sent several empty replies in a row."
@@ -485,10 +488,10 @@ class TurnLoop:
 
     def _turn_end_at_limit(self) -> facts.TurnEnded | None:
         limits = self._services.limits()
-        if limits.steps and self._steps >= limits.steps:
-            why = f"This turn reached its step limit ({self._steps})."
+        if limits.steps and self._step_count >= limits.steps:
+            why = f"This turn reached its step limit ({self._step_count})."
             return facts.TurnEnded(facts.TurnEnd.STEP_LIMIT, why)
-        name, count = self._calls.most_repeated_tool_and_count()
+        name, count = self._call_runner.most_repeated_tool_and_count()
         if limits.repeats and count >= limits.repeats:
             why = f"{name} was called {count} times with the same arguments and the same result."
             return facts.TurnEnded(facts.TurnEnd.REPEATING, why)

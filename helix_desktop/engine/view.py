@@ -46,24 +46,22 @@ class ConversationState(Moment):
         self.spent: list[Spent | ModelReplied] = []
         self.title = ""
         self.own_model = ""  # See `ConversationChanged.model`.
-        self.agent_choices: dict[
-            str, str
-        ] = {}  # The user's choices for the foreign agent, by option ID.
+        # The user's choices for the foreign agent, by option ID.
+        self.agent_choices: dict[str, str] = {}
         self.own_copy = ""  # See `ConversationStarted.copy`.
         self.agent = ""  # The connected agent that writes this conversation.
         self.acp_agent = ""  # See `ConversationStarted.acp_agent`.
         self.last_fold = 0  # The highest number in the names of folds and batches on any branch.
         self.last_undo = 0  # The number of the last undo of changes to files, on any branch.
-        self._returned: dict[bytes, int] = {}
-        self._blocks: list[
-            Block
-        ] = []  # The blocks of the settings, followed by those of all items.
-        self._starts = array("q")  # The index in `_blocks` at which each item begins.
-        self._head: tuple[Block, ...] = ()
-        self._shown: View | None = None
-        self._original: ConversationState | None = (
-            None  # The original, for a copy with other settings.
-        )
+        # By the hash of its content: the number of the last output that had it.
+        self._output_seqs: dict[bytes, int] = {}
+        # The blocks of the settings, followed by those of all items.
+        self._blocks: list[Block] = []
+        self._item_starts = array("q")  # The index in `_blocks` at which each item begins.
+        self._settings_blocks: tuple[Block, ...] = ()  # Those at the beginning of `_blocks`.
+        self._view: View | None = None  # The current view, once it has been asked for.
+        # The original, for a copy with other settings.
+        self._original: ConversationState | None = None
 
     @property
     def facts(self) -> list[Recorded]:
@@ -74,7 +72,7 @@ class ConversationState(Moment):
         """Add a fact in constant time. For a rewind, the whole branch is rebuilt,
         unless it is passed in.
         """
-        self._shown = None
+        self._view = None
         self.record.facts.append(recorded)
         self.record.ledger.add_figures_of_fact(recorded)
         self.seq = recorded.seq
@@ -85,10 +83,11 @@ class ConversationState(Moment):
         else:
             self._remember_fact_of_any_branch(recorded)
             self._apply_change(recorded)
-        fixed = self.settings.settings_tokens
-        kinds = self.branch.tokens_by_kind(fixed)
+        settings_tokens = self.settings.settings_tokens
+        tokens_by_kind = self.branch.tokens_by_kind(settings_tokens)
+        tokens_without_folds = self.branch.unfolded + settings_tokens
         self.record.ledger.append_view_tokens_of_fact(
-            sum(kinds), self.branch.unfolded + fixed, kinds
+            sum(tokens_by_kind), tokens_without_folds, tokens_by_kind
         )
 
     def branch_at_rewind(self, seq: int) -> ConversationBranch:
@@ -105,30 +104,35 @@ class ConversationState(Moment):
 
     def get_view(self) -> View:
         """Return the current view. It shares its blocks with earlier views."""
-        if self._shown is None and self._original is not None:
-            # A copy that is only looked at shows the same messages after other settings.
-            settings_before = len(self._original.settings.settings_blocks)
-            messages = self._original.get_view().blocks[settings_before:]
-            self._shown = self._view_of_blocks(self.settings.settings_blocks + messages)
-        if self._shown is None:
+        if self._view is None:
+            self._view = self._view_of_blocks(self._current_blocks())
+        return self._view
+
+    def _current_blocks(self) -> tuple[Block, ...]:
+        if self._original is None:
             self._refresh_blocks()
-            self._shown = self._view_of_blocks(tuple(self._blocks))
-        return self._shown
+            return tuple(self._blocks)
+        # A copy that is only looked at shows the same messages after other settings.
+        first_message_block = len(self._original.settings.settings_blocks)
+        message_blocks = self._original.get_view().blocks[first_message_block:]
+        return self.settings.settings_blocks + message_blocks
 
     def with_settings(self, settings: RequestSettings) -> "ConversationState":
         """Return a copy with other settings, only to look at."""
-        other = copy(self)
-        other.settings, other._shown, other._original = settings, None, self  # noqa: SLF001 -- a copy of this one
-        return other
+        state_copy = copy(self)
+        state_copy.settings = settings
+        state_copy._view = None  # noqa: SLF001 -- a copy of this one
+        state_copy._original = self  # noqa: SLF001 -- a copy of this one
+        return state_copy
 
     def has_settings_of_fact(self, fact: Fact) -> bool:
         """Whether this fact would change no setting."""
-        after = self.settings.settings_after(Recorded("", 0, 0.0, fact))
-        return after.comparable_settings == self.settings.comparable_settings
+        settings_after = self.settings.settings_after(Recorded("", 0, 0.0, fact))
+        return settings_after.comparable_settings == self.settings.comparable_settings
 
     def seq_of_last_output_with_content(self, digest: Digest) -> int:
-        """Return 0 if there is none."""
-        return self._returned.get(digest.raw, 0)
+        """Return the last output on any branch that had this content, or 0."""
+        return self._output_seqs.get(digest.raw, 0)
 
     def is_shown_whole(self, digest: Digest) -> bool:
         """Whether the last output with this content is unchanged in the view."""
@@ -155,25 +159,28 @@ class ConversationState(Moment):
             self.settings = settings
             self.record.add_settings(recorded.seq, settings)
             return
-        messages = len(self.branch.order)
+        message_count = len(self.branch.order)
         effect = self.branch.advance_branch(recorded)
         if effect is not None:
             self.record.add_effect(effect)
-        elif len(self.branch.order) > messages:
+        elif len(self.branch.order) > message_count:
             self.record.messages.append(recorded.seq)
 
     def _refresh_blocks(self) -> None:
         """Update the list of blocks from the first changed item on."""
-        changed = self.branch.pop_first_changed_index()
-        if self._head is not self.settings.settings_blocks:
-            self._head = self.settings.settings_blocks
-            self._blocks, self._starts = list(self._head), array("q")
-        if changed < len(self._starts):
-            del self._blocks[self._starts[changed] :]
-            del self._starts[changed:]
-        for item in self.branch.items[len(self._starts) :]:
-            self._starts.append(len(self._blocks))
-            self._blocks.extend(item.blocks)
+        first_changed = self.branch.pop_first_changed_index()
+        if self._settings_blocks is not self.settings.settings_blocks:
+            self._settings_blocks = self.settings.settings_blocks
+            self._blocks = list(self._settings_blocks)
+            self._item_starts = array("q")
+        if first_changed < len(self._item_starts):
+            first_changed_block = self._item_starts[first_changed]
+            del self._blocks[first_changed_block:]
+            del self._item_starts[first_changed:]
+        unchanged_count = len(self._item_starts)
+        for item in self.branch.items[unchanged_count:]:
+            self._item_starts.append(len(self._blocks))
+            self._blocks += item.blocks
 
     def _remember_fact_of_any_branch(self, recorded: Recorded) -> None:
         """Remember what counts on every branch, such as the highest number of a fold."""
@@ -181,14 +188,15 @@ class ConversationState(Moment):
             case ModelReplied() | Spent() as paid:
                 self.spent.append(paid)
             case Folded(fold=name, batch=batch):
-                newest = max(_number_in_fold_name(name), _number_in_fold_name(batch))
-                self.last_fold = max(self.last_fold, newest)
+                number_of_fold = _number_in_fold_name(name)
+                number_of_batch = _number_in_fold_name(batch)
+                self.last_fold = max(self.last_fold, number_of_fold, number_of_batch)
             case Forgotten(entries=entries):
                 self.record.forgotten.update(dict.fromkeys(entries, recorded.seq))
             case FilesChanged(by="undo"):
                 self.last_undo = recorded.seq
             case ToolReturned(output=output):
-                self._returned[output.digest.raw] = recorded.seq
+                self._output_seqs[output.digest.raw] = recorded.seq
             case ConversationStarted() as started:
                 self.title = started.title or self.title
                 self.agent = started.agent
@@ -212,13 +220,14 @@ class ConversationState(Moment):
 
 def _number_in_fold_name(name: str) -> int:
     """Return the number at the end of a fold's name, or 0."""
-    _, _, end = name.rpartition("-")
-    if not end.isdecimal() or len(end) >= MOST_DIGITS:
+    _, _, digits = name.rpartition("-")
+    if not digits.isdecimal() or len(digits) >= MOST_DIGITS:
         return 0
-    return int(end)
+    return int(digits)
 
 
 def build_state(facts: Iterable[Recorded]) -> ConversationState:
+    """Compute a conversation's state from all of its facts."""
     state = ConversationState()
     for recorded in facts:
         state.advance_state(recorded)

@@ -16,31 +16,36 @@ class ViewContents:
 
     def __init__(self, cache: ContentCache) -> None:
         self._cache = cache
-        self._kept: dict[Stored, str | Image] = {}
+        self._contents_of_last_view: dict[Stored, str | Image] = {}
 
     async def read_view_contents(self, view: View) -> Mapping[Stored, str | Image]:
         """Return all content of the view. A sentence replaces what cannot be read."""
-        kept, wanted = self._kept, dict.fromkeys(_stored_references(view))
-        found = {stored: kept[stored] for stored in wanted if stored in kept}
-        lacking = [stored for stored in wanted if stored not in found]
-        fresh = await self._cache.read_contents(
-            list(dict.fromkeys(stored.digest for stored in lacking))
-        )
-        found |= {
-            stored: content_for_model(stored, fresh[stored.digest])
-            for stored in lacking
-            if stored.digest in fresh
-        }
-        if self._kept is kept:  # If it is another object, content was forgotten during the read.
-            self._kept = found
-        return {
-            **found,
-            **{
-                stored: await self._read_or_explain(stored)
-                for stored in lacking
-                if stored not in found
-            },
-        }
+        contents_of_last_view = self._contents_of_last_view
+        contents: dict[Stored, str | Image] = {}
+        stored_to_read: list[Stored] = []
+        for stored in dict.fromkeys(_stored_references(view)):
+            if stored in contents_of_last_view:
+                contents[stored] = contents_of_last_view[stored]
+            else:
+                stored_to_read.append(stored)
+
+        digests_to_read = dict.fromkeys(stored.digest for stored in stored_to_read)
+        read_contents = await self._cache.read_contents(list(digests_to_read))
+        unreadable: list[Stored] = []
+        for stored in stored_to_read:
+            if stored.digest in read_contents:
+                contents[stored] = content_for_model(stored, read_contents[stored.digest])
+            else:
+                unreadable.append(stored)
+
+        # If it is another object now, content was forgotten during the read.
+        if self._contents_of_last_view is contents_of_last_view:
+            self._contents_of_last_view = contents
+        if not unreadable:
+            return contents
+        # The sentences are not remembered, because the content may be readable next time.
+        explanations = {stored: await self._read_or_explain(stored) for stored in unreadable}
+        return contents | explanations
 
     async def _read_or_explain(self, stored: Stored) -> str | Image:
         """Return content, or what to show in its place."""
@@ -51,14 +56,15 @@ class ViewContents:
 
     def clear_read_contents(self) -> None:
         """Read everything again from now on, as some of it may have been forgotten."""
-        self._kept = {}
+        self._contents_of_last_view = {}
 
 
 def _stored_references(view: View) -> Iterator[Stored]:
     for block in view.blocks:
-        stored = block.content.stored if isinstance(block.content, Attachment) else block.content
-        if isinstance(stored, Stored):
-            yield stored
+        if isinstance(block.content, Attachment):
+            yield block.content.stored
+        elif isinstance(block.content, Stored):
+            yield block.content
 
 
 def content_for_model(stored: Stored, content: bytes) -> str | Image:
@@ -75,4 +81,5 @@ def estimate_entry_tokens(size: int, beginning: bytes, count: Callable[[str], in
     counters remember it.
     """
     sample = beginning[:SAMPLE_BYTES]
-    return count(sample.decode("utf-8", "replace")) * max(size, 1) // max(len(sample), 1)
+    tokens_of_sample = count(sample.decode("utf-8", "replace"))
+    return tokens_of_sample * max(size, 1) // max(len(sample), 1)

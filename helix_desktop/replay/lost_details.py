@@ -108,8 +108,9 @@ class ReachableText:
         self._names = set(_NAME.findall(self._text))
 
     def holds_detail(self, detail: str) -> bool:
-        flat = _normalize_as_in_requests(detail)
-        return flat in self._names or flat in self._text
+        """Whether a detail is in the text. Names are looked up first, because that is faster."""
+        normalized_detail = _normalize_as_in_requests(detail)
+        return normalized_detail in self._names or normalized_detail in self._text
 
     def unreachable_details(self, details: Iterable[str]) -> set[str]:
         return {detail for detail in details if detail.strip() and not self.holds_detail(detail)}
@@ -124,7 +125,8 @@ def digests_in_view(blocks: Iterable[Block], text_of: Callable[[Block], str]) ->
     """Yield every hash that the view mentions, and those of the contents behind its folds."""
     for block in blocks:
         yield from map(Digest.from_hex, NAMED.findall(text_of(block)))
-        yield from (stored.digest for stored in block.cached)
+        for stored in block.cached:
+            yield stored.digest
         if isinstance(block.content, Stored):
             yield block.content.digest
 

@@ -42,17 +42,17 @@ class ReplayObserver:
         self._details: dict[str, None] = {}
         self._folds: list[facts.Folded] = []
         self._marks: list[FoldMark] = []
-        self._steps = 0
-        self._illegal = 0
+        self._step_count = 0
+        self._illegal_count = 0
         # Each hash that was recalled, and whether it gave back the original.
-        self._proved: dict[Digest, bool] = {}
+        self._recalled: dict[Digest, bool] = {}
         # Hashes that the recording itself names. The cache may never have had their contents.
         self._foreign: set[Digest] = set()
         self._verified_blocks: dict[int, Block] = {}
         self._lost: set[str] = set()
         self._document_is_new = False
-        self._outputs = 0
-        self._output_tokens = 0
+        self._tokens_of_outputs = 0  # Of all outputs so far.
+        self._output_tokens = 0  # Of the outputs before each step, summed over all steps.
 
     def observe_recorded_message(self, message: RecordedMessage, tokens: int) -> None:
         """Remember a recorded message that has become facts. `tokens` is its size."""
@@ -61,18 +61,19 @@ class ReplayObserver:
         self._details.update(dict.fromkeys(lost_details.details_of_recorded_message(message)))
         self._foreign.update(lost_details.digests_in_message(message))
         if message.role == "tool":
-            self._outputs += tokens
+            self._tokens_of_outputs += tokens
 
     def remember_output_text(self, stored: facts.Stored, text: str) -> None:
         """Remember an output's text, so that it need not be read again."""
         self._texts[stored.digest] = text
 
     async def observe_step(self, view: View, request: Request, reply: RecordedMessage) -> None:
-        self._steps += 1
+        """Observe a step's request, and what its reply uses that the view shows."""
+        self._step_count += 1
         await self.observe_request(view, request)
         self._retention.set_current_view(view.blocks)
         self._retention.count_known_identifiers_in(reply)
-        self._output_tokens += self._outputs
+        self._output_tokens += self._tokens_of_outputs
         await self._verify_new_hashes(view.blocks)
         if self._document_is_new:
             self._document_is_new = False
@@ -80,7 +81,7 @@ class ReplayObserver:
 
     async def observe_request(self, view: View, request: Request) -> None:
         if request_building.find_violations(request):
-            self._illegal += 1
+            self._illegal_count += 1
         await self._remember_block_texts(view.blocks)
 
     async def pages_recalled_before_reply(
@@ -132,13 +133,13 @@ class ReplayObserver:
                 details.update(
                     found=counts.found, kept=counts.kept, added=counts.added, entry=counts.entry
                 )
-        failed_recalls = [digest for digest, came_back in self._proved.items() if not came_back]
+        failed_recalls = [digest for digest, came_back in self._recalled.items() if not came_back]
         return replace(
             billing_figures,
             folds=Counter(str(fold.kind) for fold in self._folds),
             marks=self._marks,
-            illegal_requests=self._illegal,
-            recalls=len(self._proved),
+            illegal_requests=self._illegal_count,
+            recalls=len(self._recalled),
             recalls_failed=len(failed_recalls),
             details=details,
             fallbacks=sum(map(self._is_fallback, self._folds)),
@@ -163,7 +164,7 @@ class ReplayObserver:
         fact = event.recorded.fact
         if isinstance(fact, facts.Folded):
             self._folds.append(fact)
-            self._marks.append(FoldMark(self._steps, str(fact.kind)))
+            self._marks.append(FoldMark(self._step_count, str(fact.kind)))
             # Markers and excerpts are no documents.
             if fact.kind not in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT):
                 self._document_is_new = True
@@ -199,12 +200,12 @@ class ReplayObserver:
         # The blocks are kept, too, so that no new one is given the id of an old one.
         self._verified_blocks = {id(block): block for block in blocks}
         for digest in lost_details.digests_in_view(new_blocks, self._text_in_block):
-            if digest in self._proved:
+            if digest in self._recalled:
                 continue
             content = await lost_details.recall_and_verify(digest, self._cache.read_content)
             came_back = content is not None
             if came_back or digest not in self._foreign:
-                self._proved[digest] = came_back
+                self._recalled[digest] = came_back
 
     async def _record_unreachable_details(self, view_blocks: Sequence[Block]) -> None:
         reachable_texts = [self._text_in_block(block) for block in view_blocks]

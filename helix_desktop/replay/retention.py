@@ -29,42 +29,45 @@ class ReferenceRetention:
         self.standing = 0
         self.standing_plain = 0
         self._resolve = resolve
-        self._earlier: set[str] = set()
+        # All identifiers of the session so far.
+        self._earlier_identifiers: set[str] = set()
         # By the id of each block of the view: the block, its identifiers, and its plain ones,
         # which are those outside markers and lists of names.
-        self._shown: dict[int, tuple[Block, frozenset[str], frozenset[str]]] = {}
+        self._shown_blocks: dict[int, tuple[Block, frozenset[str], frozenset[str]]] = {}
         # In how many blocks of the view each identifier stands, and in how many plainly.
-        self._counts: Counter[str] = Counter()
-        self._plain: Counter[str] = Counter()
-        self._found: dict[str, frozenset[str]] = {}
+        self._shown_counts: Counter[str] = Counter()
+        self._plain_counts: Counter[str] = Counter()
+        self._identifiers_by_text: dict[str, frozenset[str]] = {}
 
     def remember_identifiers_of(self, message: RecordedMessage) -> None:
         for text in message_texts(message):
-            self._earlier |= self._identifiers_in(text)
+            self._earlier_identifiers |= self._identifiers_in(text)
 
     def set_current_view(self, blocks: Iterable[Block]) -> None:
         """Set the view for the next reply. Views share blocks, so only new blocks are examined."""
         blocks_by_id = {id(block): block for block in blocks}
-        for block_id in self._shown.keys() - blocks_by_id.keys():
-            _, names, plain_names = self._shown.pop(block_id)
-            self._counts.subtract(names)
-            self._plain.subtract(plain_names)
-        for block_id in blocks_by_id.keys() - self._shown.keys():
+        for block_id in self._shown_blocks.keys() - blocks_by_id.keys():
+            _, names, plain_names = self._shown_blocks.pop(block_id)
+            self._shown_counts.subtract(names)
+            self._plain_counts.subtract(plain_names)
+        for block_id in blocks_by_id.keys() - self._shown_blocks.keys():
             block = blocks_by_id[block_id]
             names, plain_names = self._all_identifiers_and_unmarked_ones(block)
-            self._shown[block_id] = (block, names, plain_names)
-            self._counts.update(names)
-            self._plain.update(plain_names)
+            self._shown_blocks[block_id] = (block, names, plain_names)
+            self._shown_counts.update(names)
+            self._plain_counts.update(plain_names)
 
     def count_known_identifiers_in(self, reply: RecordedMessage) -> None:
         """Count the reply's identifiers that occurred before, and those that the view shows."""
         names_in_reply: set[str] = set()
         for text in message_texts(reply):
             names_in_reply |= self._identifiers_in(text)
-        for name in names_in_reply & self._earlier:
+        for name in names_in_reply & self._earlier_identifiers:
             self.used += 1
-            self.standing += self._counts[name] > 0
-            self.standing_plain += self._plain[name] > 0
+            if self._shown_counts[name] > 0:
+                self.standing += 1
+            if self._plain_counts[name] > 0:
+                self.standing_plain += 1
 
     def _all_identifiers_and_unmarked_ones(
         self, block: Block
@@ -88,6 +91,6 @@ class ReferenceRetention:
                 return self._resolve(stored)
 
     def _identifiers_in(self, text: str) -> frozenset[str]:
-        if text not in self._found:
-            self._found[text] = frozenset(IDENTIFIER.findall(text))
-        return self._found[text]
+        if text not in self._identifiers_by_text:
+            self._identifiers_by_text[text] = frozenset(IDENTIFIER.findall(text))
+        return self._identifiers_by_text[text]

@@ -103,6 +103,8 @@ class ReplayTerms:
 
 @dataclass(frozen=True, slots=True)
 class ReplayStores:
+    """Where a replay records its conversation and stores its outputs."""
+
     journal: JournalPort
     cache: ContentCache
     index: SearchIndex
@@ -205,7 +207,8 @@ class SessionPlayer:
 
     def _build_first_facts(self) -> list[facts.Fact]:
         price = self._cache.prices
-        if self._cache.for_an_hour:  # Prices of models are those for five minutes.
+        if self._cache.for_an_hour:
+            # The prices in a model's settings are those for five minutes.
             price = replace(price, write=price.write / facts.HOUR_WRITE)
         first_facts: list[facts.Fact] = [
             facts.SystemSet(self._system_text, self._system_tokens),
@@ -376,9 +379,9 @@ class SessionPlayer:
     async def _await_and_add_wait_time(self, work: Awaitable[T]) -> T:
         """Add how long a turn waits for this work. Background work does not count."""
         loop = asyncio.get_running_loop()
-        started = loop.time()
+        start_time = loop.time()
         work_result = await work
-        self._waited_now += loop.time() - started
+        self._waited_now += loop.time() - start_time
         return work_result
 
     def _bill_fold_request(self, answered: StandInRequest) -> None:

@@ -35,24 +35,23 @@ class JumpingLoop(asyncio.SelectorEventLoop):
     """An event loop with simulated time."""
 
     def __init__(self) -> None:
-        self._now = 0.0
-        self._threads = 0
+        self._simulated_time = 0.0
+        self._running_threads = 0
         selector = _JumpingSelector()
         super().__init__(selector)
-        self._clock_resolution = (
-            RESOLUTION  # asyncio's own resolution of a nanosecond is too fine for such times.
-        )
+        # asyncio's own resolution of a nanosecond is too fine for such times.
+        self._clock_resolution = RESOLUTION
         selector.jump = self._jump_ahead
 
     def time(self) -> float:
-        return self._now
+        return self._simulated_time
 
     def run_in_executor(
         self, executor: object, func: Callable[..., T], *args: object
     ) -> asyncio.Future[T]:
         """Run a function in a thread. The time stands still meanwhile."""
         future: asyncio.Future[T] = super().run_in_executor(executor, func, *args)  # type: ignore[arg-type]
-        self._threads += 1
+        self._running_threads += 1
         future.add_done_callback(self._count_ended_thread)
         return future
 
@@ -61,12 +60,13 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         await super().shutdown_default_executor()
 
     def _count_ended_thread(self, _: object) -> None:
-        self._threads -= 1
+        self._running_threads -= 1
 
     def _jump_ahead(self, seconds: float) -> bool:
-        if self._threads:
+        """Move the time on to the next timer, unless a thread works. Return whether it moved."""
+        if self._running_threads:
             return False
-        self._now += seconds
+        self._simulated_time += seconds
         return True
 
 

@@ -30,7 +30,9 @@ from helix_desktop.histories.recorded_session import RecordedMessage, message_te
 from helix_desktop.replay.lost_details import text_or_json_values
 from helix_desktop.replay.retention import IDENTIFIER
 
-LINE = (24, 300)  # In characters. Whole lines of such a length are references, too.
+# In characters. Whole lines of such a length are references, too.
+SHORTEST_LINE = 24
+LONGEST_LINE = 300
 MOST_WORDS = 12  # The maximum number of words in an agent's search.
 MANY = 12  # If an agent needs more references than this from an entry, it reads the whole entry.
 SHORT = 1_500  # In characters. An agent reads shorter entries completely.
@@ -66,9 +68,8 @@ class RecallMode(StrEnum):
     TOGETHER = "together"
 
 
-Asked = tuple[
-    tuple[str, str], ...
-]  # The names and values of a recall's arguments, without the hash.
+# The names and values of a recall's arguments, without the hash.
+Asked = tuple[tuple[str, str], ...]
 
 
 class ShownEntry(NamedTuple):
@@ -129,13 +130,18 @@ class MissedReferences:
     def __init__(self, tokens: TokenCounter, public_names: "PublicNames | None" = None) -> None:
         self._tokens = tokens
         self._public_names = public_names or PublicNames()
-        self._earlier: set[str] = set()
+        # All references in the session so far.
+        self._earlier_references: set[str] = set()
         # Each text of the session so far. The keys are invented names.
-        self._said: dict[str, str] = {}
-        self._shown: dict[int, tuple[Block, Uses]] = {}
-        self._counts: Counter[str] = Counter()
-        self._found: dict[str, Uses] = {}
-        self._spoken: dict[str, Uses] = {}
+        self._session_texts: dict[str, str] = {}
+        # By the id of each block of the view: the block, and the references in it.
+        self._shown_blocks: dict[int, tuple[Block, Uses]] = {}
+        # In how many blocks of the view each reference stands.
+        self._shown_counts: Counter[str] = Counter()
+        # By text: its references, and its words. Both are looked up again and again.
+        self._references_by_text: dict[str, Uses] = {}
+        self._words_by_text: dict[str, Uses] = {}
+        # By entry: the range of lines and the text of each of its pages.
         self._pages: dict[str, list[tuple[str, str]]] = {}
         self._opened_in_vain: set[str] = set()
         self._opened_at_once = 1
@@ -143,26 +149,28 @@ class MissedReferences:
     def add_earlier_message(self, message: RecordedMessage) -> None:
         """Add a message of the session. Later replies may refer to its content."""
         for text in message_texts(message):
-            self._earlier |= self.references_in(text)
+            self._earlier_references |= self.references_in(text)
             if text.strip():
-                self._said[f"message {len(self._said)}"] = text_or_json_values(text)
+                invented_name = f"message {len(self._session_texts)}"
+                self._session_texts[invented_name] = text_or_json_values(text)
 
     def set_shown_view(self, blocks: Iterable[Block], says: Callable[[Block], str]) -> None:
         """Set the view that the next reply is an answer to."""
-        new_view = {id(block): block for block in blocks}
-        for key in self._shown.keys() - new_view.keys():
-            _, references = self._shown.pop(key)
-            self._counts.subtract(references)
-        for key in new_view.keys() - self._shown.keys():
-            block = new_view[key]
+        blocks_by_id = {id(block): block for block in blocks}
+        # Views share blocks, so only what has gone and what is new is counted.
+        for block_id in self._shown_blocks.keys() - blocks_by_id.keys():
+            _, references = self._shown_blocks.pop(block_id)
+            self._shown_counts.subtract(references)
+        for block_id in blocks_by_id.keys() - self._shown_blocks.keys():
+            block = blocks_by_id[block_id]
             references = self.references_in(says(block))
-            self._shown[key] = (block, references)
-            self._counts.update(references)
+            self._shown_blocks[block_id] = (block, references)
+            self._shown_counts.update(references)
 
     def references_used_but_not_in_view(self, reply: RecordedMessage) -> set[str]:
         """Return what the reply uses that occurred in the session but is nowhere in the view."""
         used_references = self.session_references_used_by(reply)
-        return {reference for reference in used_references if self._counts[reference] <= 0}
+        return {reference for reference in used_references if self._shown_counts[reference] <= 0}
 
     def session_references_used_by(self, reply: RecordedMessage) -> set[str]:
         """Return what the reply uses and can only know from the session."""
@@ -172,7 +180,7 @@ class MissedReferences:
         # An agent can repeat its own sentences without a recall.
         used_references -= {line for line in self.references_in(reply.text) if " " in line}
         from_session: set[str] = set()
-        for reference in used_references & self._earlier:
+        for reference in used_references & self._earlier_references:
             if not self._public_names.has_reference(reference):
                 from_session.add(reference)
         return from_session
@@ -216,7 +224,7 @@ class MissedReferences:
     def _texts_not_in_view(self, view_texts: Iterable[str]) -> list[ShownEntry]:
         plain_view_texts = set(map(text_or_json_values, view_texts))
         hidden_texts: list[ShownEntry] = []
-        for name, text in self._said.items():
+        for name, text in self._session_texts.items():
             if text not in plain_view_texts:
                 hidden_texts.append(ShownEntry(name, text, text))
         return hidden_texts
@@ -390,15 +398,16 @@ class MissedReferences:
         return pages
 
     def _words_in(self, text: str) -> Uses:
-        if text not in self._spoken:
-            self._spoken[text] = frozenset(map(str.casefold, _WORD.findall(text)))
-        return self._spoken[text]
+        if text not in self._words_by_text:
+            words = map(str.casefold, _WORD.findall(text))
+            self._words_by_text[text] = frozenset(words)
+        return self._words_by_text[text]
 
     def references_in(self, text: str) -> Uses:
         """Return a text's identifiers, paths, and lines without numbers and indentation."""
-        if text not in self._found:
-            self._found[text] = _find_references(text_or_json_values(text))
-        return self._found[text]
+        if text not in self._references_by_text:
+            self._references_by_text[text] = _find_references(text_or_json_values(text))
+        return self._references_by_text[text]
 
 
 def _find_references(text: str) -> Uses:
@@ -409,7 +418,7 @@ def _find_references(text: str) -> Uses:
             references.add(name)
     for numbered_line in text.splitlines():
         line = _NUMBER.sub("", numbered_line, count=1).strip()
-        if LINE[0] <= len(line) <= LINE[1]:
+        if SHORTEST_LINE <= len(line) <= LONGEST_LINE:
             references.add(line)
     return frozenset(references)
 

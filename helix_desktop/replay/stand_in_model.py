@@ -47,6 +47,8 @@ _OUTPUT = re.compile(r"^Output (\d+), of ", re.MULTILINE)
 _RULE = re.compile(r"\b(?:must|never|always|only)\b")
 _PLACE = re.compile(r"https?://[^\s\"'<>)\]]+|(?<![\w/.-])/?(?:[\w.-]+/)+[\w.-]*\w")
 READ = 20_000  # In characters. A good summary uses at most this much of the beginning of each text.
+LONGEST_KEPT_LINE = 200
+SEARCHED_IN_LINE = 1_000  # Addresses and paths are found in so many characters of a line.
 TOO_LONG_FACTOR = 20
 HEADINGS_TOKENS = 40  # Roughly what all headings of a document take.
 LEAST_SECTION_TOKENS = 20
@@ -180,11 +182,16 @@ def _lines_worth_keeping(request: Request) -> Iterator[str]:
     for text in reversed(_texts_in_request(request)):
         for line in text[:READ].splitlines():
             if _RULE.search(line):
-                yield line.strip()[:200]
+                yield line.strip()[:LONGEST_KEPT_LINE]
             else:
-                yield from _PLACE.findall(line[:1_000])
+                yield from _PLACE.findall(line[:SEARCHED_IN_LINE])
 
 
 def _texts_in_request(request: Request) -> list[str]:
-    parts = [part for message in request.messages for part in message.parts]
-    return [part.text for part in parts if isinstance(part, Text | ToolResult)]
+    """Return all texts and results of a request, the oldest first."""
+    texts: list[str] = []
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, Text | ToolResult):
+                texts.append(part.text)
+    return texts

@@ -745,7 +745,7 @@ async def test_a_thousand_turns_are_recorded_without_looking_for_folds_and_other
     monkeypatch.setattr(FoldPlanner, "find_due_fold", counted_find)
 
     def counted_refresh(state: ConversationState) -> None:
-        shown.append(len(state.branch.items) - len(state._starts))
+        shown.append(len(state.branch.items) - len(state._item_starts))
         refresh(state)
 
     monkeypatch.setattr(ConversationContext, "next_request_meter", counted_meter)

@@ -73,6 +73,7 @@ class ConversationBranch(LiveFolds):
         return None
 
     def _would_change_anything(self, new_fact: facts.Fact) -> bool:
+        """Whether a change has an effect here: a fold can be undone only once, for example."""
         match new_fact:
             case facts.Unfolded(fold=name):
                 return name in self.live
@@ -240,7 +241,7 @@ class ConversationBranch(LiveFolds):
         """Whether a fold of `cover` would contain, be inside, or be beside every live span."""
         if isinstance(cover, facts.PartRef):
             return True
-        # Usually the ends of the cover are those of items, and then no span has to be compared.
+        # Usually the cover begins and ends with items, and then no span has to be compared.
         first_position, end_position = self.item_positions(cover)
         if first_position >= end_position:
             return True
@@ -323,10 +324,15 @@ class ConversationBranch(LiveFolds):
         """Return the tokens before `first_kept` times the steps that sent them, without
         documents.
         """
-        tail = [item for item in self.items_from_fact(first_kept) if not item.fold]
-        tokens = self.plain_tokens - sum(item.tokens for item in tail)
-        births = self.token_births - sum(item.tokens * item.born for item in tail)
-        return tokens * len(self.steps) - births
+        # Each token was sent by all steps but those before its message. So this is the number
+        # of all steps for each token, without the sum of what each has missed.
+        tokens = self.plain_tokens
+        missed_steps = self.token_births
+        for item in self.items_from_fact(first_kept):
+            if not item.fold:
+                tokens -= item.tokens
+                missed_steps -= item.tokens * item.born
+        return tokens * len(self.steps) - missed_steps
 
     def tool_output_at(self, seq: int) -> facts.ToolReturned:
         fact = self.message_at(seq).fact
@@ -341,6 +347,7 @@ class ConversationBranch(LiveFolds):
         return self.steps[position - 1]
 
     def _rebuild_items_of(self, cover: facts.Cover) -> None:
+        """Build the items again that show something of a cover, after what is shown changed."""
         first_position, end_position = self.item_positions(cover)
         if first_position >= end_position:
             return

@@ -6,6 +6,7 @@ its path are applied.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from helix_desktop.engine.facts import (
     Cover,
@@ -68,12 +69,14 @@ class Moment:
 
     def count_recallable_tokens(self) -> int:
         """Return the tokens of originals that markers and excerpts can bring back."""
-        originals: dict[Cover, int] = {}
+        # Of several folds over the same part, the one that replaced the most counts.
+        tokens_by_cover: dict[Cover, int] = {}
         for name in self.branch.live:
             fold = self.branch.folds[name]
             if fold.kind in RECALLED and not self.is_output_forgotten(fold):
-                originals[fold.cover] = max(originals.get(fold.cover, 0), fold.tokens_before)
-        return sum(originals.values())
+                tokens = max(tokens_by_cover.get(fold.cover, 0), fold.tokens_before)
+                tokens_by_cover[fold.cover] = tokens
+        return sum(tokens_by_cover.values())
 
     def facts_on_path(self) -> list[Recorded]:
         """Return the facts that lead to the view, oldest first."""
@@ -105,44 +108,42 @@ class Moment:
 
     def _view_of_blocks(self, blocks: tuple[Block, ...]) -> View:
         tools = self.settings.tools
-        main = self.settings.model_for_role(ModelRole.MAIN)
         stable = len(blocks) - self._count_blocks_since_open_calls()
-        if main is None:
-            return View(blocks, tools.tools, tools.tokens, stable, seq=self.seq)
-        return View(
-            blocks,
-            tools.tools,
-            tools.tokens,
-            stable,
-            main.effort,
-            self.seq,
-            main.temperature,
-            main.top_p,
+        view = View(blocks, tools.tools, tools.tokens, stable, seq=self.seq)
+        main_model = self.settings.model_for_role(ModelRole.MAIN)
+        if main_model is None:
+            return view
+        return replace(
+            view,
+            effort=main_model.effort,
+            temperature=main_model.temperature,
+            top_p=main_model.top_p,
         )
 
     def _count_blocks_since_open_calls(self) -> int:
         """Return how many of the last blocks belong to calls without all results."""
-        reply = self._reply_with_open_calls()
-        if reply == 0:
+        seq_of_reply = self._reply_with_open_calls()
+        if seq_of_reply == 0:
             return 0
-        count = 0
+        block_count = 0
         for item in reversed(self.branch.items):
-            if item.first < reply:
+            if item.first < seq_of_reply:
                 break
-            count += len(item.blocks)
-        return count
+            block_count += len(item.blocks)
+        return block_count
 
     def _reply_with_open_calls(self) -> int:
-        """Return the reply with open calls, or 0."""
-        returned = 0
+        """Return the last reply if it has more calls than results follow it, or 0."""
+        result_count = 0
         for seq in reversed(self.branch.order):
             fact = self.branch.message_at(seq).fact
             if isinstance(fact, ModelReplied):
-                calls = sum(isinstance(part, ToolCall) for part in fact.parts)
-                if calls > returned:
+                call_count = sum(isinstance(part, ToolCall) for part in fact.parts)
+                if call_count > result_count:
                     return seq
                 return 0
-            returned += isinstance(fact, ToolReturned)
+            if isinstance(fact, ToolReturned):
+                result_count += 1
         return 0
 
 

@@ -7,8 +7,8 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.messages import Block, ContextKind, Role
 from helix_desktop.fast_dataclass import dataclass
 
-RULES_HEADER_TOKENS = 10
-Rules = tuple[tuple[int, facts.RulesSet], ...]
+RULES_HEADER_TOKENS = 10  # What the line before the text of a rules file takes.
+Rules = tuple[tuple[int, facts.RulesSet], ...]  # Each with the number of its fact.
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class RequestSettings:
     models: tuple[tuple[str, facts.ModelSet], ...] = ()
 
     def settings_after(self, recorded: facts.Recorded) -> "RequestSettings":
+        """Return the settings after a fact: the same object if it sets nothing."""
         match recorded.fact:
             case facts.SystemSet() as system:
                 return replace(self, system=system, system_seq=recorded.seq)
@@ -43,6 +44,7 @@ class RequestSettings:
 
     @property
     def comparable_settings(self) -> tuple[object, ...]:
+        """Return the settings without the numbers of the facts that set them."""
         rules = tuple(fact for _, fact in self.rules)
         return (self.system, rules, self.tools, self.policy, self.models)
 
@@ -70,20 +72,20 @@ def _system_block(seq: int, text: facts.Text, *, pinned: bool) -> Block:
     return Block(ContextKind.SYSTEM, Role.SYSTEM, ref, text, text.tokens, pinned=pinned)
 
 
-def _update_rules_file(known: Rules, seq: int, fresh: facts.RulesSet) -> Rules:
+def _update_rules_file(known_rules: Rules, seq: int, new_rules: facts.RulesSet) -> Rules:
     """Update the rules. A changed file keeps its place; an empty one is removed."""
     rules_files: list[tuple[int, facts.RulesSet]] = []
     is_known = False
-    for known_seq, rules in known:
-        if rules.path != fresh.path:
+    for known_seq, rules in known_rules:
+        if rules.path != new_rules.path:
             rules_files.append((known_seq, rules))
             continue
         is_known = True
         # An unchanged file keeps its number too, so that the view stays the same.
-        if rules == fresh:
+        if rules == new_rules:
             rules_files.append((known_seq, rules))
         else:
-            rules_files.append((seq, fresh))
+            rules_files.append((seq, new_rules))
     if not is_known:
-        rules_files.append((seq, fresh))
-    return tuple((number, rules) for number, rules in rules_files if rules.text)
+        rules_files.append((seq, new_rules))
+    return tuple((rules_seq, rules) for rules_seq, rules in rules_files if rules.text)

@@ -337,8 +337,9 @@ class TokenLedger:
 
     def _add_import(self, seq: int, brought_in: facts.BroughtIn) -> None:
         """Remember which facts another program recorded, and what it says that they cost."""
-        stated = self.paid[-1] - self.paid[bisect_left(self.requests, brought_in.first)]
-        if stated:
+        row_before_import = bisect_left(self.requests, brought_in.first)
+        cost_stated_by_steps = self.paid[-1] - self.paid[row_before_import]
+        if cost_stated_by_steps:
             self.unstated[seq] = 0.0
         else:
             self.unstated[seq] = brought_in.cost
@@ -351,7 +352,10 @@ class TokenLedger:
 
     def _was_recorded_elsewhere(self, fact_seq: int, seq: int) -> bool:
         """Whether it is known at `seq` that the fact `fact_seq` is another program's."""
-        return any(first <= fact_seq < behind <= seq for first, behind in self.elsewhere)
+        for first_of_import, seq_of_import in self.elsewhere:
+            if first_of_import <= fact_seq < seq_of_import <= seq:
+                return True
+        return False
 
     def append_view_tokens_of_fact(self, shown: int, whole: int, kinds: Iterable[int]) -> None:
         """Append the view's tokens after the next fact, also by kind."""
@@ -361,15 +365,17 @@ class TokenLedger:
 
     def view_tokens_by_kind(self, seq: int) -> array[int]:
         """Return the view's tokens of each kind at `seq`, in the order of `ContextKind`."""
-        return self.kinds[seq * len(ContextKind) : (seq + 1) * len(ContextKind)]
+        kind_count = len(ContextKind)
+        start = seq * kind_count
+        return self.kinds[start : start + kind_count]
 
     def dollars_until(self, seq: int) -> float:
         """Return what was paid until then, by other programs too, but not for what a
         fork copied.
         """
-        copied_dollars = self.paid[bisect_right(self.requests, self._end_of_copied_facts())]
-        dollars = self.paid[bisect_right(self.requests, seq)]
-        return max(0.0, dollars - copied_dollars)
+        copied_requests = bisect_right(self.requests, self._end_of_copied_facts())
+        requests = bisect_right(self.requests, seq)
+        return max(0.0, self.paid[requests] - self.paid[copied_requests])
 
     def _end_of_copied_facts(self) -> int:
         """Return the first fact of this conversation's own after those a fork copied, or 0."""
@@ -378,19 +384,20 @@ class TokenLedger:
         return self.copied[-1][1]
 
     def unstated_dollars_until(self, seq: int) -> float:
-        total = 0.0
-        for import_seq, dollars in self.unstated.items():
+        """Return what imports cost whose steps do not say what each of them cost."""
+        dollars = 0.0
+        for import_seq, cost_of_import in self.unstated.items():
             if import_seq <= seq:
-                total += dollars
-        return total
+                dollars += cost_of_import
+        return dollars
 
     def request_tokens(self, seq: int) -> int:
         """Return the tokens of the request that the fact `seq` answered or paid for."""
         row = bisect_right(self.requests, seq)
         if row == 0:
             return 0
-        column = self.sums["sent"]
-        return column[row] - column[row - 1]
+        sent_tokens = self.sums["sent"]
+        return sent_tokens[row] - sent_tokens[row - 1]
 
     def count_requests(self, seq: int) -> int:
         """Return the number of requests up to `seq`, without those of other programs."""
@@ -414,15 +421,17 @@ class TokenLedger:
     def median_reply_tokens(self, seq: int) -> int:
         """Return the median tokens of the last replies reported, or 0 before the first."""
         last_row = bisect_right(self.requests, seq)
-        column = self.sums["output"]
-        lengths: list[int] = []
-        for row in range(last_row, max(0, last_row - REPORTS_USED), -1):
-            length = column[row] - column[row - 1]
-            if length:  # Requests that are no replies, and replies without a report, have none.
-                lengths.append(length)
-        if not lengths:
+        first_row = max(0, last_row - REPORTS_USED) + 1
+        output_tokens = self.sums["output"]
+        reply_lengths: list[int] = []
+        for row in range(first_row, last_row + 1):
+            reply_length = output_tokens[row] - output_tokens[row - 1]
+            # Requests that are no replies, and replies without a report, have none.
+            if reply_length:
+                reply_lengths.append(reply_length)
+        if not reply_lengths:
             return 0
-        return round(_median(lengths))
+        return round(_median(reply_lengths))
 
     def savings_until(self, seq: int, *, is_priced: bool = False) -> Savings:
         """Return the savings up to `seq`. `is_priced`: whether the model's price is known."""
@@ -469,18 +478,10 @@ class TokenLedger:
         shown = self.shown[newest_seen]
         whole = self.whole[newest_seen]
         usage = reply.usage
-        is_reported = usage.input > 0
-        sent = usage.input
-        if not is_reported:
-            sent = round(shown * self.billing_factor(reply.model, recorded.seq))
-        elif shown > 0:
-            reports = self.reports.setdefault(reply.model, BillingReports())
-            reports.seqs.append(recorded.seq)
-            reports.counted.append(shown)
-            reports.billed.append(sent)
+        sent = self._sent_tokens_of_step(recorded.seq, reply, shown)
         written = usage.output or sum(part.tokens for part in reply.parts)
         reported_output = 0
-        if is_reported:
+        if usage.input > 0:
             reported_output = written
         without_folds = self._baseline.bill_step(shown, whole, sent, usage.cache_read)
         self._append_running_sums(
@@ -492,6 +493,8 @@ class TokenLedger:
             without=without_folds.sent,
             output=reported_output,
         )
+
+        # What was paid is multiplied by what list prices say of the step without folds.
         as_sent = BilledStep(sent, min(max(0, usage.cache_read), sent))
         list_price = as_sent.list_price(written, self._prices)
         list_price_without = without_folds.list_price(written, self._prices)
@@ -499,6 +502,7 @@ class TokenLedger:
         if list_price:
             cost_without = usage.cost * (list_price_without / list_price)
         self.paid_without[-1] += cost_without
+
         # An import that was there before a reply's end rewinds to it and appends the whole reply.
         if self._was_rewound and self._last_paid.time == recorded.time:
             self.paid[-1] -= self._last_paid.cost
@@ -506,16 +510,32 @@ class TokenLedger:
         self._last_paid = _PaidReply(recorded.time, usage.cost, cost_without)
         self._was_rewound = False
 
-    def _append_running_sums(self, seq: int, usage: facts.Usage, model: str, **more: int) -> None:
-        """Append a request to all columns. `more`: figures by column; the others stay equal."""
+    def _sent_tokens_of_step(self, seq: int, reply: facts.ModelReplied, shown: int) -> int:
+        """Return the tokens of a step's request as they were reported, and remember the report.
+        Without one, return an estimate from what was `shown`, by our count.
+        """
+        reported = reply.usage.input
+        if reported <= 0:
+            return round(shown * self.billing_factor(reply.model, seq))
+        if shown > 0:
+            reports = self.reports.setdefault(reply.model, BillingReports())
+            reports.seqs.append(seq)
+            reports.counted.append(shown)
+            reports.billed.append(reported)
+        return reported
+
+    def _append_running_sums(
+        self, seq: int, usage: facts.Usage, model: str, **figures: int
+    ) -> None:
+        """Append a request to all columns. `figures`: by column; the others stay equal."""
         self.requests.append(seq)
-        more["read"] = usage.cache_read
+        figures["read"] = usage.cache_read
         if usage.cost <= 0 and model in self._free_models:
-            more["free"] = 1
+            figures["free"] = 1
         elif usage.cost <= 0:
-            more["unpriced"] = 1
+            figures["unpriced"] = 1
         for name, column in self.sums.items():
-            figure = max(-_MOST_TOKENS, min(more.get(name, 0), _MOST_TOKENS))
+            figure = max(-_MOST_TOKENS, min(figures.get(name, 0), _MOST_TOKENS))
             column.append(column[-1] + figure)
         self.paid.append(self.paid[-1] + usage.cost)
         self.paid_without.append(self.paid_without[-1])

@@ -75,14 +75,13 @@ class ViewItems:
 
     def count_messages(self, span: Span, enough: int) -> int:
         """Return how many messages of the span are in the view, counting up to `enough`."""
-        low, high = self.item_positions(span)
-        count = 0
-        for index in range(low, high):
-            if not self.items[index].fold:
-                count += 1
-            if count >= enough:
+        message_count = 0
+        for item in self.items_in_span(span):
+            if not item.fold:
+                message_count += 1
+            if message_count >= enough:
                 break
-        return count
+        return message_count
 
     def messages_of_item(self, item: ViewItem) -> list[int]:
         return self.covered_messages(Span(item.first, item.last))
@@ -99,15 +98,18 @@ class ViewItems:
         return bisect_left(self.order, seq)
 
     def item_position(self, seq: int) -> int:
-        return max(0, bisect_right(self.items, seq, key=_FIRST) - 1)
+        """Return the position of the last item that begins with the message `seq` or before."""
+        item_count = bisect_right(self.items, seq, key=_FIRST)
+        return max(0, item_count - 1)
 
     def item_positions(self, cover: Cover) -> tuple[int, int]:
         """Return the first and end position of items that show the facts of `cover`."""
         first, last = first_and_last(cover)
-        low = self.item_position(first)
-        if low < len(self.items) and self.items[low].last < first:
-            low += 1
-        return low, bisect_right(self.items, last, key=_FIRST)
+        first_position = self.item_position(first)
+        if first_position < len(self.items) and self.items[first_position].last < first:
+            first_position += 1  # That item ends before the cover begins.
+        end_position = bisect_right(self.items, last, key=_FIRST)
+        return first_position, end_position
 
     def append_item(self, item: ViewItem) -> None:
         """Show another item at the end. Its message is already in `order`."""
@@ -118,21 +120,24 @@ class ViewItems:
         """Add an item to the sums, or subtract it with -1."""
         for block in item.blocks:
             self.tokens[block.kind] += sign * block.tokens
-        self.shown_messages += sign * bool(item.blocks)
+        if item.blocks:
+            self.shown_messages += sign
 
-    def replace_items(self, low: int, high: int, fresh: list[ViewItem]) -> None:
-        self.changed = min(self.changed, low)
-        if high - low > len(self.items) // 2:
+    def replace_items(self, first: int, end: int, new_items: list[ViewItem]) -> None:
+        """Show other items in place of those from position `first` to before `end`."""
+        self.changed = min(self.changed, first)
+        replaces_most = end - first > len(self.items) // 2
+        if replaces_most:
             # The rest is counted again, since subtracting most items would delay other streams.
-            self.items[low:high] = fresh
+            self.items[first:end] = new_items
             self.clear_sums()
             for item in self.items:
                 self.update_sums(item, 1)
             return
-        for item in self.items[low:high]:
+        for item in self.items[first:end]:
             self.update_sums(item, -1)
-        self.items[low:high] = fresh
-        for item in fresh:
+        self.items[first:end] = new_items
+        for item in new_items:
             self.update_sums(item, 1)
 
     def clear_sums(self) -> None:
@@ -154,9 +159,9 @@ def is_worth_a_marker(block: Block) -> bool:
 
 def count_clearable_tokens(blocks: Iterable[Block]) -> int:
     """Return the tokens that markers would free: of outputs and of long arguments."""
-    clearable = 0
+    clearable_tokens = 0
     for block in blocks:
         is_output_or_long = block.role is Role.TOOL or block.tokens > LONG_ARGUMENT
         if is_output_or_long and is_worth_a_marker(block):
-            clearable += block.tokens - MARKER_TOKENS
-    return clearable
+            clearable_tokens += block.tokens - MARKER_TOKENS
+    return clearable_tokens

@@ -39,81 +39,88 @@ class FoldDocument:
 class DocumentPlan:
     """What a document is made from, besides the text. `limit`: the most tokens of it all."""
 
-    plan: FoldPlan
-    fold: str
-    number: int
-    found: Sequence[Detail]
-    entry: Digest
-    critical: int
+    fold_plan: FoldPlan
+    fold: str  # The name that the fold will have.
+    number: int  # How many documents of this kind there are with this one.
+    details: Sequence[Detail]
+    entry: Digest  # The cache entry that has all details.
+    critical: int  # How many tokens critical details may have.
     limit: int
     index: tuple[Digest, ...] = ()  # The entry of names that the model never saw, if there are any.
     state: str = ""  # What the record says of the state of the work.
 
 
 def build_fold_document(
-    making: DocumentPlan, written: Mapping[str, str], tokens: TokenCounter
+    plan: DocumentPlan, sections: Mapping[str, str], tokens: TokenCounter
 ) -> FoldDocument:
-    """Build the text, in sections or as a list, with the details that are missing."""
-    room_for_details = min(making.critical, making.limit // 2)
-    state = _fit_state(making, tokens)
-    newest_outputs = _format_list_of_newest_outputs(making, tokens)
-    room_for_sections = making.limit - room_for_details
-    room_for_sections -= tokens.count_tokens(newest_outputs) + tokens.count_tokens(state)
-    shortened = _shorten_sections(written, room_for_sections, tokens)
-    body = "\n".join([state, *shortened.values()])
-    missing = conversation_details.find_missing_critical_details(making.found, body)
-    added = conversation_details.choose_fitting_details(missing, room_for_details, tokens)
-    if STRATEGIES[making.plan.kind].sections:
-        text = _assemble_sections(making, [state, newest_outputs], shortened, added)
+    """Build the text, in sections or as a list, with the details that are missing.
+
+    `sections`: what the model wrote, by heading.
+    """
+    state = _fit_state(plan, tokens)
+    newest_outputs = _format_list_of_newest_outputs(plan, tokens)
+    tokens_for_details = min(plan.critical, plan.limit // 2)
+    tokens_above = tokens.count_tokens(newest_outputs) + tokens.count_tokens(state)
+    tokens_for_sections = plan.limit - tokens_for_details - tokens_above
+    short_sections = _shorten_sections(sections, tokens_for_sections, tokens)
+
+    body = "\n".join([state, *short_sections.values()])
+    missing_details = conversation_details.find_missing_critical_details(plan.details, body)
+    added_details = conversation_details.choose_fitting_details(
+        missing_details, tokens_for_details, tokens
+    )
+    if STRATEGIES[plan.fold_plan.kind].sections:
+        text = _assemble_sections(plan, [state, newest_outputs], short_sections, added_details)
     else:
-        text = _assemble_list(making, shortened, added)
-    critical = sum(detail.is_critical for detail in making.found)
+        text = _assemble_list(plan, short_sections, added_details)
+
+    critical_count = sum(detail.is_critical for detail in plan.details)
     kept = DetailsKept(
-        critical,
-        critical - len(missing),
-        len(added),
-        len(missing) - len(added),
+        critical_count,
+        critical_count - len(missing_details),
+        len(added_details),
+        len(missing_details) - len(added_details),
     )
     return FoldDocument(text, tokens.count_tokens(text), kept)
 
 
-def format_document_header(making: DocumentPlan) -> str:
+def format_document_header(plan: DocumentPlan) -> str:
     """Return the first lines, which say what the document replaces and how to get the originals."""
-    span = making.plan.span
+    span = plan.fold_plan.span
     numbers = f"the numbers {span.first} to {span.last}"
-    messages = f'every message: recall_history("{making.fold}")'
-    details = f'details: recall_cached_content("{making.entry.hex}")'
-    strategy = STRATEGIES[making.plan.kind]
+    messages = f'every message: recall_history("{plan.fold}")'
+    details = f'details: recall_cached_content("{plan.entry.hex}")'
+    strategy = STRATEGIES[plan.fold_plan.kind]
     if not strategy.sections:
         return f"{strategy.title}\n{NOTES} They cover {numbers}; {messages}; {details}."
-    name = strategy.name(making.number)
+    name = strategy.name(plan.number)
     return f"{strategy.title}\n{name}. {NOTES} It covers {numbers}; {messages}; {details}."
 
 
-def _format_list_of_newest_outputs(making: DocumentPlan, tokens: TokenCounter) -> str:
+def _format_list_of_newest_outputs(plan: DocumentPlan, tokens: TokenCounter) -> str:
     """List the newest outputs that the document replaces, newest first, with short hashes."""
-    if not STRATEGIES[making.plan.kind].sections:
+    if not STRATEGIES[plan.fold_plan.kind].sections:
         return ""
-    outputs = [detail for detail in making.found if detail.kind == "stored"]
+    outputs = [detail for detail in plan.details if detail.kind == "stored"]
     outputs.sort(key=lambda detail: detail.seq, reverse=True)
-    line_of_hash: dict[str, str] = {}
+    line_by_hash: dict[str, str] = {}
     for detail in outputs:
-        digits, _, about = detail.text.partition(" ")
-        line_of_hash.setdefault(digits, f"- {digits[:HASH_DIGITS]} {about}")
-    lines = list(line_of_hash.values())[:MOST_NAMED]
-    while lines and tokens.count_tokens("\n".join(lines)) > making.limit // 8:
+        digits, _, description = detail.text.partition(" ")
+        line_by_hash.setdefault(digits, f"- {digits[:HASH_DIGITS]} {description}")
+    lines = list(line_by_hash.values())[:MOST_NAMED]
+    while lines and tokens.count_tokens("\n".join(lines)) > plan.limit // 8:
         lines.pop()
     if not lines:
         return ""
     return "\n".join([conversation_details.NEWEST_OUTPUTS, *lines])
 
 
-def _fit_state(making: DocumentPlan, tokens: TokenCounter) -> str:
+def _fit_state(plan: DocumentPlan, tokens: TokenCounter) -> str:
     """Return the state of the work, without its last lines if there is little room."""
-    if not STRATEGIES[making.plan.kind].sections:
+    if not STRATEGIES[plan.fold_plan.kind].sections:
         return ""
-    lines = making.state.split("\n")
-    while len(lines) > 1 and tokens.count_tokens("\n".join(lines)) > making.limit // 3:
+    lines = plan.state.split("\n")
+    while len(lines) > 1 and tokens.count_tokens("\n".join(lines)) > plan.limit // 3:
         lines.pop()
     # The first line is the heading.
     if len(lines) == 1:
@@ -122,63 +129,76 @@ def _fit_state(making: DocumentPlan, tokens: TokenCounter) -> str:
 
 
 def _assemble_list(
-    making: DocumentPlan, written: Mapping[str, str], added: Sequence[Detail]
+    plan: DocumentPlan, sections: Mapping[str, str], added_details: Sequence[Detail]
 ) -> str:
     """Return a document without sections, such as observations."""
-    lines = [format_document_header(making)]
-    lines += written.values()
-    if added:
+    lines = [format_document_header(plan)]
+    lines += sections.values()
+    if added_details:
         lines.append(KEPT_HEADING)
-        lines += map(conversation_details.format_document_line, added)
+        lines += map(conversation_details.format_document_line, added_details)
     return "\n".join(lines)
 
 
 def _assemble_sections(
-    making: DocumentPlan, above: Sequence[str], written: Mapping[str, str], added: Sequence[Detail]
+    plan: DocumentPlan,
+    texts_above: Sequence[str],
+    sections: Mapping[str, str],
+    added_details: Sequence[Detail],
 ) -> str:
-    """Return a document with six sections. `above`: what stands before the first one."""
-    pieces = [format_document_header(making)]
-    pieces += filter(None, above)
+    """Return a document with six sections. `texts_above`: what stands before the first one."""
+    pieces = [format_document_header(plan)]
+    pieces += filter(None, texts_above)
     for name in handover.SECTIONS:
-        kept_lines = []
-        for detail in added:
+        details_of_section = []
+        for detail in added_details:
             if conversation_details.SECTION_OF[detail.kind] == name:
-                kept_lines.append(conversation_details.format_document_line(detail))
-        text = written.get(name, "")
-        lines = [f"## {name}"]
-        if text:
-            lines.append(text)
-        if kept_lines:
-            lines.append(KEPT_HEADING)
-            lines += kept_lines
-        if len(lines) == 1:
-            lines.append(handover.NOTHING_TO_REPORT)
-        pieces.append("\n".join(lines))
+                details_of_section.append(detail)
+        pieces.append(_format_section(name, sections.get(name, ""), details_of_section))
     return "\n\n".join(pieces)
 
 
+def _format_section(name: str, text: str, details: Sequence[Detail]) -> str:
+    """Return a section: its heading, the model's text, and the details that this lacks."""
+    lines = [f"## {name}"]
+    if text:
+        lines.append(text)
+    if details:
+        lines.append(KEPT_HEADING)
+        lines += map(conversation_details.format_document_line, details)
+    if not text and not details:
+        lines.append(handover.NOTHING_TO_REPORT)
+    return "\n".join(lines)
+
+
 def _shorten_sections(
-    written: Mapping[str, str], limit: int, tokens: TokenCounter
+    sections: Mapping[str, str], limit: int, tokens: TokenCounter
 ) -> dict[str, str]:
     """Shorten sections to the limit. Long ones keep their share and end with a whole line."""
-    beginnings = {name: text[: limit * LONGEST_TOKEN] for name, text in written.items()}
-    counts = {name: tokens.count_tokens(text) for name, text in beginnings.items()}
-    total = sum(counts.values())
-    if total <= limit:
+    beginnings: dict[str, str] = {}
+    token_counts: dict[str, int] = {}
+    for name, text in sections.items():
+        beginnings[name] = text[: limit * LONGEST_TOKEN]
+        token_counts[name] = tokens.count_tokens(beginnings[name])
+    all_tokens = sum(token_counts.values())
+    if all_tokens <= limit:
         return beginnings
-    shortened = {}
+
+    short_sections: dict[str, str] = {}
     for name, text in beginnings.items():
-        share = limit * counts[name] // max(total, 1)
-        shortened[name] = _cut_section(text, max(LEAST_SECTION, share), tokens)
-    return shortened
+        share = limit * token_counts[name] // max(all_tokens, 1)
+        short_sections[name] = _cut_section(text, max(LEAST_SECTION, share), tokens)
+    return short_sections
 
 
 def _cut_section(text: str, limit: int, tokens: TokenCounter) -> str:
-    counted = tokens.count_tokens(text)
-    if counted <= limit:
+    """Return the beginning of a text, up to a line's end, with a note that it was cut off."""
+    token_count = tokens.count_tokens(text)
+    if token_count <= limit:
         return text
-    fitting = len(text) * limit // max(counted, 1)
-    beginning = text[: max(1, fitting)]
+    # An estimate from the text's mean first, because counting takes long.
+    estimated_characters = len(text) * limit // max(token_count, 1)
+    beginning = text[: max(1, estimated_characters)]
     while tokens.count_tokens(beginning) > limit and len(beginning) > 1:
         beginning = beginning[: len(beginning) * 9 // 10]
     end_of_line = beginning.rfind("\n")

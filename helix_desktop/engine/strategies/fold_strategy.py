@@ -97,19 +97,20 @@ def first_seq_kept_in_panic(situation: FoldSituation) -> int:
     meter = situation.meter
     # Everything that folds can shorten. A large system prompt leaves little of the window for it.
     foldable = max(0, meter.window - meter.reserve - meter.parts[ContextKind.SYSTEM])
-    room = min(fold_economics.most_tail_tokens_in_panic(meter.window), PANIC_SHARE * foldable)
-    return _limit_tail_to_room(situation, first_seq_of_tail(situation), room)
+    share_of_window = fold_economics.most_tail_tokens_in_panic(meter.window)
+    most_tokens = min(share_of_window, PANIC_SHARE * foldable)
+    return _limit_tail(situation, first_seq_of_tail(situation), most_tokens)
 
 
-def _limit_tail_to_room(situation: FoldSituation, first: int, room: float) -> int:
-    """Return `first`, or the first of the last steps (at least one) that fit into `room`."""
+def _limit_tail(situation: FoldSituation, first: int, most_billed_tokens: float) -> int:
+    """Return `first`, or the first of the last steps (at least one) that have so few tokens."""
     branch = situation.branch
-    room_tokens = room / situation.meter.factor
-    if not branch.steps or _count_tokens_from(branch, first) <= room_tokens:
+    most_tokens = most_billed_tokens / situation.meter.factor
+    if not branch.steps or _count_tokens_from(branch, first) <= most_tokens:
         return first
     first_kept = branch.steps[-1]
     for step in reversed(branch.steps[-situation.policy.tail_steps :]):
-        if _count_tokens_from(branch, step) > room_tokens:
+        if _count_tokens_from(branch, step) > most_tokens:
             break
         first_kept = step
     return max(first_kept, first)
@@ -166,5 +167,7 @@ def was_restored_by_user(situation: FoldSituation, ref: PartRef) -> bool:
     barred = situation.branch.barred
     if ref in barred:
         return True
-    barred_spans = [cover for cover in barred if isinstance(cover, Span)]
-    return any(span.first <= ref.seq <= span.last for span in barred_spans)
+    for cover in barred:
+        if isinstance(cover, Span) and cover.first <= ref.seq <= cover.last:
+            return True
+    return False

@@ -149,23 +149,29 @@ def expected_fold_cost(
 def _costs_by_main_and_fast_model(
     situation: FoldSituation, span: Span, *, of_transcript: bool = False
 ) -> tuple[float, float | None]:
+    """Return what a fold costs if each of them writes it; None if there is no fast model."""
     meter = situation.meter
-    price = prices_of_main_model(situation.state)
-    tail = sum(item.tokens for item in situation.branch.items_from_fact(span.last + 1))
-    planned = HandoverPlan(
-        meter.used, round(tail * meter.factor), expected_document_tokens(situation)
+    main_prices = prices_of_main_model(situation.state)
+    items_kept = situation.branch.items_from_fact(span.last + 1)
+    tokens_kept = sum(item.tokens for item in items_kept)
+    plan = HandoverPlan(
+        context=meter.used,
+        stays=round(tokens_kept * meter.factor),
+        summary=expected_document_tokens(situation),
     )
     # A transcript is read uncached, as by a writer with the main model's prices.
-    reader = None
+    prices_without_cache = None
     if of_transcript:
-        reader = price
-    by_main = fold_economics.handover_cost(planned, price, reader)
-    fast = situation.state.settings.model_for_role(ModelRole.FAST)
-    if fast is None:
+        prices_without_cache = main_prices
+    by_main = fold_economics.handover_cost(plan, main_prices, prices_without_cache)
+
+    fast_model = situation.state.settings.model_for_role(ModelRole.FAST)
+    if fast_model is None:
         return by_main, None
-    writer = fold_economics.relative_prices(fast)
-    scale = _fast_price_share(situation, fast)
-    return by_main, fold_economics.handover_cost(planned, price, writer, scale=scale)
+    fast_prices = fold_economics.relative_prices(fast_model)
+    scale = _fast_price_share(situation, fast_model)
+    by_fast = fold_economics.handover_cost(plan, main_prices, fast_prices, scale=scale)
+    return by_main, by_fast
 
 
 def _fast_price_share(situation: FoldSituation, fast: ModelSet) -> float:
@@ -207,19 +213,20 @@ def missing_sections_question(missing: Sequence[str]) -> str:
 
 def split_handover_sections(text: str) -> dict[str, str]:
     """Split a document into its sections. Text without a known heading is Completed Work."""
-    lines_of: dict[str, list[str]] = {}
-    name = ""
+    lines_by_section: dict[str, list[str]] = {}
+    section = ""
     for line in _strip_code_fence(text.splitlines()):
-        heading = _section_of_heading(line)
-        if heading:
-            name = heading
-            lines_of.setdefault(name, [])
+        section_of_heading = _section_of_heading(line)
+        if section_of_heading:
+            section = section_of_heading
+            lines_by_section.setdefault(section, [])
         elif line.strip() and TITLE not in line:
-            lines_of.setdefault(name, []).append(line.rstrip())
-    stray = lines_of.pop("", [])
-    if stray:
-        lines_of["Completed Work"] = stray + lines_of.get("Completed Work", [])
-    return {name: "\n".join(lines).strip() for name, lines in lines_of.items()}
+            lines_by_section.setdefault(section, []).append(line.rstrip())
+    lines_without_heading = lines_by_section.pop("", [])
+    if lines_without_heading:
+        lines_of_completed_work = lines_by_section.get("Completed Work", [])
+        lines_by_section["Completed Work"] = lines_without_heading + lines_of_completed_work
+    return {name: "\n".join(lines).strip() for name, lines in lines_by_section.items()}
 
 
 def _strip_code_fence(lines: list[str]) -> list[str]:
@@ -242,11 +249,12 @@ def has_handover_heading(text: str) -> bool:
     return any(_section_of_heading(line) for line in text.splitlines())
 
 
-def find_missing_sections(found: Mapping[str, str]) -> list[str]:
-    return [name for name in SECTIONS if not found.get(name)]
+def find_missing_sections(sections: Mapping[str, str]) -> list[str]:
+    return [name for name in SECTIONS if not sections.get(name)]
 
 
 def _section_of_heading(line: str) -> str:
+    """Return the section that a line is the heading of, or nothing."""
     words = line.strip(_HEADING_MARKS).casefold()
     for name in SECTIONS:
         if name.casefold() == words:

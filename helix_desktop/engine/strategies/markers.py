@@ -30,13 +30,11 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
 
 EXAMINED_ITEMS = 512  # This many of the newest items are examined one by one, older ones in groups.
-RECALL_STEPS = (
-    200  # The share of parts that are recalled is learned from this many of the last steps.
-)
+# The share of parts that are recalled is learned from this many of the last steps.
+RECALL_STEPS = 200
 LEAST_SHARE = 0.015  # A part with a smaller share of the context is not replaced by a marker.
-RECENT_STEPS = (
-    20  # The growth of the context and the pauses are learned from this many of the last steps.
-)
+# The growth of the context and the pauses are learned from this many of the last steps.
+RECENT_STEPS = 20
 ASK = " · ask with find or lines"
 LONGEST_ARGUMENT = 100  # A marker's second line quotes up to this many characters of the arguments.
 
@@ -76,18 +74,18 @@ def clearing_after_steps(situation: FoldSituation) -> PlannedClearing | None:
     """
     branch = situation.branch
     policy = situation.policy
-    steps = policy.caching_steps
-    if len(branch.steps) <= steps:
+    kept_steps = policy.caching_steps
+    if len(branch.steps) <= kept_steps:
         return None
-    end = min(branch.steps[-steps], first_seq_of_tail(situation))
-    why = f"older than {steps} steps and at least {policy.caching_tokens} tokens long"
+    end = min(branch.steps[-kept_steps], first_seq_of_tail(situation))
+    why = f"older than {kept_steps} steps and at least {policy.caching_tokens} tokens long"
     clearing = PlannedClearing(branch.order[0], end, why, policy.caching_tokens)
     if not is_cache_cold(situation):
         end_of_overdue = branch.order[0]
-        if len(branch.steps) > 2 * steps:
-            end_of_overdue = branch.steps[-2 * steps]
-        overdue = replace(clearing, end=min(end_of_overdue, end))
-        if not _clears_anything(situation, overdue):
+        if len(branch.steps) > 2 * kept_steps:
+            end_of_overdue = branch.steps[-2 * kept_steps]
+        clearing_of_overdue = replace(clearing, end=min(end_of_overdue, end))
+        if not _clears_anything(situation, clearing_of_overdue):
             return None
     if not _clears_anything(situation, clearing):
         return None
@@ -254,32 +252,34 @@ def measure_fold_experience(situation: FoldSituation) -> FoldExperience:
             cost_of_recalls += fold_economics.recall_cost(view_tokens, len(calls), prices)
         else:
             saved += prices.read * max(0, view_tokens_without_folds - view_tokens)
-    next_recall = fold_economics.recall_cost(situation.meter.used, 1, prices)
+    cost_of_next_recall = fold_economics.recall_cost(situation.meter.used, 1, prices)
     return FoldExperience(
-        fold_economics.recall_cost_share(saved, cost_of_recalls),
-        len(branch.steps),
-        fold_economics.RECALLS_EXPECTED * next_recall,
+        recalled=fold_economics.recall_cost_share(saved, cost_of_recalls),
+        steps=len(branch.steps),
+        recall=fold_economics.RECALLS_EXPECTED * cost_of_next_recall,
     )
 
 
 def clearable_tokens_per_step(branch: ConversationBranch) -> float:
     """Return the clearable tokens that a step adds: the mean of the last steps."""
-    recent = branch.clearable[-RECENT_STEPS:]
-    if not recent:
+    tokens_of_recent_steps = branch.clearable[-RECENT_STEPS:]
+    if not tokens_of_recent_steps:
         return 0.0
-    return sum(recent) / len(recent)
+    return sum(tokens_of_recent_steps) / len(tokens_of_recent_steps)
 
 
 def chance_of_cold_cache(situation: FoldSituation) -> float:
     """Return the chance, learned from pauses, that the provider's cache has expired at
     the next request.
     """
-    times = situation.branch.step_times[-RECENT_STEPS - 1 :]
-    pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
+    # There is one pause fewer than there are steps.
+    step_times = situation.branch.step_times[-(RECENT_STEPS + 1) :]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(step_times)]
     if not pauses:
         return 0.0
-    lifetime = cache_lifetime_seconds(situation.state)
-    return sum(pause > lifetime for pause in pauses) / len(pauses)
+    lifetime_seconds = cache_lifetime_seconds(situation.state)
+    longer_pauses = [pause for pause in pauses if pause > lifetime_seconds]
+    return len(longer_pauses) / len(pauses)
 
 
 def is_cache_cold(situation: FoldSituation) -> bool:
@@ -290,27 +290,28 @@ def is_cache_cold(situation: FoldSituation) -> bool:
 def seconds_until_cold(situation: FoldSituation) -> float:
     """Return how long the provider keeps what the last step sent, or a negative number."""
     branch = situation.branch
-    lifetime = cache_lifetime_seconds(situation.state)
+    lifetime_seconds = cache_lifetime_seconds(situation.state)
     if not branch.steps:
-        return lifetime
-    last_used = branch.step_times[-1]
+        return lifetime_seconds
+    last_use = branch.step_times[-1]
     # A keep-alive request renews the cache, too.
-    for time, _ in context_usage.keep_alive_times_and_usages_since(
+    keep_alive_requests = context_usage.keep_alive_times_and_usages_since(
         situation.state, branch.steps[-1]
-    ):
-        last_used = max(last_used, time)
-    return lifetime - (situation.now - last_used)
+    )
+    for keep_alive_time, _ in keep_alive_requests:
+        last_use = max(last_use, keep_alive_time)
+    return lifetime_seconds - (situation.now - last_use)
 
 
 # --- The text of markers ---
 
 
-def format_marker(digest: Digest, about: str, *, part: bool = False) -> str:
+def format_marker(digest: Digest, description: str, *, part: bool = False) -> str:
     """Return a marker's two lines. `part`: the second says that a part can be requested."""
-    line = " ".join(about.split())
+    second_line = " ".join(description.split())
     if part:
-        line += ASK
-    return f'[CACHED] recall_cached_content("{digest.hex}")\n{line}'
+        second_line += ASK
+    return f'[CACHED] recall_cached_content("{digest.hex}")\n{second_line}'
 
 
 def describe_output(branch: ConversationBranch, seq: int) -> str:
@@ -338,17 +339,17 @@ def _describe_outcome(result: ToolReturned) -> str:
 
 
 def call_answered_by(branch: ConversationBranch, seq: int) -> ToolCall | None:
-    answered = branch.answered.get(seq)
-    if answered is None:
+    """Return the call whose result is the message `seq`, or None."""
+    pending_call = branch.answered.get(seq)
+    if pending_call is None:
         return None
-    return answered.call
+    return pending_call.call
 
 
 def content_to_store(arguments: str) -> str:
     """Return what to store of arguments: the only long value as it is, or all of them."""
-    long_values = [
-        value for value in parse_call_arguments(arguments).values() if is_long_value(value)
-    ]
+    values = parse_call_arguments(arguments).values()
+    long_values = [value for value in values if is_long_value(value)]
     if len(long_values) == 1 and isinstance(long_values[0], str):
         return long_values[0]
     return arguments

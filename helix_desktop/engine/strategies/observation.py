@@ -17,30 +17,30 @@ def find_due_observation(situation: FoldSituation) -> FoldPlan | None:
     """Return a plan once unfolded history exceeds its share of the window, or None."""
     policy = situation.policy
     meter = situation.meter
-    unfolded = meter.parts[ContextKind.CONVERSATION] + meter.parts[ContextKind.OUTPUT]
-    if not policy.observation or unfolded < policy.observation_share * meter.window:
+    unfolded_tokens = meter.parts[ContextKind.CONVERSATION] + meter.parts[ContextKind.OUTPUT]
+    if not policy.observation or unfolded_tokens < policy.observation_share * meter.window:
         return None
     span = find_unobserved_span(situation)
     if span is None:
         return None
-    share = unfolded / meter.window
+    share = unfolded_tokens / meter.window
     why = f"messages that are not shortened take up {share:.0%} of the context window"
     return FoldPlan(FoldKind.OBSERVATIONS, span, why)
 
 
 def find_unobserved_span(situation: FoldSituation) -> Span | None:
     """Return the span after the last document, without the tail."""
-    whole = find_foldable_span(situation)
-    if whole is None:
+    foldable_span = find_foldable_span(situation)
+    if foldable_span is None:
         return None
     branch = situation.branch
-    first = whole.first
-    for cover, _ in branch.outermost_folds(whole):
+    first = foldable_span.first
+    for cover, _ in branch.outermost_folds(foldable_span):
         first = max(first, cover.last + 1)
-    span = Span(first, whole.last)
-    if branch.count_messages(span, FEWEST_MESSAGES) < FEWEST_MESSAGES:
+    unobserved_span = Span(first, foldable_span.last)
+    if branch.count_messages(unobserved_span, FEWEST_MESSAGES) < FEWEST_MESSAGES:
         return None
-    return span
+    return unobserved_span
 
 
 def observation_question(plan: FoldPlan, limit: int, _tail: int) -> str:

@@ -11,29 +11,29 @@ def find_due_reflection(situation: FoldSituation) -> FoldPlan | None:
     """Return a plan once observations exceed their share of the window, or None."""
     policy = situation.policy
     meter = situation.meter
-    observed = meter.parts[ContextKind.OBSERVATIONS]
-    if not policy.observation or observed < policy.reflection_share * meter.window:
+    observation_tokens = meter.parts[ContextKind.OBSERVATIONS]
+    if not policy.observation or observation_tokens < policy.reflection_share * meter.window:
         return None
     span = span_of_observations(situation)
     if span is None:
         return None
-    share = observed / meter.window
+    share = observation_tokens / meter.window
     why = f"dated notes take up {share:.0%} of the context window"
     return FoldPlan(FoldKind.REFLECTION, span, why)
 
 
 def span_of_observations(situation: FoldSituation) -> Span | None:
     """Return the span of the view's consecutive observations."""
-    run: list[Span] = []
+    observations: list[Span] = []
     for item in situation.branch.items:
         fold = situation.branch.folds.get(item.fold)
         if fold is not None and fold.kind in OBSERVED:
-            run.append(Span(item.first, item.last))
-        elif run:
-            break
-    if not run:
+            observations.append(Span(item.first, item.last))
+        elif observations:
+            break  # They are no longer consecutive.
+    if not observations:
         return None
-    return Span(run[0].first, run[-1].last)
+    return Span(observations[0].first, observations[-1].last)
 
 
 def reflection_question(plan: FoldPlan, limit: int, _tail: int) -> str:
