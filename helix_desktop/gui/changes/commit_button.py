@@ -6,13 +6,14 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QListWidget, QListWidgetItem, QPlainTextEdit, QPushButton, QWidget
 
 from helix_desktop.engine.changes.turn_changes import FileChange, printable_path
+from helix_desktop.engine.test_and_commit_commands import find_reported_commit
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.theme import set_widget_look
-from helix_desktop.gui.translation import tr
-from helix_desktop.gui.workbench_types import FileChanges
+from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.workbench_types import BranchState, FileChanges
 
 
 class CommitDialog(widgets.TransientDialog):
@@ -39,7 +40,17 @@ class CommitDialog(widgets.TransientDialog):
         )
         self.commit_button = widgets.build_push_button(tr("Commit"), self, look="primary")
         buttons = widgets.build_confirm_buttons(self, self.commit_button, self.accept)
-        build_column((self.list, 2), (self.message, 1), self.propose, note, buttons, owner=self)
+        self.branch_label = widgets.build_plain_label("", "muted", self)
+        self.branch_label.hide()
+        build_column(
+            self.branch_label,
+            (self.list, 2),
+            (self.message, 1),
+            self.propose,
+            note,
+            buttons,
+            owner=self,
+        )
         self._enable_commit_button()
         self.message.setFocus()
 
@@ -47,10 +58,7 @@ class CommitDialog(widgets.TransientDialog):
         file_list = QListWidget(self)
         file_list.setAccessibleName(tr("Files to commit"))
         for file in self._files:
-            name = printable_path(file.place)
-            if file.renamed:
-                name += f" ← {printable_path(file.renamed)}"
-            item = QListWidgetItem(name, file_list)
+            item = QListWidgetItem(_describe_file_to_commit(file), file_list)
             item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsUserCheckable)
             item.setCheckState(Qt.CheckState.Checked)
         return file_list
@@ -62,6 +70,13 @@ class CommitDialog(widgets.TransientDialog):
             if self.list.item(row).checkState() == Qt.CheckState.Checked:
                 checked.extend(file.both_halves)
         return checked
+
+    def show_branch(self, state: BranchState | None) -> None:
+        """Shows where the commit goes. Before the first commit of a repository, it is not known."""
+        if state is not None:
+            words = tr("On branch {branch}")
+            self.branch_label.setText(words.format(branch=state.branch))
+            self.branch_label.show()
 
     def show_proposal(self, message: str) -> None:
         self.message.setPlainText(message)
@@ -79,6 +94,27 @@ class CommitDialog(widgets.TransientDialog):
 
     def _enable_commit_button(self) -> None:
         self.commit_button.setEnabled(bool(self.message.toPlainText().strip()))
+
+
+def _describe_file_to_commit(file: FileChange) -> str:
+    name = printable_path(file.place)
+    if file.renamed:
+        return f"{name} ← {printable_path(file.renamed)}"
+    if file.change_word == "deleted":
+        name += f" · {tr('deleted')}"
+    elif file.change_word == "added":
+        name += f" · {tr('added')}"
+    return f"{name} · +{format_number(file.added)} −{format_number(file.removed)}"
+
+
+def _describe_commit(answer: str) -> str:
+    """Says in words what git reports. What is not understood is shown as git says it."""
+    reported = find_reported_commit(answer)
+    if reported is None or "\n" in answer:
+        return answer
+    # The words are put together after the translation: a subject may have braces in it.
+    words = tr("Committed to {branch}: {subject} ({commit})")
+    return words.format(branch=reported.branch, subject=reported.subject, commit=reported.commit)
 
 
 class CommitButton(QPushButton):
@@ -146,6 +182,8 @@ class CommitButton(QPushButton):
         dialog.message.textChanged.connect(keep_message)
         dialog.proposal_wanted.connect(lambda: self._propose_message(changes, conversation, dialog))
         dialog.accepted.connect(lambda: self._commit(changes, conversation, dialog))
+        reading = changes.branch_publishing.read_branch_state()
+        self._doing.run_in_background(reading, then=dialog.show_branch, owner=dialog)
         dialog.open()
 
     def _propose_message(
@@ -164,7 +202,7 @@ class CommitButton(QPushButton):
         def report_commit(answer: str) -> None:
             self._unused_messages.pop(conversation, None)
             self.committed.emit()
-            self.notice_wanted.emit(answer)
+            self.notice_wanted.emit(_describe_commit(answer))
 
         message = dialog.message.toPlainText()
         work = changes.commit_files(conversation, dialog.checked_files, message)

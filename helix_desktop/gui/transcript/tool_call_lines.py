@@ -214,7 +214,8 @@ def format_diff_counts(diff: str) -> str:
 
 
 def _build_unfinished_line(state: ToolCallState, words: str, now: float) -> ToolCallLine:
-    if not state.running:
+    # A question may arrive before the run state does, or the end of an interrupted turn after it.
+    if not state.running and not state.waiting:
         return ToolCallLine(words, CallStatus.REFUSED, (), tr("not finished"))
     chips: tuple[LineChip, ...] = ()
     if state.call.name == ToolName.DELEGATE:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,6 +45,7 @@ from helix_desktop.gui.changes.undo_dialog import (
 )
 from helix_desktop.gui.common.figure_formats import format_time_of_day
 from helix_desktop.gui.theme import Theme
+from helix_desktop.workbench.branch_publishing import BranchState
 from tests.gui import fake_changes
 from tests.gui.fake_changes import FakeChanges, State
 from tests.gui.fake_desk import now
@@ -338,10 +340,20 @@ def test_a_comment_goes_to_the_agent_with_its_place(page: ChangesPage) -> None:
 def test_a_commit_takes_the_chosen_files_with_a_proposed_message(
     page: ChangesPage, changes: FakeChanges
 ) -> None:
+    """Neither the branch was named nor which file is deleted, and git's own words came after it."""
+    changes.branch_publishing.state = BranchState(Path("/p"), "work", "1" * 40, "", "", 0, "")
+    notices: list[str] = []
+    page.commit_button.notice_wanted.connect(notices.append)
     page.commit_button.click()
     asked = dialog(page, CommitDialog)
     assert isinstance(asked, CommitDialog)
     assert not asked.commit_button.isEnabled()
+    assert asked.branch_label.text() == "On branch work"
+    assert [asked.list.item(row).text() for row in range(3)] == [
+        "src/a.py · +3 −2",
+        "gone.txt · deleted · +0 −1",
+        "new.txt · added · +1 −0",
+    ]
     assert asked.focusWidget() is asked.message, (
         "a space in the message would untick the first file"
     )
@@ -353,6 +365,7 @@ def test_a_commit_takes_the_chosen_files_with_a_proposed_message(
     assert changes.git_repository.committed == [
         (("0/src/a.py", "0/gone.txt", "0/new.txt"), "Change 3 files")
     ]
+    assert notices == ["Committed to main: Change 3 files (1234567)"]
     assert not page.commit_button.isEnabled(), "all of it is committed"
     page.reload_changes()
     assert not page.commit_button.isEnabled()
