@@ -66,19 +66,25 @@ def run_mcp_command(arguments: Namespace) -> int:
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
         arguments.argv = [*arguments.argv, f"--token={token}"]
         arguments.token = token
-    else:  # Which agent starts this. The addresses contain tokens, too.
-        for name, variable in (
-            ("session", "CLAUDE_CODE_SESSION_ID"),
-            ("addresses", WRAP_ADDRESSES),
-        ):
-            if value := os.environ.get(variable):
-                setattr(arguments, name, value)
-                arguments.argv = [*arguments.argv, f"--{name}={value}"]
-    known = workspace_access.find_chosen_workspace(arguments)
+    else:
+        # Which agent starts this. The addresses contain tokens, too.
+        _take_from_environment(arguments, "session", "CLAUDE_CODE_SESSION_ID")
+        _take_from_environment(arguments, "addresses", WRAP_ADDRESSES)
+    workspace = workspace_access.find_chosen_workspace(arguments)
     workspace_access.open_all_workspaces(arguments.places).remove_interrupted_imports_and_writes()
+    serve = _serve_over_http
+    if arguments.http is None:
+        serve = _serve_client_of_terminal
     with Terminal() as terminal:
-        serve = _serve_client_of_terminal if arguments.http is None else _serve_over_http
-        return asyncio.run(serve(arguments, known.id, terminal))
+        return asyncio.run(serve(arguments, workspace.id, terminal))
+
+
+def _take_from_environment(arguments: Namespace, option: str, variable: str) -> None:
+    """Sets an option to the value of a variable, also for the process that serves instead."""
+    value = os.environ.get(variable)
+    if value:
+        setattr(arguments, option, value)
+        arguments.argv = [*arguments.argv, f"--{option}={value}"]
 
 
 async def _serve_client_of_terminal(arguments: Namespace, identity: str, terminal: Console) -> int:
@@ -148,9 +154,10 @@ async def serve_workspace_over_mcp(
 ) -> int:
     """Answers MCP requests about this workspace only, until the caller disconnects."""
     # Imported in threads, because this takes half a second and would freeze an open window.
-    for name in ("cache_mcp_server", "mcp_over_console", "mcp_over_http")[
-        : 2 if arguments.http is None else 3
-    ]:
+    module_names = ["cache_mcp_server", "mcp_over_console"]
+    if arguments.http is not None:
+        module_names.append("mcp_over_http")
+    for name in module_names:
         await asyncio.to_thread(importlib.import_module, f"helix_desktop.mcp_server.{name}")
     from helix_desktop.mcp_server import cache_mcp_server, mcp_over_console
 
@@ -193,10 +200,11 @@ def build_served_workspace(
     async def run_task_command(words: Sequence[str]) -> Any:
         from helix_desktop.resident.resident_client import CollectingConsole
 
-        kept = CollectingConsole()
-        argv = ["task", words[0], "--workspace", workspace.id, "--json", *words[1:]]
-        await workspace_access.run_command_of_caller(workspace, where, None, None, argv, kept)
-        return json.loads("\n".join(kept.answers))
+        console = CollectingConsole()
+        verb = words[0]
+        argv = ["task", verb, "--workspace", workspace.id, "--json", *words[1:]]
+        await workspace_access.run_command_of_caller(workspace, where, None, None, argv, console)
+        return json.loads("\n".join(console.answers))
 
     return ServedWorkspace(
         workspace.name,
@@ -233,13 +241,14 @@ async def _use_agent_session(
             own_row = await _find_row_of_session(workspace, started_by.server, candidates)
             if own_row is not None:
                 candidates = [own_row]
-        if not (candidates or rows):
+        if not candidates:  # No agent of this name: the newest of any agent is meant.
+            candidates = rows
+        if not candidates:
             raise NotFound(
                 "This agent has not worked in this workspace.",
                 remedy="Start an agent with helix-desktop wrap.",
             )
-        chosen = (candidates or rows)[0]
-        yield await bench.open_session(chosen.id)
+        yield await bench.open_session(candidates[0].id)
 
 
 def _is_agents_own(row: ConversationListRow) -> bool:
@@ -259,11 +268,11 @@ def _rows_registered_at(
     from helix_desktop.gateway import registration
 
     registered = registration.RegisteredConversations(where.run / registration.CONVERSATIONS_FILE)
-    known: set[str] = set()
+    conversations: set[str] = set()
     for address in addresses:
         token = address.rpartition("/")[2]
-        known.update(registered.find_conversations(token))
-    return [row for row in rows if row.id in known]
+        conversations.update(registered.find_conversations(token))
+    return [row for row in rows if row.id in conversations]
 
 
 async def _find_row_of_session(
@@ -289,10 +298,14 @@ async def _find_row_of_session(
 
 
 async def _sessions_named_in(workspace: StoredWorkspace, conversation: str) -> set[str]:
-    last_seq = (await workspace.journal.find_conversation(conversation)).last_seq
-    newest = await workspace.journal.read_facts(conversation, max(0, last_seq - NEWEST_FACTS))
-    received = [recorded.fact for recorded in newest]
-    return {fact.session for fact in received if isinstance(fact, Received)}
+    stored = await workspace.journal.find_conversation(conversation)
+    first_seq = max(0, stored.last_seq - NEWEST_FACTS)
+    newest_facts = await workspace.journal.read_facts(conversation, first_seq)
+    sessions: set[str] = set()
+    for recorded in newest_facts:
+        if isinstance(recorded.fact, Received):
+            sessions.add(recorded.fact.session)
+    return sessions
 
 
 async def _compact_with_fast_model(
@@ -302,9 +315,9 @@ async def _compact_with_fast_model(
     from helix_desktop.engine import ask_model, content_recall
 
     async with workbench.use_workbench(workspace, where) as bench:
-        client = bench.models.client_for_role(ModelRole.FAST) or bench.models.client_for_role(
-            ModelRole.MAIN
-        )
+        client = bench.models.client_for_role(ModelRole.FAST)
+        if client is None:
+            client = bench.models.client_for_role(ModelRole.MAIN)
         if client is None:
             raise NotFound("This workspace has no model that can shorten the content.")
         asking = ask_model.ModelInquiry(lambda _: asyncio.sleep(0), lambda: None)
@@ -355,20 +368,29 @@ def install_in_client_settings(arguments: Namespace) -> int:
         raise InvalidInput(
             "No program was specified. Use --client to say which program's file should be written."
         )
-    known = workspace_access.find_chosen_workspace(arguments)
-    folder = Path(known.settings.roots[0]) if known.settings.roots else Path.cwd()
-    command = conversation_relay.mcp_server_command(known.id, arguments.places.data)
-    wanted = [arguments.client] if arguments.client else client_configuration.CLIENTS
-    build = partial(client_configuration.build_client_snippet, folder=folder, home=Path.home())
-    found = [build(each, command, known.id) for each in wanted]
-    told = [{**asdict(one), "file": str(one.file)} for one in found]
-    lines = [f"{one.client}: {one.file}\n\n{one.text}\n" for one in found]
-    asyncio.run(workspace_access.print_result(arguments, Terminal(), told, *lines))
-    if arguments.write:
-        written = client_configuration.add_snippet_if_missing(found[0])
-        print_text(
-            f"{found[0].file} {'written' if written else 'already has it'}.", file=sys.stderr
+    workspace = workspace_access.find_chosen_workspace(arguments)
+    folder = Path.cwd()
+    if workspace.settings.roots:
+        folder = Path(workspace.settings.roots[0])
+    command = conversation_relay.mcp_server_command(workspace.id, arguments.places.data)
+    clients: Sequence[str] = client_configuration.CLIENTS
+    if arguments.client:
+        clients = [arguments.client]
+    snippets: list[client_configuration.ClientSnippet] = []
+    for client in clients:
+        snippet = client_configuration.build_client_snippet(
+            client, command, workspace.id, folder=folder, home=Path.home()
         )
+        snippets.append(snippet)
+    values = [{**asdict(snippet), "file": str(snippet.file)} for snippet in snippets]
+    lines = [f"{snippet.client}: {snippet.file}\n\n{snippet.text}\n" for snippet in snippets]
+    asyncio.run(workspace_access.print_result(arguments, Terminal(), values, *lines))
+    if arguments.write:
+        snippet = snippets[0]
+        sentence = f"{snippet.file} already has it."
+        if client_configuration.add_snippet_if_missing(snippet):
+            sentence = f"{snippet.file} written."
+        print_text(sentence, file=sys.stderr)
     return 0
 
 
