@@ -58,8 +58,8 @@ def choose_gemini_project_name(folders: Path, working_folder: str) -> str:
     folder_name = Path(working_folder).name.lower()
     new_name = re.sub(r"[^a-z0-9]+", "-", folder_name).strip("-") or "project"
     used_names = set(owner_by_name)
-    for name in name_by_working_folder.values():
-        used_names.add(str(name))
+    for used_name in name_by_working_folder.values():
+        used_names.add(str(used_name))
     return _add_number_if_used(new_name, used_names)
 
 
