@@ -136,6 +136,8 @@ RECORDER_WITHOUT_FOLDERS: ProgramSetting[str] = _DECLARED["recorder.without_fold
 PAGE_ON: ProgramSetting[bool] = _DECLARED["page.on"]
 PAGE_ADDRESS: ProgramSetting[str] = _DECLARED["page.address"]
 PAGE_PORT: ProgramSetting[int] = _DECLARED["page.port"]
+PAGE_WEBHOOK: ProgramSetting[str] = _DECLARED["page.webhook"]
+PAGE_WEBHOOK_CONTENT: ProgramSetting[bool] = _DECLARED["page.webhook_content"]
 KEYS_IN_FILE: ProgramSetting[bool] = _DECLARED["keys.file"]
 
 

@@ -32,7 +32,7 @@ if sys.platform == "linux":
 
 T = TypeVar("T")
 # Matches the names of secrets that do not belong to a provider.
-_OTHERS = re.compile(r"mcp[./].*|shared-.*[0-9a-f]{6}(#.*)?", re.DOTALL)
+_OTHERS = re.compile(r"mcp[./].*|shared-.*[0-9a-f]{6}(#.*)?|webhook#.*", re.DOTALL)
 SERVICE = "helix-desktop"
 _PORTS = {"https": 443, "http": 80}
 CHOICES = "Use the key for this session only, set it as an environment variable, or store it in a file only you can read."
@@ -149,12 +149,28 @@ class SharedStoreLogin:
         return _with_binding(f"shared-login-{self.workspace}", binding)
 
 
+@dataclass(frozen=True, slots=True)
+class WebhookToken:
+    """The token for the address to which notices for the user's phone are sent. Under a changed
+    address there is no token.
+    """
+
+    address: str
+
+    @property
+    def keyring_name(self) -> str:
+        binding = hashlib.sha256(self.address.encode()).hexdigest()[:16]
+        return _with_binding("webhook", binding)
+
+
 def _with_binding(name: str, binding: str) -> str:
     """A secret that is bound to something has another name when that changes, and is not found."""
     return f"{name}#{binding}" if binding else name
 
 
-Addressee: TypeAlias = ProviderKey | McpServerSecret | McpSignIn | SharedStoreKey | SharedStoreLogin
+Addressee: TypeAlias = (
+    ProviderKey | McpServerSecret | McpSignIn | SharedStoreKey | SharedStoreLogin | WebhookToken
+)
 
 
 def host_of_address(address: str) -> str:

@@ -62,7 +62,7 @@ async def add_or_change_provider(arguments: Namespace, desk: ProviderTools) -> i
         except ModelFailed as error:  # The provider does not answer now, but it may do so later.
             await desk.console.print_error(str(error))
         # The key is stored before the provider, so that nothing changes if storing it fails.
-        key = strip_and_check_key(_ask_for_key(config.name), config.name)
+        key = strip_and_check_key(ask_for_key(config.name), config.name)
         config = replace(config, key_host=config.host)
         where = SecretKeeper.KEYRING
         if arguments.keep == "file":
@@ -132,7 +132,7 @@ def _parse_name_value_pairs(texts: list[str]) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-def _ask_for_key(name: str) -> str:
+def ask_for_key(name: str) -> str:
     """Reads a key without echoing it, or the first line if standard input is a pipe."""
     if sys.stdin is not None and sys.stdin.isatty():
         import getpass

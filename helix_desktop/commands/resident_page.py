@@ -18,7 +18,14 @@ from helix_desktop.commands.option_parsing import (
 from helix_desktop.console import Terminal
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway import wrapped_agent
-from helix_desktop.program_settings import PAGE_ADDRESS, PAGE_ON, PAGE_PORT, ProgramSettings
+from helix_desktop.program_settings import (
+    PAGE_ADDRESS,
+    PAGE_ON,
+    PAGE_PORT,
+    PAGE_WEBHOOK,
+    PAGE_WEBHOOK_CONTENT,
+    ProgramSettings,
+)
 from helix_desktop.resident import resident_client
 
 if TYPE_CHECKING:
@@ -116,18 +123,21 @@ def _device_as_json(device: PairedDevice) -> dict[str, Any]:
 
 async def print_pairing_code(arguments: Namespace) -> int:
     from helix_desktop.phone_page import page_server
+    from helix_desktop.phone_page.pairing_picture import draw_qr_lines, pairing_link
 
     code = _paired_devices(arguments.places).create_pairing_code(may_allow=not arguments.look_only)
     place = page_server.read_page_address(arguments.places)
     right = "look" if arguments.look_only else "look, allow, and send messages"
-    lines = [
-        f"Open {place.url}pair on the device, and enter this code within ten minutes: {code}",
+    pair_url = f"{place.url}pair"
+    lines = draw_qr_lines(pairing_link(pair_url, code))
+    lines += [
+        f"Point the device's camera at the picture, or open {pair_url} there and enter this code within ten minutes: {code}",
         f"The device may {right}. The code works once.",
         *_describe_certificate(arguments.places),
     ]
     if not ProgramSettings(arguments.places.settings_file)[PAGE_ON]:
         lines.append("The page is off. To turn it on, run: helix-desktop resident page on")
-    value = {"code": code, "url": f"{place.url}pair", "may_allow": not arguments.look_only}
+    value = {"code": code, "url": pair_url, "may_allow": not arguments.look_only}
     return await _print_page_answer(arguments, value, *lines)
 
 
@@ -135,6 +145,54 @@ async def revoke_named_device(arguments: Namespace) -> int:
     device = _paired_devices(arguments.places).revoke_device(arguments.device)
     line = f"{device.name} can no longer use the page."
     return await _print_page_answer(arguments, {"revoked": device.id}, line)
+
+
+async def set_webhook(arguments: Namespace) -> int:
+    """Says where notices are sent, after changing what was named."""
+    from helix_desktop.phone_page.webhook import Webhook, check_webhook_address
+    from helix_desktop.phone_page.webhook_notices import Notice, NoticeKind
+
+    settings = ProgramSettings(arguments.places.settings_file)
+    if arguments.address == "off":
+        settings.change_setting(PAGE_WEBHOOK, "")
+    elif arguments.address is not None:
+        check_webhook_address(arguments.address)
+        settings.change_setting(PAGE_WEBHOOK, arguments.address)
+    if arguments.content is not None:
+        settings.change_setting(PAGE_WEBHOOK_CONTENT, arguments.content == "on")
+    address = settings[PAGE_WEBHOOK]
+    if not address:
+        return await _print_page_answer(
+            arguments, {"webhook": "", "content": False}, "No notices are sent."
+        )
+    if arguments.token:
+        await _store_webhook_token(arguments, address)
+    lines = [f"Notices are sent to {address} while the page is on, {_describe_content(settings)}."]
+    if not settings[PAGE_ON]:
+        lines.append("The page is off. To turn it on, run: helix-desktop resident page on")
+    if arguments.test:
+        await Webhook(arguments.places).send_notice(Notice(NoticeKind.TEST))
+        lines.append("A test was sent.")
+    value = {"webhook": address, "content": settings[PAGE_WEBHOOK_CONTENT]}
+    return await _print_page_answer(arguments, value, *lines)
+
+
+def _describe_content(settings: ProgramSettings) -> str:
+    if settings[PAGE_WEBHOOK_CONTENT]:
+        return "with the title of the conversation and what the agent asks for"
+    return "without content"
+
+
+async def _store_webhook_token(arguments: Namespace, address: str) -> None:
+    from helix_desktop.commands.provider_command import ask_for_key
+    from helix_desktop.commands.workspace_access import open_secrets
+    from helix_desktop.secrets import SecretKeeper, WebhookToken
+
+    token = ask_for_key("the webhook").strip()
+    where = SecretKeeper.KEYRING
+    if arguments.keep == "file":
+        where = SecretKeeper.FILE
+    await open_secrets(arguments.places).store_secret_at(WebhookToken(address), token, where=where)
 
 
 async def serve_page_until_stopped(arguments: Namespace) -> int:
@@ -181,6 +239,7 @@ def add_page_commands(verbs: Subparsers) -> None:
     revoke.add_argument("device", metavar="DEVICE", help="the device's name or ID")
     add_json_option(revoke)
     revoke.set_defaults(run=revoke_named_device)
+    _add_page_webhook(acts)
     serve = acts.add_parser("serve", help=argparse.SUPPRESS)
     serve.set_defaults(run=serve_page_until_stopped)
 
@@ -204,3 +263,33 @@ def _add_page_on(acts: Subparsers) -> None:
     )
     add_json_option(command)
     command.set_defaults(run=turn_page_on)
+
+
+def _add_page_webhook(acts: Subparsers) -> None:
+    command = add_command(
+        acts, "webhook", "name an address that is told when an agent waits for you or has ended"
+    )
+    command.add_argument(
+        "address",
+        metavar="ADDRESS",
+        nargs="?",
+        default=None,
+        help="such as https://ntfy.sh/a-name-that-nobody-guesses or https://gotify.example.org/message; off: send nothing",
+    )
+    command.add_argument(
+        "--content",
+        choices=["on", "off"],
+        default=None,
+        help="send the title of the conversation and what the agent asks for, too (default: off)",
+    )
+    command.add_argument(
+        "--token",
+        action="store_true",
+        help="ask for the token that the address needs, or read it from standard input",
+    )
+    command.add_argument(
+        "--keep", choices=["keyring", "file"], default="keyring", help="where to store the token"
+    )
+    command.add_argument("--test", action="store_true", help="send a notice now")
+    add_json_option(command)
+    command.set_defaults(run=set_webhook)

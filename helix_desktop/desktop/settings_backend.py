@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from helix_desktop.desktop.phone_devices import PagePhoneDevices
 from helix_desktop.errors import ActionRefused, InvalidInput
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.deep_links import open_in_browser
@@ -86,6 +87,9 @@ class SettingsBackend:
         from helix_desktop.resident.connected_agents import ConnectedAgents
 
         return ConnectedAgents(self._where)
+
+    def phone_devices(self) -> PagePhoneDevices:
+        return PagePhoneDevices(self._where)
 
     async def measure_workspace_storage(self, bench: Workbench) -> tuple[CacheEntryFigures, float]:
         backups = await asyncio.to_thread(bench.workspace.list_journal_backups)

@@ -21,6 +21,7 @@ from helix_desktop.phone_page.open_hosts import OpenHosts
 from helix_desktop.phone_page.page_app import PhonePage
 from helix_desktop.phone_page.page_guard import LOOPBACK_NAMES, PageGuard
 from helix_desktop.phone_page.paired_devices import PairedDevices
+from helix_desktop.phone_page.webhook import Webhook, send_notices_until_cancelled
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import PAGE_ADDRESS, PAGE_PORT, ProgramSettings
 
@@ -90,10 +91,14 @@ async def serve_page(
         server = _PageServer(config)
         _stop_on_signals_and_end_of_input(server)
         hosts.start_looking()
+        notices = concurrency.OwnedTasks("notices for a phone")
+        watching = send_notices_until_cancelled(Webhook(where), hosts)
+        notices.spawn_task(watching, name="send notices")
         on_listening(place.url)
         try:
             await server.serve(sockets=[listening])
         finally:
+            await notices.aclose(limit=1)
             await hosts.aclose()
     return 0
 

@@ -39,3 +39,12 @@ if (source) {
   new EventSource(source).addEventListener("message", show);
   if (document.getElementById("entries")) window.scrollTo(0, document.body.scrollHeight);
 }
+
+// The QR code has the pairing code behind #, which is not sent to anybody.
+const pairingCode = new URLSearchParams(location.hash.slice(1)).get("code");
+const codeField = document.querySelector("input[name=code]");
+if (pairingCode && codeField) {
+  codeField.value = pairingCode;
+  history.replaceState(null, "", location.pathname);
+  document.querySelector("input[name=name]").focus();
+}

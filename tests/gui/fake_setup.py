@@ -26,7 +26,12 @@ from helix_desktop.gui.model_setup_port import (
     RefreshedModels,
 )
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
-from helix_desktop.gui.settings.installation_port import McpServerState, SpaceToFree
+from helix_desktop.gui.settings.installation_port import (
+    McpServerState,
+    PairingInvitation,
+    PhoneDevice,
+    SpaceToFree,
+)
 from helix_desktop.gui.workbench_types import ConnectedAgents, Workbench, Workbenches
 from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.installation_checks import DoctorFinding, DoctorFindingState
@@ -252,11 +257,39 @@ class FakeHistories:
         return len(self.keys)
 
 
+class FakePhoneDevices:
+    def __init__(self) -> None:
+        self.devices = [
+            PhoneDevice("d1", "Pixel", True, 1_795_000_000.0),
+            PhoneDevice("d2", "Kitchen tablet", False, 1_794_000_000.0),
+        ]
+        self.invited: list[bool] = []
+        self.tests = 0
+
+    async def list_devices(self) -> Sequence[PhoneDevice]:
+        return list(self.devices)
+
+    async def invite_device(self, *, may_allow: bool) -> PairingInvitation:
+        self.invited.append(may_allow)
+        code = f"ABCDE-FGHJ{len(self.invited)}"
+        modules = [[(row + column) % 3 == 0 for column in range(33)] for row in range(33)]
+        return PairingInvitation(code, "https://192.168.1.20:4357/pair", "AB:CD:EF", modules)
+
+    async def send_test_notice(self) -> None:
+        self.tests += 1
+        if self.tests > 1:
+            raise HelixError("ntfy.sh did not take the notice (status 403).")
+
+    async def revoke_device(self, device: str) -> None:
+        self.devices = [each for each in self.devices if each.id != device]
+
+
 class FakeInstallation:
     """`played`: what the replay lab was asked for."""
 
     def __init__(self) -> None:
         self.of_others = FakeHistories()
+        self.phones = FakePhoneDevices()
         self.played: list[tuple[list[str], list[str], int]] = []
         self.replay_error = ""
         self.cheapest = ["helix"]
@@ -267,6 +300,9 @@ class FakeInstallation:
 
     def connected_agents(self) -> ConnectedAgents:
         raise NotImplementedError
+
+    def phone_devices(self) -> FakePhoneDevices:
+        return self.phones
 
     def library_versions(self) -> Sequence[tuple[str, str]]:
         return [("PySide6-Essentials", "6.11.3")]

@@ -35,6 +35,38 @@ class McpServerState:
     mistake: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class PhoneDevice:
+    """A phone or browser that may use the page. `may_allow`: it may not only look."""
+
+    id: str
+    name: str
+    may_allow: bool
+    last_used: float
+
+
+@dataclass(frozen=True, slots=True)
+class PairingInvitation:
+    """What a device is paired with. `fingerprint`: of the page's certificate, or empty. `modules`:
+    the rows of a QR code with the address and the code; True is dark.
+    """
+
+    code: str
+    url: str
+    fingerprint: str
+    modules: Sequence[Sequence[bool]]
+
+
+class PhoneDevices(Protocol):
+    async def list_devices(self) -> Sequence[PhoneDevice]: ...
+    async def invite_device(self, *, may_allow: bool) -> PairingInvitation:
+        """Creates a code that pairs one device, within ten minutes. An earlier one is void."""
+
+    async def revoke_device(self, device: str) -> None: ...
+    async def send_test_notice(self) -> None:
+        """Sends a notice to the address in the settings. HelixError says why it was not taken."""
+
+
 class Installation(Protocol):
     """Long work reports its progress through `report` and stops when its task is cancelled."""
 
@@ -80,3 +112,5 @@ class Installation(Protocol):
 
     def connected_agents(self) -> workbench_types.ConnectedAgents:
         """Returns the gateway's state and the agents that may use it."""
+
+    def phone_devices(self) -> PhoneDevices: ...

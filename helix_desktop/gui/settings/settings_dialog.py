@@ -18,6 +18,7 @@ from helix_desktop.gui.settings.long_conversations_page import LongConversations
 from helix_desktop.gui.settings.mcp_servers_page import McpServersPage
 from helix_desktop.gui.settings.models_page import ModelsPage
 from helix_desktop.gui.settings.permissions_page import PermissionsPage
+from helix_desktop.gui.settings.phone_settings_page import PhoneSettingsPage
 from helix_desktop.gui.settings.program_settings_page import ProgramSettingsPage
 from helix_desktop.gui.settings.providers_page import ProvidersPage
 from helix_desktop.gui.settings.rules_and_skills_page import RulesAndSkillsPage
@@ -30,11 +31,12 @@ from helix_desktop.gui.translation import tr, translate_name
 
 # These actions change what the pages show, so the settings are closed for them.
 CHANGING_ACTIONS = ("compare-presets", "workspace-folder")
-GENERAL_SECTIONS = ("Chat", "Notifications", "Phone")
+GENERAL_SECTIONS = ("Chat", "Notifications")
 # The group that shows a section, for links that name the section.
 GROUP_OF_SECTION = {
     "": "appearance",
     "general": "appearance",
+    "phone": "appearance",
     "shortcuts": "appearance",
     "about": "appearance",
     "workspace": "providers",
@@ -161,6 +163,7 @@ class SettingsDialog(widgets.TransientDialog):
             {
                 "appearance": lambda: shown_settings(tr("Appearance"), "Appearance"),
                 "general": lambda: shown_settings(tr("General"), *GENERAL_SECTIONS),
+                "phone": lambda: PhoneSettingsPage(settings, program.phone_devices(), runner),
                 "shortcuts": lambda: ShortcutsPage(window.window_actions),
                 "about": lambda: AboutPage(program, runner),
             },
