@@ -95,6 +95,7 @@ class OpenAgentConversation:
         questions = OpenQuestions(bench.workspace.folder / FOLDER)
 
         def remember_question(request: Request, question: str) -> AbstractContextManager[None]:
+            """Keep a note of what a question costs until it is answered."""
             tokens = bench.token_counter.count_tokens(question)
             if request.system != ASKED_ALONE:  # It is asked at the end of the conversation.
                 state = session.conversation.state

@@ -33,10 +33,15 @@ def compute_agent_figures(
 ) -> Figures:
     """Compute figures from what the provider reported. `since`: only what came after that time."""
     ledger = state.record.ledger
-    first_request = bisect_left(ledger.requests, since, key=lambda seq: state.facts[seq - 1].time)
+
+    def time_of_request(seq: int) -> float:
+        return state.facts[seq - 1].time
+
+    first_request = bisect_left(ledger.requests, since, key=time_of_request)
     seq_before = 0
     if first_request:
         seq_before = ledger.requests[first_request - 1]
+
     # For each request, the tokens of it and all before it, had there been no gateway.
     sums_without = ledger.sums["without"]
     recalls = 0
@@ -47,6 +52,7 @@ def compute_agent_figures(
         if recalls_of_reply:
             recalls += recalls_of_reply
             tokens_of_recalls += sums_without[number + 1] - sums_without[number]
+
     savings_now = state.savings_until_moment()
     savings_before = ledger.savings_until(seq_before)
     all_tokens = savings_now.without - savings_before.without
@@ -55,6 +61,7 @@ def compute_agent_figures(
     if all_tokens:
         share_without_recalls = without / all_tokens
     paid_without = savings_now.paid_without - savings_before.paid_without
+
     return Figures(
         conversation=conversation,
         agent=state.agent,
@@ -70,6 +77,11 @@ def compute_agent_figures(
 
 
 def _count_recalls(fact: Fact) -> int:
+    """Return how many of a reply's calls are of our own tools."""
     if not isinstance(fact, ModelReplied):
         return 0
-    return sum(isinstance(part, ToolCall) and part.name in HIDDEN_TOOLS for part in fact.parts)
+    count = 0
+    for part in fact.parts:
+        if isinstance(part, ToolCall) and part.name in HIDDEN_TOOLS:
+            count += 1
+    return count

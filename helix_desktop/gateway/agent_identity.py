@@ -19,18 +19,22 @@ _PARENT_HEADERS = read_table("known_agents")["sessions"]["parent"].split()
 AGENTS_WITH_TOOLS = frozenset(_HEADERS)
 _SUBAGENT = "x-claude-code-agent-id"
 MOST_CHARACTERS = 200  # Of an agent's name for its conversation.
-_IN_USER = re.compile(r"session_([0-9a-fA-F-]{8,})")
+_SESSION_IN_USER = re.compile(r"session_([0-9a-fA-F-]{8,})")
 
 
 def agent_from_headers(headers: Mapping[str, str]) -> str:
     """Return the display name of the agent that a request names, or what it calls itself."""
     own_name = headers.get("x-helix-agent", "")
-    program = headers.get("user-agent", "")
-    described = own_name or f"{program} {headers.get('x-app', '')}"
+    user_agent = headers.get("user-agent", "")
+    app_name = headers.get("x-app", "")
+    description = own_name or f"{user_agent} {app_name}"
     for title, pattern in _HEADERS.items():
-        if pattern.search(described):
+        if pattern.search(description):
             return title
-    return own_name or program.partition("/")[0][:40] or "An agent"
+    if own_name:
+        return own_name
+    program_name = user_agent.partition("/")[0]  # Without its version.
+    return program_name[:40] or "An agent"
 
 
 def title_of_known_agent(name: str) -> str:
@@ -42,16 +46,18 @@ def session_of_request(headers: Mapping[str, str], body: Mapping[str, Json]) -> 
     """Return the agent's name for its conversation, or an empty string."""
     session = _first_of_headers(headers, _SESSION_HEADERS)
     if session:
-        if headers.get(_SUBAGENT):  # Claude Code's sub-agents send their parent's session.
-            session = f"{session}/{headers[_SUBAGENT]}"
+        subagent = headers.get(_SUBAGENT)
+        if subagent:  # Claude Code's sub-agents send their parent's session.
+            session = f"{session}/{subagent}"
         return session[:MOST_CHARACTERS]
+    # Agents that send no header may name the session in the body, for the provider.
     cache_key = text_at(body, "prompt_cache_key")
     if cache_key:
         return cache_key[:MOST_CHARACTERS]
-    in_user = _IN_USER.search(text_at(body, "metadata", "user_id"))
-    if in_user is None:
+    session_in_user = _SESSION_IN_USER.search(text_at(body, "metadata", "user_id"))
+    if session_in_user is None:
         return ""
-    return in_user[1]
+    return session_in_user[1]
 
 
 def parent_session_of_request(headers: Mapping[str, str]) -> str:
@@ -63,6 +69,7 @@ def parent_session_of_request(headers: Mapping[str, str]) -> str:
 
 
 def _first_of_headers(headers: Mapping[str, str], names: Sequence[str]) -> str:
+    """Return the value of the first of these headers that is there, or an empty string."""
     for name in names:
         if headers.get(name):
             return headers[name]
@@ -73,5 +80,7 @@ def uses_subscription(headers: Mapping[str, str]) -> bool:
     """Whether the agent uses a subscription. Reports differ on whether that permits
     changed requests.
     """
-    bearer = headers.get("authorization", "").partition(" ")[2]
-    return bearer.startswith("sk-ant-oat") or "chatgpt-account-id" in headers
+    _scheme, _, token = headers.get("authorization", "").partition(" ")
+    signs_in_to_claude = token.startswith("sk-ant-oat")
+    signs_in_to_chatgpt = "chatgpt-account-id" in headers
+    return signs_in_to_claude or signs_in_to_chatgpt

@@ -230,6 +230,7 @@ def read_agent_environment(agent: str, where: AgentSurroundings) -> Mapping[str,
 
 
 def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
+    """Return where Claude Code sends its requests: the address in its settings, or its usual one."""
     elsewhere = read_word_lists("known_agents")["claude_elsewhere"]
     for argument in where.arguments:
         if argument.partition("=")[0] in elsewhere:
@@ -243,10 +244,10 @@ def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
 
     address = _find_claude_variable(variable, where)
     if address.file is not None:
-        place = _locate_in_file(address.file, variable)
-        _refuse_address_that_stays(address.file, place, where)
-        checked_address = _checked_address(address.value, place)
-        return [AgentUpstream(address=checked_address, source=f"{variable} in {place}")]
+        location = _locate_in_file(address.file, variable)
+        _refuse_address_that_stays(address.file, location, where)
+        checked_address = _checked_address(address.value, location)
+        return [AgentUpstream(address=checked_address, source=f"{variable} in {location}")]
     if address.value:
         return [_upstream_of_variable(variable, {variable: address.value})]
     return [AgentUpstream()]
@@ -272,28 +273,29 @@ def _refuse_signed_requests(where: AgentSurroundings) -> None:
         variable = _find_claude_variable(f"CLAUDE_CODE_USE_{name}", where)
         if variable.value.casefold() in ("", "0", "false"):
             continue
-        place = ""
+        location = ""
         if variable.file is not None:
-            place = f" in {_locate_in_file(variable.file, name)}"
-        reason = f"it uses {title}, whose requests are signed (CLAUDE_CODE_USE_{name}{place})"
+            location = f" in {_locate_in_file(variable.file, name)}"
+        reason = f"it uses {title}, whose requests are signed (CLAUDE_CODE_USE_{name}{location})"
         raise _refusal("Claude Code", reason)
 
 
-def _refuse_address_that_stays(file: Path, place: str, where: AgentSurroundings) -> None:
+def _refuse_address_that_stays(file: Path, location: str, where: AgentSurroundings) -> None:
     """Raise if wrap cannot replace an address in a settings file, or must not follow it."""
     if file.is_relative_to(CLAUDE_MANAGED_SETTINGS.parent):
-        raise _refusal("Claude Code", f"your organization sets its address ({place})")
+        raise _refusal("Claude Code", f"your organization sets its address ({location})")
     is_of_project = file.parent.parent == where.folder and where.folder != where.home
     if is_of_project and not _is_folder_trusted(where):
-        reason = f"{place} names an address, and you have not trusted this folder in Claude Code"
+        reason = f"{location} names an address, and you have not trusted this folder in Claude Code"
         raise _refusal("Claude Code", reason)
     for argument in where.arguments:
         if argument.partition("=")[0] == "--settings":
-            reason = f"{place} names an address, which wrap replaces with --settings, as you do"
+            reason = f"{location} names an address, which wrap replaces with --settings, as you do"
             raise _refusal("Claude Code", reason)
 
 
 def _is_folder_trusted(where: AgentSurroundings) -> bool:
+    """Whether the user has trusted the folder, or one above it, in Claude Code."""
     file = Path(where.environ.get("CLAUDE_CONFIG_DIR") or where.home) / ".claude.json"
     projects = object_at(_read_json_settings(file), "projects")
     for folder in where.folder_and_above:
@@ -339,6 +341,7 @@ def read_codex_settings(where: AgentSurroundings) -> list[SettingsLayer]:
 
 
 def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
+    """Return where Codex sends its requests: to the provider that its settings choose."""
     layers = read_codex_settings(where)
     settings_in_arguments = _option_values(where.arguments, "-c", "--config")
     _refuse_codex_address_that_stays(where, settings_in_arguments)
@@ -346,11 +349,11 @@ def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     for layer in reversed(layers):
         address = _codex_address_in_settings(layer.settings, provider)
         if address:
-            place = _locate_in_file(layer.file, str(address))
+            location = _locate_in_file(layer.file, str(address))
             provider_name = provider
             if provider == "openai":  # The usual one has no name here.
                 provider_name = ""
-            return [AgentUpstream(provider_name, _checked_address(address, place), place)]
+            return [AgentUpstream(provider_name, _checked_address(address, location), location)]
     if provider != "openai":
         reason = f"its provider {provider!r} is built in, and its address cannot be changed"
         raise _refusal("Codex", reason)
@@ -405,12 +408,12 @@ def _find_chatgpt_upstream(layers: Sequence[SettingsLayer]) -> AgentUpstream:
         backend = layer.settings.get("chatgpt_base_url")
         if not backend:
             continue
-        place = _locate_in_file(layer.file, "chatgpt_base_url")
-        parts = urlsplit(_checked_address(backend, place))
+        location = _locate_in_file(layer.file, "chatgpt_base_url")
+        parts = urlsplit(_checked_address(backend, location))
         address = f"{parts.scheme}://{parts.netloc}{CODEX_SUBSCRIPTION_PATH}"
         if address == CODEX_SUBSCRIPTION_URL:  # That is where it goes without the setting, too.
             return AgentUpstream()
-        return AgentUpstream(address=address, source=place)
+        return AgentUpstream(address=address, source=location)
     return AgentUpstream()
 
 
@@ -475,6 +478,9 @@ def _folders_up_to_repository(where: AgentSurroundings) -> list[Path]:
 
 
 def _find_opencode_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
+    """Return where opencode sends its requests: the usual providers first, then those whose address
+    a variable or a settings file names.
+    """
     for file in _opencode_files_in(OPENCODE_MANAGED_FOLDER):
         if object_at(_read_json_settings(file), "provider"):
             raise _refusal("opencode", f"your organization sets its providers ({file})")
@@ -489,10 +495,10 @@ def _find_opencode_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
             address = object_at(settings, "options").get("baseURL")
             if not address:
                 continue
-            place = _locate_in_file(layer.file, str(address))
+            location = _locate_in_file(layer.file, str(address))
             filled_in_address = _fill_in_variables(str(address), where.environ)
-            checked_address = _checked_address(filled_in_address, place)
-            upstreams[name] = AgentUpstream(name, checked_address, place)
+            checked_address = _checked_address(filled_in_address, location)
+            upstreams[name] = AgentUpstream(name, checked_address, location)
 
     all_upstreams = [AgentUpstream()]
     all_upstreams.extend(upstreams.values())
@@ -509,12 +515,13 @@ def _fill_in_variables(text: str, environ: Mapping[str, str]) -> str:
 
 
 def _find_gemini_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
+    """Return where Gemini CLI sends its requests, by its environment or the first `.env` file."""
     settings_file = where.home / ".gemini" / "settings.json"
     sign_in_settings = object_at(_read_json_settings(settings_file), "security", "auth")
     sign_in = _GEMINI_SIGN_INS.get(str(sign_in_settings.get("selectedType")), "")
     if sign_in:
-        place = _locate_in_file(settings_file, "selectedType")
-        raise _refusal("Gemini CLI", f"it signs in with {sign_in} ({place})")
+        location = _locate_in_file(settings_file, "selectedType")
+        raise _refusal("Gemini CLI", f"it signs in with {sign_in} ({location})")
 
     variable = "GOOGLE_GEMINI_BASE_URL"
     if where.environ.get(variable):
@@ -532,14 +539,15 @@ def _find_gemini_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
 def _upstream_of_env_file(
     file: Path, text: str, variable: str, where: AgentSurroundings
 ) -> AgentUpstream:
+    """Return the address in an `.env` file. One in a project's folder is refused."""
     address = re.search(rf"^(?:export )?{variable}=[\"']?([^\"'\s]+)", text, re.MULTILINE)
     if address is None:
         return AgentUpstream()
-    place = _locate_in_file(file, variable)
+    location = _locate_in_file(file, variable)
     if file.parent not in (where.home, where.home / ".gemini"):
-        reason = f"{place} names an address. Set {variable} in your shell to use it"
+        reason = f"{location} names an address. Set {variable} in your shell to use it"
         raise _refusal("Gemini CLI", reason)
-    return AgentUpstream(address=_checked_address(address[1], place), source=place)
+    return AgentUpstream(address=_checked_address(address[1], location), source=location)
 
 
 def _pi_folder(where: AgentSurroundings) -> Path:
@@ -551,12 +559,15 @@ def read_pi_providers(where: AgentSurroundings) -> dict[str, Any]:
 
 
 def _find_pi_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
+    """Return where pi sends its requests: the usual providers first, then those in its models
+    file.
+    """
     upstreams = [AgentUpstream()]
     for name, provider in read_pi_providers(where).items():
         address = str(object_at(provider).get("baseUrl") or "")
         if address:
-            place = _locate_in_file(_pi_folder(where) / "models.json", address)
-            upstreams.append(AgentUpstream(name, _checked_address(address, place), place))
+            location = _locate_in_file(_pi_folder(where) / "models.json", address)
+            upstreams.append(AgentUpstream(name, _checked_address(address, location), location))
     return upstreams
 
 
@@ -600,6 +611,7 @@ def _provider_of_model_argument(where: AgentSurroundings) -> str:
 
 
 def _choose_pi_provider(where: AgentSurroundings) -> str:
+    """Return the provider that pi will use: an argument is stronger than the settings."""
     provider_argument = _first_option_value(where.arguments, "--provider").partition("/")[0]
     if provider_argument:
         return provider_argument
@@ -611,6 +623,7 @@ def _choose_pi_provider(where: AgentSurroundings) -> str:
 
 
 def _choose_opencode_provider(where: AgentSurroundings) -> str:
+    """Return the provider that opencode will use: an argument is stronger than the settings."""
     provider_of_model = _provider_of_model_argument(where)
     if provider_of_model:
         return provider_of_model

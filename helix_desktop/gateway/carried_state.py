@@ -27,11 +27,10 @@ def carried_units(protocol: Any, covered: Sequence[Wired]) -> list[Json]:
         carried_positions = _positions_of_carried_pieces(message.pieces, wanted_pairs)
         if not carried_positions:
             continue
-        removals = [
-            PieceEdit(position, None)
-            for position in range(len(message.pieces))
-            if position not in carried_positions
-        ]
+        removals: list[PieceEdit] = []
+        for position in range(len(message.pieces)):
+            if position not in carried_positions:
+                removals.append(PieceEdit(position, text=None))
         if removals:
             units.extend(protocol.apply_edits(message, removals))
         else:
@@ -42,6 +41,7 @@ def carried_units(protocol: Any, covered: Sequence[Wired]) -> list[Json]:
 
 
 def _positions_of_carried_pieces(pieces: Sequence[Piece], wanted_pairs: set[str]) -> set[int]:
+    """Return which pieces of a message go on, though a fold covers it."""
     carried_positions = set[int]()
     reasoning_positions = set[int]()
     has_carried_call = False

@@ -164,6 +164,7 @@ class ConversationMatcher:
         return None
 
     def add_known_messages(self, known_messages: KnownMessages) -> KnownMessages:
+        """Let requests find a conversation by these messages and by its session."""
         self._all_known_messages.append(known_messages)
         if known_messages.session:
             self._by_session.setdefault(known_messages.session, []).append(known_messages)
@@ -243,6 +244,7 @@ class ConversationMatcher:
         return message_hash not in self._by_hash
 
     def _known_messages_of_session(self, agent: str, session: str) -> list[KnownMessages]:
+        """Return what is known of an agent's session. It may have several conversations."""
         if not session:
             return []
         of_agent: list[KnownMessages] = []
@@ -280,6 +282,7 @@ class ConversationMatcher:
     def _position_in_known_messages(
         self, known_messages: KnownMessages, chain: Sequence[str], position: int
     ) -> RequestPosition:
+        """Return the position behind the last message in common."""
         known_count = position + 1
         if _has_message_at(known_messages, chain[position], position):
             seqs = tuple(known_messages.seqs[:known_count])

@@ -359,6 +359,7 @@ def _units_of_fold(protocol: Any, messages: Sequence[Wired], fold: Says) -> list
 
 
 def _parse_hidden_reply(protocol: Any, raw: str) -> Wired:
+    """Return the message of a reply that its agent was not shown completely."""
     values = parse_hidden_messages(raw)
     message: Wired
     if protocol is responses_gateway:  # Its messages are made of several items.

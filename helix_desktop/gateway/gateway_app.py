@@ -73,6 +73,7 @@ class GatewayApp:
         self._last_request_end = time.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
+        """Handle what uvicorn hands over: the server's start and end, or a request."""
         if scope["type"] == "lifespan":
             await self._run_until_shutdown(receive, send)
             return
@@ -198,6 +199,9 @@ class GatewayApp:
         return status
 
     async def _status_for_window(self) -> dict[str, Json]:
+        """Return what the page of connected agents shows: all agents, and figures of today and in
+        all.
+        """
         now = time.localtime()
         # With -1, mktime finds out by itself whether summer time was in force at midnight.
         midnight = time.mktime((now.tm_year, now.tm_mon, now.tm_mday, 0, 0, 0, 0, 0, -1))
@@ -209,6 +213,7 @@ class GatewayApp:
     async def _figures_of_registration(
         self, registration: GatewayRegistration
     ) -> list[dict[str, Json]]:
+        """Return what the conversations of one registration sent and saved."""
         registered = self.memory.registered_conversations
         own = registered.find_conversations(registration.token)
         figures: list[Figures] = []
@@ -241,6 +246,7 @@ class ReplyToAgent:
         await self.send({"type": "http.response.start", "status": status, "headers": list(headers)})
 
     async def send_chunk(self, chunk: bytes | bytearray) -> None:
+        """Send a piece of the reply's body. A reply that does not end is ended here."""
         self._sent_bytes += len(chunk)
         if self._sent_bytes > MOST_RELAYED_BYTES:
             raise ReplyTooLong(f"the reply has more than {MOST_RELAYED_BYTES:,} bytes")

@@ -69,6 +69,7 @@ class GatewayMemory:
     def count_agent_request(
         self, request: ParsedRequest, incoming: IncomingRequest
     ) -> AgentActivity:
+        """Count a request for the page of connected agents, and return what that shows."""
         agent = request.arrival.agent
         activity = self.agent_activity.setdefault(agent, AgentActivity(agent))
         activity.requests += 1
@@ -101,9 +102,16 @@ class GatewayMemory:
             incoming.registration.token, conversation, incoming.workspace
         )
         self.last_requests.forget_requests_of_closed_workspaces(self.list_open_conversations())
-        headers = incoming.headers_for_provider()
-        last = LastAgentRequest(request, body, sending.url, headers, sending.client, conversations)
-        self.last_requests.remember_last_request(conversation, last)
+        last_request = LastAgentRequest(
+            request=request,
+            body=body,
+            url=sending.url,
+            headers=incoming.headers_for_provider(),
+            client=sending.client,
+            conversations=conversations,
+        )
+        self.last_requests.remember_last_request(conversation, last_request)
+
         places = request.body.places
         if len(places.content) > request_forwarding.LARGE_BODY_BYTES:
             self.tasks.spawn_task(asyncio.to_thread(places.pack_content), name="pack")

@@ -90,6 +90,7 @@ class GatewayWorkspaces:
                 await stack.aclose()
 
     async def _find_or_open_conversations(self, workspace: str) -> AgentConversations:
+        """Return a workspace's conversations, which are opened if they are not open yet."""
         known_identity = self._ids_by_name.get(workspace, "")
         conversations = self._get_live_conversations(known_identity)
         if conversations is not None:
@@ -146,6 +147,7 @@ class GatewayWorkspaces:
                 await asyncio.sleep(OPEN_PAUSE_SECONDS)
 
     async def _open_in_this_process(self, identity: str) -> AgentConversations:
+        """Open a workspace here, and serve the commands that other processes send to it."""
         # If a step fails, the stack undoes those before it. Else it is kept, to close the
         # workspace later.
         async with AsyncExitStack() as closing:

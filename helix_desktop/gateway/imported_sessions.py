@@ -120,8 +120,10 @@ def _facts_of_beginning(agent: str, messages: Sequence[Wired]) -> list[facts.Fac
 
 def facts_that_connect_agent(imported: ImportedSession, arrival: Arrival) -> list[facts.Fact]:
     """Return the facts by which the agent goes on with a conversation that was imported."""
-    known = len(imported.seqs)
-    received = facts.Received(arrival.chain[:known], imported.seqs, arrival.session, arrival.head)
+    known_count = len(imported.seqs)
+    received = facts.Received(
+        arrival.chain[:known_count], imported.seqs, arrival.session, arrival.head
+    )
     started = facts.ConversationStarted(
         parent=imported.started.parent,
         parent_call=imported.started.parent_call,

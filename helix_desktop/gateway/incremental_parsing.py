@@ -90,10 +90,10 @@ class PackedBody:
 
     def __init__(self, content: BodyBytes) -> None:
         compressor = zstandard.ZstdCompressor(level=1)
-        whole = memoryview(content)
+        view = memoryview(content)
         self._parts: list[bytes] = []
         for start in range(0, len(content), STEP):
-            compressed = compressor.compress(whole[start : start + STEP])
+            compressed = compressor.compress(view[start : start + STEP])
             # Copied, as the compressor's own bytes take as much memory as what they were made of.
             self._parts.append(bytes(memoryview(compressed)))
         self._size = len(content)
@@ -285,6 +285,7 @@ class ParsedBody:
         return pieces
 
     def _encode_list(self, units: list[Json]) -> Iterator[bytes | memoryview]:
+        """Yield the bytes of a body's list of messages."""
         begins = self.places.begins
         ends = self.places.ends
         own_units = self.message_units
@@ -318,6 +319,7 @@ class ParsedBody:
 
 
 def _encode_new_values(values: Sequence[Json], *, follow_others: bool) -> Iterator[bytes]:
+    """Yield values that are in no body, in one piece if that is not too large."""
     pieces: list[bytes] = []
     for value in values:
         if pieces or follow_others:
@@ -473,6 +475,7 @@ class _MessageReader:
         self._add_messages(messages[len(self.messages) :])
 
     def _add_messages(self, messages: Sequence[Wired]) -> None:
+        """Add messages that are complete, with their hashes. Short ones keep only their bytes."""
         used_before = self._used_values
         for message in messages:
             end = self._used_values + len(message.units)
@@ -750,28 +753,28 @@ class MessagesNotFound(ValueError):
     """The list of messages is missing or contains something other than objects."""
 
 
-def count_common_bytes(one: BodyBytes | PackedBody, other: BodyBytes) -> int:
+def count_common_bytes(first: BodyBytes | PackedBody, second: BodyBytes) -> int:
     """Return how many bytes at the beginning are the same, without blocking other threads."""
-    shorter_length = min(len(one), len(other))
-    other_view = memoryview(other)
+    shorter_length = min(len(first), len(second))
+    second_view = memoryview(second)
     same_until = 0
     while same_until < shorter_length:
-        next_bytes = other_view[same_until : min(same_until + STEP, shorter_length)]
-        if not one.startswith(next_bytes, same_until):
+        next_bytes = second_view[same_until : min(same_until + STEP, shorter_length)]
+        if not first.startswith(next_bytes, same_until):
             break
         same_until += STEP
     # The first difference is before `stop`. Halving takes far less time than finding it by bits.
     stop = min(same_until + STEP, shorter_length)
     while stop - same_until > FEWEST_BYTES_TO_HALVE:
         middle = (same_until + stop) // 2
-        if one.startswith(other_view[same_until:middle], same_until):
+        if first.startswith(second_view[same_until:middle], same_until):
             same_until = middle
         else:
             stop = middle
     # As numbers, the few bytes differ from their first different byte on.
-    number = int.from_bytes(one[same_until:stop], "big")
-    other_number = int.from_bytes(other[same_until:stop], "big")
-    differing_bits = (number ^ other_number).bit_length()
+    number = int.from_bytes(first[same_until:stop], "big")
+    second_number = int.from_bytes(second[same_until:stop], "big")
+    differing_bits = (number ^ second_number).bit_length()
     differing_bytes = (differing_bits + 7) // 8
     return stop - differing_bytes
 

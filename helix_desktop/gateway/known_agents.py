@@ -113,6 +113,7 @@ def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
 def _build_launch_of_command(
     command: Sequence[str], protocol: str, start: AgentStart
 ) -> AgentLaunch:
+    """Launch an unknown agent by the user's own command."""
     address = ADDRESSES[protocol]
     url = _only_url(start) + address["path"]
     words = [word.replace("{url}", url) for word in command]
@@ -148,6 +149,7 @@ def _name_of_started_agent(command: Sequence[str]) -> str:
 
 
 def _build_claude_launch(start: AgentStart) -> AgentLaunch:
+    """Launch Claude Code with the gateway's address in its environment, or in a settings file."""
     ((upstream, url),) = start.urls.items()
     settings_set_no_proxy = False
     for variable in NO_PROXY:
@@ -209,6 +211,7 @@ def _build_codex_launch(start: AgentStart) -> AgentLaunch:
 
 
 def _build_opencode_launch(start: AgentStart) -> AgentLaunch:
+    """Launch opencode with its settings in a variable, which overrides its files."""
     variable = "OPENCODE_CONFIG_CONTENT"
     users_settings = start.environ.get(variable, "")
     settings = _set_addresses(users_settings, start.urls, variable)
@@ -259,6 +262,7 @@ def _build_gemini_launch(start: AgentStart) -> AgentLaunch:
 
 
 def _change_claude_settings(text: str, url: str, environ: Mapping[str, str]) -> str:
+    """Set the gateway's address among the variables of Claude Code's settings."""
     users_variables = object_at(parse_commented_json(text, "settings.json"), "env")
     own_variables = {"ANTHROPIC_BASE_URL": url}
     if TOOL_SEARCH not in users_variables:
@@ -270,6 +274,7 @@ def _change_claude_settings(text: str, url: str, environ: Mapping[str, str]) -> 
 
 
 def _change_codex_settings(text: str, url: str, _: Mapping[str, str]) -> str:
+    """Add the gateway as a provider to Codex's settings, and choose it."""
     document = tomlkit.parse(text)
     provider = tomlkit.table()
     provider["name"] = "Helix"
@@ -334,6 +339,7 @@ def _set_addresses(text: str, urls: Mapping[AgentUpstream, str], file_name: str)
 
 
 def _opencode_settings_file(home: Path, environ: Mapping[str, str]) -> Path:
+    """Return the file to change: the user's own, which may allow comments."""
     folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "opencode"
     usual = folder / "opencode.json"
     with_comments = folder / "opencode.jsonc"

@@ -56,16 +56,20 @@ class LastAgentRequest:
 
 
 class LastAgentRequests:
+    """The last request of each conversation, of those that sent one lately."""
+
     def __init__(self) -> None:
         self.by_conversation: OrderedDict[str, LastAgentRequest] = OrderedDict()
 
-    def remember_last_request(self, conversation: str, last: LastAgentRequest) -> None:
-        self.by_conversation[conversation] = last
+    def remember_last_request(self, conversation: str, last_request: LastAgentRequest) -> None:
+        """Remember what a conversation sent, and forget those that sent nothing for longest."""
+        self.by_conversation[conversation] = last_request
         self.by_conversation.move_to_end(conversation)
         while len(self.by_conversation) > MOST_HELD_REQUESTS:
             self.by_conversation.popitem(last=False)
 
     def forget_requests_of_closed_workspaces(self, still_open: Collection[object]) -> None:
+        """Forget requests whose conversations are in no open workspace any more."""
         closed_conversations: list[str] = []
         for conversation, last_request in self.by_conversation.items():
             if last_request.conversations not in still_open:
@@ -80,12 +84,12 @@ class LastAgentRequests:
         an empty string.
         """
         origin = origin_of_request(request, conversations)
-        for name, last in reversed(self.by_conversation.items()):
-            if last.origin != origin:
+        for conversation, last_request in reversed(self.by_conversation.items()):
+            if last_request.origin != origin:
                 continue
             # Without a session's name, it may be the first of another session.
-            if request.arrival.session or is_about_same_words(request, last.request):
-                return name
+            if request.arrival.session or is_about_same_words(request, last_request.request):
+                return conversation
         return ""
 
     async def ask_agent_model(
@@ -94,25 +98,26 @@ class LastAgentRequests:
         """Ask the agent's model with its own key, after its last request or, with
         `system`, separately.
         """
-        last = self.by_conversation.get(conversation)
-        if last is None:
+        last_request = self.by_conversation.get(conversation)
+        if last_request is None:
             raise ModelFailed("The agent hasn't sent a request since the gateway started.")
-        size = len(last.request.body.places.content)
-        build = partial(_build_fold_question, last, question, system, limit)
+        size = len(last_request.request.body.places.content)
+        build = partial(_build_fold_question, last_request, question, system, limit)
         pieces = await run_in_thread_if_large(size, build)
-        request = build_provider_request(
-            "POST", _url_for_whole_reply(last.url), _headers_for_question(last.headers), pieces
-        )
-        answer = await _fetch_answer(last, request)
+        url = _url_for_whole_reply(last_request.url)
+        headers = _headers_for_question(last_request.headers)
+        request = build_provider_request("POST", url, headers, pieces)
+        answer = await _fetch_answer(last_request, request)
         texts = [piece.text for piece in answer.message.pieces_of_kind(PieceKind.TEXT)]
         return "\n".join(texts), answer.usage, answer.model
 
 
-async def _fetch_answer(last: LastAgentRequest, request: httpx.Request) -> WireReply:
-    wire: Any = WIRE_MODULES[last.request.body.wire]
+async def _fetch_answer(last_request: LastAgentRequest, request: httpx.Request) -> WireReply:
+    """Send the question and return the reply. Raises ModelFailed if there is none to read."""
+    wire: Any = WIRE_MODULES[last_request.request.body.wire]
     try:
         async with asyncio.timeout(ASK_SECONDS):
-            response = await last.client.send(request, stream=True)
+            response = await last_request.client.send(request, stream=True)
             if response.status_code >= 400:
                 await response.aclose()
                 raise ModelFailed(
@@ -135,7 +140,8 @@ def _url_for_whole_reply(url: str) -> str:
 def _headers_for_question(
     headers: Sequence[tuple[bytes, bytes]],
 ) -> list[tuple[bytes, bytes]]:
-    own_headers = []
+    """Return the agent's headers for a request that is not compressed, nor its reply."""
+    own_headers: list[tuple[bytes, bytes]] = []
     for name, value in headers:
         if name.lower() not in (b"accept-encoding", b"content-encoding"):
             own_headers.append((name, value))
@@ -144,37 +150,40 @@ def _headers_for_question(
 
 
 def _build_fold_question(
-    last: LastAgentRequest, question: str, system: str, limit: int
+    last_request: LastAgentRequest, question: str, system: str, limit: int
 ) -> BodyPieces:
     """Build a request like the last one, with the question as its last message. With a
     `system` prompt, nothing of the conversation is in it.
     """
-    wire: Any = WIRE_MODULES[last.request.body.wire]
-    body = dict(last.body)
+    wire: Any = WIRE_MODULES[last_request.request.body.wire]
+    body = dict(last_request.body)
     body.pop("stream_options", None)
     # ChatGPT answers Codex only with a stream.
-    must_stream = wire is responses_gateway and CODEX_SUBSCRIPTION_PATH in last.url
+    must_stream = wire is responses_gateway and CODEX_SUBSCRIPTION_PATH in last_request.url
     if body.get("stream") and not must_stream:
         body["stream"] = False
+
     if system:
         for name in _HEAD_FIELDS:
             body.pop(name, None)
         if "max_tokens" in body:
             body["max_tokens"] = limit or MOST_TOKENS_OF_FOLD
         message = wire.user_message(f"{system}\n\n{question}")
-        question_alone = wire.merge_added_messages([(message, True)])
-        return [orjson.dumps(with_messages(wire.NAME, body, question_alone))]
+        messages = wire.merge_added_messages([(message, True)])
+        return [orjson.dumps(with_messages(wire.NAME, body, messages))]
+
     units = [(unit, False) for unit in _units_of_body(wire, body)]
     units.append((wire.user_message(question), True))
     body_with_question = with_messages(wire.NAME, body, wire.merge_added_messages(units))
-    return last.request.body.encode_changed_body(body_with_question)
+    return last_request.request.body.encode_changed_body(body_with_question)
 
 
 def _units_of_body(wire: Any, body: dict[str, Json]) -> Sequence[Json]:
+    """Return the values of a body's messages, also where these are no list."""
     units = body.get(MESSAGE_FIELDS[wire.NAME])
     if isinstance(units, list):
         return units
-    units_of_messages = []
+    units_of_messages: list[Json] = []
     for message in wire.parse_messages(body):
         units_of_messages.extend(message.units)
     return units_of_messages

@@ -284,6 +284,10 @@ class LocalAgentConversations:
         position: RequestPosition,
         known_messages: KnownMessages,
     ) -> Sent:
+        """Record what is new in a request, fold what is due, and return what is sent.
+
+        The lock of the known messages is held.
+        """
         has_conversation = position.known_messages is not None
         has_nothing_new = has_conversation and position.known_count == len(messages)
         is_earlier_request = has_nothing_new and not position.is_at_end
@@ -594,6 +598,7 @@ class LocalAgentConversations:
         *,
         is_in_one_transaction: bool,
     ) -> None:
+        """Append the next messages of a request as facts, and note which facts are whose."""
         batch_start = len(known_messages.chain)
         batch_end = _end_of_next_batch(messages, batch_start)
         hashes = arrival.chain[batch_start:batch_end]
@@ -754,6 +759,7 @@ class LocalAgentConversations:
         replied: Replied,
         outputs: Sequence[AgentOutput],
     ) -> None:
+        """Record a reply with hidden calls and their outputs, or else only what it cost."""
         opened = await self._get_open_conversation(known_messages)
         reply = opened.build_agent_reply(replied)
         if ticket.live and self._is_unchanged_since(known_messages, ticket):
@@ -827,6 +833,9 @@ class LocalAgentConversations:
         replied: Replied | None,
         shown_key: str,
     ) -> None:
+        """Record a reply that the agent has, so that its next request is recognised by it.
+        Without `replied`, it is recorded already, and only how the agent sends it is noted.
+        """
         opened = await self._get_open_conversation(known_messages)
         conversation = opened.conversation
         if replied is not None:
@@ -952,6 +961,7 @@ class LocalAgentConversations:
     async def _recall_history(
         self, arguments: ToolArguments, conversation: Conversation | None
     ) -> tuple[str, bool]:
+        """Return messages that a fold covers, and whether they could be found."""
         if conversation is None:
             return "[This conversation's earlier messages cannot be recalled now.]", False
         fold = arguments.text_argument("fold")
@@ -988,6 +998,7 @@ class LocalAgentConversations:
 
 
 def _digests_of_results(messages: Sequence[Wired]) -> dict[str, Digest]:
+    """Return the digest of each call's output in a request."""
     digests: dict[str, Digest] = {}
     for message in messages:
         for result in message.pieces_of_kind(PieceKind.RESULT):

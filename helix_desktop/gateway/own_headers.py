@@ -42,6 +42,7 @@ def _names_in_environment(environ: Mapping[str, str]) -> set[str]:
 
 
 def _names_in_codex_settings(where: AgentSurroundings) -> set[str]:
+    """Return the names of headers that Codex's providers set."""
     names = set[str]()
     for layer in read_codex_settings(where):
         for provider in object_at(layer.settings, "model_providers").values():
@@ -51,6 +52,7 @@ def _names_in_codex_settings(where: AgentSurroundings) -> set[str]:
 
 
 def _names_in_opencode_settings(where: AgentSurroundings) -> set[str]:
+    """Return the names of headers that opencode's providers and models set."""
     names = set[str]()
     for layer in read_opencode_settings(where):
         for provider in object_at(layer.settings, "provider").values():
@@ -68,6 +70,7 @@ def _names_in_pi_settings(where: AgentSurroundings) -> set[str]:
 
 
 def _names_of_models(models: Iterable[Any]) -> set[str]:
+    """Return the names of headers that are set for single models."""
     names = set[str]()
     for model in models:
         names.update(object_at(model, "headers"))

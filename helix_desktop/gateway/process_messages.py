@@ -44,26 +44,27 @@ class LastSentValues:
     """The last value sent under each name, kept at both ends so that only differences are sent."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[str, Tuple] = OrderedDict()
+        self._values_by_name: OrderedDict[str, Tuple] = OrderedDict()
 
     def split_known_start(self, name: str, value: Tuple) -> tuple[int, Tuple]:
         """Return how many first items are as last time, and the rest."""
-        known_count = count_equal_first_blocks(self._held.get(name, ()), value)
+        last_value = self._values_by_name.get(name, ())
+        known_count = count_equal_first_blocks(last_value, value)
         self._remember_value(name, value)
         return known_count, value[known_count:]
 
     def restore_value(self, name: str, known_count: int, rest: Tuple) -> Tuple:
         """Return the value of which the other process sent only the rest."""
-        last_value = self._held.get(name, ())
-        value = (*last_value[:known_count], *rest)
+        last_value = self._values_by_name.get(name, ())
+        value = last_value[:known_count] + tuple(rest)
         self._remember_value(name, value)
         return value
 
     def _remember_value(self, name: str, value: Tuple) -> None:
-        self._held[name] = value
-        self._held.move_to_end(name)
-        if len(self._held) > MOST_HELD_VALUES:
-            self._held.popitem(last=False)
+        self._values_by_name[name] = value
+        self._values_by_name.move_to_end(name)
+        if len(self._values_by_name) > MOST_HELD_VALUES:
+            self._values_by_name.popitem(last=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -78,6 +79,7 @@ class ProcessQuestions:
     _pending: dict[int, asyncio.Future[Any]] = dataclasses.field(default_factory=dict)
 
     async def ask(self, kind: str, value: Any) -> Any:
+        """Send a question and return its answer. Raises `failure` if the other process failed."""
         number = next(self._numbers)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._pending[number] = future
@@ -98,16 +100,19 @@ class ProcessQuestions:
             future.set_result(value)
 
     async def _answer_question(self, kind: str, number: int, value: Sequence[Any]) -> None:
+        """Answer a question of the other process, or tell it why that failed."""
         try:
-            await self.send(("answer", number, await self.answer(kind, value)))
+            answer = await self.answer(kind, value)
+            await self.send(("answer", number, answer))
         except HelixError as error:
             await self.send(("failed", number, error.what))
         except Exception as error:
             log.exception("a question of another process failed")
-            what = f"a mistake in Helix Desktop ({type(error).__name__})"
-            await self.send(("failed", number, what))
+            reason = f"a mistake in Helix Desktop ({type(error).__name__})"
+            await self.send(("failed", number, reason))
 
     def fail_all_questions(self, error: HelixError) -> None:
+        """Let all that wait for an answer fail, as none will come."""
         for future in self._pending.values():
             if not future.done():
                 future.set_exception(error)
@@ -125,6 +130,7 @@ def decode_line(content: bytes | bytearray) -> Any:
 
 
 def _to_json_value(value: Any) -> Any:
+    """Return a value as JSON knows it. A dataclass becomes an object that says its class."""
     if isinstance(value, str):  # First, as a long history has thousands of digests.
         return value
     if isinstance(value, Wired):
@@ -132,8 +138,10 @@ def _to_json_value(value: Any) -> Any:
         return {"is": "Wired", "speaker": value.speaker, "units": [], "pieces": pieces}
     kind = type(value)
     if dataclasses.is_dataclass(kind):
-        fields = {name: _to_json_value(getattr(value, name)) for name in value.__slots__}
-        return {"is": _NAMES_BY_CLASS[kind], **fields}
+        encoded = {"is": _NAMES_BY_CLASS[kind]}
+        for name in value.__slots__:
+            encoded[name] = _to_json_value(getattr(value, name))
+        return encoded
     if isinstance(value, list | tuple):
         return [_to_json_value(item) for item in value]
     if isinstance(value, dict):
@@ -142,6 +150,7 @@ def _to_json_value(value: Any) -> Any:
 
 
 def _from_json_value(value: Any) -> Any:
+    """Return what `_to_json_value` was given, with tuples for lists."""
     if isinstance(value, list):
         return tuple(_from_json_value(item) for item in value)
     if not isinstance(value, dict):
@@ -165,8 +174,9 @@ def _from_json_value(value: Any) -> Any:
 
 @functools.cache
 def _enum_fields(kind: type) -> Mapping[str, EnumType]:
-    return {
-        name: hint
-        for name, hint in typing.get_type_hints(kind).items()
-        if isinstance(hint, EnumType)
-    }
+    """Return the fields of a class that are enums, which JSON has as texts."""
+    enums_by_field: dict[str, EnumType] = {}
+    for name, hint in typing.get_type_hints(kind).items():
+        if isinstance(hint, EnumType):
+            enums_by_field[name] = hint
+    return enums_by_field

@@ -8,20 +8,24 @@ from pathlib import Path
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 
 LONGEST_NAME = 60
+LONGEST_NAME_WITH_PARENT = 75  # Without the brackets around the parent's name.
 
 
-def find_project_workspace(known: Sequence[KnownWorkspace], folder: Path) -> KnownWorkspace | None:
+def find_project_workspace(
+    known_workspaces: Sequence[KnownWorkspace], folder: Path
+) -> KnownWorkspace | None:
     """Return the workspace for the folder, or for one above it in the same project."""
-    workspaces: dict[Path, KnownWorkspace] = {}
+    workspaces_by_folder: dict[Path, KnownWorkspace] = {}
     # Of several with this folder, the first one: commands choose the same.
-    for workspace in reversed(known):
+    for workspace in reversed(known_workspaces):
         for root in workspace.settings.roots:
-            workspaces[Path(root).resolve()] = workspace
+            workspaces_by_folder[Path(root).resolve()] = workspace
+
     project = project_folder(folder)
-    for place in _folder_and_those_above(folder):
-        if place in workspaces:
-            return workspaces[place]
-        if place == project:
+    for possible_root in _folder_and_those_above(folder):
+        if possible_root in workspaces_by_folder:
+            return workspaces_by_folder[possible_root]
+        if possible_root == project:
             break
     return None
 
@@ -34,7 +38,8 @@ def create_project_workspace(workspaces: AllWorkspaces, folder: Path) -> KnownWo
     name = project.name[:LONGEST_NAME]
     taken_names = {workspace.name.casefold() for workspace in workspaces.list_workspaces()}
     if name.casefold() in taken_names:
-        name = f"{name} ({project.parent.name[: 75 - len(name)]})"
+        name_of_parent = project.parent.name[: LONGEST_NAME_WITH_PARENT - len(name)]
+        name = f"{name} ({name_of_parent})"
     return workspaces.create_stored_workspace(name, project)
 
 
@@ -46,9 +51,10 @@ def can_be_project_folder(folder: Path, home: Path) -> bool:
 def project_folder(folder: Path) -> Path:
     """Return the folder of the repository around it, or the folder itself."""
     home = Path.home().resolve()
-    for place in _folder_and_those_above(folder):
-        if can_be_project_folder(place, home) and (place / ".git").exists():
-            return place
+    for possible_project in _folder_and_those_above(folder):
+        is_repository = (possible_project / ".git").exists()
+        if is_repository and can_be_project_folder(possible_project, home):
+            return possible_project
     return folder
 
 

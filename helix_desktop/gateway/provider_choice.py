@@ -133,6 +133,7 @@ class ProviderHttpClients:
 
 
 def _build_client_for(registration: GatewayRegistration) -> httpx.AsyncClient:
+    """Build the client for a registration's provider and proxies."""
     proxies = registration.proxies
     if not registration.upstream or not is_loopback(registration.upstream):
         return build_http_client(uses_environment=proxies is None, proxies=proxies)

@@ -55,8 +55,8 @@ class ProviderRefusal:
 def build_own_refusal(status: int, kind: str, sentence: str) -> ProviderRefusal:
     """Build a refusal of our own, in a form that clients of all protocols understand."""
     error = {"type": kind, "message": sentence}
-    failed = httpx.Response(status, json={"type": "error", "error": error})
-    return ProviderRefusal(failed, failed.content, failed.content)
+    response = httpx.Response(status, json={"type": "error", "error": error})
+    return ProviderRefusal(response, content=response.content, text=response.content)
 
 
 def coding_of_reply(response: httpx.Response) -> str:
@@ -102,6 +102,7 @@ async def parse_whole_reply(content: bytearray, coding: str) -> Json:
 
 
 def _parse_reply_value(content: bytearray, coding: str) -> Json:
+    """Decompress and parse a reply, unless parsing it would delay others for too long."""
     decoded: bytes | bytearray = content
     if coding:
         decoded = decompress_body(content, coding, MOST_REPLY_BYTES)
@@ -120,13 +121,15 @@ async def read_reply_to_own_question(wire: Any, response: httpx.Response) -> Jso
 
 
 def _parse_events(wire: Any, content: bytes, coding: str) -> Json:
-    reading = wire.ReplyAssembler()
+    """Return a stream's reply as it would be without a stream."""
+    assembler = wire.ReplyAssembler()
     decoded = bytes(decompress_body(content, coding, MOST_REPLY_BYTES))
-    for raw in RawEventSplitter().feed_raw_chunk(decoded + b"\n\n"):
-        event = parse_event_data(raw)
+    # The empty line ends an event that the server has not ended.
+    for raw_event in RawEventSplitter().feed_raw_chunk(decoded + b"\n\n"):
+        event = parse_event_data(raw_event)
         if event is not None:
-            reading.add_reply_event(event)
-    return reading.whole_reply()
+            assembler.add_reply_event(event)
+    return assembler.whole_reply()
 
 
 async def decode_reply_chunks(

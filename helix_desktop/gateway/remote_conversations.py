@@ -38,27 +38,33 @@ class RemoteAgentConversations:
     process has closed.
     """
 
-    def __init__(self, wire: running_instance.FrameConnection, ask: AskAgentModel) -> None:
-        self._ask = ask
+    def __init__(self, connection: running_instance.FrameConnection, ask: AskAgentModel) -> None:
+        self._ask_agent_model = ask
         self._lines_to_send: asyncio.Queue[bytes] = asyncio.Queue()
         self._last_values = LastSentValues()
         self._incoming_line = bytearray()
-        self._talk = ProcessQuestions(
-            OwnedTasks("engine elsewhere"),
-            self._send_line,
-            lambda _kind, question: self._ask(*question),
-            HelixError,
+        self._questions = ProcessQuestions(
+            tasks=OwnedTasks("engine elsewhere"),
+            send=self._send_line,
+            answer=self._answer_other_process,
+            failure=HelixError,
         )
         self.is_ended = False
         self._exit_code = 0
-        self._talk.tasks.spawn_task(self._run_until_disconnected(wire), name="carry")
+        running = self._run_until_disconnected(connection)
+        self._questions.tasks.spawn_task(running, name="carry")
 
-    async def _run_until_disconnected(self, wire: running_instance.FrameConnection) -> None:
+    async def _run_until_disconnected(self, connection: running_instance.FrameConnection) -> None:
+        """Run the engine as a command of the other process, until one of both ends."""
         try:
-            self._exit_code = await running_instance.run_at_owner(wire, [*ARGUMENTS], self)
+            self._exit_code = await running_instance.run_at_owner(connection, list(ARGUMENTS), self)
         finally:
             self.is_ended = True
-            self._talk.fail_all_questions(StoppedByUser(CLOSED))
+            self._questions.fail_all_questions(StoppedByUser(CLOSED))
+
+    async def _answer_other_process(self, _kind: str, question: Sequence[Any]) -> Any:
+        """Ask the agent's model, which is all that the other process may want from here."""
+        return await self._ask_agent_model(*question)
 
     async def serves_agents(self) -> bool:
         """Return False if the other process has the workspace open only for a moment."""
@@ -81,7 +87,7 @@ class RemoteAgentConversations:
             conversation = sent.ticket.conversation
             entries = self._last_values.restore_value(conversation, known_entries, sent.entries)
             value = replace(sent, entries=entries)
-        self._talk.handle_message(kind, number, value)
+        self._questions.handle_message(kind, number, value)
 
     async def print_line(self, words: str) -> None:
         """Do nothing: this connection has no output for people."""
@@ -91,15 +97,19 @@ class RemoteAgentConversations:
         log.warning("the engine complains: %s", words)
 
     async def _send_line(self, value: tuple[str, int, Any]) -> None:
+        """Send a question or an answer to the gateway. Of folded requests, only new entries are
+        sent.
+        """
         await self._lines_to_send.put(encode_line(value))
 
     async def _call_other_process(self, name: str, *arguments: Any) -> Any:
         if self.is_ended:
             raise StoppedByUser(CLOSED)
-        return await self._talk.ask(name, arguments)
+        return await self._questions.ask(name, arguments)
 
     async def count_known_messages(self, arrival: Arrival) -> int:
-        return int(await self._call_other_process("known", *self._shorten_arrival(arrival)))
+        shortened = self._shorten_arrival(arrival)
+        return int(await self._call_other_process("known", *shortened))
 
     async def receive_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
         """Send only messages that the other process lacks."""
@@ -145,14 +155,16 @@ class RemoteAgentConversations:
 
     async def aclose(self) -> None:
         """Close the connection, which ends the other end, too."""
-        await self._talk.tasks.aclose(limit=1)
+        await self._questions.tasks.aclose(limit=1)
 
 
 async def serve_gateway_process(bench: Workbench, console: Console) -> int:
     """Serve the gateway that has connected to this process, until it disconnects."""
     async with aclosing(_GatewayProcessServer(bench, console)) as server:
-        while line := await console.read_input():
+        line = await console.read_input()
+        while line:
             server.handle_line(line)
+            line = await console.read_input()
     return 0
 
 
@@ -161,18 +173,22 @@ class _GatewayProcessServer:
 
     def __init__(self, bench: Workbench, console: Console) -> None:
         self._console = console
-        self._room = LocalAgentConversations(bench, self._ask_gateway_process)
+        self._conversations = LocalAgentConversations(bench, self._ask_gateway_process)
         self._last_values = LastSentValues()
-        self._talk = ProcessQuestions(
-            OwnedTasks("engine for a gateway"), self._send_line, self._run_call, ModelFailed
+        self._questions = ProcessQuestions(
+            tasks=OwnedTasks("engine for a gateway"),
+            send=self._send_line,
+            answer=self._run_call,
+            failure=ModelFailed,
         )
         self._writing = asyncio.Lock()
 
     def handle_line(self, content: bytes) -> None:
+        """Take a question of the gateway, or its answer to one of ours."""
         kind, number, value = decode_line(content)
         if kind in ("known", "arrive", "look"):
             value = self._restore_arrival(*value)
-        self._talk.handle_message(kind, number, value)
+        self._questions.handle_message(kind, number, value)
 
     def _restore_arrival(
         self, arrival: Arrival, known_hashes: int, known_tools: int, *more: Any
@@ -184,27 +200,34 @@ class _GatewayProcessServer:
         return replace(arrival, chain=chain, tools=tools), *more
 
     async def _run_call(self, kind: str, value: Sequence[Any]) -> Any:
-        room = self._room
+        """Answer a question of the gateway by a call of the engine here."""
+        conversations = self._conversations
         if kind == "arrive":
             arrival, known_count, messages = value
-            return await room.receive_request(arrival, messages, known_count=known_count)
+            return await conversations.receive_request(arrival, messages, known_count=known_count)
         if kind == "look":
             arrival, message_count = value
-            return await room.preview_request(arrival, (UNSENT_MESSAGE,) * message_count)
-        answers: Mapping[str, Callable[..., Awaitable[Any]]] = {
-            "known": room.count_known_messages,
-            "hidden": room.answer_hidden_calls,
-            "replied": room.record_agent_reply,
-            "overflowed": room.fold_after_overflow,
-            "figures": room.figures_since,
+            # A preview needs only the number of messages, so they are not sent.
+            messages = (UNSENT_MESSAGE,) * message_count
+            return await conversations.preview_request(arrival, messages)
+        methods: Mapping[str, Callable[..., Awaitable[Any]]] = {
+            "known": conversations.count_known_messages,
+            "hidden": conversations.answer_hidden_calls,
+            "replied": conversations.record_agent_reply,
+            "overflowed": conversations.fold_after_overflow,
+            "figures": conversations.figures_since,
         }
-        return await answers[kind](*value)
+        return await methods[kind](*value)
 
     async def _ask_gateway_process(self, *question: Any) -> tuple[str, Usage, str]:
-        text, usage, model = await self._talk.ask("ask", question)
+        """Ask the agent's model, which only the gateway's process can reach."""
+        text, usage, model = await self._questions.ask("ask", question)
         return text, usage, model
 
     async def _send_line(self, message: tuple[str, int, Any]) -> None:
+        """Send a question or an answer to the gateway. Of folded requests, only new entries are
+        sent.
+        """
         kind, number, value = message
         async with self._writing:
             if isinstance(value, Sent):  # Entries that the gateway knows are not sent again.
@@ -216,6 +239,7 @@ class _GatewayProcessServer:
             await self._console.write_output(encode_line((kind, number, value)))
 
     async def aclose(self) -> None:
-        self._talk.fail_all_questions(StoppedByUser("The gateway is no longer running."))
-        await self._talk.tasks.aclose(limit=2)
-        await self._room.aclose()
+        """End all questions, and close the conversations once they are recorded."""
+        self._questions.fail_all_questions(StoppedByUser("The gateway is no longer running."))
+        await self._questions.tasks.aclose(limit=2)
+        await self._conversations.aclose()

@@ -163,6 +163,9 @@ class ReplyRelay:
             await self.sending.send_refusal(refusal)
 
     async def _relay_reply(self, response: httpx.Response, *, streams: bool) -> WireReply | None:
+        """Relay one reply of the provider, streamed or whole, and record it. What a reply that breaks off
+        has cost is recorded, too.
+        """
         assembler = self._wire_module.ReplyAssembler()
         try:
             if not streams:
@@ -346,6 +349,7 @@ class ReplyRelay:
     # --- A reply that comes whole
 
     async def _record_and_relay_whole_reply(self, response: httpx.Response) -> WireReply | None:
+        """Relay a reply that came without a stream, and record it. None: it could not be read."""
         chunks = response.aiter_raw()
         raw = await provider_reply_bodies.read_raw_body(chunks)
         coding = provider_reply_bodies.coding_of_reply(response)

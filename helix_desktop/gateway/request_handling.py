@@ -140,22 +140,22 @@ class AgentRequestHandler:
         """Take a step of a conversation from finding its conversation to the end of its reply."""
         activity = self.memory.count_agent_request(request, self.sending.incoming)
         try:
-            found = await self._find_and_record(request, conversations)
-            if found is None:
+            found_request = await self._find_and_record(request, conversations)
+            if found_request is None:
                 await self.forward_unfolded_and_unrecorded(request)
                 return
 
-            body = await self._fold(found)
+            body = await self._fold(found_request)
             if body is None:
-                await self.forward_unfolded_and_unrecorded(found.request)
+                await self.forward_unfolded_and_unrecorded(found_request.request)
                 return
 
             response = await self.sending.send_to_provider(body.pieces, reads_reply=body.has_tools)
             if response.status_code < 400:
                 answered = AnsweredBody(response, body.value, body.has_tools)
-                await self._relay_and_record(found, answered, conversations)
+                await self._relay_and_record(found_request, answered, conversations)
             else:
-                await self._send_again(found, body, response, conversations)
+                await self._send_again(found_request, body, response, conversations)
             activity.failure = ""
         except (httpx.HTTPError, ProviderUnreachable) as error:
             if self.sending.is_begun:
@@ -241,8 +241,8 @@ class AgentRequestHandler:
             return RecordedRequest(request, UNREAD_TICKET, request.body.value)
 
         body = build_sent_body(request, sent, has_tools=request.adds_tools, is_unchanged=True)
-        found = FoundRequest(request, sent, conversations)
-        self._remember_sent(found, body.value, conversations, is_unchanged=True)
+        found_request = FoundRequest(request, sent, conversations)
+        self._remember_sent(found_request, body.value, conversations, is_unchanged=True)
         return RecordedRequest(request, sent.ticket, body.value)
 
     async def _read_and_record(
@@ -285,14 +285,20 @@ class AgentRequestHandler:
 
     # --- Fold
 
-    async def _fold(self, found: FoundRequest) -> SentBody | None:
+    async def _fold(self, found_request: FoundRequest) -> SentBody | None:
         """Build what is sent, with the folds of the conversation. None: that failed."""
-        request = found.request
-        provider_refuses_tools = found.sent.ticket.conversation in self.memory.refused_conversations
+        request = found_request.request
+        provider_refuses_tools = (
+            found_request.sent.ticket.conversation in self.memory.refused_conversations
+        )
         has_tools = request.adds_tools and not provider_refuses_tools
-        is_unchanged = found.is_unchanged
+        is_unchanged = found_request.is_unchanged
         build = partial(
-            build_sent_body, request, found.sent, has_tools=has_tools, is_unchanged=is_unchanged
+            build_sent_body,
+            request,
+            found_request.sent,
+            has_tools=has_tools,
+            is_unchanged=is_unchanged,
         )
         body: SentBody
         try:
@@ -311,51 +317,58 @@ class AgentRequestHandler:
 
     async def _send_again(
         self,
-        found: FoundRequest,
+        found_request: FoundRequest,
         body: SentBody,
         response: httpx.Response,
         conversations: AgentConversations,
     ) -> None:
         """Send a refused request again as the provider may accept it, and relay its reply."""
-        if isinstance(found.recorder, UnreadRequestRecorder):
+        if isinstance(found_request.recorder, UnreadRequestRecorder):
             # It must be recorded before anything in it can be folded.
-            recorded = await found.recorder.wait_until_read()
-            sent = replace(found.sent, ticket=recorded.ticket)
-            found = replace(found, request=recorded.request, sent=sent)
+            recorded = await found_request.recorder.wait_until_read()
+            sent = replace(found_request.sent, ticket=recorded.ticket)
+            found_request = replace(found_request, request=recorded.request, sent=sent)
         refused = RefusedRequest(
-            self.sending, self.memory, conversations, found.request, found.sent, body
+            self.sending,
+            self.memory,
+            conversations,
+            found_request.request,
+            found_request.sent,
+            body,
         )
         answered = await refused.send_again_or_refuse(response)
         if answered is not None:
-            await self._relay_and_record(found, answered, conversations, was_refused=True)
+            await self._relay_and_record(found_request, answered, conversations, was_refused=True)
 
     # --- Relay and record
 
     async def _relay_and_record(
         self,
-        found: FoundRequest,
+        found_request: FoundRequest,
         answered: AnsweredBody,
         conversations: AgentConversations,
         *,
         was_refused: bool = False,
     ) -> None:
         """Relay the reply. It is recorded before its end reaches the agent."""
-        call_filter = CALL_FILTERS[found.request.body.wire](hold=found.sent.recallable)
+        call_filter = CALL_FILTERS[found_request.request.body.wire](
+            hold=found_request.sent.recallable
+        )
         relay = ReplyRelay(
             sending=self.sending,
-            conversations=found.recorder,
-            request=found.request,
-            ticket=found.sent.ticket,
+            conversations=found_request.recorder,
+            request=found_request.request,
+            ticket=found_request.sent.ticket,
             body=answered.value,
             tools=answered.has_tools,
             call_filter=call_filter,
         )
-        if not isinstance(found.recorder, UnreadRequestRecorder):
+        if not isinstance(found_request.recorder, UnreadRequestRecorder):
             # What went on unread is remembered once it is read.
-            is_unchanged = found.is_unchanged and not was_refused
+            is_unchanged = found_request.is_unchanged and not was_refused
             relay.on_first_bytes = partial(
                 self._remember_sent,
-                found,
+                found_request,
                 answered.value,
                 conversations,
                 is_unchanged=is_unchanged,
@@ -364,21 +377,25 @@ class AgentRequestHandler:
 
     def _remember_sent(
         self,
-        found: FoundRequest,
+        found_request: FoundRequest,
         body: dict[str, Json],
         conversations: AgentConversations,
         *,
         is_unchanged: bool,
     ) -> None:
         """Remember what was sent. `is_unchanged`: its messages were sent as they came."""
-        parsed = found.request.body
+        parsed = found_request.request.body
         try:
-            if is_unchanged and found.request.arrival.fold and not parsed.read_rest:
+            if is_unchanged and found_request.request.arrival.fold and not parsed.read_rest:
                 folded_request.remember_client_marks(
                     parsed.wire, parsed.message_units, parsed.marked, parsed.previous
                 )
             self.memory.remember_sent_request(
-                self.sending, conversations, found.sent.ticket.conversation, found.request, body
+                self.sending,
+                conversations,
+                found_request.sent.ticket.conversation,
+                found_request.request,
+                body,
             )
         except Exception:
             log.exception("a request could not be remembered; its reply goes on")

@@ -199,6 +199,7 @@ class ViewEntriesBuilder:
             yield self._changed_message(position, recorded_facts, blocks)
 
     def _positions_of_taken_out(self) -> list[int]:
+        """Return the messages of which the user took out something."""
         branch = self.conversation.state.branch
         positions = set[int]()
         for exclusion in branch.exclusions:
@@ -275,6 +276,7 @@ class ViewEntriesBuilder:
         collected.clear()
 
     def _facts_of_message(self, position: int) -> list[facts.Recorded]:
+        """Return the facts that one of the agent's messages was recorded as."""
         state = self.conversation.state
         first_seq = 1
         if position:
@@ -313,10 +315,10 @@ class ViewEntriesBuilder:
         """Yield the parts of a fact that are not sent as the agent wrote them."""
         blocks_by_source = {block.source: block for block in blocks}
         parts = message_blocks.parts_of(message_blocks.require_message(recorded))
-        for place, part in enumerate(parts):
-            block = blocks_by_source.get(facts.PartRef(recorded.seq, place))
+        for part_number, part in enumerate(parts):
+            block = blocks_by_source.get(facts.PartRef(recorded.seq, part_number))
             if self._is_part_changed(part, block):
-                yield from self._describe_changed_part(recorded.fact, place, part, block)
+                yield from self._describe_changed_part(recorded.fact, part_number, part, block)
 
     def _is_part_changed(self, part: object, block: Block | None) -> bool:
         """Whether the block that shows a part differs from it. Without a block, it is left out."""
@@ -326,28 +328,28 @@ class ViewEntriesBuilder:
         return not isinstance(part, facts.Text) or bool(part.text.strip())
 
     def _describe_changed_part(
-        self, fact: facts.Fact, place: int, part: object, block: Block | None
+        self, fact: facts.Fact, part_number: int, part: object, block: Block | None
     ) -> Iterator[Part]:
-        """Yield how the part at this place of its message is shown. Without a block, it is not
+        """Yield how the part with this number in its message is shown. Without a block, it is not
         shown.
         """
         text: str | None = None
         if block is not None:
             text = self._shown_text_of_block(block)
         if isinstance(fact, facts.ToolReturned):
-            if place == 0:  # The others are pictures of the same result.
+            if part_number == 0:  # The others are pictures of the same result.
                 yield Part("result", fact.call, 0, text or "")
         elif isinstance(part, facts.ToolCall):
             arguments = "{}"
             if block is not None and isinstance(block.content, facts.ToolCall):
                 arguments = block.content.arguments
-            yield Part("call", part.id, place, arguments)
+            yield Part("call", part.id, part_number, arguments)
         elif isinstance(fact, facts.UserSaid):
-            yield Part("said", "", place, text)
+            yield Part("said", "", part_number, text)
         elif isinstance(part, facts.Text):
-            yield Part("text", part.text, place, text)
+            yield Part("text", part.text, part_number, text)
         elif isinstance(part, facts.Reasoning):
-            yield Part("reasoning", part.text, place, text)
+            yield Part("reasoning", part.text, part_number, text)
 
     @staticmethod
     def _is_exclusion_note(block: Block, part: object) -> bool:
@@ -453,6 +455,7 @@ class ViewEntriesBuilder:
         return "[image]"
 
     def _text_kept_word_for_word(self, block: Block) -> str:
+        """Return what a fold quotes of a part, with what it was."""
         text = self._shown_text_of_block(block)
         if isinstance(block.content, facts.ToolCall):
             return f"[Kept word for word: call of {block.content.name}]\n{text}"

@@ -368,6 +368,7 @@ class HostedServer:
         environment: Mapping[str, str],
         page: Callable[[str], Awaitable[object]] | None,
     ) -> AsyncIterator[Any]:
+        """Yield the connection to the server, of the kind that its configuration names."""
         if config.kind == "stdio":
             yield self._start_process_transport(config, environment)
         elif config.kind == "sse":
@@ -389,6 +390,7 @@ class HostedServer:
                 )
 
     def _start_process_transport(self, config: ServerConfig, environment: Mapping[str, str]) -> Any:
+        """Start the server's program. Raises NotFound if there is none."""
         import shutil
 
         from helix_desktop.mcp_client.process_transport import start_server_process
@@ -499,8 +501,8 @@ class HostedServer:
 
     def _build_prompt(self, prompt: Any) -> McpServerPrompt:
         arguments = tuple(argument.name for argument in prompt.arguments or ())
-        about = prompt.description or prompt.title or ""
-        return McpServerPrompt(self.config.name, prompt.name, about, arguments)
+        description = prompt.description or prompt.title or ""
+        return McpServerPrompt(self.config.name, prompt.name, description, arguments)
 
     def _build_resource(self, resource: Any) -> McpServerResource:
         name = resource.title or resource.name
@@ -515,6 +517,7 @@ class HostedServer:
         return "\n\n".join(content.texts)
 
     async def fetch_resource(self, uri: str) -> ForeignToolResult:
+        """Return what the server gives to read at an address."""
         resource = await self._ask_server(uri, lambda: self._client.read_resource(uri))
         content = tool_results.ServerContent()
         for part in resource.contents:
@@ -559,6 +562,7 @@ class HostedServer:
         return self.log is not None and bool(self.log.why)
 
     def _build_server_tool(self, tool: Any) -> McpServerTool:
+        """Return a tool with the fingerprints of what the server says of it."""
         spec = tool_results.build_tool_spec(self.config.name, tool)
         hints = tool.annotations
         hints_text = ""
@@ -584,6 +588,7 @@ class HostedServer:
         async def show_call_progress(
             progress: float, total: float | None, message: str | None
         ) -> None:
+            """Show what the server says of the call's progress."""
             line = f"{progress:g}"
             if total:
                 line = f"{progress:g} of {total:g}"

@@ -81,6 +81,7 @@ class StoredSignIn:
         return tokens
 
     async def set_tokens(self, tokens: auth.OAuthToken) -> None:
+        """Store new tokens, with when they end and where they are renewed."""
         self._values["tokens"] = tokens.model_dump(mode="json", exclude_none=True)
         if self.context is not None:
             self._values["ends"] = self.context.token_expiry_time

@@ -162,6 +162,7 @@ async def _deliver_message_line(
 async def _write_process_messages(
     process: Process, from_session: MemoryObjectReceiveStream[SessionMessage]
 ) -> None:
+    """Write the session's messages to the server's input, a line each."""
     stdin = cast(asyncio.StreamWriter, process.stdin)
     async with from_session:
         async for outgoing in from_session:

@@ -42,6 +42,7 @@ class _LimitedReplyStream(httpx2.AsyncByteStream):
         self._stream, self._coding = stream, coding
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the decompressed pieces, and fail once they exceed a limit."""
         values = 0
         try:
             body = BodyDecompressor(self._coding, LONGEST)

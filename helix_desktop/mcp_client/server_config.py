@@ -183,18 +183,18 @@ class ServerConfig:
         """
         own_prefix = f"mcp/{self.name}/"
         if not reference.startswith(own_prefix):
-            place = self._place_of_reference(reference)
+            location = self._place_of_reference(reference)
             raise ActionRefused(
-                f"The MCP server {self.name} asks for the secret {reference[:60]!r} in its {place}, but this secret does not belong to this server. The secret was not sent.",
+                f"The MCP server {self.name} asks for the secret {reference[:60]!r} in its {location}, but this secret does not belong to this server. The secret was not sent.",
                 remedy="Enter the secret's value, not a reference to it.",
             )
         return McpServerSecret(self.name, reference.removeprefix(own_prefix), self._secret_binding)
 
     def _place_of_reference(self, reference: str) -> str:
         """Say in which setting a secret is referred to."""
-        for place, text in self.texts_with_references:
+        for location, text in self.texts_with_references:
             if f"secret:{reference}" in text:
-                return place
+                return location
         return "configuration"
 
 
@@ -311,6 +311,7 @@ def _name_of_host(address: str) -> str:
 
 
 def _parse_lenient_json(text: str) -> dict[str, Any]:
+    """Parse JSON with comments, also a part of it without braces. Raises InvalidInput."""
     if text.startswith('"'):  # The user may paste a part without braces: "github": {…}
         text = "{" + text.rstrip().rstrip(",") + "}"
     try:
@@ -530,6 +531,7 @@ def _hide_secrets_in_url(server: str, url: str, secrets: dict[str, str]) -> str:
     """Hide a key in an address's parameters and a password before its host."""
 
     def hide_parameter(parameter: re.Match[str]) -> str:
+        """Return a parameter of the address with a reference for its value, if this is a secret."""
         sign, name, value = parameter.groups()
         if not _SECRET.search(name) or _REFERENCE.search(value):
             return parameter.group()
@@ -603,6 +605,7 @@ def fill_in_references(
     """Replace references by their values. InvalidInput names a missing secret."""
 
     def value_of_reference(reference: re.Match[str]) -> str:
+        """Return the value that a reference stands for."""
         kind, name, default = reference.groups()
         if kind == "secret":
             if name not in secrets:

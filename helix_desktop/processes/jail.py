@@ -321,6 +321,7 @@ class _ResourceUse:
 
 
 def _private_memory_bytes(pid: int) -> int:
+    """Return the memory that a process does not share with others, or 0 if it has ended."""
     with _Suppressing(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm") as file:
         words = file.read().split()
         resident_pages = int(words[1])

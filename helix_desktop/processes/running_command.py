@@ -50,6 +50,7 @@ class RunningCommand:
     async def _start_with_lifeline(
         cls, launch: starter.ProcessLaunch, command_line: CommandLine, stdin: int, stderr: int
     ) -> "RunningCommand":
+        """Start the command so that it ends with our end of a pipe, or with a job of Windows."""
         if sys.platform == "win32":
             launch_in_job = replace(launch, has_own_session=True, argv=command_line(0))
             process = await starter.start_without_cleanup(launch_in_job, stdin=stdin, stderr=stderr)

@@ -127,6 +127,7 @@ def _find_broken_rule_of_others(launch: ProcessLaunch) -> str:
 
 
 def _find_broken_rule_of_program(argv: Sequence[str]) -> str:
+    """Return which rule a launch of the program's own breaks."""
     program = argv[0]
     if not Path(program).is_absolute():
         return "the program's own processes are named by an absolute path"
@@ -348,6 +349,7 @@ def argv_with_program_path(launch: ProcessLaunch) -> list[str]:
 
 
 def _process_options(launch: ProcessLaunch) -> dict[str, Any]:
+    """Return what a launch asks for, as the library for processes names it."""
     options: dict[str, Any] = {"cwd": launch.folder or None, "env": dict(launch.environment)}
     if sys.platform == "win32":
         if launch.has_own_session:

@@ -30,6 +30,8 @@ class EventTooLong(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ServerSentEvent:
+    """One event: its data as text, and its name."""
+
     data: str
     event: str = "message"
 
@@ -44,43 +46,48 @@ class RawEventSplitter:
     events_left: int = MOST_EVENTS
 
     def feed_raw_chunk(self, chunk: bytes) -> Iterator[bytes]:
-        begin = max(0, len(self.unfinished) - 3)
+        """Take in the next bytes, and yield the events that are complete by them."""
+        # The end of an event may have begun in the bytes before: it has at most three of them.
+        search_from = max(0, len(self.unfinished) - 3)
         self.unfinished += chunk
-        end = self._find_end(begin)
-        while end:
+        event_end = self._find_event_end(search_from)
+        while event_end:
             self.events_left -= 1
-            with memoryview(self.unfinished) as whole:
-                event = bytes(whole[:end])
+            with memoryview(self.unfinished) as view:
+                event = bytes(view[:event_end])
             yield event
-            del self.unfinished[:end]
-            end = self._find_end(0)
+            del self.unfinished[:event_end]
+            event_end = self._find_event_end(0)
 
-    def _find_end(self, begin: int) -> int:
+    def _find_event_end(self, search_from: int) -> int:
         """Return where the first event ends, or 0. Of too many, where the last of them ends."""
-        end = 0
-        for match in _END.finditer(self.unfinished, begin):
-            end = match.end()
+        event_end = 0
+        for match in _END.finditer(self.unfinished, search_from):
+            event_end = match.end()
             if self.events_left > 0:
                 break
-        return end
+        return event_end
 
 
 @dataclass(slots=True)
 class EventStreamParser:
+    """Reads a stream of server-sent events as text."""
+
     longest: int = LONGEST_EVENT
     _splitter: RawEventSplitter = field(
         default_factory=lambda: RawEventSplitter(events_left=sys.maxsize)
     )
 
     def feed_bytes(self, chunk: bytes) -> list[ServerSentEvent]:
+        """Take in the next bytes, and return the events that are complete by them."""
         events: list[ServerSentEvent] = []
-        for raw in self._splitter.feed_raw_chunk(chunk):
-            self._check_event_length(len(raw))
-            data, name = _read_event_fields(raw)
-            if data is not None:
-                events.append(
-                    ServerSentEvent(data.decode(errors="replace"), name.decode(errors="replace"))
-                )
+        for raw_event in self._splitter.feed_raw_chunk(chunk):
+            self._check_event_length(len(raw_event))
+            fields = _read_event_fields(raw_event)
+            if fields.data is not None:
+                data = fields.data.decode(errors="replace")
+                name = fields.name.decode(errors="replace")
+                events.append(ServerSentEvent(data, name))
         self._check_event_length(len(self._splitter.unfinished))
         return events
 
@@ -97,28 +104,41 @@ class LineStreamParser:
     _unfinished: bytes = b""
 
     def feed_bytes(self, chunk: bytes) -> list[ServerSentEvent]:
+        """Take in the next bytes, and return the lines that are complete by them."""
         lines = (self._unfinished + chunk).split(b"\n")
         self._unfinished = lines.pop()
         if len(self._unfinished) > self.longest:
             raise EventTooLong(f"an event of more than {self.longest:,} bytes")
-        whole_lines = [line for line in lines if line.strip()]
-        return [ServerSentEvent(line.decode(errors="replace")) for line in whole_lines]
+        events: list[ServerSentEvent] = []
+        for line in lines:
+            if line.strip():
+                events.append(ServerSentEvent(line.decode(errors="replace")))
+        return events
 
 
-def _read_event_fields(raw: bytes) -> tuple[bytes | None, bytes]:
-    """Return an event's data, or None, and its name."""
-    data: list[bytes] = []
-    event = b""
+@dataclass(frozen=True, slots=True)
+class _EventFields:
+    """What an event says, as bytes. An event without data is only a comment."""
+
+    data: bytes | None
+    name: bytes
+
+
+def _read_event_fields(raw_event: bytes) -> _EventFields:
+    """Return the data and the name in an event's lines. Other fields are ignored."""
+    data_lines: list[bytes] = []
+    event_name = b""
     # Split only at CR and LF: U+2028 may occur in JSON.
-    for line in raw.removeprefix(_MARK).strip(b"\r\n").splitlines():
-        name, _, value = line.partition(b":")
-        if name == b"data":
-            data.append(value.removeprefix(b" "))
-        elif name == b"event":
-            event = value.removeprefix(b" ")
-    if not data:
-        return None, event or b"message"
-    return b"\n".join(data), event or b"message"
+    for line in raw_event.removeprefix(_MARK).strip(b"\r\n").splitlines():
+        field_name, _, value = line.partition(b":")
+        if field_name == b"data":
+            data_lines.append(value.removeprefix(b" "))
+        elif field_name == b"event":
+            event_name = value.removeprefix(b" ")
+    data: bytes | None = None
+    if data_lines:
+        data = b"\n".join(data_lines)
+    return _EventFields(data, event_name or b"message")
 
 
 def parse_event_data(event: bytes) -> Json | None:
@@ -127,9 +147,11 @@ def parse_event_data(event: bytes) -> Json | None:
     """
     if _is_too_large_to_parse(event):
         return None
-    data, _ = _read_event_fields(event)
+    data = _read_event_fields(event).data
+    if not data:
+        return None
     try:
-        value = orjson.loads(data or b"0")
+        value = orjson.loads(data)
     except orjson.JSONDecodeError:
         return None
     if not isinstance(value, dict):
@@ -138,14 +160,17 @@ def parse_event_data(event: bytes) -> Json | None:
 
 
 def _is_too_large_to_parse(event: bytes) -> bool:
+    """Whether parsing an event would block other threads for too long."""
     if len(event) <= MOST_EVENT_SIGNS:  # It cannot have too many signs, which saves counting.
         return False
     if len(event) > LONGEST_PARSED_EVENT:
         return True
-    return event.count(b"[") + event.count(b"{") + event.count(b",") > MOST_EVENT_SIGNS
+    signs = event.count(b"[") + event.count(b"{") + event.count(b",")
+    return signs > MOST_EVENT_SIGNS
 
 
 def encode_event(value: Json, name: str = "") -> bytes:
+    """Return an event with this value as its data. `name`: empty for one without a name."""
     data = b"data: " + orjson.dumps(value) + b"\n\n"
     if not name:
         return data

@@ -66,7 +66,11 @@ class Wired:
 
     @property
     def identity_key(self) -> str:
-        """Return what identifies the message, without what clients change, such as white space."""
+        """Return what identifies the message, without what clients change, such as white space.
+
+        A reply with calls is known by these, another reply by its words, and what the user says
+        by all of it.
+        """
         digest = hashlib.blake2b(self.speaker.encode(), digest_size=16)
         calls = self.pieces_of_kind(PieceKind.CALL)
         if self.speaker is not Speaker.ASSISTANT:
@@ -85,6 +89,7 @@ class Wired:
 
 
 def _add_to_digest(digest: Any, *texts: str) -> None:
+    """Add texts, with a mark before them, so that they differ from others of the same letters."""
     digest.update(b"\1")
     for text in texts:
         for part in slice_text(text):
@@ -123,20 +128,22 @@ class PieceEdit:
 class CallNumbering:
     """Numbers calls in protocols without call ids."""
 
-    given: int = 0
+    call_count: int = 0
     # The names and ids of calls that have no results yet.
-    waiting: list[tuple[str, str]] = field(default_factory=list)
+    calls_without_result: list[tuple[str, str]] = field(default_factory=list)
 
     def assign_call_number(self, name: str) -> str:
-        self.given += 1
-        call_id = f"call-{self.given}"
-        self.waiting.append((name, call_id))
+        """Return an id for the next call, which is of this tool."""
+        self.call_count += 1
+        call_id = f"call-{self.call_count}"
+        self.calls_without_result.append((name, call_id))
         return call_id
 
     def pop_oldest_open_call(self, name: str) -> str:
-        for position, (called_name, call_id) in enumerate(self.waiting):
+        """Return the id of the oldest call of this tool that has no result yet, which it gets now."""
+        for position, (called_name, call_id) in enumerate(self.calls_without_result):
             if called_name == name:
-                del self.waiting[position]
+                del self.calls_without_result[position]
                 return call_id
         return ""
 
@@ -152,6 +159,7 @@ PLAIN_TEXT_TYPES = frozenset({"", "text", "input_text", "output_text"})
 
 
 def text_of_content(content: Json) -> str:
+    """Return the texts of a content, which is a text, a part or a list of both."""
     if isinstance(content, str):
         return content
     if isinstance(content, Mapping):
@@ -192,9 +200,9 @@ def piece_of_part(
     outlives_folds = text_at(part, "type") not in folded
     if isinstance(part.get("text"), str):
         return Piece(PieceKind.TEXT, part["text"], path, outlives_folds=outlives_folds)
-    media, encoding, data = image_url.removeprefix("data:").partition(";base64,")
+    media_type, encoding, data = image_url.removeprefix("data:").partition(";base64,")
     if image_url.startswith("data:") and encoding:
-        return Piece(PieceKind.IMAGE, data, path, media_type=media)
+        return Piece(PieceKind.IMAGE, data, path, media_type=media_type)
     return unknown_piece(part, path, outlives_folds=outlives_folds)
 
 
@@ -270,19 +278,28 @@ def join_added_messages(
     joined: list[Json] = []
     last_is_added = False  # Whether the last of `joined` is, or has in it, what was added here.
     for unit, is_added in units:
-        if joined and (is_added or last_is_added) and _can_join(joined[-1], unit, field_name):
-            last = joined[-1]
-            parts = parts_of(last) + parts_of(unit)
-            parts.sort(key=lambda part: not is_result(part))
-            joined[-1] = {**last, field_name: parts}
-            last_is_added = True
-        else:
+        is_one_added = is_added or last_is_added
+        if not joined or not is_one_added or not _can_join(joined[-1], unit, field_name):
             joined.append(unit)
             last_is_added = is_added
+            continue
+
+        results: list[Json] = []
+        other_parts: list[Json] = []
+        for part in parts_of(joined[-1]) + parts_of(unit):
+            if is_result(part):
+                results.append(part)
+            else:
+                other_parts.append(part)
+        joined_message = dict(joined[-1])
+        joined_message[field_name] = results + other_parts
+        joined[-1] = joined_message
+        last_is_added = True
     return joined
 
 
 def _can_join(first: Json, second: Json, field_name: str) -> bool:
+    """Whether two messages can be sent as one."""
     if text_at(first, "role") != text_at(second, "role"):
         return False
     # A message that says more than its parts, such as a setting, stays one of its own.
@@ -297,15 +314,15 @@ def copy_with_change(value: Json, path: Path, new_value: Json) -> Json:
     """
     if not path:
         return new_value
-    step: Any = path[0]
-    rest = path[1:]
+    first_step: Any = path[0]
+    path_below = path[1:]
     copy: Any
     if isinstance(value, list | tuple):
         copy = list(value)
     else:
         copy = dict(value)
-    if new_value is None and not rest:
-        del copy[step]
+    if new_value is None and not path_below:
+        del copy[first_step]
     else:
-        copy[step] = copy_with_change(value[step], rest, new_value)
+        copy[first_step] = copy_with_change(value[first_step], path_below, new_value)
     return copy

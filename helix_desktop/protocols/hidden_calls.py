@@ -124,6 +124,7 @@ class NumberedCallFilter(HiddenCallFilter):
         return self._show_part_event(raw, event, index)
 
     def release_held_events(self) -> bytes:
+        """Return all events that were held back, as the client gets them now."""
         held_events = self._held_events
         self._held_events = []
         self._held_parts = set()
@@ -144,7 +145,7 @@ class NumberedCallFilter(HiddenCallFilter):
 
     @abstractmethod
     def renumber_event(
-        self, raw: bytes, event: Mapping[str, Json], index: int, shown: int
+        self, raw: bytes, event: Mapping[str, Json], index: int, shown_index: int
     ) -> bytes:
         """Return an event of a visible part with the client's number."""
 
@@ -155,10 +156,11 @@ def add_earlier_output(
     """Add earlier replies' output to a usage. `field`: the output's; `input_field`:
     given if there is a total.
     """
-    output = number_at(usage, field) + earlier
-    usage_of_all = {**usage, field: output}
+    output_of_all = number_at(usage, field) + earlier
+    usage_of_all = dict(usage)
+    usage_of_all[field] = output_of_all
     if input_field:
-        usage_of_all["total_tokens"] = number_at(usage, input_field) + output
+        usage_of_all["total_tokens"] = number_at(usage, input_field) + output_of_all
     return usage_of_all
 
 
@@ -166,5 +168,8 @@ def sum_output(
     values: Sequence[Mapping[str, Json]], field: str, input_field: str = ""
 ) -> dict[str, Json]:
     """Return the usage of the last reply, with the output of all of them."""
-    earlier = sum(number_at(value, "usage", field) for value in values[:-1])
-    return add_earlier_output(object_at(values[-1], "usage"), earlier, field, input_field)
+    earlier_output = 0
+    for value in values[:-1]:
+        earlier_output += number_at(value, "usage", field)
+    last_usage = object_at(values[-1], "usage")
+    return add_earlier_output(last_usage, earlier_output, field, input_field)

@@ -27,6 +27,7 @@ def mark_loaded_state(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
 
 
 def _loads_something(piece: Piece) -> bool:
+    """Whether a piece calls for a skill, or is the text of one."""
     if piece.kind is PieceKind.CALL:
         return piece.name in LOADING_TOOLS
     return piece.kind is PieceKind.TEXT and piece.text.startswith(LOADED_TEXTS)
@@ -39,16 +40,16 @@ def mark_all(pieces: Sequence[Piece], message: Mapping[str, Json]) -> tuple[Piec
     return tuple(replace(piece, outlives_folds=True) for piece in pieces)
 
 
-def has_unknown_fields(message: Mapping[str, Json], known: frozenset[str]) -> bool:
+def has_unknown_fields(message: Mapping[str, Json], known_fields: frozenset[str]) -> bool:
     """Whether a message says more than its words, such as a setting for its turn."""
-    return not message.keys() <= known
+    return not message.keys() <= known_fields
 
 
-def has_other_parts(content: Json, known: Collection[str]) -> bool:
+def has_other_parts(content: Json, known_types: Collection[str]) -> bool:
     """Whether a result has parts of other types than the known ones."""
     if isinstance(content, Mapping):
-        return text_at(content, "type") not in known
+        return text_at(content, "type") not in known_types
     for part in list_at(content):
-        if isinstance(part, Mapping) and text_at(part, "type") not in known:
+        if isinstance(part, Mapping) and text_at(part, "type") not in known_types:
             return True
     return False

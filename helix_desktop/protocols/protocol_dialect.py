@@ -86,8 +86,12 @@ def sampling_options(request: Request, abilities: ModelAbilities, top_p: str = "
     """Return temperature and similar settings of the user, if the model accepts them."""
     if not abilities.temperature:
         return {}
-    chosen: Object = {"temperature": request.temperature, top_p: request.top_p}
-    return {name: value for name, value in chosen.items() if value is not None}
+    options: Object = {}
+    if request.temperature is not None:
+        options["temperature"] = request.temperature
+    if request.top_p is not None:
+        options[top_p] = request.top_p
+    return options
 
 
 def without_refused_option(
@@ -96,10 +100,10 @@ def without_refused_option(
     """Return the body without the first optional parameter that the provider's message
     names, or None.
     """
-    named = next((name for name in optional if name in body and name in failure.what), None)
-    if named is None:
-        return None
-    return without_fields(body, named)
+    for name in optional:
+        if name in body and name in failure.what:
+            return without_fields(body, name)
+    return None
 
 
 def find_error_in(value: Json) -> Json:

@@ -31,15 +31,21 @@ CALL_FILTERS: Mapping[str, Callable[..., HiddenCallFilter]] = {
 
 def with_messages(wire: str, body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
     """Return the request with these messages. In OpenAI's Responses, a text alone is one, too."""
-    field = MESSAGE_FIELDS[wire]
+    changed_body = dict(body)
+    changed_body[MESSAGE_FIELDS[wire]] = _value_of_messages(wire, units)
+    return changed_body
+
+
+def _value_of_messages(wire: str, units: Sequence[Json]) -> Json:
+    """Return what a request has in its field for messages."""
     if wire != responses_gateway.NAME:
-        return {**body, field: list(units)}
+        return list(units)
     if len(units) == 1 and isinstance(units[0], str):
-        return {**body, field: units[0]}
+        return units[0]
     items: list[Json] = []
     for unit in units:
         if isinstance(unit, str):
             items.append(responses_gateway.user_message(unit))
         else:
             items.append(unit)
-    return {**body, field: items}
+    return items

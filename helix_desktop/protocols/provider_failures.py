@@ -56,6 +56,9 @@ def read_refusal_body(content: bytes) -> Json:
 
 
 def failure_of_refusal(refusal: ProviderRefusal) -> errors.ModelFailed:
+    """Return the error that a refusal is: of the request, of the account, or of the provider's
+    load, or else an unknown one.
+    """
     providers_words = provider_sentence(refusal.body)
     # Codes are examined, too, but not shown: they say nothing to people.
     evidence = f"{_error_codes(refusal.body)} {providers_words}"
@@ -83,6 +86,7 @@ def _sentence_about(refusal: ProviderRefusal, providers_words: str) -> str:
 def _request_failure(
     refusal: ProviderRefusal, evidence: str, sentence: str
 ) -> errors.ModelFailed | None:
+    """Return what is wrong with the request, if the refusal is about that."""
     # Some local servers refuse a long request with status 500.
     says_too_long = refusal.status <= 500 and known_refusals.CONTEXT_TOO_LONG.search(evidence)
     if refusal.status == 413 or says_too_long:
@@ -110,20 +114,24 @@ def _redirect_failure(refusal: ProviderRefusal) -> errors.ModelFailed:
 
 def _window_in_refusal(body: Json, sentence: str) -> int:
     """Return the model's window in tokens as the refusal states it, or 0."""
-    exact = value_at(body, "error", "n_ctx")  # llama.cpp's field for the window's size.
-    if isinstance(exact, int) and not isinstance(exact, bool):
-        return max(0, exact)
+    exact_size = value_at(body, "error", "n_ctx")  # llama.cpp's field for the window's size.
+    if isinstance(exact_size, int) and not isinstance(exact_size, bool):
+        return max(0, exact_size)
     match = known_refusals.WINDOW_SIZE.search(sentence)
     if match is None:
         return 0
     # The pattern has a group for each wording, of which one matched.
-    stated_size = next(filter(None, match.groups()))
-    return int(re.sub(r"\D", "", stated_size))
+    for stated_size in match.groups():
+        if stated_size:
+            digits = re.sub(r"\D", "", stated_size)
+            return int(digits)
+    return 0
 
 
 def _account_failure(
     refusal: ProviderRefusal, evidence: str, sentence: str
 ) -> errors.ModelFailed | None:
+    """Return what is wrong with the account, its key or what it may use, if it is about that."""
     is_servers_fault = refusal.status >= 500
     if refusal.status == 402 or known_refusals.NO_CREDIT.search(evidence):
         return errors.NoCreditLeft(
@@ -147,6 +155,7 @@ def _account_failure(
 
 
 def _not_found_failure(refusal: ProviderRefusal, sentence: str) -> errors.ModelFailed:
+    """Say whether the model or the address is wrong, as far as the refusal tells."""
     # Anthropic's and Google's own codes show that the address is right, and the model is not.
     is_anthropics_code = "not_found_error" in _error_codes(refusal.body)
     is_googles_code = text_at(refusal.body, "error", "status") == "NOT_FOUND"
@@ -164,6 +173,7 @@ def _not_found_failure(refusal: ProviderRefusal, sentence: str) -> errors.ModelF
 def _load_failure(
     refusal: ProviderRefusal, evidence: str, sentence: str
 ) -> errors.ModelOverloaded | None:
+    """Return the error after which the request is sent again, if the provider is overloaded."""
     says_overloaded = any(code in evidence for code in _OVERLOAD_CODES)
     has_retried_status = refusal.status in _RETRIED_STATUS or refusal.status > 529
     if not says_overloaded and not has_retried_status:
@@ -187,6 +197,7 @@ def provider_sentence(body: Json) -> str:
 
 
 def _text_in_body(body: Json) -> str:
+    """Return the provider's sentence from the most exact place that has one."""
     if isinstance(body, str):
         return body
     for path in _PLACES_OF_SENTENCE:
@@ -197,6 +208,7 @@ def _text_in_body(body: Json) -> str:
 
 
 def _error_codes(body: Json) -> str:
+    """Return the words for programs in a refusal, such as `rate_limit_error`."""
     if isinstance(body, list) and body:
         return _error_codes(body[0])
     values = [
@@ -232,13 +244,15 @@ def retry_after_seconds(
 
 
 def _seconds_until_date(date: str, now: datetime) -> float | None:
+    """Return the seconds until the date in a header, or None if it is no date."""
     try:
-        when = parsedate_to_datetime(date)
+        time = parsedate_to_datetime(date)
     except (ValueError, TypeError, OverflowError):
         return None
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC)
-    return max(0.0, (when - now).total_seconds())
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    seconds = (time - now).total_seconds()
+    return max(0.0, seconds)
 
 
 def _retry_delay_in_body(body: Json) -> float | None:
@@ -254,6 +268,7 @@ def _retry_delay_in_body(body: Json) -> float | None:
 
 
 def _non_negative_number(text: str) -> float | None:
+    """Return a number of seconds or milliseconds in a header, or None if it is none."""
     try:
         value = float(text)
     except ValueError:
@@ -265,6 +280,7 @@ def _non_negative_number(text: str) -> float | None:
 
 
 def _seconds_of_duration(duration: str) -> float | None:
+    """Return the seconds of a duration such as `1m30s` or `250ms`, or None if it is none."""
     match = _DURATION.fullmatch(duration.strip())
     if match is None or not any(match.groups()):
         return None

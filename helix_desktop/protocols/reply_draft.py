@@ -35,13 +35,17 @@ class ReplyTooLong(ValueError):
 
 @dataclass(slots=True)
 class _DraftPart:
+    """One part of the reply, as far as it has come. `opaque`: what the provider needs back with
+    its reasoning. `half`: the first half of a surrogate pair, kept for the second.
+    """
+
     kind: Literal["text", "reasoning", "call"]
     pieces: list[str] = field(default_factory=list)
     opaque: str = ""
     id: str = ""
     name: str = ""
     index: int = 0
-    half: str = ""  # The first half of a surrogate pair, kept for the second.
+    half: str = ""
 
     def add_piece(self, piece: str) -> str:
         """Add a piece, and return what can be shown. A character may be split over two
@@ -49,7 +53,8 @@ class _DraftPart:
         """
         text = self.half + piece
         self.half = ""
-        if "\ud800" <= text[-1:] <= "\udbff":
+        ends_with_first_half = "\ud800" <= text[-1:] <= "\udbff"
+        if ends_with_first_half:
             self.half = text[-1]
             text = text[:-1]
         if _HALVES.search(text):
@@ -59,12 +64,17 @@ class _DraftPart:
         return text
 
 
-class ReplyDraft:
-    """`provider` marks the reasoning, so that only this provider gets it back."""
+def _random_id() -> str:
+    return secrets.token_hex(8)
 
-    def __init__(
-        self, provider: str, new_id: Callable[[], str] = lambda: secrets.token_hex(8)
-    ) -> None:
+
+class ReplyDraft:
+    """The parts of a reply that have come so far.
+
+    `provider` marks the reasoning, so that only this provider gets it back.
+    """
+
+    def __init__(self, provider: str, new_id: Callable[[], str] = _random_id) -> None:
         self._provider = provider
         self._new_id = new_id
         self._parts: dict[Hashable, _DraftPart] = {}
@@ -73,7 +83,11 @@ class ReplyDraft:
 
     @property
     def has_begun(self) -> bool:
-        return any(part.pieces or part.name for part in self._parts.values())
+        """Whether there is any text or call yet."""
+        for part in self._parts.values():
+            if part.pieces or part.name:
+                return True
+        return False
 
     @property
     def call_count(self) -> int:
@@ -81,7 +95,10 @@ class ReplyDraft:
 
     @property
     def last_key(self) -> Hashable:
-        return next(reversed(self._parts), None)
+        """Return the key of the part that began last, or None if none has."""
+        if not self._parts:
+            return None
+        return next(reversed(self._parts))
 
     def first_key_of_kind(self, kind: str) -> Hashable:
         for key, part in self._parts.items():
@@ -90,12 +107,14 @@ class ReplyDraft:
         return None
 
     def kind_of_part(self, key: Hashable) -> str:
+        """Return a part's kind, or an empty string if there is no such part."""
         part = self._parts.get(key)
         if part is None:
             return ""
         return part.kind
 
     def add_text(self, key: Hashable, piece: str) -> list[Delta]:
+        """Begin or continue a text, and return what can be shown of it now."""
         if not piece:
             return []
         part = self._parts.setdefault(key, _DraftPart("text"))
@@ -105,6 +124,7 @@ class ReplyDraft:
         return [TextDelta(shown_text)]
 
     def add_reasoning(self, key: Hashable, piece: str) -> list[Delta]:
+        """Begin or continue reasoning, and return what can be shown of it now."""
         part = self._parts.setdefault(key, _DraftPart("reasoning"))
         shown_text = self._add_piece(part, piece)
         if not shown_text:
@@ -112,6 +132,7 @@ class ReplyDraft:
         return [ReasoningDelta(shown_text)]
 
     def _add_piece(self, part: _DraftPart, piece: str) -> str:
+        """Add a piece to its part. Raises ReplyTooLong if the whole reply is too long."""
         self._characters += len(piece)
         if self._characters > MOST_CHARACTERS:
             raise ReplyTooLong(MOST_CHARACTERS)
@@ -119,7 +140,8 @@ class ReplyDraft:
 
     def seal_reasoning(self, key: Hashable, /, **needed: Json) -> None:
         """Set what the provider needs back with this reasoning, replacing what was set before."""
-        self._parts.setdefault(key, _DraftPart("reasoning")).opaque = format_json_value(needed)
+        part = self._parts.setdefault(key, _DraftPart("reasoning"))
+        part.opaque = format_json_value(needed)
 
     def add_call_piece(
         self, key: Hashable, *, call_id: str = "", name: str = "", arguments: str = ""
@@ -160,25 +182,27 @@ class ReplyDraft:
         return tuple(reply_parts)
 
     def _finish_part(self, part: _DraftPart, *, cut: bool) -> ReplyPart | None:
+        """Return a part of the reply, or None for one that must be left out."""
         content = "".join(part.pieces)
         if part.half:
             content += LOST  # The second half of the character never came.
-        match part.kind:
-            case "text":
-                return Text(content)
-            case "reasoning":
-                if not content and not part.opaque:
-                    return None
-                return Reasoning(content, opaque=part.opaque, provider=self._provider)
-            case "call":
-                if cut and not (part.name and content):
-                    return None
-                return ToolCall(part.id, part.name or UNNAMED, content or "{}")
+        if part.kind == "text":
+            return Text(content)
+        if part.kind == "reasoning":
+            if not content and not part.opaque:
+                return None
+            return Reasoning(content, opaque=part.opaque, provider=self._provider)
+        is_whole_call = bool(part.name and content)
+        if cut and not is_whole_call:
+            return None
+        return ToolCall(part.id, part.name or UNNAMED, content or "{}")
 
     def _unique_call_id(self, call_id: str) -> str:
+        """Return the provider's id of a call, or a longer one if other replies may have it, too."""
         if len(self._call_ids) >= MOST_CALLS:
             raise ValueError("too many calls in one reply")
+        unique_id = call_id
         if len(call_id) < SHORTEST_UNIQUE or call_id in self._call_ids:
-            call_id = f"{call_id or 'call'}_{self._new_id()}"
-        self._call_ids.add(call_id)
-        return call_id
+            unique_id = f"{call_id or 'call'}_{self._new_id()}"
+        self._call_ids.add(unique_id)
+        return unique_id

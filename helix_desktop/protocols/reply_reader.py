@@ -19,7 +19,7 @@ class ReplyReaderBase(ABC):
     def __init__(self, tag: str, where: str, model: str) -> None:
         self._draft = ReplyDraft(tag)
         self._where = where
-        self._asked = model
+        self._requested_model = model
         self._model = ""  # The model that answered, as reported by the provider.
         self._usage = Usage()
         self.is_stream_over = False  # True if nothing more will come, not even usage figures.
@@ -48,7 +48,9 @@ class ReplyReaderBase(ABC):
         return Reply(parts, stop, self._usage, self._model, why)
 
     def _failure_in_stream(self, status: int, body: Json) -> ModelFailed:
-        return failure_of_refusal(ProviderRefusal(self._where, status, body, {}, self._asked))
+        """Return the error that a provider reports within its reply."""
+        refusal = ProviderRefusal(self._where, status, body, {}, self._requested_model)
+        return failure_of_refusal(refusal)
 
     def _describe_abrupt_end(self, how: str = "") -> str:
         return f"{self._where} ended the reply {how or 'without saying why'}."

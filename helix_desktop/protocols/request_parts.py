@@ -58,6 +58,7 @@ def legal_ids(messages: Sequence[Message], pattern: re.Pattern[str], length: int
 
 
 def _legal_id(call_id: str, pattern: re.Pattern[str], length: int) -> str:
+    """Return an id that matches the pattern: the same one always becomes the same."""
     if pattern.fullmatch(call_id):
         return call_id
     digest = hashlib.sha256(call_id.encode("utf-8", errors="replace"))
@@ -68,16 +69,22 @@ def without_foreign_reasoning(request: Request) -> Request:
     """Remove reasoning of other models that another program recorded, since only its
     own model can read it.
     """
-
-    def own(part: MessagePart) -> bool:
-        return not isinstance(part, Reasoning) or part.model in ("", request.model)
-
-    if all(own(part) for message in request.messages for part in message.parts):
+    messages: list[Message] = []
+    has_foreign_reasoning = False
+    for message in request.messages:
+        own_parts: list[MessagePart] = []
+        for part in message.parts:
+            is_foreign = isinstance(part, Reasoning) and part.model not in ("", request.model)
+            if not is_foreign:
+                own_parts.append(part)
+        if len(own_parts) == len(message.parts):
+            messages.append(message)
+        else:
+            messages.append(replace(message, parts=tuple(own_parts)))
+            has_foreign_reasoning = True
+    if not has_foreign_reasoning:
         return request
-    kept = (
-        replace(message, parts=tuple(filter(own, message.parts))) for message in request.messages
-    )
-    return replace(request, messages=tuple(kept))
+    return replace(request, messages=tuple(messages))
 
 
 def base64_text(image: Image) -> str:

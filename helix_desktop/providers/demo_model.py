@@ -194,12 +194,12 @@ def _user_text_beside_results(message: Message) -> str:
     return " ".join(part.text for part in message.parts if isinstance(part, Text))
 
 
-def _call_named_tool(scene: DemoScene, word: str, rest: str) -> ScriptedReply:
+def _call_named_tool(scene: DemoScene, word: str, words_behind: str) -> ScriptedReply:
     """Call the tool that the user named. After its answer, say what happened."""
     if scene.done:
         outcomes = [_describe_outcome(call, result, scene.say) for call, result in scene.done]
         return ScriptedReply("\n\n".join(outcomes))
-    name, arguments = demo_tour.tool_call_for_word(word, rest)
+    name, arguments = demo_tour.tool_call_for_word(word, words_behind)
     if not scene.offers_tool(name):
         missing = scene.say("This conversation does not offer the tool {name}.", name=name)
         return ScriptedReply(f"{scene.say(WHO)} {missing}")

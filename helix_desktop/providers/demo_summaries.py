@@ -141,6 +141,7 @@ def _list_completed_work(material: _SortedMaterial) -> list[str]:
 
 
 def _quote_rules(material: _SortedMaterial) -> list[str]:
+    """Return the user's sentences that sound like a rule."""
     rules: list[str] = []
     for text in material.said:
         for sentence in _SENTENCE.findall(text):
@@ -251,6 +252,7 @@ def _sort_part(part_of_message: _PartOfMessage, material: _SortedMaterial) -> No
 
 
 def _sort_text(text: str, role: Role, material: _SortedMaterial) -> None:
+    """Add a text to what the user said, to the agent's reports, or to the transcript's lines."""
     if text.startswith("<material>"):
         _sort_transcript_lines(text, material)
     elif role is Role.ASSISTANT:
@@ -324,6 +326,7 @@ def write_compaction(request: Request) -> str:
 
 
 def _texts_of_request(request: Request) -> list[str]:
+    """Return all texts of a request. The question is the last one."""
     texts: list[str] = []
     for message in request.messages:
         for part in message.parts:

@@ -97,6 +97,7 @@ def command_with_large_output() -> str:
 
 
 def station_of_call(call: ToolCall) -> TourStation | None:
+    """Return the station of the tour that a call belongs to, or None."""
     if call.name == ToolName.RUN_COMMAND:
         if "record" in call.arguments:
             return TourStation.LARGE
@@ -185,6 +186,7 @@ def _build_file_listing_reply(scene: DemoScene) -> ScriptedReply:
 
 
 def _build_file_reading_reply(scene: DemoScene) -> ScriptedReply | None:
+    """Read some of the listed files in parallel."""
     names = _readable_listed_files(scene)[:3]
     if not names:
         return None
@@ -224,6 +226,7 @@ def _search_step(scene: DemoScene) -> ScriptedReply:
 
 
 def _edit_step(scene: DemoScene) -> ScriptedReply | None:
+    """Add a sentence to the README of the tour's own folder. No other folder is changed."""
     sentence = f"The table of samples {OLD_END}"
     texts = scene.results_of_station(TourStation.READ)
     has_read_sentence = any(sentence in text for text in texts)
@@ -254,6 +257,7 @@ def _large_output_step(scene: DemoScene) -> ScriptedReply:
 
 
 def _recall_step(scene: DemoScene) -> ScriptedReply | None:
+    """Recall a part of the large output, or of another one that was shortened."""
     if scene.offers_tool(ToolName.RECALL):
         large_outputs = _hashes_in(scene.results_of_station(TourStation.LARGE))
         if large_outputs:
@@ -353,23 +357,24 @@ def _recalled_line(scene: DemoScene) -> str:
 # --- A single call that the user's message requests
 
 
-def tool_call_for_word(word: str, rest: str) -> tuple[str, Arguments]:
+def tool_call_for_word(word: str, words_behind: str) -> tuple[str, Arguments]:
+    """Return the tool and the arguments that a user's command stands for."""
     name, argument = read_table("demo")["calls"][word].split()
     if word == "large":
         return name, {"command": command_with_large_output()}
     if word == "todo":
         items: list[Json] = []
-        for item in rest.split(";"):
+        for item in words_behind.split(";"):
             text = item.strip()
             if text:
                 items.append({"text": text, "state": "open"})
         return name, {"items": items}
     if word == "write":
-        path, _, text = rest.partition(":")
+        path, _, text = words_behind.partition(":")
         return name, {"path": path.strip(), "content": f"{text.strip()}\n"}
-    if not rest:
+    if not words_behind:
         return name, {}
-    return name, {argument: rest}
+    return name, {argument: words_behind}
 
 
 def add_keep_argument_if_large(arguments: Arguments, demo_word: str, scene: DemoScene) -> Arguments:

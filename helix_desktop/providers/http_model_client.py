@@ -326,6 +326,7 @@ def limit_reply(request: Request, info: ModelInfo) -> Request:
 def _most_tries(
     failure: ModelFailed, patience: http_transport.ProviderPatience, *, local: bool
 ) -> int:
+    """Return how often a request is sent at most after a failure of this kind."""
     if isinstance(failure, http_transport.UnmendableFailure):
         return 1
     if isinstance(failure, ModelOverloaded):

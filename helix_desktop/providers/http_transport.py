@@ -415,6 +415,9 @@ class ProviderTransport:
         headers: Mapping[str, str],
         seconds: float,
     ) -> AsyncIterator[HttpAnswer]:
+        """Send a request and yield its answer once the head has come. The answer is closed
+        afterwards.
+        """
         import httpx
 
         client = self.connections.direct_or_proxied_client(self.base_url)
@@ -446,19 +449,21 @@ def _build_no_connection_error(
     attempts failed.
     """
     original_error = _original_cause(error)
-    place = ""
+    at_address = ""
     if url:
-        place = f" at {url}"
+        at_address = f" at {url}"
     if isinstance(original_error, ConnectionRefusedError):
         return NoConnection(
-            f"No connection to {provider}{place}: connection refused.", remedy=CHECK
+            f"No connection to {provider}{at_address}: connection refused.", remedy=CHECK
         )
     if isinstance(original_error, socket.gaierror):
         return NoConnection(
-            f"No connection to {provider}{place}: host not found.",
+            f"No connection to {provider}{at_address}: host not found.",
             remedy="Check the address and the network connection.",
         )
-    return NoConnection(f"No connection to {provider}{place}: {library_message}.", remedy=CHECK)
+    return NoConnection(
+        f"No connection to {provider}{at_address}: {library_message}.", remedy=CHECK
+    )
 
 
 def _original_cause(error: BaseException) -> BaseException:

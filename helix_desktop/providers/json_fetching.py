@@ -36,6 +36,9 @@ async def fetch_json_by_post(
 
 
 async def _read_json_answer(transport: ProviderTransport, answer: HttpAnswer) -> json_values.Object:
+    """Return the document in an answer. Raises ModelFailed for a refusal, and for what is no
+    object.
+    """
     content = await answer.read_whole_body()
     if answer.status_code != 200:
         body = read_refusal_body(content)

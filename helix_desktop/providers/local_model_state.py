@@ -42,24 +42,24 @@ class LocalModelState:
             return
         # Importing the library for requests would hold up the window.
         await asyncio.to_thread(http_transport.load_http_and_certificates)
-        known = config.reported.get(model, {})
+        known_details = config.reported.get(model, {})
         # A window that the user set is asked for by the request itself. Loading the model
         # with its usual window first would load it twice.
         has_user_set_window = "window" in config.corrections.get(model, {})
         reported = await self._ask_model_server(
-            config, model, known, may_load=may_load and not has_user_set_window
+            config, model, known_details, may_load=may_load and not has_user_set_window
         )
-        if reported and reported != known:
+        if reported and reported != known_details:
             await asyncio.to_thread(self.configured.save_reported_model, provider, model, reported)
 
     async def _ask_model_server(
-        self, config: ProviderConfig, model: str, known: Object, *, may_load: bool
+        self, config: ProviderConfig, model: str, known_details: Object, *, may_load: bool
     ) -> Object:
         """Return what the server says of a model now, or an empty object."""
         dialect = provider_catalog.dialect_of_provider(config)
         transport = provider_catalog.transport_to_provider(config, dialect, "", self.connections)
         root = local_server_details.server_root(transport)
-        kind = provider_catalog.local_server_kind(known)
+        kind = provider_catalog.local_server_kind(known_details)
         details = await _fetch_details_now(root, kind, model)
         if not details and not self._was_asked_in_vain(config):
             # Another server may listen at this address now.
@@ -75,7 +75,7 @@ class LocalModelState:
             details_once_loaded = await local_server_details.load_model(root, kind, model)
             details = details_once_loaded or details
         # What the list of models said and the server does not repeat still holds.
-        merged = without_fields(known, "window", "note", "is_loaded", "largest_window")
+        merged = without_fields(known_details, "window", "note", "is_loaded", "largest_window")
         merged.update(details)
         merged["server"] = kind.value
         return merged

@@ -140,6 +140,7 @@ def _is_koboldcpp(answer: Object) -> bool:
 
 
 def _is_lm_studio(answer: Object) -> bool:
+    """Whether a list of models has what only LM Studio says of them."""
     models = json_values.list_at(answer, "data")
     for model in models:
         if json_values.text_at(model, "state"):
@@ -168,6 +169,7 @@ def _is_jan(answer: Object) -> bool:
 async def _fetch_ollama_details(
     root: ProviderTransport, models: Sequence[str], seconds: float
 ) -> Details:
+    """Ask Ollama which models are loaded, and about each of them."""
     list_of_loaded = await fetch_json(root, "/api/ps", seconds)
     loaded_models: dict[str, json_values.Json] = {}
     for item in json_values.list_at(list_of_loaded, "models"):
@@ -186,35 +188,35 @@ async def _fetch_ollama_details(
 async def _describe_ollama_model(root: ProviderTransport, model: str, seconds: float) -> Object:
     """Return what Ollama says of a model, whether it is in memory or not."""
     try:
-        shown = await fetch_json_by_post(root, "/api/show", {"model": model}, seconds)
+        answer = await fetch_json_by_post(root, "/api/show", {"model": model}, seconds)
     except ModelFailed:
         return {}
-    known: Object = {}
-    family = json_values.text_at(shown, "model_info", "general.architecture")
-    largest = json_values.number_at(shown, "model_info", f"{family}.context_length")
+    description: Object = {}
+    family = json_values.text_at(answer, "model_info", "general.architecture")
+    largest = json_values.number_at(answer, "model_info", f"{family}.context_length")
     if largest:
-        known["largest_window"] = largest
-    parameters = json_values.text_at(shown, "parameters")
+        description["largest_window"] = largest
+    parameters = json_values.text_at(answer, "parameters")
     own_window = re.search(r"^num_ctx\s+(\d+)", parameters, re.MULTILINE)
     if own_window:
-        known["own_window"] = int(own_window[1])
-    abilities = json_values.list_at(shown, "capabilities")
+        description["own_window"] = int(own_window[1])
+    abilities = json_values.list_at(answer, "capabilities")
     if abilities:
-        known["tools"] = "tools" in abilities
-        known["images"] = "vision" in abilities
+        description["tools"] = "tools" in abilities
+        description["images"] = "vision" in abilities
         if "thinking" in abilities:
-            known["reasoning"] = "effort"
-    return known
+            description["reasoning"] = "effort"
+    return description
 
 
-def _with_ollama_window(known: Object, loaded: json_values.Json) -> Object:
+def _with_ollama_window(description: Object, loaded: json_values.Json) -> Object:
     """Add the window to ask for. Each request names it, so the model runs with no other."""
-    window = json_values.number_at(known, "own_window") or LEAST_OLLAMA_WINDOW
+    window = json_values.number_at(description, "own_window") or LEAST_OLLAMA_WINDOW
     running_window = json_values.number_at(loaded, "context_length")
     if running_window:
         window = max(running_window, min(window, LEAST_OLLAMA_WINDOW))
-    largest_window = json_values.number_at(known, "largest_window") or window
-    details = json_values.without_fields(known, "own_window")
+    largest_window = json_values.number_at(description, "largest_window") or window
+    details = json_values.without_fields(description, "own_window")
     details["window"] = min(window, largest_window)
     if not running_window:
         details["note"] = "window that Ollama is asked for; the model is not loaded yet"
@@ -231,25 +233,26 @@ def _with_ollama_window(known: Object, loaded: json_values.Json) -> Object:
 async def _fetch_lm_studio_details(
     root: ProviderTransport, _models: Sequence[str], seconds: float
 ) -> Details:
+    """Ask LM Studio for its list, which says of each model whether it is loaded."""
     details: Details = {}
     answer = await fetch_json(root, "/api/v0/models", seconds)
     for item in json_values.list_at(answer, "data"):
         loaded = json_values.number_at(item, "loaded_context_length")
         largest = json_values.number_at(item, "max_context_length")
-        known: Object = {}
+        model_details: Object = {}
         if loaded:
-            known["window"] = loaded
-            known["note"] = "window as loaded in LM Studio"
-            known["is_loaded"] = True
+            model_details["window"] = loaded
+            model_details["note"] = "window as loaded in LM Studio"
+            model_details["is_loaded"] = True
         if largest:
-            known["largest_window"] = largest
+            model_details["largest_window"] = largest
         kind = json_values.text_at(item, "type")
         if kind:  # Older versions of LM Studio do not say.
-            known["images"] = kind == "vlm"
+            model_details["images"] = kind == "vlm"
         abilities = json_values.list_at(item, "capabilities")
         if abilities:
-            known["tools"] = "tool_use" in abilities
-        details[json_values.text_at(item, "id")] = known
+            model_details["tools"] = "tool_use" in abilities
+        details[json_values.text_at(item, "id")] = model_details
     return details
 
 
@@ -258,42 +261,44 @@ async def _fetch_llama_cpp_details(
 ) -> Details:
     """llama.cpp and llamafile run one model, under whatever name it is asked for."""
     answer = await fetch_json(root, "/props", seconds)
-    known: Object = {
+    model_details: Object = {
         "window": json_values.number_at(answer, "default_generation_settings", "n_ctx"),
         "note": "window as llama.cpp was started with",
         "is_loaded": True,
     }
     sees_images = json_values.value_at(answer, "modalities", "vision")
     if isinstance(sees_images, bool):
-        known["images"] = sees_images
+        model_details["images"] = sees_images
     template = json_values.text_at(answer, "chat_template")
     states_tools = json_values.value_at(answer, "chat_template_caps", "supports_tools")
     if isinstance(states_tools, bool):
-        known["tools"] = states_tools
+        model_details["tools"] = states_tools
     elif template:
-        known["tools"] = "tools" in template
-    return dict.fromkeys(models, known)
+        model_details["tools"] = "tools" in template
+    return dict.fromkeys(models, model_details)
 
 
 async def _fetch_koboldcpp_details(
     root: ProviderTransport, models: Sequence[str], seconds: float
 ) -> Details:
+    """Ask KoboldCpp for its window. It runs one model, under whatever name it is asked for."""
     answer = await fetch_json(root, "/api/extra/true_max_context_length", seconds)
     window = json_values.number_at(answer, "value")
     if not window:
         return {}
-    known: Object = {"window": window, "note": "window as KoboldCpp was started with"}
+    model_details: Object = {"window": window, "note": "window as KoboldCpp was started with"}
     version = await fetch_json(root, "/api/extra/version", seconds)
     sees_images = json_values.value_at(version, "vision")
     if isinstance(sees_images, bool):
-        known["images"] = sees_images
-    known["is_loaded"] = True
-    return dict.fromkeys(models, known)
+        model_details["images"] = sees_images
+    model_details["is_loaded"] = True
+    return dict.fromkeys(models, model_details)
 
 
 async def _fetch_vllm_details(
     root: ProviderTransport, _models: Sequence[str], seconds: float
 ) -> Details:
+    """Ask vLLM for its list, which says with which window each model runs."""
     details: Details = {}
     answer = await fetch_json(root, "/v1/models", seconds)
     for item in json_values.list_at(answer, "data"):
@@ -301,8 +306,8 @@ async def _fetch_vllm_details(
         if not window:
             continue
         note = "window as vLLM was started with"
-        known: Object = {"window": window, "note": note, "is_loaded": True}
-        details[json_values.text_at(item, "id")] = known
+        model_details: Object = {"window": window, "note": note, "is_loaded": True}
+        details[json_values.text_at(item, "id")] = model_details
     return details
 
 

@@ -42,6 +42,7 @@ async def detect_local_servers(
 async def _probe_server(
     config: ProviderConfig, connections: ProviderConnections, seconds: float
 ) -> LocalServer | None:
+    """Return the server at an address with its models, or None if none answers."""
     try:
         models = await model_listing.list_models(config, None, connections, seconds)
     except ModelFailed:

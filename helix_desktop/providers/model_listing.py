@@ -215,18 +215,19 @@ def _reported_prices(item: json_values.Json) -> json_values.Object:
 
 
 def _reported_abilities(item: json_values.Json) -> json_values.Object:
+    """Return what a list says of a model's abilities, where it says anything."""
     inputs = json_values.list_at(item, "architecture", "input_modalities")
     parameters = json_values.list_at(item, "supported_parameters")
-    known: json_values.Object = {}
+    abilities: json_values.Object = {}
     if inputs:
-        known["images"] = "image" in inputs
+        abilities["images"] = "image" in inputs
     if parameters:
-        known["tools"] = "tools" in parameters
-        known["temperature"] = "temperature" in parameters
-        known["reasoning"] = ""
+        abilities["tools"] = "tools" in parameters
+        abilities["temperature"] = "temperature" in parameters
+        abilities["reasoning"] = ""
         if "reasoning" in parameters:
-            known["reasoning"] = "effort"
-    return known
+            abilities["reasoning"] = "effort"
+    return abilities
 
 
 async def ask_provider_about_model(

@@ -146,29 +146,29 @@ def shipped_models() -> ShippedModels:
     return ShippedModels(text_at(content, "as_of"), object_at(content, "models"))
 
 
-def model_info_from(provider: str, model: str, known: Object, note: str = "") -> ModelInfo:
+def model_info_from(provider: str, model: str, knowledge: Object, note: str = "") -> ModelInfo:
     """Build a model from an entry of the data file or the user's corrections, which
     have the same fields.
     """
     abilities = ModelAbilities(
-        max_output=number_at(known, "max_output"),
-        images=value_at(known, "images") is not False,
-        tools=value_at(known, "tools") is not False,
-        reasoning=text_at(known, "reasoning"),
-        temperature=value_at(known, "temperature") is not False,
+        max_output=number_at(knowledge, "max_output"),
+        images=value_at(knowledge, "images") is not False,
+        tools=value_at(knowledge, "tools") is not False,
+        reasoning=text_at(knowledge, "reasoning"),
+        temperature=value_at(knowledge, "temperature") is not False,
     )
     prices = TokenPrices(
-        input=_price_or_zero(known, "input"),
-        output=_price_or_zero(known, "output"),
-        cache_read=_price_or_zero(known, "cache_read"),
-        cache_write=_price_or_zero(known, "cache_write"),
+        input=_price_or_zero(knowledge, "input"),
+        output=_price_or_zero(knowledge, "output"),
+        cache_read=_price_or_zero(knowledge, "cache_read"),
+        cache_write=_price_or_zero(knowledge, "cache_write"),
     )
-    window = number_at(known, "window") or DEFAULT_WINDOW
+    window = number_at(knowledge, "window") or DEFAULT_WINDOW
     return ModelInfo(provider, model, window, abilities, prices, note)
 
 
-def _price_or_zero(known: Object, name: str) -> float:
-    value = value_at(known, name)
+def _price_or_zero(knowledge: Object, name: str) -> float:
+    value = value_at(knowledge, name)
     if not isinstance(value, int | float):
         return 0.0
     return max(0.0, float(value))
@@ -246,6 +246,7 @@ def _source_of_window(
 def _window_note(
     shipped: Object, reported: Object, source: WindowSizeSource, assumed_window: int
 ) -> str:
+    """Say to the user where a window's size comes from."""
     if source is WindowSizeSource.USER:
         return "window as you set it"
     if source is WindowSizeSource.LEARNED:

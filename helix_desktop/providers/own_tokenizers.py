@@ -53,6 +53,7 @@ async def _count_at_llama_cpp(root: ProviderTransport, body: Object) -> int:
 
 
 async def _count_at_vllm(root: ProviderTransport, body: Object) -> int:
+    """Let the server count the request itself."""
     request: Object = {}
     for name in ("model", "messages", "tools"):
         if name in body:

@@ -151,6 +151,7 @@ def check_provider_config(config: ProviderConfig) -> ProviderConfig:
 
 
 def _check_headers(config: ProviderConfig) -> None:
+    """Raise InvalidInput for headers that cannot be sent, or that would store a key in a file."""
     headers = list(config.headers)
     headers.append((config.key_header, ""))
     for name, value in headers:

@@ -41,10 +41,13 @@ VERSION = "2023-06-01"
 DEFAULT_OUTPUT = 8192  # In tokens. Each request must state a limit, and all models accept this one.
 MOST_ASKED = 32_000  # In tokens. A higher limit is sent only if the caller asks for it.
 BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
+LEAST_BUDGET = 1024  # In tokens. The provider refuses a smaller one.
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 MARK: Object = {"type": "ephemeral"}
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _OPTIONAL = ("output_config", "thinking", *SAMPLING)
+# One of these is in a refusal of thinking that this provider cannot read any more.
+_REFUSES_THINKING = ("signature", "`thinking`", "redacted_thinking")
 _PAUSED = "pause_turn"  # With this stop reason, the request is sent again to continue.
 _STATUS_OF = {
     "invalid_request_error": 400, "authentication_error": 401, "billing_error": 402, "permission_error": 403,
@@ -70,17 +73,22 @@ class AnthropicMessages(protocol_dialect.ProtocolDialect):
         return {self.key_header or "x-api-key": key}
 
     def compile_request(self, request: Request, abilities: ModelAbilities) -> OutgoingRequest:
+        """Write a request as Anthropic's Messages have it."""
         limit = request.max_output or min(abilities.max_output or DEFAULT_OUTPUT, MOST_ASKED)
         body: Object = {"model": request.model, "max_tokens": limit, "stream": True}
         body.update(_tools_and_system(request, abilities))
+
         ids = legal_ids(request.messages, _ID, 40)
         writer = _AnthropicMessageWriter(self.reasoning_owner, ids, abilities)
-        written = [writer.write_message(message) for message in request.messages]
-        for count in {request.stable, request.settled, len(written)}:
-            if 0 < count <= len(written):
-                _mark_last_block(written[count - 1])
-        body["messages"] = [message for message in written if message is not None]
-        thinking = _thinking_options(request, abilities, limit, written)
+        written_messages = [writer.write_message(message) for message in request.messages]
+        # The provider's cache is marked where the last request ended, where a fold changed
+        # something last, and at the end of this request.
+        for marked_count in {request.stable, request.settled, len(written_messages)}:
+            if 0 < marked_count <= len(written_messages):
+                _mark_last_block(written_messages[marked_count - 1])
+        body["messages"] = [message for message in written_messages if message is not None]
+
+        thinking = _thinking_options(request, abilities, limit, written_messages)
         body.update(thinking or _anthropic_sampling(request, abilities))
         return OutgoingRequest(self._messages_path(), body, {"anthropic-version": VERSION})
 
@@ -95,25 +103,30 @@ class AnthropicMessages(protocol_dialect.ProtocolDialect):
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
         """Remove thinking that this provider cannot read any more, or an unknown effort."""
-        if (
-            "signature" in failure.what
-            or "`thinking`" in failure.what
-            or "redacted_thinking" in failure.what
-        ):
-            messages: list[Json] = []
-            for message in list_at(body, "messages"):
-                kept = _blocks_without_thinking(message)
-                if kept:
-                    messages.append({**object_at(message), "content": kept})
-            changed = json_values.without_fields(body, "thinking")
-            changed["messages"] = messages
-            if changed == body:
-                return None
-            return changed
+        for words in _REFUSES_THINKING:
+            if words in failure.what:
+                return _without_thinking(body)
         return protocol_dialect.without_refused_option(body, failure, _OPTIONAL)
 
 
+def _without_thinking(body: Object) -> Object | None:
+    """Return a request without any thinking, or None if there is none in it."""
+    messages: list[Json] = []
+    for message in list_at(body, "messages"):
+        blocks = _blocks_without_thinking(message)
+        if blocks:
+            changed_message = dict(object_at(message))
+            changed_message["content"] = blocks
+            messages.append(changed_message)
+    changed_body = json_values.without_fields(body, "thinking")
+    changed_body["messages"] = messages
+    if changed_body == body:
+        return None
+    return changed_body
+
+
 def _tools_and_system(request: Request, abilities: ModelAbilities) -> Object:
+    """Return the tools and the system prompt, with a mark for the cache at their end."""
     fields: Object = {}
     has_system = bool(request.system.strip())
     if request.tools and abilities.tools:
@@ -127,11 +140,11 @@ def _tools_and_system(request: Request, abilities: ModelAbilities) -> Object:
 
 
 def _blocks_without_thinking(message: Json) -> list[Json]:
-    kept = []
+    blocks: list[Json] = []
     for block in list_at(message, "content"):
         if json_values.value_at(block, "type") not in anthropic_gateway.THINKING:
-            kept.append(block)
-    return kept
+            blocks.append(block)
+    return blocks
 
 
 def _mark_last_block(message: Json) -> None:
@@ -144,19 +157,29 @@ def _mark_last_block(message: Json) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _AnthropicMessageWriter:
+    """Writes messages as this protocol has them. `tag`: the mark of this provider's reasoning.
+    `ids`: those that it accepts, by the calls' own.
+    """
+
     tag: str
     ids: Mapping[str, str]
     abilities: ModelAbilities
 
     def write_message(self, message: Message) -> Object | None:
         """Return the message, or None for an empty reply: this provider refuses empty messages."""
-        # Tool results come first, as Anthropic requires.
-        parts = sorted(message.parts, key=lambda part: not isinstance(part, ToolResult))
-        blocks: list[Json] = []
-        for part in parts:
+        result_blocks: list[Json] = []
+        other_blocks: list[Json] = []
+        for part in message.parts:
             block = self.write_block(part)
-            if block is not None:
-                blocks.append(block)
+            if block is None:
+                continue
+            if isinstance(part, ToolResult):
+                result_blocks.append(block)
+            else:
+                other_blocks.append(block)
+
+        # Tool results come first, as Anthropic requires.
+        blocks = result_blocks + other_blocks
         if message.role is not Role.ASSISTANT:
             return {"role": "user", "content": blocks or [{"type": "text", "text": "(empty)"}]}
         if not blocks:
@@ -164,6 +187,7 @@ class _AnthropicMessageWriter:
         return {"role": "assistant", "content": blocks}
 
     def write_block(self, part: MessagePart) -> Object | None:
+        """Return a part's block, or None for what this provider must not get."""
         if isinstance(part, Text):
             return _text_block(part.text)
         if isinstance(part, Reasoning):
@@ -182,11 +206,13 @@ class _AnthropicMessageWriter:
         return self._image_block(part)
 
     def _tool_result_block(self, result: ToolResult) -> Object:
+        """Return a call's result, with its images."""
         content: list[Json] = []
         text_block = _text_block(result.text)
         if text_block is not None:
             content.append(text_block)
-        content += [self._image_block(image) for image in result.images]
+        for image in result.images:
+            content.append(self._image_block(image))
         block: Object = {
             "type": "tool_result",
             "tool_use_id": self.ids[result.call],
@@ -227,18 +253,21 @@ def _thinking_options(
             "thinking": {"type": "adaptive", "display": "summarized"},
             "output_config": {"effort": request.reasoning},
         }
-    budget = min(BUDGETS.get(request.reasoning, 0), limit - 1024)
-    if abilities.reasoning != "budget" or budget < 1024 or not _may_think(written):
+    if abilities.reasoning != "budget" or not _may_think(written):
+        return {}
+    # The budget is a part of the limit, of which some must be left for the answer.
+    budget = min(BUDGETS.get(request.reasoning, 0), limit - LEAST_BUDGET)
+    if budget < LEAST_BUDGET:
         return {}
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
 def _anthropic_sampling(request: Request, abilities: ModelAbilities) -> Object:
     """Return sampling options, which exclude thinking. Temperatures end at 1 here."""
-    chosen = protocol_dialect.sampling_options(request, abilities)
-    if request.temperature is not None and "temperature" in chosen:
-        chosen["temperature"] = min(request.temperature, 1.0)
-    return chosen
+    options = protocol_dialect.sampling_options(request, abilities)
+    if request.temperature is not None and "temperature" in options:
+        options["temperature"] = min(request.temperature, 1.0)
+    return options
 
 
 def _may_think(written: list[Object | None]) -> bool:
@@ -253,8 +282,10 @@ def _may_think(written: list[Object | None]) -> bool:
 
 
 def _has_tool_result(message: Object | None) -> bool:
-    blocks = list_at(message, "content")
-    return any(json_values.value_at(block, "type") == "tool_result" for block in blocks)
+    for block in list_at(message, "content"):
+        if json_values.value_at(block, "type") == "tool_result":
+            return True
+    return False
 
 
 class AnthropicReplyReader(ReplyReaderBase):
@@ -271,25 +302,27 @@ class AnthropicReplyReader(ReplyReaderBase):
         return bool(self._stop) and self._stop != _PAUSED
 
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
+        """Read one event of the stream and return what it adds to the reply."""
         value = json_values.require_object(json_values.parse_json(event.data))
+        event_type = text_at(value, "type")
         index = json_values.number_at(value, "index")
-        match text_at(value, "type"):
-            case "error":
-                status = _STATUS_OF.get(text_at(value, "error", "type"), 500)
-                raise self._failure_in_stream(status, value)
-            case "message_start":
-                self._begin_message(object_at(value, "message"))
-            case "content_block_start":
-                return self._start_block(index, object_at(value, "content_block"))
-            case "content_block_delta":
-                return self._read_block_delta(index, object_at(value, "delta"))
-            case "message_delta":
-                self._stop = text_at(value, "delta", "stop_reason") or self._stop
-                self._add_usage(object_at(value, "usage"))
-            case "message_stop":
-                self.is_stream_over = True
-            case "message":
-                return self._read_whole_message(value)
+        if event_type == "error":
+            status = _STATUS_OF.get(text_at(value, "error", "type"), 500)
+            raise self._failure_in_stream(status, value)
+        if event_type == "content_block_start":
+            return self._start_block(index, object_at(value, "content_block"))
+        if event_type == "content_block_delta":
+            return self._read_block_delta(index, object_at(value, "delta"))
+        if event_type == "message":
+            return self._read_whole_message(value)
+
+        if event_type == "message_start":
+            self._begin_message(object_at(value, "message"))
+        elif event_type == "message_delta":
+            self._stop = text_at(value, "delta", "stop_reason") or self._stop
+            self._add_usage(object_at(value, "usage"))
+        elif event_type == "message_stop":
+            self.is_stream_over = True
         return []
 
     def _begin_message(self, message: Object) -> None:
@@ -304,6 +337,7 @@ class AnthropicReplyReader(ReplyReaderBase):
         self._usage = anthropic_gateway.parse_usage(self._figures)
 
     def _start_block(self, index: int, block: Object) -> list[Delta]:
+        """Begin a part of the reply. In a whole message, the block has all of it."""
         match text_at(block, "type"):
             case "text":
                 return self._draft.add_text(index, checked_text_at(block, "text"))
@@ -332,6 +366,7 @@ class AnthropicReplyReader(ReplyReaderBase):
         )
 
     def _read_block_delta(self, index: int, delta: Object) -> list[Delta]:
+        """Read a piece of a block: of text, of a call's arguments, or of thinking."""
         match text_at(delta, "type"):
             case "text_delta":
                 return self._draft.add_text(index, checked_text_at(delta, "text"))
@@ -342,10 +377,13 @@ class AnthropicReplyReader(ReplyReaderBase):
                 self._store_signed_thinking(index, text_at(delta, "thinking"), "")
                 return self._draft.add_reasoning(index, checked_text_at(delta, "thinking"))
             case "signature_delta":
-                self._store_signed_thinking(index, "", text_at(delta, "signature"))
+                self._store_signed_thinking(
+                    index, thinking="", signature=text_at(delta, "signature")
+                )
         return []
 
     def _store_signed_thinking(self, index: int, thinking: str, signature: str) -> None:
+        """Keep a piece of a block of thinking, to send it back with its signature."""
         block = self._thinking.setdefault(index, _SignedThinking([], []))
         block.texts.append(thinking)
         block.signatures.append(signature)
@@ -374,6 +412,7 @@ class AnthropicReplyReader(ReplyReaderBase):
         return deltas
 
     def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
+        """Return how the reply ended, and why if it is not complete."""
         if cut:
             return Stop.CUT, cut
         if not self.is_reply_complete:

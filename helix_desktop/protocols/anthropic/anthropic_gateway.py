@@ -76,28 +76,36 @@ _CALL_OF_SERVER = {"server_tool_use": "id", "tool_search_tool_result": "tool_use
 
 
 def parse_head(body: Mapping[str, Json]) -> RequestHead:
-    tools = [object_at(tool) for tool in list_at(body, "tools")]
+    """Return what a request says besides its messages."""
+    tools: list[ToolSpec] = []
+    for tool in map(object_at, list_at(body, "tools")):
+        tools.append(gateway_message.parse_tool(tool, tool.get("input_schema", {})))
     effort = gateway_message.format_effort_settings(
         body.get("thinking"), text_at(body, "output_config", "effort")
     )
     return RequestHead(
-        text_at(body, "model"),
-        "\n\n".join(_texts_of_system(body.get("system", ""))),
-        tuple(gateway_message.parse_tool(tool, tool.get("input_schema", {})) for tool in tools),
-        effort,
+        model=text_at(body, "model"),
+        system="\n\n".join(_texts_of_system(body.get("system", ""))),
+        tools=tuple(tools),
+        effort=effort,
     )
 
 
 def _texts_of_system(system: Json) -> list[str]:
-    texts: list[str] = []
+    """Return the texts of a system prompt, without those that change with each request."""
     if isinstance(system, str):
-        texts = [system]
-    elif isinstance(system, list):
-        texts = [text_at(part, "text") for part in system]
-    return [text for text in texts if text and not text.startswith(_CHANGING)]
+        all_texts = [system]
+    else:
+        all_texts = [text_at(part, "text") for part in list_at(system)]
+    texts: list[str] = []
+    for text in all_texts:
+        if text and not text.startswith(_CHANGING):
+            texts.append(text)
+    return texts
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+    """Return a request's messages. `before`: the first ones, if they are parsed already."""
     messages = list(before)
     for unit in list_at(body, "messages")[len(before) :]:
         messages.append(parse_message(unit))
@@ -105,6 +113,7 @@ def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> li
 
 
 def parse_message(unit: Json) -> Wired:
+    """Return a message of a request, with its pieces."""
     value = object_at(unit)
     role = text_at(value, "role")
     speaker = _SPEAKERS.get(role, Speaker.USER)
@@ -132,36 +141,45 @@ def _goes_on_as_a_whole(message: Mapping[str, Json], role: str) -> bool:
 
 
 def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
+    """Return the piece that a block of content is."""
     match block.get("type"):
         case "text":
             return Piece(PieceKind.TEXT, text_at(block, "text"), path)
         case "thinking" | "redacted_thinking":
             return Piece(PieceKind.REASONING, text_at(block, "thinking"), path)
         case "tool_use":
-            name = text_at(block, "name")
-            arguments = format_json_value(block.get("input", {}))
-            return Piece(PieceKind.CALL, arguments, path, text_at(block, "id"), name)
+            return Piece(
+                PieceKind.CALL,
+                text=format_json_value(block.get("input", {})),
+                path=path,
+                id=text_at(block, "id"),
+                name=text_at(block, "name"),
+            )
         case "tool_result":
             content = block.get("content", "")
             return Piece(
                 PieceKind.RESULT,
-                gateway_message.text_of_content(content),
-                path,
-                text_at(block, "tool_use_id"),
+                text=gateway_message.text_of_content(content),
+                path=path,
+                id=text_at(block, "tool_use_id"),
                 ok=not block.get("is_error"),
                 outlives_folds=loaded_state.has_other_parts(content, FOLDED_RESULT_PARTS),
             )
         case "image" if text_at(block, "source", "type") == "base64":
-            data = text_at(block, "source", "data")
-            media_type = text_at(block, "source", "media_type")
-            return Piece(PieceKind.IMAGE, data, path, media_type=media_type)
-    kind = text_at(block, "type")
-    call = ""
-    if kind in _CALL_OF_SERVER:
+            return Piece(
+                PieceKind.IMAGE,
+                text=text_at(block, "source", "data"),
+                path=path,
+                media_type=text_at(block, "source", "media_type"),
+            )
+
+    block_type = text_at(block, "type")
+    call_id = ""
+    if block_type in _CALL_OF_SERVER:
         # A search of tools by the provider itself is a call and a result in the same reply.
-        call = text_at(block, _CALL_OF_SERVER[kind])
-    outlives_folds = kind not in FOLDED_BLOCKS
-    return gateway_message.unknown_piece(block, path, call, outlives_folds=outlives_folds)
+        call_id = text_at(block, _CALL_OF_SERVER[block_type])
+    outlives_folds = block_type not in FOLDED_BLOCKS
+    return gateway_message.unknown_piece(block, path, call_id, outlives_folds=outlives_folds)
 
 
 def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
@@ -172,6 +190,7 @@ def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> lis
 def _path_and_value_of_edit(
     units: Json, piece: Piece, text: str
 ) -> tuple[gateway_message.Path, Json]:
+    """Return where within its piece a text stands, and the value that replaces it."""
     if piece.kind is PieceKind.CALL:
         return ("input",), json.loads(text)
     if piece.kind is PieceKind.RESULT:
@@ -197,12 +216,15 @@ def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
 
 def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Merge messages of one role if one of them was added here (`True`). Results come first."""
-    return gateway_message.join_added_messages(
-        units, "content", _content_blocks, lambda block: text_at(block, "type") == "tool_result"
-    )
+    return gateway_message.join_added_messages(units, "content", _content_blocks, _is_result_block)
+
+
+def _is_result_block(block: Json) -> bool:
+    return text_at(block, "type") == "tool_result"
 
 
 def _content_blocks(unit: Mapping[str, Json]) -> list[Json]:
+    """Return a message's blocks. A text alone is one, too."""
     content = unit.get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
@@ -217,7 +239,8 @@ def with_added_tools(
 
 
 def tools_as_json(tools: Sequence[ToolSpec]) -> list[dict[str, Json]]:
-    values = []
+    """Return the tools as a request offers them."""
+    values: list[dict[str, Json]] = []
     for tool in tools:
         schema = schema_of_tool(tool)
         values.append({"name": tool.name, "description": tool.description, "input_schema": schema})
@@ -236,11 +259,14 @@ def count_cache_marks(value: Json) -> int:
         return sum(map(count_cache_marks, value))
     if not isinstance(value, Mapping):
         return 0
-    own = int(isinstance(value.get("cache_control"), Mapping))
-    return own + sum(map(count_cache_marks, value.values()))
+    count = sum(map(count_cache_marks, value.values()))
+    if isinstance(value.get("cache_control"), Mapping):
+        count += 1
+    return count
 
 
 def last_cache_mark(unit: Json) -> Json | None:
+    """Return the last mark in a message's blocks, or None if there is none."""
     for block in reversed(list_at(unit, "content")):
         mark = object_at(block).get("cache_control")
         if mark:
@@ -249,6 +275,7 @@ def last_cache_mark(unit: Json) -> Json | None:
 
 
 def count_content_blocks(unit: Json) -> int:
+    """Return how many blocks a message has. A text alone is one."""
     content = object_at(unit).get("content")
     if isinstance(content, list):
         return len(content)
@@ -256,12 +283,15 @@ def count_content_blocks(unit: Json) -> int:
 
 
 def without_cache_marks(unit: Json) -> Json:
+    """Return a message without its marks: the same value if it has none."""
     content = object_at(unit).get("content")
     if not isinstance(content, list):
         return unit
-    if not any("cache_control" in object_at(block) for block in content):
+    has_mark = any("cache_control" in object_at(block) for block in content)
+    if not has_mark:
         return unit
-    return {**unit, "content": [without_fields(block, "cache_control") for block in content]}
+    unmarked_blocks = [without_fields(block, "cache_control") for block in content]
+    return {**unit, "content": unmarked_blocks}
 
 
 def with_cache_mark(unit: Json, mark: Json) -> Json:
@@ -269,7 +299,9 @@ def with_cache_mark(unit: Json, mark: Json) -> Json:
     blocks = _content_blocks(unit)
     for position in reversed(range(len(blocks))):
         block = blocks[position]
-        if block.get("type") not in THINKING and block.get("text") != "":
+        is_thinking = block.get("type") in THINKING
+        is_empty_text = block.get("text") == ""
+        if not is_thinking and not is_empty_text:
             blocks[position] = {**block, "cache_control": mark}
             return {**unit, "content": blocks}
     return unit
@@ -279,23 +311,33 @@ def with_cache_mark(unit: Json, mark: Json) -> Json:
 
 
 def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
+    """Return what a whole reply says, how it ended, and what it used."""
     unit = {"role": "assistant", "content": list(list_at(value, "content"))}
-    stop = STOPS.get(text_at(value, "stop_reason"), Stop.CUT)
     return gateway_message.WireReply(
-        parse_message(unit), stop, parse_usage(object_at(value, "usage")), text_at(value, "model")
+        message=parse_message(unit),
+        stop=STOPS.get(text_at(value, "stop_reason"), Stop.CUT),
+        usage=parse_usage(object_at(value, "usage")),
+        model=text_at(value, "model"),
     )
 
 
 def parse_usage(value: Mapping[str, Json]) -> Usage:
     """Return the usage as the engine counts it: input includes its cached parts."""
-    read = number_at(value, "cache_read_input_tokens")
-    write = number_at(value, "cache_creation_input_tokens")
-    sent = number_at(value, "input_tokens") + read + write
-    hour = min(write, number_at(value, "cache_creation", "ephemeral_1h_input_tokens"))
-    return Usage(sent, read, write, number_at(value, "output_tokens"), cache_write_hour=hour)
+    cache_read = number_at(value, "cache_read_input_tokens")
+    cache_write = number_at(value, "cache_creation_input_tokens")
+    written_for_an_hour = number_at(value, "cache_creation", "ephemeral_1h_input_tokens")
+    return Usage(
+        input=number_at(value, "input_tokens") + cache_read + cache_write,
+        cache_read=cache_read,
+        cache_write=cache_write,
+        output=number_at(value, "output_tokens"),
+        cache_write_hour=min(cache_write, written_for_an_hour),
+    )
 
 
 class ReplyAssembler:
+    """Puts a streamed reply together as it would be without a stream."""
+
     def __init__(self) -> None:
         self.whole: dict[str, Json] = {}
         self._blocks: dict[int, dict[str, Json]] = {}
@@ -303,6 +345,7 @@ class ReplyAssembler:
         self.is_done = False
 
     def add_reply_event(self, event: Mapping[str, Json]) -> None:
+        """Add what an event of the stream says."""
         index = number_at(event, "index")
         match event.get("type"):
             case "message_start":
@@ -314,16 +357,20 @@ class ReplyAssembler:
                 self._add_block_delta(index, object_at(event, "delta"))
             case "message_delta":
                 self.whole.update(object_at(event, "delta"))
-                reported = {
-                    name: value
-                    for name, value in object_at(event, "usage").items()
-                    if value is not None
-                }
-                self.whole["usage"] = {**object_at(self.whole, "usage"), **reported}
+                self._add_usage(object_at(event, "usage"))
             case "message_stop":
                 self.is_done = True
 
+    def _add_usage(self, reported: Mapping[str, Json]) -> None:
+        """Add figures of the end to those of the beginning. Null stands for an unknown one."""
+        usage = dict(object_at(self.whole, "usage"))
+        for name, value in reported.items():
+            if value is not None:
+                usage[name] = value
+        self.whole["usage"] = usage
+
     def _add_block_delta(self, index: int, delta: Mapping[str, Json]) -> None:
+        """Add a piece to its block: to a text, to thinking, or to a call's arguments."""
         block = self._blocks.setdefault(index, {"type": "text", "text": ""})
         for name in ("text", "thinking", "signature"):
             if isinstance(delta.get(name), str):
@@ -336,16 +383,19 @@ class ReplyAssembler:
             block["citations"] = citations
 
     def whole_reply(self) -> dict[str, Json]:
-        blocks = [self._finish_block(index, block) for index, block in sorted(self._blocks.items())]
+        blocks: list[Json] = []
+        for index in sorted(self._blocks):
+            blocks.append(self._finish_block(index, self._blocks[index]))
         return {**self.whole, "content": blocks}
 
     def _finish_block(self, index: int, block: dict[str, Json]) -> dict[str, Json]:
-        written = "".join(self._json.get(index, ()))
-        if not written:
+        """Return a block with the arguments of its call, which come as pieces of JSON."""
+        arguments = "".join(self._json.get(index, ()))
+        if not arguments:
             return block
         try:
-            return {**block, "input": json.loads(written)}
-        except ValueError:
+            return {**block, "input": json.loads(arguments)}
+        except ValueError:  # The reply broke off within them.
             return {**block, "input": {}}
 
 
@@ -358,34 +408,45 @@ class AnthropicCallFilter(NumberedCallFilter):
     index_name = "index"
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
-        kind = text_at(event, "type")
-        if event is None or kind in ("ping", "error", ""):
+        """Return what the agent gets of an event, in which hidden calls leave no gap."""
+        event_type = text_at(event, "type")
+        if event is None or event_type in ("ping", "error", ""):
             return raw
-        continues_shown_reply = kind == "message_start" and self.replies_before
-        goes_on_in_next_reply = kind == "message_stop" and self.has_only_hidden_calls
-        if continues_shown_reply or goes_on_in_next_reply:
-            return b""
-        if kind in ("message_start", "message_stop"):
-            return raw
-        if kind == "message_delta":
+        if event_type in ("message_start", "message_stop"):
+            return self._filter_begin_or_end(raw, event_type)
+        if event_type == "message_delta":
             return self._finish_message(raw, event)
+
         index = number_at(event, "index")
         released = b""
-        if kind == "content_block_start":
-            block = object_at(event, "content_block")
-            called_tool: str | None = None
-            if block.get("type") == "tool_use":
-                called_tool = text_at(block, "name")
-            thinks = block.get("type") in THINKING
-            released = self.begin_reply_part(index, thinks=thinks, called_tool=called_tool)
+        if event_type == "content_block_start":
+            released = self._begin_block(index, object_at(event, "content_block"))
         return released + self.hold_or_show_event(raw, event, index)
 
+    def _filter_begin_or_end(self, raw: bytes, event_type: str) -> bytes:
+        """Hide the beginning of a reply that continues another, and the end of one that is
+        continued.
+        """
+        if event_type == "message_start" and self.replies_before:
+            return b""
+        if event_type == "message_stop" and self.has_only_hidden_calls:
+            return b""
+        return raw
+
+    def _begin_block(self, index: int, block: Mapping[str, Json]) -> bytes:
+        """Number a block, and return what was held back before it."""
+        called_tool: str | None = None
+        if block.get("type") == "tool_use":
+            called_tool = text_at(block, "name")
+        thinks = block.get("type") in THINKING
+        return self.begin_reply_part(index, thinks=thinks, called_tool=called_tool)
+
     def renumber_event(
-        self, raw: bytes, event: Mapping[str, Json], index: int, shown: int
+        self, raw: bytes, event: Mapping[str, Json], index: int, shown_index: int
     ) -> bytes:
-        if shown == index:
+        if shown_index == index:
             return raw
-        return encode_event({**event, "index": shown}, text_at(event, "type"))
+        return encode_event({**event, "index": shown_index}, text_at(event, "type"))
 
     def _finish_message(self, raw: bytes, event: Mapping[str, Json]) -> bytes:
         """Return the event with the stop reason and the usage, which is that of all replies."""
@@ -400,19 +461,25 @@ class AnthropicCallFilter(NumberedCallFilter):
         return released + encode_event({**event, "usage": usage_of_all}, "message_delta")
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
+        """Return several replies as one, without hidden calls."""
         content: list[Json] = []
-        last = values[-1]
-        for number, value in enumerate(values):
-            for block in map(object_at, list_at(value, "content")):
-                kind = block.get("type")
-                is_ours = kind == "tool_use" and block.get("name") in HIDDEN_TOOLS
-                follows_others = bool(content) and number > 0
-                is_stale = kind in THINKING and (follows_others or value is not last)
-                if not is_ours and not is_stale:
-                    content.append(block)
-        return {
-            **last,
-            "id": values[0].get("id", last.get("id")),
-            "content": content,
-            "usage": sum_output(values, "output_tokens"),
-        }
+        last_reply = values[-1]
+        for number, reply in enumerate(values):
+            for block in map(object_at, list_at(reply, "content")):
+                block_type = block.get("type")
+                is_hidden_call = block_type == "tool_use" and block.get("name") in HIDDEN_TOOLS
+                if is_hidden_call:
+                    continue
+                # Thinking is shown only at the beginning of what the client gets, and only that
+                # of the last reply: the provider wants it back as it wrote it.
+                follows_other_reply = bool(content) and number > 0
+                is_of_earlier_reply = reply is not last_reply
+                if block_type in THINKING and (follows_other_reply or is_of_earlier_reply):
+                    continue
+                content.append(block)
+
+        merged_reply = dict(last_reply)
+        merged_reply["id"] = values[0].get("id", last_reply.get("id"))
+        merged_reply["content"] = content
+        merged_reply["usage"] = sum_output(values, "output_tokens")
+        return merged_reply

@@ -44,6 +44,7 @@ class GeminiProtocol(protocol_dialect.ProtocolDialect):
     def compile_request(
         self, request: Request, abilities: protocol_dialect.ModelAbilities
     ) -> protocol_dialect.OutgoingRequest:
+        """Write a request as Gemini's protocol has it."""
         body: Object = {"contents": self._write_contents(request, abilities)}
         if request.system:
             body["systemInstruction"] = {"parts": [{"text": request.system}]}
@@ -66,6 +67,7 @@ class GeminiProtocol(protocol_dialect.ProtocolDialect):
     def _write_contents(
         self, request: Request, abilities: protocol_dialect.ModelAbilities
     ) -> list[Json]:
+        """Write the messages. Those that say nothing are left out."""
         tool_names = _tool_names_by_call(request)
         writer = _GeminiContentWriter(self.reasoning_owner, tool_names, abilities)
         loop_start = request_parts.start_of_open_tool_loop(request.messages)
@@ -80,6 +82,7 @@ class GeminiProtocol(protocol_dialect.ProtocolDialect):
         return GeminiReplyReader(self.reasoning_owner, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
+        """Remove signatures that this model cannot read, or thinking that it refuses."""
         refusal = failure.what.lower()
         if "signature" in refusal:
             return _with_foreign_signatures(body)
@@ -91,6 +94,7 @@ class GeminiProtocol(protocol_dialect.ProtocolDialect):
 
 
 def _tool_names_by_call(request: Request) -> dict[str, str]:
+    """Return the tool of each call, as results are sent with the tool's name."""
     tool_names: dict[str, str] = {}
     for message in request.messages:
         for part in message.parts:
@@ -100,27 +104,35 @@ def _tool_names_by_call(request: Request) -> dict[str, str]:
 
 
 def _generation_config(request: Request, abilities: protocol_dialect.ModelAbilities) -> Object:
+    """Return the settings of a request: the limit of its reply, sampling and thinking."""
     settings: Object = {}
     if request.max_output:
         settings["maxOutputTokens"] = request.max_output
     settings.update(protocol_dialect.sampling_options(request, abilities, top_p="topP"))
     if not abilities.reasoning:
         return settings
+
     thinking: Object = {"includeThoughts": True}
     if request.reasoning and abilities.reasoning == "level":
         thinking["thinkingLevel"] = request.reasoning
     elif request.reasoning and abilities.reasoning == "budget":
         thinking["thinkingBudget"] = BUDGETS.get(request.reasoning, -1)
-    return {**settings, "thinkingConfig": thinking}
+    settings["thinkingConfig"] = thinking
+    return settings
 
 
 @dataclass(frozen=True, slots=True)
 class _GeminiContentWriter:
+    """Writes messages as this protocol has them. `tag`: the mark of this provider's reasoning."""
+
     tag: str
     tool_names: Mapping[str, str]  # By the call's id.
     abilities: protocol_dialect.ModelAbilities
 
     def write_content(self, message: Message, *, in_loop: bool) -> Object | None:
+        """Return a message, or None for a reply that says nothing. `in_loop`: it belongs to the
+        tool loop that is still open.
+        """
         if message.role is not Role.ASSISTANT:
             return {"role": "user", "parts": self._user_parts(message) or [{"text": "(empty)"}]}
         reply_parts = self._reply_parts(message, in_loop=in_loop)
@@ -136,11 +148,12 @@ class _GeminiContentWriter:
         for part in message.parts:
             if isinstance(part, ToolResult):
                 responses.append(self._function_response(part))
-                result_images += [self._inline_image(image) for image in part.images]
-                continue
-            written_part = self._write_part(part)
-            if written_part is not None:
-                users_parts.append(written_part)
+                for image in part.images:
+                    result_images.append(self._inline_image(image))
+            else:
+                written_part = self._write_part(part)
+                if written_part is not None:
+                    users_parts.append(written_part)
         return responses + result_images + users_parts
 
     def _reply_parts(self, message: Message, *, in_loop: bool) -> list[Object]:
@@ -166,11 +179,13 @@ class _GeminiContentWriter:
         return written
 
     def _own_signature(self, part: Reasoning) -> str:
+        """Return the signature that this provider gave with its reasoning, if it is its own."""
         if part.provider != self.tag or not part.opaque:
             return ""
         return text_at(json_values.parse_object(part.opaque), "signature")
 
     def _write_part(self, part: MessagePart) -> Object | None:
+        """Return a part as this protocol has it, or None for what is not sent."""
         if isinstance(part, Text) and part.text:
             return {"text": part.text}
         if isinstance(part, ToolCall):
@@ -181,6 +196,7 @@ class _GeminiContentWriter:
         return None
 
     def _function_response(self, result: ToolResult) -> Object:
+        """Return a call's result, under the name of its tool."""
         response: Object = {}
         if result.ok:
             response["output"] = result.text
@@ -212,13 +228,15 @@ def _with_foreign_signatures(body: Object) -> Object | None:
     """Replace signatures that this model can no longer read by the placeholder."""
     contents: list[Json] = []
     for content in list_at(body, "contents"):
-        kept_parts: list[Object] = []
+        unsigned_parts: list[Object] = []
         for part in list_at(content, "parts"):
-            unsigned = json_values.without_fields(object_at(part), "thoughtSignature")
+            unsigned_part = json_values.without_fields(object_at(part), "thoughtSignature")
             # An empty text was there for its signature alone.
-            if unsigned != {"text": ""}:
-                kept_parts.append(unsigned)
-        contents.append({**object_at(content), "parts": list(_sign_first_call(kept_parts))})
+            if unsigned_part != {"text": ""}:
+                unsigned_parts.append(unsigned_part)
+        changed_content = dict(object_at(content))
+        changed_content["parts"] = list(_sign_first_call(unsigned_parts))
+        contents.append(changed_content)
     if contents == body["contents"]:
         return None
     return {**body, "contents": contents}
@@ -238,23 +256,23 @@ class GeminiReplyReader(ReplyReaderBase):
 
     @property
     def is_reply_complete(self) -> bool:
-        return (
-            bool(self._blocked)
-            or self._finish in gemini_gateway.STOPS
-            or self._finish in gemini_gateway.FILTERS
-        )
+        if self._blocked:
+            return True
+        return self._finish in gemini_gateway.STOPS or self._finish in gemini_gateway.FILTERS
 
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
+        """Read one event of the stream and return what it adds to the reply."""
         value = json_values.parse_json(event.data)
         if not isinstance(value, list):
             return self._read_response(json_values.require_object(value))
         # A server that does not stream events sends all responses as one list.
         deltas: list[Delta] = []
         for response in value:
-            deltas += self._read_response(object_at(response))
+            deltas.extend(self._read_response(object_at(response)))
         return deltas
 
     def _read_response(self, value: Object) -> list[Delta]:
+        """Read a response, which has a piece of the reply, and figures that may be its last."""
         if protocol_dialect.find_error_in(value):
             status = json_values.number_at(value, "error", "code") or 500
             raise self._failure_in_stream(status, value)
@@ -262,16 +280,19 @@ class GeminiReplyReader(ReplyReaderBase):
         self._blocked = text_at(value, "promptFeedback", "blockReason") or self._blocked
         if object_at(value, "usageMetadata"):
             self._usage = gemini_gateway.parse_usage(object_at(value, "usageMetadata"))
+
         candidate = object_at(value, "candidates", 0)
         self._finish = text_at(candidate, "finishReason") or self._finish
         deltas: list[Delta] = []
         for part in list_at(candidate, "content", "parts"):
-            deltas += self._read_part(object_at(part))
+            deltas.extend(self._read_part(object_at(part)))
         return deltas
 
     def _read_part(self, part: Object) -> list[Delta]:
+        """Read a part of the reply: thoughts, a call or a text, each perhaps with a signature."""
         if json_values.value_at(part, "thought") is True:
-            return self._draft.add_reasoning(self._key_for_part("reasoning"), text_at(part, "text"))
+            key = self._key_for_part("reasoning")
+            return self._draft.add_reasoning(key, text_at(part, "text"))
         signature = text_at(part, "thoughtSignature")
         if signature:
             self._keep_signature(signature)
@@ -284,6 +305,7 @@ class GeminiReplyReader(ReplyReaderBase):
         return self._draft.add_text(self._key_for_part("text"), text)
 
     def _keep_signature(self, signature: str) -> None:
+        """Keep a part's signature as reasoning before that part."""
         # Each signature belongs to the part after it, so a second one needs its own reasoning.
         last_is_sealed = self._sealed is not None and self._draft.last_key == self._sealed
         key = self._key_for_part("reasoning", fresh=last_is_sealed)
@@ -307,6 +329,7 @@ class GeminiReplyReader(ReplyReaderBase):
         return (kind, self._parts)
 
     def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
+        """Return how the reply ended, and why if it is not complete."""
         if self._blocked or self._finish in gemini_gateway.FILTERS:
             reason = self._blocked or self._finish
             return Stop.FILTERED, f"{self._where} held the reply back ({reason})."

@@ -45,16 +45,18 @@ def gemini_parameters(schema: Object) -> Object:
 
 
 def _convert_schema(schema: Json, definitions: Object, depth: int) -> Object:
+    """Return a JSON schema as Gemini accepts it, which knows only a part of what others say."""
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return {"type": "string"}
-    schema = _resolve_reference(schema, definitions)
-    alternatives = list_at(schema, "anyOf") or list_at(schema, "oneOf")
+    resolved_schema = _resolve_reference(schema, definitions)
+    alternatives = list_at(resolved_schema, "anyOf") or list_at(resolved_schema, "oneOf")
     if alternatives:
-        return _convert_alternatives(schema, alternatives, definitions, depth)
+        return _convert_alternatives(resolved_schema, alternatives, definitions, depth)
+
     whole_schema: Object = {}
-    for part in list_at(schema, "allOf"):
+    for part in list_at(resolved_schema, "allOf"):
         whole_schema.update(object_at(part))
-    whole_schema.update(schema)
+    whole_schema.update(resolved_schema)
     kind = _first_type(whole_schema)
     written: Object = {"type": kind}
     for name, value in whole_schema.items():
@@ -71,12 +73,15 @@ def _resolve_reference(schema: Object, definitions: Object) -> Object:
     name = text_at(schema, "$ref").rpartition("/")[2]
     if not name:
         return schema
-    return {**object_at(definitions, name), **without_fields(schema, "$ref")}
+    resolved_schema = dict(object_at(definitions, name))
+    resolved_schema.update(without_fields(schema, "$ref"))
+    return resolved_schema
 
 
 def _convert_alternatives(
     schema: Object, alternatives: list[Json], definitions: Object, depth: int
 ) -> Object:
+    """Return a schema of several alternatives, or the only one if the others are null."""
     # Gemini has no type "null": what may be null says so beside its type.
     options: list[Object] = []
     is_nullable = False
@@ -123,6 +128,7 @@ def _may_be_null(schema: Object) -> bool:
 
 
 def _schema_details(kind: str, schema: Object, definitions: Object, depth: int) -> Object:
+    """Return what is said of values of this type: properties, items, choices or a format."""
     if kind == "object":
         return _object_schema(schema, definitions, depth)
     if kind == "array":
@@ -132,9 +138,11 @@ def _schema_details(kind: str, schema: Object, definitions: Object, depth: int) 
     allowed_values = _allowed_values(schema)
     if kind == "string" and allowed_values:
         # Gemini refuses a choice that is empty or no text.
-        details["enum"] = [
-            value for value in allowed_values if isinstance(value, str) and value != ""
-        ]
+        choices: list[Json] = []
+        for value in allowed_values:
+            if isinstance(value, str) and value:
+                choices.append(value)
+        details["enum"] = choices
     if text_at(schema, "format") in _FORMATS.get(kind, set()):
         details["format"] = schema["format"]
     return details
@@ -148,6 +156,7 @@ def _allowed_values(schema: Object) -> list[Json]:
 
 
 def _object_schema(schema: Object, definitions: Object, depth: int) -> Object:
+    """Return what Gemini is told of an object's properties."""
     properties: Object = {}
     for name, property_schema in object_at(schema, "properties").items():
         properties[name] = _convert_schema(property_schema, definitions, depth + 1)
@@ -200,7 +209,7 @@ _TEXT_FIELDS = ("output", "error", "content", "result")
 def parse_head(body: Mapping[str, Json]) -> gateway_message.RequestHead:
     """Return a request's system text and tools. The model is in the address."""
     system = object_at(body.get("systemInstruction") or body.get("system_instruction"))
-    tools = []
+    tools: list[ToolSpec] = []
     for group in map(object_at, list_at(body, "tools")):
         declared = group.get("functionDeclarations") or group.get("function_declarations")
         for tool in map(object_at, list_at(declared)):
@@ -214,6 +223,8 @@ def parse_head(body: Mapping[str, Json]) -> gateway_message.RequestHead:
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+    """Return a request's messages. `before`: the first ones, if they are parsed already."""
+    # Calls are numbered from the first message on, so those before count, too.
     numbering = CallNumbering()
     for message in before:
         for piece in message.pieces:
@@ -228,8 +239,10 @@ def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> li
 
 
 def parse_message(unit: Json, numbering: CallNumbering | None = None) -> Wired:
+    """Return a message. `numbering`: numbers its calls behind those of the messages before."""
     value = object_at(unit)
-    numbering = numbering or CallNumbering()
+    if numbering is None:
+        numbering = CallNumbering()
     role = text_at(value, "role")
     speaker = gateway_message.Speaker.USER
     if role == "model":
@@ -247,6 +260,7 @@ def parse_message(unit: Json, numbering: CallNumbering | None = None) -> Wired:
 def _piece_of_gemini_part(
     part: Mapping[str, Json], path: tuple[int | str, ...], numbering: CallNumbering
 ) -> Piece:
+    """Return the piece that a part of a message is."""
     if isinstance(part.get("functionCall"), Mapping):
         return _piece_of_call(part["functionCall"], path, numbering)
     if isinstance(part.get("functionResponse"), Mapping):
@@ -257,9 +271,9 @@ def _piece_of_gemini_part(
             kind = PieceKind.REASONING
         return Piece(kind, part["text"], path)
     data = object_at(part.get("inlineData") or part.get("inline_data"))
-    media = text_at(data, "mimeType") or text_at(data, "mime_type")
-    if media.startswith("image/"):
-        return Piece(PieceKind.IMAGE, text_at(data, "data"), path, media_type=media)
+    media_type = text_at(data, "mimeType") or text_at(data, "mime_type")
+    if media_type.startswith("image/"):
+        return Piece(PieceKind.IMAGE, text_at(data, "data"), path, media_type=media_type)
     outlives_folds = part.keys().isdisjoint(FOLDED_PARTS)
     return Piece(PieceKind.OTHER, format_json_value(part), path, outlives_folds=outlives_folds)
 
@@ -268,8 +282,13 @@ def _piece_of_call(
     call: Mapping[str, Json], path: tuple[int | str, ...], numbering: CallNumbering
 ) -> Piece:
     name = text_at(call, "name")
-    arguments = format_json_value(call.get("args") or {})
-    return Piece(PieceKind.CALL, arguments, path, numbering.assign_call_number(name), name)
+    return Piece(
+        PieceKind.CALL,
+        text=format_json_value(call.get("args") or {}),
+        path=path,
+        id=numbering.assign_call_number(name),
+        name=name,
+    )
 
 
 def _piece_of_response(
@@ -277,9 +296,15 @@ def _piece_of_response(
 ) -> Piece:
     name = text_at(response, "name")
     field, text = _text_of_response(response)
-    number = numbering.pop_oldest_open_call(name)
-    is_ok = field != "error"
-    return Piece(PieceKind.RESULT, text, path, number, name, ok=is_ok, media_type=field)
+    return Piece(
+        PieceKind.RESULT,
+        text=text,
+        path=path,
+        id=numbering.pop_oldest_open_call(name),
+        name=name,
+        ok=field != "error",
+        media_type=field,  # The text is put back into this field if it is changed.
+    )
 
 
 def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:
@@ -287,9 +312,10 @@ def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:
     result as JSON.
     """
     value = object_at(response, "response")
-    for field in _TEXT_FIELDS:
-        if isinstance(value.get(field), str) and len(value) == 1:
-            return field, value[field]
+    if len(value) == 1:
+        for field in _TEXT_FIELDS:
+            if isinstance(value.get(field), str):
+                return field, value[field]
     return "", format_json_value(value)
 
 
@@ -313,6 +339,7 @@ def user_message(text: str) -> Json:
 
 
 def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
+    """Return a message with a call's result."""
     del call
     response = {"output": text}
     if not ok:
@@ -324,11 +351,16 @@ def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
 def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Merge contents of one role if one of them was added here. Results come first."""
     return gateway_message.join_added_messages(
-        units,
-        "parts",
-        lambda unit: list_at(unit, "parts"),
-        lambda part: "functionResponse" in object_at(part),
+        units, "parts", _parts_of_content, _is_function_response
     )
+
+
+def _parts_of_content(unit: Json) -> list[Json]:
+    return list_at(unit, "parts")
+
+
+def _is_function_response(part: Json) -> bool:
+    return "functionResponse" in object_at(part)
 
 
 def with_added_tools(
@@ -346,6 +378,7 @@ def with_added_tools(
 
 
 def tools_as_json(tools: Sequence[ToolSpec]) -> list[dict[str, Json]]:
+    """Return the tools as a request declares them."""
     declarations: list[dict[str, Json]] = []
     for tool in tools:
         declaration: dict[str, Json] = {"name": tool.name, "description": tool.description}
@@ -360,13 +393,16 @@ def tools_as_json(tools: Sequence[ToolSpec]) -> list[dict[str, Json]]:
 def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
     """Return a whole reply, the first candidate."""
     candidate = object_at(value, "candidates", 0)
-    content = object_at(candidate, "content")
-    wired = parse_message({"role": "model", "parts": list(list_at(content, "parts"))})
+    parts = list_at(candidate, "content", "parts")
+    message = parse_message({"role": "model", "parts": list(parts)})
     stop = _stop_of_reason(text_at(candidate, "finishReason"))
-    if stop is Stop.END and wired.pieces_of_kind(PieceKind.CALL):
+    if stop is Stop.END and message.pieces_of_kind(PieceKind.CALL):
         stop = Stop.CALLS
     return gateway_message.WireReply(
-        wired, stop, parse_usage(object_at(value, "usageMetadata")), text_at(value, "modelVersion")
+        message=message,
+        stop=stop,
+        usage=parse_usage(object_at(value, "usageMetadata")),
+        model=text_at(value, "modelVersion"),
     )
 
 
@@ -389,6 +425,8 @@ def parse_usage(value: Mapping[str, Json]) -> Usage:
 
 
 class ReplyAssembler:
+    """Puts a streamed reply together as it would be without a stream."""
+
     def __init__(self) -> None:
         self.whole: dict[str, Json] = {}
         self._parts: list[dict[str, Json]] = []
@@ -410,13 +448,17 @@ class ReplyAssembler:
         if not self._parts or not _continues_text(self._parts[-1], part):
             self._parts.append(part)
             return
-        last = self._parts[-1]
-        joined_text = text_at(last, "text") + text_at(part, "text")
-        last.update({**part, "text": joined_text})
+        last_part = self._parts[-1]
+        joined_text = text_at(last_part, "text") + text_at(part, "text")
+        last_part.update(part)
+        last_part["text"] = joined_text
 
     def whole_reply(self) -> dict[str, Json]:
-        content = {"role": "model", "parts": self._parts}
-        return {**self.whole, "candidates": [{**self._candidate, "content": content}]}
+        candidate = dict(self._candidate)
+        candidate["content"] = {"role": "model", "parts": self._parts}
+        reply = dict(self.whole)
+        reply["candidates"] = [candidate]
+        return reply
 
 
 def _continues_text(last: Mapping[str, Json], part: Mapping[str, Json]) -> bool:
@@ -440,6 +482,9 @@ class GeminiCallFilter(HiddenCallFilter):
         self._signed = False
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
+        """Return what the agent gets of an event, without hidden calls and the thoughts before
+        them.
+        """
         if event is None:
             return raw
         candidate = object_at(event, "candidates", 0)
@@ -449,6 +494,7 @@ class GeminiCallFilter(HiddenCallFilter):
         if self._holds_thoughts(parts, visible_parts) and not is_last:
             self._held_events.append((raw, event))
             return b""
+
         released = b""
         if is_last or visible_parts:
             released = self._release_thoughts()
@@ -462,15 +508,20 @@ class GeminiCallFilter(HiddenCallFilter):
 
     def _filter_parts(self, parts: Sequence[Json]) -> list[Json]:
         """Return the parts that the client sees. Some are changed."""
-        visible_parts = []
+        visible_parts: list[Json] = []
         for part in parts:
             visible_part = self._filter_gemini_part(object_at(part))
             if visible_part is not None:
                 visible_parts.append(visible_part)
         if not self.holds_reasoning or not self.has_only_hidden_calls:
             return visible_parts
+
         # The thoughts that led to a hidden call are hidden with it.
-        return [part for part in visible_parts if not part.get("thought")]
+        parts_without_thoughts: list[Json] = []
+        for visible_part in visible_parts:
+            if not visible_part.get("thought"):
+                parts_without_thoughts.append(visible_part)
+        return parts_without_thoughts
 
     def _holds_thoughts(self, parts: Sequence[Json], visible_parts: Sequence[Json]) -> bool:
         """Whether a chunk is only thoughts, which may belong to a hidden call."""
@@ -489,12 +540,14 @@ class GeminiCallFilter(HiddenCallFilter):
     def _encode_with_parts(
         self, event: Mapping[str, Json], candidate: Mapping[str, Json], parts: Sequence[Json]
     ) -> bytes:
-        content = {**object_at(candidate, "content"), "role": "model", "parts": parts}
-        changed_candidate = {**candidate, "content": content}
+        """Return an event with these parts instead of its own."""
+        changed_candidate = _candidate_with_parts(candidate, parts)
         if self.has_only_hidden_calls:
             changed_candidate.pop("finishReason", None)  # The next reply continues this one.
-        other_candidates = list_at(event, "candidates")[1:]
-        changed_event = {**event, "candidates": [changed_candidate, *other_candidates]}
+        candidates = list(list_at(event, "candidates"))
+        candidates[:1] = [changed_candidate]
+        changed_event = dict(event)
+        changed_event["candidates"] = candidates
         return encode_event(self._with_earlier_output(changed_event, self.output_tokens_before))
 
     def _filter_gemini_part(self, part: Mapping[str, Json]) -> Json | None:
@@ -524,20 +577,33 @@ class GeminiCallFilter(HiddenCallFilter):
         return {**value, "usageMetadata": usage_of_all}
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
+        """Return several replies as one, without hidden calls."""
         parts: list[Json] = []
-        last = values[-1]
-        for value in values:
+        last_reply = values[-1]
+        for reply in values:
             self._signed = False
             self.hidden_count = 0
-            for part in map(object_at, list_at(value, "candidates", 0, "content", "parts")):
+            for part in map(object_at, list_at(reply, "candidates", 0, "content", "parts")):
                 visible_part = self._filter_gemini_part(part)
-                is_stale = part.get("thought") and value is not last
-                if visible_part is not None and not is_stale:
+                # Of the thoughts, only those of the last reply are shown.
+                is_earlier_thought = part.get("thought") and reply is not last_reply
+                if visible_part is not None and not is_earlier_thought:
                     parts.append(visible_part)
+
         earlier_tokens = 0
-        for value in values[:-1]:
-            earlier_tokens += parse_usage(object_at(value, "usageMetadata")).output
-        candidate = object_at(last, "candidates", 0)
-        content = {**object_at(candidate, "content"), "role": "model", "parts": parts}
-        merged_reply = {**last, "candidates": [{**candidate, "content": content}]}
+        for reply in values[:-1]:
+            earlier_tokens += parse_usage(object_at(reply, "usageMetadata")).output
+        candidate = _candidate_with_parts(object_at(last_reply, "candidates", 0), parts)
+        merged_reply = dict(last_reply)
+        merged_reply["candidates"] = [candidate]
         return self._with_earlier_output(merged_reply, earlier_tokens)
+
+
+def _candidate_with_parts(candidate: Mapping[str, Json], parts: Sequence[Json]) -> dict[str, Json]:
+    """Return a copy of a reply's candidate that has these parts."""
+    content = dict(object_at(candidate, "content"))
+    content["role"] = "model"
+    content["parts"] = parts
+    changed_candidate = dict(candidate)
+    changed_candidate["content"] = content
+    return changed_candidate

@@ -27,6 +27,9 @@ class OllamaChat(protocol_dialect.ProtocolDialect):
     def compile_request(
         self, request: Request, abilities: protocol_dialect.ModelAbilities
     ) -> protocol_dialect.OutgoingRequest:
+        """Write a request as Ollama's own protocol has it, with the window that the model is to
+        have.
+        """
         options: Object = protocol_dialect.sampling_options(request, abilities)
         if abilities.window:
             options["num_ctx"] = abilities.window
@@ -42,10 +45,11 @@ class OllamaChat(protocol_dialect.ProtocolDialect):
             "shift": False,
         }
         if request.tools and abilities.tools:
-            body["tools"] = [
-                {"type": "function", "function": request_parts.function_of_tool(tool)}
-                for tool in request.tools
-            ]
+            tools: list[Json] = []
+            for tool in request.tools:
+                function = request_parts.function_of_tool(tool)
+                tools.append({"type": "function", "function": function})
+            body["tools"] = tools
         if request.reasoning and abilities.reasoning:
             body["think"] = request.reasoning
         return protocol_dialect.OutgoingRequest("/api/chat", body)
@@ -61,6 +65,7 @@ class OllamaChat(protocol_dialect.ProtocolDialect):
     def _write_ollama_messages(
         self, request: Request, abilities: protocol_dialect.ModelAbilities
     ) -> list[Json]:
+        """Write the messages. A result follows as a message of its own."""
         written: list[Json] = []
         if request.system:
             written.append({"role": "system", "content": request.system})
@@ -72,22 +77,27 @@ class OllamaChat(protocol_dialect.ProtocolDialect):
                         tool_names[part.id] = part.name
                 written.append(self._write_earlier_reply(message))
             else:
-                written += self._write_tool_results(message, tool_names)
-                written += self._write_users_words(message, abilities)
+                written.extend(self._write_tool_results(message, tool_names))
+                written.extend(self._write_users_words(message, abilities))
         return written
 
     def _write_earlier_reply(self, message: Message) -> Object:
-        text = "".join(part.text for part in message.parts if isinstance(part, Text))
-        written: Object = {"role": "assistant", "content": text}
-        thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
-        own_thoughts = [part.text for part in thoughts if part.provider == self.reasoning_owner]
-        if own_thoughts:
-            written["thinking"] = "".join(own_thoughts)
+        """Write a reply: its words, its own thoughts and its calls, each together."""
+        text = ""
+        own_thoughts = ""
         calls: list[Json] = []
         for part in message.parts:
-            if isinstance(part, ToolCall):
+            if isinstance(part, Text):
+                text += part.text
+            elif isinstance(part, Reasoning) and part.provider == self.reasoning_owner:
+                own_thoughts += part.text
+            elif isinstance(part, ToolCall):
                 arguments = request_parts.arguments_as_object(part)
                 calls.append({"function": {"name": part.name, "arguments": arguments}})
+
+        written: Object = {"role": "assistant", "content": text}
+        if own_thoughts:
+            written["thinking"] = own_thoughts
         if calls:
             written["tool_calls"] = calls
         return written
@@ -105,15 +115,22 @@ class OllamaChat(protocol_dialect.ProtocolDialect):
         self, message: Message, abilities: protocol_dialect.ModelAbilities
     ) -> list[Json]:
         """Write what the user said, and the pictures of results: these are texts here."""
-        texts = [part.text for part in message.parts if isinstance(part, Text) and part.text]
+        texts: list[str] = []
+        has_results = False
+        for part in message.parts:
+            if isinstance(part, Text) and part.text:
+                texts.append(part.text)
+            elif isinstance(part, ToolResult):
+                has_results = True
         encoded_images: list[Json] = []
         for image in _images_of_message(message):
             if abilities.images:
                 encoded_images.append(request_parts.base64_text(image))
             else:
                 texts.append(request_parts.text_for_omitted_image(image))
+
         says_something = bool(texts or encoded_images)
-        if not says_something and any(isinstance(part, ToolResult) for part in message.parts):
+        if has_results and not says_something:
             return []
         written: Object = {"role": "user", "content": "\n\n".join(texts) or "(empty)"}
         if encoded_images:
@@ -126,7 +143,7 @@ def _images_of_message(message: Message) -> list[Image]:
     images: list[Image] = []
     for part in message.parts:
         if isinstance(part, ToolResult):
-            images += part.images
+            images.extend(part.images)
         elif isinstance(part, Image):
             images.append(part)
     return images
@@ -145,6 +162,7 @@ class OllamaReplyReader(ReplyReaderBase):
         return bool(self._done_reason)
 
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
+        """Read one line of the stream and return what it adds to the reply."""
         line = json_values.require_object(json_values.parse_json(event.data))
         error = protocol_dialect.find_error_in(line)
         if error:
@@ -170,10 +188,11 @@ class OllamaReplyReader(ReplyReaderBase):
         )
 
     def _add_to_run(self, kind: str, piece: str) -> list[Delta]:
+        """Add a piece of thinking or text: to the last part, or to a new one of its kind."""
         if not piece:
             return []
         key = (kind, self._runs)
-        if self._draft.last_key is not None and self._draft.last_key != key:
+        if self._draft.last_key not in (None, key):
             self._runs += 1
             key = (kind, self._runs)
         if kind == "text":

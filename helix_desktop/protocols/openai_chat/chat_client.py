@@ -41,6 +41,7 @@ class OpenAIChat(protocol_dialect.ProtocolDialect):
     def compile_request(
         self, request: Request, abilities: protocol_dialect.ModelAbilities
     ) -> protocol_dialect.OutgoingRequest:
+        """Write a request as Chat Completions have it, with what this server wants in particular."""
         body: Object = {
             "model": request.model,
             "messages": self._write_messages(request, abilities),
@@ -82,6 +83,7 @@ class OpenAIChat(protocol_dialect.ProtocolDialect):
     def _write_messages(
         self, request: Request, abilities: protocol_dialect.ModelAbilities
     ) -> list[Json]:
+        """Write the system prompt and the messages."""
         writer = _ChatMessageWriter(
             self.reasoning_owner,
             self._legal_call_ids(request),
@@ -95,9 +97,9 @@ class OpenAIChat(protocol_dialect.ProtocolDialect):
         for position, message in enumerate(request.messages):
             if message.role is Role.ASSISTANT:
                 is_in_loop = position >= loop_start
-                written += writer.write_assistant_message(message, in_loop=is_in_loop)
+                written.extend(writer.write_assistant_message(message, in_loop=is_in_loop))
             else:
-                written += writer.write_user_message(message)
+                written.extend(writer.write_user_message(message))
         if self.host.endswith("openrouter.ai") and request.model.startswith("anthropic/"):
             _mark_for_caching(written)
         return written
@@ -111,6 +113,11 @@ class OpenAIChat(protocol_dialect.ProtocolDialect):
 
 @dataclass(frozen=True, slots=True)
 class _ChatMessageWriter:
+    """Writes messages as this protocol has them. `tag`: the mark of this server's reasoning.
+    `ids`: those that it accepts, by the calls' own. `reasoning_needed`: it wants its reasoning
+    back with every reply.
+    """
+
     tag: str
     ids: Mapping[str, str]
     abilities: protocol_dialect.ModelAbilities
@@ -128,9 +135,10 @@ class _ChatMessageWriter:
             if isinstance(part, ToolResult):
                 call_id = self.ids[part.call]
                 written.append({"role": "tool", "tool_call_id": call_id, "content": part.text})
-                result_images += part.images
+                result_images.extend(part.images)
             else:
                 users_parts.append(part)
+
         content = self._chat_content(result_images + users_parts)
         if content:
             written.append({"role": "user", "content": content})
@@ -139,6 +147,7 @@ class _ChatMessageWriter:
         return written
 
     def _chat_content(self, parts: list[MessagePart]) -> str | list[Json]:
+        """Return what a user's message says, as a text or as a list with images."""
         texts: list[str] = []
         pieces: list[Json] = []
         for part in parts:
@@ -154,6 +163,7 @@ class _ChatMessageWriter:
         return pieces
 
     def _chat_piece(self, part: MessagePart) -> str | Object | None:
+        """Return a text or an image as this protocol has it, or None for what is not sent."""
         if isinstance(part, Text):
             return part.text or None
         if isinstance(part, Image):
@@ -163,10 +173,19 @@ class _ChatMessageWriter:
         return None
 
     def write_assistant_message(self, message: Message, *, in_loop: bool) -> list[Json]:
-        text = "".join(part.text for part in message.parts if isinstance(part, Text))
-        calls = [self._chat_call(part) for part in message.parts if isinstance(part, ToolCall)]
+        """Write a reply. One that says nothing is left out. `in_loop`: it belongs to the tool
+        loop that is still open.
+        """
+        text = ""
+        calls: list[Json] = []
+        for part in message.parts:
+            if isinstance(part, Text):
+                text += part.text
+            elif isinstance(part, ToolCall):
+                calls.append(self._chat_call(part))
         if not text and not calls:
             return []
+
         written: Object = {"role": "assistant", "content": text or None}
         if calls:
             written["tool_calls"] = calls
@@ -195,6 +214,7 @@ class _ChatMessageWriter:
 
 
 def _fields_of_own_reasoning(own_reasoning: list[Reasoning]) -> Object:
+    """Return a server's own reasoning as it wants it back."""
     # The reply's reader sealed the name or the details into the last part.
     sealed = parse_object(own_reasoning[-1].opaque) or {}
     details = list_at(sealed, "details")
@@ -208,18 +228,19 @@ def _change_reasoning(body: Object, *, needed: bool) -> Object | None:
     """Remove reasoning from the messages, or add a blank one if required. Return None
     if nothing changes.
     """
-    names = ("reasoning_content", "reasoning_details", "reasoning")
-    changed: list[Json] = []
+    messages: list[Json] = []
     for message in list_at(body, "messages"):
         if not isinstance(message, dict) or message.get("role") != "assistant":
-            changed.append(message)
+            messages.append(message)
         elif needed:
-            changed.append({"reasoning_content": " ", **message})
+            messages.append({"reasoning_content": " ", **message})
         else:
-            changed.append(without_fields(message, *names))
-    if changed == body.get("messages"):
+            messages.append(
+                without_fields(message, "reasoning_content", "reasoning_details", "reasoning")
+            )
+    if messages == body.get("messages"):
         return None
-    return {**body, "messages": changed}
+    return {**body, "messages": messages}
 
 
 def _mark_for_caching(written: list[Json]) -> None:

@@ -12,7 +12,6 @@ from helix_desktop.json_values import (
     object_at,
     text_at,
     value_at,
-    without_fields,
 )
 from helix_desktop.protocols import gateway_message, loaded_state
 from helix_desktop.protocols.event_stream import encode_event
@@ -55,23 +54,28 @@ _SPEAKERS = {"system": Speaker.SYSTEM, "developer": Speaker.SYSTEM, "assistant":
 
 
 def parse_head(body: Mapping[str, Json]) -> RequestHead:
-    instructions = []
-    for message in list_at(body, "messages"):
+    """Return what a request says besides its messages, and its instructions among them."""
+    instructions: list[str] = []
+    for message in map(object_at, list_at(body, "messages")):
         if text_at(message, "role") in ("system", "developer"):
-            instructions.append(gateway_message.text_of_content(object_at(message).get("content")))
-    tools = [object_at(tool, "function") for tool in list_at(body, "tools")]
+            instructions.append(gateway_message.text_of_content(message.get("content")))
+    tools: list[ToolSpec] = []
+    for tool in list_at(body, "tools"):
+        function = object_at(tool, "function")
+        tools.append(gateway_message.parse_tool(function, function.get("parameters", {})))
     effort = gateway_message.format_effort_settings(
         body.get("reasoning_effort"), text_at(body, "reasoning", "effort")
     )
     return RequestHead(
-        text_at(body, "model"),
-        "\n\n".join(instructions),
-        tuple(gateway_message.parse_tool(tool, tool.get("parameters", {})) for tool in tools),
-        effort,
+        model=text_at(body, "model"),
+        system="\n\n".join(instructions),
+        tools=tuple(tools),
+        effort=effort,
     )
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+    """Return a request's messages. `before`: the first ones, if they are parsed already."""
     messages = list(before)
     for unit in list_at(body, "messages")[len(before) :]:
         messages.append(parse_message(unit))
@@ -79,6 +83,7 @@ def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> li
 
 
 def parse_message(unit: Json) -> Wired:
+    """Return a message of a request, with its pieces."""
     value = object_at(unit)
     role = text_at(value, "role")
     if role in ("tool", "function"):
@@ -88,7 +93,7 @@ def parse_message(unit: Json) -> Wired:
         text = text_at(value, name)
         if text:
             pieces.append(Piece(PieceKind.REASONING, text, (0, name)))
-    pieces += _pieces_of_content(value.get("content"))
+    pieces.extend(_pieces_of_content(value.get("content")))
     for position, call in enumerate(list_at(value, "tool_calls")):
         pieces.append(_piece_of_chat_call(object_at(call), (0, "tool_calls", position)))
     speaker = _SPEAKERS.get(role, Speaker.USER)
@@ -98,25 +103,30 @@ def parse_message(unit: Json) -> Wired:
 
 
 def _piece_of_result(message: Mapping[str, Json]) -> Piece:
-    call = text_at(message, "tool_call_id") or text_at(message, "name")
     content = message.get("content")
-    text = gateway_message.text_of_content(content)
-    outlives_folds = loaded_state.has_other_parts(content, FOLDED_PARTS)
-    return Piece(PieceKind.RESULT, text, (0,), call, outlives_folds=outlives_folds)
+    return Piece(
+        PieceKind.RESULT,
+        text=gateway_message.text_of_content(content),
+        path=(0,),
+        id=text_at(message, "tool_call_id") or text_at(message, "name"),
+        outlives_folds=loaded_state.has_other_parts(content, FOLDED_PARTS),
+    )
 
 
 def _pieces_of_content(content: Json) -> list[Piece]:
+    """Return the pieces of a content, which is a text or a list of parts."""
     if isinstance(content, str):
         return [Piece(PieceKind.TEXT, content, (0, "content"))]
-    pieces = []
-    for at, part in enumerate(map(object_at, list_at(content))):
-        path = (0, "content", at)
-        url = text_at(part, "image_url", "url")
-        pieces.append(gateway_message.piece_of_part(part, url, path, FOLDED_PARTS))
+    pieces: list[Piece] = []
+    for position, part in enumerate(map(object_at, list_at(content))):
+        path = (0, "content", position)
+        image_url = text_at(part, "image_url", "url")
+        pieces.append(gateway_message.piece_of_part(part, image_url, path, FOLDED_PARTS))
     return pieces
 
 
 def _goes_on_as_a_whole(message: Mapping[str, Json], role: str) -> bool:
+    """Whether folds leave the message alone: the system's, one of an unknown role or setting."""
     if role == "assistant":
         return False  # Its fields are the provider's own, which belong to the reply.
     return role != "user" or loaded_state.has_unknown_fields(message, USER_FIELDS)
@@ -126,10 +136,10 @@ def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -
     function = object_at(call, "function")
     return Piece(
         PieceKind.CALL,
-        text_at(function, "arguments"),
-        path,
-        text_at(call, "id"),
-        text_at(function, "name"),
+        text=text_at(function, "arguments"),
+        path=path,
+        id=text_at(call, "id"),
+        name=text_at(function, "name"),
     )
 
 
@@ -140,6 +150,7 @@ def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> lis
 def _path_and_value_of_edit(
     units: Json, piece: Piece, text: str
 ) -> tuple[gateway_message.Path, Json]:
+    """Return where within its piece a text stands, and the value that replaces it."""
     if piece.kind is PieceKind.CALL:
         return ("function", "arguments"), text
     if piece.kind is PieceKind.RESULT:
@@ -184,13 +195,15 @@ def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
     """Return a whole reply, the first choice."""
     choice = object_at(value, "choices", 0)
     # Clients send a message back without the fields that were null, except for the content.
-    message = object_at(choice, "message")
-    null_fields = {name for name, field_value in message.items() if field_value is None}
-    unit = without_fields(message, *(null_fields - {"content"}))
-    stop = STOPS.get(text_at(choice, "finish_reason"), Stop.CUT)
-    wired = parse_message({"role": "assistant", **unit})
+    unit: dict[str, Json] = {"role": "assistant"}
+    for name, field_value in object_at(choice, "message").items():
+        if field_value is not None or name == "content":
+            unit[name] = field_value
     return gateway_message.WireReply(
-        wired, stop, parse_usage(object_at(value, "usage")), text_at(value, "model")
+        message=parse_message(unit),
+        stop=STOPS.get(text_at(choice, "finish_reason"), Stop.CUT),
+        usage=parse_usage(object_at(value, "usage")),
+        model=text_at(value, "model"),
     )
 
 
@@ -216,6 +229,8 @@ def parse_usage(value: Mapping[str, Json]) -> Usage:
 
 
 class ReplyAssembler:
+    """Puts a streamed reply together as it would be without a stream."""
+
     def __init__(self) -> None:
         self.whole: dict[str, Json] = {}
         self._message: dict[str, Json] = {"role": "assistant", "content": None}
@@ -227,6 +242,7 @@ class ReplyAssembler:
         return self._finish is not None
 
     def add_reply_event(self, event: Mapping[str, Json]) -> None:
+        """Add what a chunk of the stream says. Later values replace earlier ones."""
         for name, value in event.items():
             if name not in ("choices", "object") and value is not None:
                 self.whole[name] = value
@@ -236,6 +252,7 @@ class ReplyAssembler:
                 self._add_delta(object_at(choice, "delta"))
 
     def _add_delta(self, delta: Mapping[str, Json]) -> None:
+        """Add what a chunk adds to the message."""
         for name, value in delta.items():
             if name == "tool_calls":
                 for call in list_at(value):
@@ -244,6 +261,7 @@ class ReplyAssembler:
                 self._add_field(name, value)
 
     def _add_field(self, name: str, value: Json) -> None:
+        """Add a value to a field: texts and lists are put behind what is there."""
         earlier_value = self._message.get(name)
         if isinstance(value, str) and name != "role":
             self._message[name] = (earlier_value or "") + value
@@ -253,23 +271,27 @@ class ReplyAssembler:
             self._message[name] = value
 
     def _add_call_piece_to_reply(self, piece: Mapping[str, Json]) -> None:
-        empty = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
-        call = self._calls.setdefault(number_at(piece, "index"), empty)
+        """Add a piece of a call, which is known by its index."""
+        new_call = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+        call = self._calls.setdefault(number_at(piece, "index"), new_call)
         for name, value in piece.items():
             if name == "function":
-                for part, text in object_at(value).items():
-                    call["function"][part] = str(call["function"].get(part) or "") + (text or "")
+                # Name and arguments come in pieces, which are put behind one another.
+                function = call["function"]
+                for field_name, text in object_at(value).items():
+                    earlier_text = str(function.get(field_name) or "")
+                    function[field_name] = earlier_text + (text or "")
             elif name != "index" and value:
                 call[name] = value
 
     def whole_reply(self) -> dict[str, Json]:
+        """Return the reply as it would be without a stream."""
         message = dict(self._message)
         if self._calls:
-            message["tool_calls"] = [call for _, call in sorted(self._calls.items())]
-        return {
-            **self.whole,
-            "choices": [{"index": 0, "message": message, "finish_reason": self._finish}],
-        }
+            message["tool_calls"] = [self._calls[index] for index in sorted(self._calls)]
+        reply = dict(self.whole)
+        reply["choices"] = [{"index": 0, "message": message, "finish_reason": self._finish}]
+        return reply
 
 
 # --- Hiding calls to this program's own tools from the agent
@@ -290,6 +312,9 @@ class ChatCallFilter(HiddenCallFilter):
         self._numbers = {}
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
+        """Return what the agent gets of a chunk, without hidden calls and the reasoning before
+        them.
+        """
         if event is None:
             if self.has_only_hidden_calls and b"[DONE]" in raw:
                 return b""  # The next reply continues this one.
@@ -298,9 +323,11 @@ class ChatCallFilter(HiddenCallFilter):
         choices = list_at(event, "choices")
         if not choices:
             return self._add_earlier_usage(raw, event)
+
         delta = object_at(choices[0], "delta")
         if _is_only_reasoning(delta) and self._hides_reasoning_now(raw, event):
             return b""
+
         visible_delta = self._filter_delta(delta)
         is_last = bool(text_at(choices[0], "finish_reason"))
         released = self._release_reasoning_before(delta, is_last=is_last)
@@ -349,7 +376,8 @@ class ChatCallFilter(HiddenCallFilter):
     def _release_reasoning_before(self, delta: Mapping[str, Json], *, is_last: bool) -> bytes:
         """Return the reasoning that was kept back, once it is known that the agent sees the reply."""
         ends_visibly = is_last and not self.has_only_hidden_calls
-        if not (delta.get("content") or self.visible_count or ends_visibly):
+        is_reply_shown = delta.get("content") or self.visible_count or ends_visibly
+        if not is_reply_shown:
             return b""
         released = b"".join(raw for raw, _ in self._held_events)
         self._held_events = []
@@ -363,7 +391,8 @@ class ChatCallFilter(HiddenCallFilter):
         calls = list_at(delta, "tool_calls")
         if not calls:
             return visible_delta
-        visible_pieces = []
+
+        visible_pieces: list[Json] = []
         for call in calls:
             piece = self._filter_call_piece(object_at(call))
             if piece is not None:
@@ -371,12 +400,15 @@ class ChatCallFilter(HiddenCallFilter):
         if visible_pieces:
             visible_delta["tool_calls"] = visible_pieces
             return visible_delta
+
+        # All of its calls are hidden, and an empty content beside them says nothing.
         del visible_delta["tool_calls"]
         if not visible_delta.get("content"):
             visible_delta.pop("content", None)
         return visible_delta
 
     def _filter_call_piece(self, call: Mapping[str, Json]) -> Json | None:
+        """Return a call's piece with the index that the agent sees. None: the call is hidden."""
         index = number_at(call, "index")
         if index not in self._numbers:
             self._number_call(index, text_at(call, "function", "name"))
@@ -409,24 +441,34 @@ class ChatCallFilter(HiddenCallFilter):
         return encode_event({**value, "id": self._id, "usage": usage_of_all})
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
-        last = values[-1]
-        messages = [object_at(value, "choices", 0, "message") for value in values]
-        message: dict[str, Any] = dict(messages[-1])
-        text_of_all = "".join(text_at(reply_message, "content") for reply_message in messages)
+        """Return several replies as one, without hidden calls."""
+        text_of_all = ""
+        for value in values:
+            text_of_all += text_at(value, "choices", 0, "message", "content")
+
+        last_reply = values[-1]
+        last_message = object_at(last_reply, "choices", 0, "message")
+        message: dict[str, Any] = dict(last_message)
         message["content"] = text_of_all or message.get("content")
-        calls = []
-        for call in list_at(message, "tool_calls"):
+        visible_calls: list[Json] = []
+        for call in list_at(last_message, "tool_calls"):
             if text_at(call, "function", "name") not in HIDDEN_TOOLS:
-                calls.append(call)
+                visible_calls.append(call)
         message.pop("tool_calls", None)
-        if calls:
-            message["tool_calls"] = calls
-        usage = sum_output(values, "completion_tokens", "prompt_tokens")
-        choice = {**object_at(last, "choices", 0), "message": message}
-        return {**last, "id": values[0].get("id"), "choices": [choice], "usage": usage}
+        if visible_calls:
+            message["tool_calls"] = visible_calls
+
+        choice = dict(object_at(last_reply, "choices", 0))
+        choice["message"] = message
+        merged_reply = dict(last_reply)
+        merged_reply["id"] = values[0].get("id")
+        merged_reply["choices"] = [choice]
+        merged_reply["usage"] = sum_output(values, "completion_tokens", "prompt_tokens")
+        return merged_reply
 
 
 def _is_only_reasoning(delta: Mapping[str, Json]) -> bool:
+    """Whether a piece of the reply has reasoning and nothing else."""
     if delta.get("content") or delta.get("tool_calls"):
         return False
     return any(text_at(delta, name) for name in REASONING)

@@ -45,6 +45,7 @@ class ChatReplyReader(ReplyReaderBase):
         return self.is_stream_over and self._draft.has_begun
 
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
+        """Read one chunk of the stream and return what it adds to the reply."""
         if event.data.strip() == "[DONE]":
             self.is_stream_over = True
             return []
@@ -64,16 +65,18 @@ class ChatReplyReader(ReplyReaderBase):
         return self._read_choice(choice)
 
     def _read_choice(self, choice: json_values.Object) -> list[Delta]:
-        whole = self._fields_not_streamed(_object_or_empty(choice, "message"))
-        delta = whole or _object_or_empty(choice, "delta")
+        """Read a piece of the reply, or all of it from a server that does not stream."""
+        whole_message = self._fields_not_streamed(_object_or_empty(choice, "message"))
+        delta = whole_message or _object_or_empty(choice, "delta")
         deltas = self._read_reasoning(delta)
         deltas += self._read_content(json_values.value_at(delta, "content"))
         deltas += self._add_to_part("text", json_values.text_at(delta, "refusal"))
-        deltas += self._read_calls(delta, are_whole=bool(whole))
+        deltas += self._read_calls(delta, are_whole=bool(whole_message))
         self._finish = json_values.checked_text_at(choice, "finish_reason").lower() or self._finish
         return deltas
 
     def _read_calls(self, delta: json_values.Object, *, are_whole: bool) -> list[Delta]:
+        """Read the calls in a piece of the reply, or in a whole message."""
         deltas: list[Delta] = []
         calls = json_values.value_at(delta, "tool_calls")
         if calls is not None and not isinstance(calls, list):
@@ -117,6 +120,7 @@ class ChatReplyReader(ReplyReaderBase):
         return deltas
 
     def _read_reasoning(self, delta: json_values.Object) -> list[Delta]:
+        """Read reasoning, which servers send under one of several names."""
         details = json_values.list_at(delta, "reasoning_details")
         self._details += details
         for field_name in chat_gateway.REASONING:
@@ -130,6 +134,7 @@ class ChatReplyReader(ReplyReaderBase):
         return []
 
     def _add_to_part(self, kind: str, piece: str) -> list[Delta]:
+        """Add text or reasoning to the current part, or to a new one if that is of another kind."""
         if not piece:
             return []
         key = self._current_key_of(kind) or self._next_key(kind)
@@ -167,6 +172,7 @@ class ChatReplyReader(ReplyReaderBase):
         return self._draft.add_call_piece(key, call_id=call_id, name=name, arguments=piece)
 
     def _key_of_streamed_call(self, call: json_values.Json, call_id: str, name: str) -> Hashable:
+        """Return the key of the call that a piece belongs to: by its index, its id, or its order."""
         index = json_values.value_at(call, "index")
         if isinstance(index, int) and not isinstance(index, bool):
             return self._key_of_indexed_call(index, call_id, name)
@@ -200,6 +206,7 @@ class ChatReplyReader(ReplyReaderBase):
         return super().reply_so_far(cut)
 
     def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
+        """Return how the reply ended, and why if it is not complete."""
         if cut:
             return Stop.CUT, cut
         if not self.is_reply_complete:
@@ -235,26 +242,26 @@ def _object_or_empty(value: json_values.Json, name: str) -> json_values.Object:
 
 def _thinking_of_piece(piece: json_values.Json) -> str:
     # Mistral sends thinking as a list of texts, others as one text.
-    texts = [
-        json_values.text_at(thought, "text") for thought in json_values.list_at(piece, "thinking")
-    ]
-    return "".join(texts) or json_values.text_at(piece, "thinking")
+    text = ""
+    for thought in json_values.list_at(piece, "thinking"):
+        text += json_values.text_at(thought, "text")
+    return text or json_values.text_at(piece, "thinking")
 
 
 def merge_reasoning_details(details: list[json_values.Json]) -> list[json_values.Json]:
     """Join each piece of streamed reasoning details with the one that it continues."""
-    whole: list[json_values.Json] = []
+    merged: list[json_values.Json] = []
     for piece in details:
-        if not isinstance(piece, dict):
-            whole.append(piece)
-        elif whole and _continues_detail(whole[-1], piece):
-            whole[-1] = _joined_detail(json_values.require_object(whole[-1]), piece)
+        if isinstance(piece, dict) and merged and _continues_detail(merged[-1], piece):
+            last = json_values.require_object(merged[-1])
+            merged[-1] = _joined_detail(last, piece)
         else:
-            whole.append(piece)
-    return whole
+            merged.append(piece)
+    return merged
 
 
 def _continues_detail(last: json_values.Json, piece: json_values.Object) -> bool:
+    """Whether a piece of reasoning details goes on where the last one ended."""
     # Encrypted details are whole, and joined ones could not be decrypted.
     if not isinstance(last, dict) or piece.get("type") == "reasoning.encrypted":
         return False
@@ -264,6 +271,7 @@ def _continues_detail(last: json_values.Json, piece: json_values.Object) -> bool
 
 
 def _joined_detail(last: json_values.Object, piece: json_values.Object) -> json_values.Object:
+    """Return a detail of reasoning with the piece that continues it."""
     joined = dict(last)
     for name in ("text", "summary", "data"):
         if isinstance(piece.get(name), str):

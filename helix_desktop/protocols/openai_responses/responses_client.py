@@ -52,11 +52,12 @@ class OpenAIResponses(protocol_dialect.ProtocolDialect):
     kind = KIND
 
     def compile_request(self, request: Request, abilities: ModelAbilities) -> OutgoingRequest:
+        """Write a request as OpenAI's Responses have it."""
         ids = request_parts.legal_ids(request.messages, _ID, 40)
         writer = _ResponsesItemWriter(self.reasoning_owner, ids, abilities)
         items: list[Json] = []
         for message in request.messages:
-            items += writer.write_items(message)
+            items.extend(writer.write_items(message))
         body: Object = {"model": request.model, "input": items, "stream": True, "store": False}
         if request.system:
             body["instructions"] = request.system
@@ -89,22 +90,28 @@ class OpenAIResponses(protocol_dialect.ProtocolDialect):
 
 
 def _without_reasoning_items(body: Object) -> Object | None:
-    kept_items: list[Json] = []
+    """Return a request without any reasoning, or None if there is none in it."""
+    other_items: list[Json] = []
     for item in list_at(body, "input"):
         if value_at(item, "type") != "reasoning":
-            kept_items.append(item)
-    if kept_items == body["input"]:
+            other_items.append(item)
+    if other_items == body["input"]:
         return None
-    return {**body, "input": kept_items}
+    return {**body, "input": other_items}
 
 
 @dataclass(frozen=True, slots=True)
 class _ResponsesItemWriter:
+    """Writes messages as the items of this protocol. `tag`: the mark of this provider's reasoning.
+    `ids`: those that it accepts, by the calls' own.
+    """
+
     tag: str
     ids: Mapping[str, str]
     abilities: ModelAbilities
 
     def write_items(self, message: Message) -> list[Object]:
+        """Return the items of a message: results first, and then what the user says."""
         if message.role is Role.ASSISTANT:
             return self._items_of_reply(message)
         items: list[Object] = []
@@ -124,6 +131,7 @@ class _ResponsesItemWriter:
         return items
 
     def _items_of_reply(self, message: Message) -> list[Object]:
+        """Return the items of an earlier reply, in their order."""
         items: list[Object] = []
         for part in message.parts:
             item = self._reply_item(part)
@@ -132,6 +140,7 @@ class _ResponsesItemWriter:
         return items
 
     def _reply_item(self, part: MessagePart) -> Object | None:
+        """Return a part of a reply as an item, or None for what is not sent."""
         if isinstance(part, Reasoning):
             return self._own_reasoning_item(part)
         if isinstance(part, ToolCall):
@@ -146,6 +155,7 @@ class _ResponsesItemWriter:
         return None
 
     def _own_reasoning_item(self, part: Reasoning) -> Object | None:
+        """Return the item of reasoning as this provider sent it. None: it is another's."""
         if part.provider != self.tag:
             return None
         item = json_values.parse_object(part.opaque)
@@ -161,10 +171,12 @@ class _ResponsesItemWriter:
         }
 
     def _output_of_result(self, result: ToolResult) -> str | list[Json]:
+        """Return a result's text, or a list with its images."""
         if not result.images:
             return result.text
         output: list[Json] = [{"type": "input_text", "text": result.text}]
-        output += [self._input_image(image) for image in result.images]
+        for image in result.images:
+            output.append(self._input_image(image))
         return output
 
     def _input_piece(self, part: MessagePart) -> Object | None:
@@ -192,6 +204,7 @@ class ResponsesReplyReader(ReplyReaderBase):
         return bool(self._response)
 
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
+        """Read one event of the stream and return what it adds to the reply."""
         if event.data.strip() == "[DONE]":
             return []
         value = json_values.require_object(json_values.parse_json(event.data))
@@ -216,10 +229,12 @@ class ResponsesReplyReader(ReplyReaderBase):
         return self._read_event(value)
 
     def _failure_of_body(self, body: Object) -> ModelFailed:
+        """Return the error in an event, with the status that a refusal of this kind has."""
         code = text_at(body, "error", "code") or text_at(body, "error", "type")
         return self._failure_in_stream(_STATUS_OF.get(code, 500), body)
 
     def _read_event(self, value: Object) -> list[Delta]:
+        """Read a piece of a text, of reasoning, or of a call's arguments."""
         event_type = text_at(value, "type")
         index = json_values.number_at(value, "output_index")
         is_later_summary = json_values.number_at(value, "summary_index") > 0
@@ -238,6 +253,7 @@ class ResponsesReplyReader(ReplyReaderBase):
         return []
 
     def _read_item(self, index: int, item: Object, *, done: bool) -> list[Delta]:
+        """Read an item that begins or is done."""
         match text_at(item, "type"):
             case "function_call":
                 return self._read_call_item(index, item, done=done)
@@ -269,11 +285,11 @@ class ResponsesReplyReader(ReplyReaderBase):
             summary = "\n\n".join(text_at(piece, "text") for piece in list_at(item, "summary"))
         deltas = self._draft.add_reasoning(index, summary)
         if text_at(item, "encrypted_content"):
-            kept_fields: Object = {}
+            fields_to_send_back: Object = {}
             for name, value in json_values.without_fields(item, "status", "content").items():
                 if value is not None:
-                    kept_fields[name] = value
-            self._draft.seal_reasoning(index, **kept_fields)
+                    fields_to_send_back[name] = value
+            self._draft.seal_reasoning(index, **fields_to_send_back)
         return deltas
 
     def _read_whole_response(self, response: Object) -> list[Delta]:
@@ -282,17 +298,19 @@ class ResponsesReplyReader(ReplyReaderBase):
             raise self._failure_of_body(response)
         deltas: list[Delta] = []
         for index, item in enumerate(list_at(response, "output")):
-            deltas += self._read_item(index, object_at(item), done=True)
+            deltas.extend(self._read_item(index, object_at(item), done=True))
         self._end_with_response(response)
         return deltas
 
     def _end_with_response(self, response: Object) -> None:
+        """Take in the last event, which has the whole response with its usage."""
         self._response = response
         self._model = text_at(response, "model")
         self.is_stream_over = True
         self._usage = responses_gateway.parse_usage(object_at(response, "usage"))
 
     def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
+        """Return how the reply ended, and why if it is not complete."""
         if cut:
             return Stop.CUT, cut
         if not self._response:

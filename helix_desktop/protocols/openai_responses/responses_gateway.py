@@ -12,6 +12,7 @@ from helix_desktop.json_values import (
     object_at,
     text_at,
     value_at,
+    without_fields,
 )
 from helix_desktop.protocols import gateway_message, loaded_state
 from helix_desktop.protocols.event_stream import encode_event
@@ -81,22 +82,28 @@ FOLDED_PARTS = frozenset(
 
 
 def parse_head(body: Mapping[str, Json]) -> RequestHead:
+    """Return what a request says besides its messages, and the instructions before these."""
     items = [object_at(item) for item in list_at(body, "input")]
-    tools = [object_at(tool) for tool in list_at(body, "tools")]
+    tool_values = list(list_at(body, "tools"))
     for item in items:  # Codex also sends tools in the input.
-        tools.extend(object_at(tool) for tool in list_at(item, "tools"))
+        tool_values.extend(list_at(item, "tools"))
+    tools: list[ToolSpec] = []
+    for tool in map(object_at, tool_values):
+        schema = tool.get("parameters", {})
+        # A tool of the provider's own has no name but its type.
+        tools.append(gateway_message.parse_tool(tool, schema, text_at(tool, "type")))
+
     instructions = [text_at(body, "instructions")]
     for item in items:
         if item.get("role") not in ("developer", "system"):
             break
         instructions.append(gateway_message.text_of_content(item.get("content")))
-    named = (
-        gateway_message.parse_tool(tool, tool.get("parameters", {}), text_at(tool, "type"))
-        for tool in tools
+    return RequestHead(
+        model=text_at(body, "model"),
+        system="\n\n".join(text for text in instructions if text),
+        tools=tuple(tools),
+        effort=gateway_message.format_effort_settings(text_at(body, "reasoning", "effort")),
     )
-    effort = gateway_message.format_effort_settings(text_at(body, "reasoning", "effort"))
-    system = "\n\n".join(filter(None, instructions))
-    return RequestHead(text_at(body, "model"), system, tuple(named), effort)
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
@@ -107,36 +114,35 @@ def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> li
         return [Wired(Speaker.USER, (text_or_items,), (piece,))]
     messages = list(before)
     known_items = sum(len(message.units) for message in before)
-    reply: list[Json] = []
+    items_of_reply: list[Json] = []
     for item in list_at(text_or_items)[known_items:]:
         if _belongs_to_reply(object_at(item)):
-            reply.append(item)
+            items_of_reply.append(item)
             continue
-        if reply:
-            messages.append(parse_message(reply))
-            reply = []
+        if items_of_reply:  # The reply is complete.
+            messages.append(parse_message(items_of_reply))
+            items_of_reply = []
         messages.append(parse_message([item]))
-    if reply:
-        messages.append(parse_message(reply))
+    if items_of_reply:
+        messages.append(parse_message(items_of_reply))
     return messages
 
 
 def _belongs_to_reply(item: Mapping[str, Json]) -> bool:
-    kind = text_at(item, "type")
-    return (
-        kind in _CALLS
-        or kind in _SERVER
-        or kind == "reasoning"
-        or text_at(item, "role") == "assistant"
-    )
+    """Whether the model wrote an item, and not the user or the agent."""
+    if text_at(item, "role") == "assistant":
+        return True
+    item_type = text_at(item, "type")
+    return item_type in _CALLS or item_type in _SERVER or item_type == "reasoning"
 
 
 def parse_message(items: Sequence[Json]) -> Wired:
+    """Return the message that these items are: all of a reply, or one of the user's."""
     if not items:  # A reply without any item.
         return Wired(Speaker.ASSISTANT, (), loaded_state.mark_loaded_state([]))
     pieces: list[Piece] = []
     for position, item in enumerate(items):
-        pieces += _pieces_of_item(object_at(item), position)
+        pieces.extend(_pieces_of_item(object_at(item), position))
     first_item = object_at(items[0])
     speaker = _speaker_of_item(first_item)
     is_users = speaker is Speaker.USER and text_at(first_item, "role") in ("", "user")
@@ -154,42 +160,56 @@ def _speaker_of_item(item: Mapping[str, Json]) -> Speaker:
     return Speaker.USER
 
 
-def _pieces_of_item(item: Mapping[str, Json], at: int) -> list[Piece]:
-    kind = text_at(item, "type")
-    if kind in ("", "message"):
-        return _pieces_of_content(item.get("content"), at)
-    if kind in _CALLS:
-        field = _CALLS[kind]
-        call = text_at(item, "call_id")
-        name = text_at(item, "name")
-        return [Piece(PieceKind.CALL, text_at(item, field), (at,), call, name, media_type=field)]
-    if kind in _RESULTS:
-        return [_piece_of_result(item, at)]
-    if kind == "reasoning":
-        text = gateway_message.text_of_content(item.get("summary"))
-        return [Piece(PieceKind.REASONING, text, (at,))]
-    outlives_folds = kind not in FOLDED_ITEMS
-    text = format_json_value(item)
-    return [Piece(PieceKind.OTHER, text, (at,), outlives_folds=outlives_folds)]
+def _pieces_of_item(item: Mapping[str, Json], item_position: int) -> list[Piece]:
+    """Return the pieces of one of a message's items, which is at this position."""
+    item_type = text_at(item, "type")
+    if item_type in ("", "message"):
+        return _pieces_of_content(item.get("content"), item_position)
+    if item_type in _CALLS:
+        return [_piece_of_call_item(item, item_position)]
+    if item_type in _RESULTS:
+        return [_piece_of_result(item, item_position)]
+    if item_type == "reasoning":
+        summary = gateway_message.text_of_content(item.get("summary"))
+        return [Piece(PieceKind.REASONING, summary, (item_position,))]
+    outlives_folds = item_type not in FOLDED_ITEMS
+    whole_item = format_json_value(item)
+    return [Piece(PieceKind.OTHER, whole_item, (item_position,), outlives_folds=outlives_folds)]
 
 
-def _pieces_of_content(content: Json, at: int) -> list[Piece]:
+def _pieces_of_content(content: Json, item_position: int) -> list[Piece]:
+    """Return the pieces of a content, which is a text or a list of parts."""
     if isinstance(content, str):
-        return [Piece(PieceKind.TEXT, content, (at, "content"))]
-    pieces = []
-    for place, part in enumerate(map(object_at, list_at(content))):
-        url = text_at(part, "image_url")
-        path = (at, "content", place)
-        pieces.append(gateway_message.piece_of_part(part, url, path, FOLDED_PARTS))
+        return [Piece(PieceKind.TEXT, content, (item_position, "content"))]
+    pieces: list[Piece] = []
+    for part_position, part in enumerate(map(object_at, list_at(content))):
+        image_url = text_at(part, "image_url")
+        path = (item_position, "content", part_position)
+        pieces.append(gateway_message.piece_of_part(part, image_url, path, FOLDED_PARTS))
     return pieces
 
 
-def _piece_of_result(item: Mapping[str, Json], at: int) -> Piece:
+def _piece_of_call_item(item: Mapping[str, Json], item_position: int) -> Piece:
+    arguments_field = _CALLS[text_at(item, "type")]
+    return Piece(
+        PieceKind.CALL,
+        text=text_at(item, arguments_field),
+        path=(item_position,),
+        id=text_at(item, "call_id"),
+        name=text_at(item, "name"),
+        media_type=arguments_field,  # The text is put back into this field if it is changed.
+    )
+
+
+def _piece_of_result(item: Mapping[str, Json], item_position: int) -> Piece:
     output = item.get("output")
-    text = gateway_message.text_of_content(output)
-    outlives_folds = loaded_state.has_other_parts(output, FOLDED_PARTS | FOLDED_OUTPUTS)
-    call = text_at(item, "call_id")
-    return Piece(PieceKind.RESULT, text, (at,), call, outlives_folds=outlives_folds)
+    return Piece(
+        PieceKind.RESULT,
+        text=gateway_message.text_of_content(output),
+        path=(item_position,),
+        id=text_at(item, "call_id"),
+        outlives_folds=loaded_state.has_other_parts(output, FOLDED_PARTS | FOLDED_OUTPUTS),
+    )
 
 
 def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
@@ -207,6 +227,7 @@ def _is_empty_message(unit: Json) -> bool:
 def _path_and_value_of_edit(
     units: Json, piece: Piece, text: str
 ) -> tuple[gateway_message.Path, Json]:
+    """Return where within its piece a text stands, and the value that replaces it."""
     if piece.kind is PieceKind.CALL:
         return (piece.media_type,), text
     if piece.kind is PieceKind.RESULT:
@@ -247,7 +268,14 @@ def with_added_tools(
 
 
 def tools_as_json(tools: Sequence[ToolSpec]) -> list[dict[str, Json]]:
-    return [{"type": "function", **function_of_tool(t), "strict": False} for t in tools]
+    """Return the tools as a request offers them."""
+    values: list[dict[str, Json]] = []
+    for tool in tools:
+        value: dict[str, Json] = {"type": "function"}
+        value.update(function_of_tool(tool))
+        value["strict"] = False
+        values.append(value)
+    return values
 
 
 # --- Reading replies, whole or from a stream
@@ -257,24 +285,28 @@ def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
     """Return a whole reply. Its items get no `status`, because clients send them back
     without it.
     """
-    items = [dict(object_at(item)) for item in list_at(value, "output")]
-    for item in items:
-        item.pop("status", None)
-    wired = parse_message(items)
-    status = text_at(value, "status")
-    reason = text_at(value, "incomplete_details", "reason")
-    stop = Stop.CUT
-    if status == "completed" and wired.pieces_of_kind(PieceKind.CALL):
-        stop = Stop.CALLS
-    elif status == "completed":
-        stop = Stop.END
-    elif status == "incomplete" and reason == "content_filter":
-        stop = Stop.FILTERED
-    elif status == "incomplete":
-        stop = Stop.LENGTH
+    items = [without_fields(object_at(item), "status") for item in list_at(value, "output")]
+    message = parse_message(items)
     return gateway_message.WireReply(
-        wired, stop, parse_usage(object_at(value, "usage")), text_at(value, "model")
+        message=message,
+        stop=_stop_of_response(value, has_calls=bool(message.pieces_of_kind(PieceKind.CALL))),
+        usage=parse_usage(object_at(value, "usage")),
+        model=text_at(value, "model"),
     )
+
+
+def _stop_of_response(value: Mapping[str, Json], *, has_calls: bool) -> Stop:
+    """Return how a whole reply ended."""
+    status = text_at(value, "status")
+    if status == "completed":
+        if has_calls:
+            return Stop.CALLS
+        return Stop.END
+    if status == "incomplete":
+        if text_at(value, "incomplete_details", "reason") == "content_filter":
+            return Stop.FILTERED
+        return Stop.LENGTH
+    return Stop.CUT
 
 
 def parse_usage(value: Mapping[str, Json]) -> Usage:
@@ -288,6 +320,8 @@ def parse_usage(value: Mapping[str, Json]) -> Usage:
 
 
 class ReplyAssembler:
+    """Puts a streamed reply together as it would be without a stream."""
+
     def __init__(self) -> None:
         self.whole: dict[str, Json] = {}
         self._items: dict[int, Json] = {}
@@ -323,12 +357,14 @@ class ResponsesCallFilter(NumberedCallFilter):
 
     def __init__(self, *, hold: bool) -> None:
         super().__init__(hold=hold)
-        self._sent = 0
-        self._items: list[Json] = []
-        self._first: Mapping[str, Json] = {}
-        self._rewriting = False
+        self._sent_events = 0
+        self._visible_items: list[Json] = []
+        self._first_response: Mapping[str, Json] = {}
+        # True once an event was left out or changed, as all later ones have other numbers then.
+        self._is_rewriting = False
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
+        """Return what the agent gets of an event, in which hidden calls leave no gap."""
         if event is None:
             return self._filter_mark_of_end(raw)
         kind = text_at(event, "type")
@@ -352,46 +388,51 @@ class ResponsesCallFilter(NumberedCallFilter):
         return raw
 
     def _begin_response(self, raw: bytes, event: Mapping[str, Json]) -> bytes:
-        self._first = self._first or object_at(event, "response")
+        self._first_response = self._first_response or object_at(event, "response")
         if self.replies_before:
             return b""  # The agent has seen the beginning of the first reply.
         return self._number_sent_event(raw, event)
 
     def _begin_item(self, index: int, item: Mapping[str, Json]) -> bytes:
-        kind = text_at(item, "type")
-        if kind != "function_call" and kind.endswith("_call"):
-            self.visible_count += 1
-        called_tool = None
-        if kind == "function_call":
+        """Number an item, and return what was held back before it."""
+        item_type = text_at(item, "type")
+        called_tool: str | None = None
+        if item_type == "function_call":
             called_tool = text_at(item, "name")
-        is_reasoning = kind == "reasoning"
+        elif item_type.endswith("_call"):  # A call of another kind, which is never hidden.
+            self.visible_count += 1
+        is_reasoning = item_type == "reasoning"
         return self.begin_reply_part(index, thinks=is_reasoning, called_tool=called_tool)
 
     def renumber_event(
-        self, raw: bytes, event: Mapping[str, Json], index: int, shown: int
+        self, raw: bytes, event: Mapping[str, Json], index: int, shown_index: int
     ) -> bytes:
+        """Return an event of a visible item with the number that the agent knows."""
         if event.get("type") == "response.output_item.done":
-            self._items.append(event.get("item"))
-        if shown == index:
+            self._visible_items.append(event.get("item"))
+        if shown_index == index:
             return self._number_sent_event(raw, event)
-        return self._number_sent_event(raw, {**event, "output_index": shown}, changed=True)
+        renumbered_event = {**event, "output_index": shown_index}
+        return self._number_sent_event(raw, renumbered_event, changed=True)
 
     def _number_sent_event(
         self, raw: bytes, event: Mapping[str, Json], *, changed: bool = False
     ) -> bytes:
         """Number an event as the client sees it."""
         providers_number = event.get("sequence_number")
-        clients_number = self._sent
-        self._sent += 1
+        clients_number = self._sent_events
+        self._sent_events += 1
         if changed or providers_number not in (None, clients_number):
-            self._rewriting = True
-        if not self._rewriting:
+            self._is_rewriting = True
+        if not self._is_rewriting:
             return raw
+        event_for_client = dict(event)
         if providers_number is not None:
-            event = {**event, "sequence_number": clients_number}
-        return encode_event(event, text_at(event, "type"))
+            event_for_client["sequence_number"] = clients_number
+        return encode_event(event_for_client, text_at(event, "type"))
 
     def _finish_response(self, raw: bytes, event: Mapping[str, Json]) -> bytes:
+        """Return the last event, with the items that the agent saw and the usage of all replies."""
         if not self.any_hidden:
             return self._number_sent_event(raw, event)
         response = object_at(event, "response")
@@ -401,23 +442,28 @@ class ResponsesCallFilter(NumberedCallFilter):
             "output_tokens",
             input_field="input_tokens",
         )
-        visible_response = {
-            **response,
-            "id": self._first.get("id", response.get("id")),
-            "output": self._items,
-            "usage": usage_of_all,
-        }
-        return self._number_sent_event(raw, {**event, "response": visible_response}, changed=True)
+        visible_response = dict(response)
+        visible_response["id"] = self._first_response.get("id", response.get("id"))
+        visible_response["output"] = self._visible_items
+        visible_response["usage"] = usage_of_all
+        changed_event = {**event, "response": visible_response}
+        return self._number_sent_event(raw, changed_event, changed=True)
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
-        items: list[Json] = []
-        last = values[-1]
-        for value in values:
-            for item in map(object_at, list_at(value, "output")):
-                kind = item.get("type")
-                is_ours = kind == "function_call" and item.get("name") in HIDDEN_TOOLS
-                is_stale = kind == "reasoning" and value is not last
-                if not is_ours and not is_stale:
-                    items.append(item)
-        usage = sum_output(values, "output_tokens", "input_tokens")
-        return {**last, "id": values[0].get("id"), "output": items, "usage": usage}
+        """Return several replies as one, without hidden calls."""
+        visible_items: list[Json] = []
+        last_reply = values[-1]
+        for reply in values:
+            for item in map(object_at, list_at(reply, "output")):
+                item_type = item.get("type")
+                is_hidden_call = item_type == "function_call" and item.get("name") in HIDDEN_TOOLS
+                # Of the reasoning, only that of the last reply is shown.
+                is_earlier_reasoning = item_type == "reasoning" and reply is not last_reply
+                if not is_hidden_call and not is_earlier_reasoning:
+                    visible_items.append(item)
+
+        merged_reply = dict(last_reply)
+        merged_reply["id"] = values[0].get("id")
+        merged_reply["output"] = visible_items
+        merged_reply["usage"] = sum_output(values, "output_tokens", "input_tokens")
+        return merged_reply
