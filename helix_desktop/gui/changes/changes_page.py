@@ -43,6 +43,7 @@ from helix_desktop.gui.common.difference_rows import (
 )
 from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.common.widgets import (
+    add_menu_choice,
     build_popup_menu,
     build_push_button,
     build_scroll_area,
@@ -110,6 +111,7 @@ class ChangesPage(QWidget):
     agent_message_written = Signal(str)
     notice_wanted = Signal(str, dict)
     failure_given = Signal(str, str)
+    columns_chosen = Signal(bool)
 
     def __init__(
         self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None
@@ -156,7 +158,7 @@ class ChangesPage(QWidget):
     def _connect_changes_signals(self) -> None:
         self.files.row_opened.connect(self._load_and_show_changed_file)
         self.scope.clicked.connect(self._show_scope_menu)
-        self.columns.clicked.connect(self._toggle_side_by_side)
+        self.columns.clicked.connect(self._show_columns_menu)
         self.undo_button.clicked.connect(self._ask_what_to_undo)
         self.cover_button.clicked.connect(self._ask_which_folders_to_cover)
         self.commit_button.notice_wanted.connect(self._show_plain_notice)
@@ -583,13 +585,26 @@ class ChangesPage(QWidget):
             lambda text: self.show_scope("revision", text.strip()),
         )
 
-    def _toggle_side_by_side(self) -> None:
-        is_unified = self.columns.text() == tr("Unified") + ARROW
-        if is_unified:
-            self.columns.setText(tr("Side by side") + ARROW)
-        else:
-            self.columns.setText(tr("Unified") + ARROW)
-        self.body.view.show_columns(two=is_unified)
+    def _show_columns_menu(self) -> None:
+        has_two_columns = self.body.view.has_two_columns
+        menu = build_popup_menu(self)
+        choose_unified = partial(self._choose_columns, two=False)
+        choose_side_by_side = partial(self._choose_columns, two=True)
+        add_menu_choice(menu, tr("Unified"), choose_unified, chosen=not has_two_columns)
+        add_menu_choice(menu, tr("Side by side"), choose_side_by_side, chosen=has_two_columns)
+        menu.popup(self.columns.mapToGlobal(self.columns.rect().bottomLeft()))
+
+    def _choose_columns(self, *, two: bool) -> None:
+        self.show_columns(two=two)
+        self.columns_chosen.emit(two)
+
+    def show_columns(self, *, two: bool) -> None:
+        """Shows old and new lines side by side (`two`), or the new ones below the old ones."""
+        words = tr("Unified")
+        if two:
+            words = tr("Side by side")
+        self.columns.setText(words + ARROW)
+        self.body.view.show_columns(two=two)
 
     def _mark_hunk_kept(self, hunk: str) -> None:
         if self._changes is not None and self._shown is not None and self._conversation:

@@ -28,6 +28,7 @@ from helix_desktop.gui.fleet import fleet_rows
 from helix_desktop.gui.fleet.fleet_list import FleetColumn, FleetList
 from helix_desktop.gui.fleet.fleet_rows import Figures, ListedTask
 from helix_desktop.gui.fleet.task_answer_buttons import TaskAnswerButtons
+from helix_desktop.gui.fleet.task_answer_view import TaskAnswerView
 from helix_desktop.gui.fleet.task_question_view import TaskQuestionView
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
@@ -45,7 +46,8 @@ from helix_desktop.resident.schedules import (
     read_schedules,
 )
 
-LONGEST_TEXT = 1_500  # At most this many characters of a task and of its answer are shown.
+LONGEST_TEXT = 1_500  # At most this many characters of a task are shown.
+LONGEST_ANSWER = 10_000  # The whole answer stands in the task's conversation.
 MARGINS = (20, 14, 20, 16)
 SUMMARY_CARDS = 4  # As many as `summarise_fleet` returns.
 STOPPED_BY_BUTTON = frozenset(("running", "waiting", "needs_you", "dead_letter"))
@@ -185,6 +187,7 @@ class FleetDialog(TransientDialog):
         self._card = card
         self._title = build_plain_label("", "heading", card)
         self._detail = build_plain_label("", "", card)
+        self._answer = TaskAnswerView(self._theme, card)
         self._question = TaskQuestionView(self._theme, card)
         self._question.reading_state_changed.connect(self._allow_answers_once_read)
         self._open = build_push_button(
@@ -205,6 +208,7 @@ class FleetDialog(TransientDialog):
         build_column(
             head,
             self._detail,
+            self._answer,
             self._question,
             answers_row,
             owner=card,
@@ -270,12 +274,14 @@ class FleetDialog(TransientDialog):
         self._card.setVisible(bool(task))
         self._title.setText(make_safe_text(task.get("text", "")[:LONGEST_TEXT]))
         detail = ""
+        answer = ""
         if task:
             reason = fleet_rows.describe_task_reason(chosen.state, task)
-            answer = task["answer"][:LONGEST_TEXT]
-            detail = make_safe_text("\n".join(filter(None, (reason, answer))))
+            answer = task["answer"][:LONGEST_ANSWER]
+            detail = make_safe_text(reason)
         self._detail.setText(detail)
         self._detail.setVisible(bool(detail))
+        self._answer.show_answer(answer)
         self._open.setEnabled(bool(task.get("conversation")))
         selected_states = {row.state for row in self._selected_tasks()}
         selected_states.add(chosen.state)

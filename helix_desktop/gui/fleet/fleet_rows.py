@@ -275,7 +275,7 @@ def summarise_fleet(workspaces: Sequence[Figures]) -> list[SummaryCard]:
     readable = [workspace for workspace in workspaces if "tasks" in workspace]
     count_by_state = {state: _count_in_state(readable, state) for state in DOT_BY_STATE}
     words_by_state = {state: format_number(count) for state, count in count_by_state.items()}
-    worker_count = sum(len(workspace["workers"]) for workspace in readable)
+    worker_count = sum(len(_list_worker_names(workspace)) for workspace in readable)
     stopped_note = ""
     if any(workspace["is_stopped"] for workspace in readable):
         stopped_note = tr("no task starts until you resume the fleet")
@@ -291,13 +291,26 @@ def summarise_fleet(workspaces: Sequence[Figures]) -> list[SummaryCard]:
     cost_note = ""
     if spent:  # Where no task has a cost, "$0" would stand beside dashes in the column of costs.
         cost_note = tr("{dollars} for all tasks", dollars=spent)
-    worker_note = format_count(worker_count, "on {n} worker", "on {n} workers")
+    worker_note = ""
+    if worker_count:
+        worker_note = format_count(worker_count, "on {n} worker", "on {n} workers")
     return [
         SummaryCard(tr("Running"), words_by_state["running"], worker_note),
         SummaryCard(tr("Waiting"), words_by_state["waiting"], stopped_note),
         SummaryCard(tr("Needs you"), words_by_state["needs_you"], set_aside_note),
         SummaryCard(tr("Ended"), ended, cost_note),
     ]
+
+
+def _list_worker_names(workspace: Figures) -> set[str]:
+    """The workers that have said that they are there, and those that have a task. The window runs
+    tasks too, and is a worker only while it does.
+    """
+    names = set(workspace["workers"])
+    for task in workspace.get("running", ()):
+        if task["worker"]:
+            names.add(task["worker"])
+    return names
 
 
 def _count_in_state(workspaces: Sequence[Figures], state: str) -> int:

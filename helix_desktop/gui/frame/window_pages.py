@@ -123,6 +123,9 @@ class WindowPages(QObject):
         from helix_desktop.gui.changes.changes_page import ChangesPage
 
         page = ChangesPage(self._theme, self._runner, self._window)
+        has_two_columns = self._state_file.get_remembered("layout", "changes", default=False)
+        page.show_columns(two=has_two_columns)
+        page.columns_chosen.connect(self._remember_columns_of_changes)
         self._connect_and_announce_page("changes", page)
         self._show_conversation_changes(page)
         return page
@@ -176,6 +179,9 @@ class WindowPages(QObject):
             self.timeline.show_timeline_of(session, bench)
         if self.is_page_built("changes"):
             self._show_conversation_changes(self.changes)
+
+    def _remember_columns_of_changes(self, has_two_columns: bool) -> None:  # noqa: FBT001 - a slot
+        self._state_file.remember_value("layout", "changes", value=has_two_columns)
 
     def save_page_layouts(self) -> None:
         bench = self._showing.bench

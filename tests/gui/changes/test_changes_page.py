@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtTest import QSignalSpy
 from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QMenu, QPushButton, QScrollArea
 
 from helix_desktop.engine.changes.diff_hunks import find_hunks
@@ -416,7 +417,17 @@ def test_in_a_folder_without_git_a_repository_is_offered_before_a_message(
 
 
 def test_both_columns_hold_the_same_lines(page: ChangesPage) -> None:
+    """The button with an arrow looked like a menu, and changed the view at once."""
+    chosen = QSignalSpy(page.columns_chosen)
     page.columns.click()
+    (menu,) = page.findChildren(QMenu)
+    assert [(action.text(), action.isChecked()) for action in menu.actions()] == [
+        ("Unified", True),
+        ("Side by side", False),
+    ]
+    menu.actions()[1].trigger()
+    assert page.columns.text().startswith("Side by side")
+    assert chosen.count() == 1
     rows = [row for row in page.body.view._sheet.rows if not row.head]
     assert [row.left.text for row in rows if row.left and row.left.mark == "-"] == [
         "line 5",

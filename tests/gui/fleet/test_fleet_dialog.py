@@ -35,6 +35,7 @@ from helix_desktop.gui.common.fields_dialog import FieldsDialog
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 from helix_desktop.gui.fleet.fleet_list import LEAST_WIDTH
 from helix_desktop.gui.fleet.fleet_rows import ListedTask, task_cells
+from helix_desktop.gui.fleet.task_answer_view import MOST_HEIGHT
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
 from helix_desktop.program_folders import ProgramFolders
@@ -266,6 +267,28 @@ def test_conversations_that_run_or_have_a_copy_say_what_they_changed_and_who_els
     press(dialog, "Conversations")
     press(dialog, "Open conversation")
     assert went == [("w1", "c1")]
+
+
+def test_an_answer_is_drawn_as_markdown_and_the_window_counts_as_a_worker(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    """The answer stood there with its signs, and a task ran “on 0 workers”."""
+    dialog, _, _, _parent = opened(theme, doing, places)
+    done = task(6, "failed", answer="It **works**:\n\n- one\n- two")
+    running = task(1, "running", worker="here 3.1")
+    dialog._show_fleet([{**FOUND[0], "workers": {}, "running": [running], "failed": [done]}])
+    words = {label.text() for label in dialog.findChildren(QLabel)}
+    assert "on 1 worker" in words
+    choose(dialog, "Task 6")
+    assert dialog._answer.isVisible()
+    text = dialog._answer.all_text()
+    assert "**" not in text
+    assert "It works:" in text
+    assert 0 < dialog._answer.height() <= theme.zoomed_pixels(MOST_HEIGHT)
+    choose(dialog, "Task 1")
+    assert not dialog._answer.isVisible()
+    dialog._show_fleet([{**FOUND[0], "workers": {}, "running": []}])
+    assert "on 0 workers" not in {label.text() for label in dialog.findChildren(QLabel)}
 
 
 def test_a_task_that_needs_the_user_says_exactly_what_it_would_do(
