@@ -126,7 +126,12 @@ class WorkspaceActions(QObject):
         if bench is not None:
             from helix_desktop.gui.sharing.share_workspace_dialog import ShareWorkspaceDialog
 
-            ShareWorkspaceDialog(bench, self._parts.runner, self._frame).open()
+            dialog = ShareWorkspaceDialog(bench, self._parts.runner, self._frame)
+            dialog.export_wanted.connect(self._trigger_action)
+            dialog.open()
+
+    def _trigger_action(self, action: str) -> None:
+        self._parts.actions[action].trigger()
 
     def _open_join_dialog(self) -> None:
         from helix_desktop.gui.sharing.join_workspace_dialog import JoinWorkspaceDialog

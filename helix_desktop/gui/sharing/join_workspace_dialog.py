@@ -42,6 +42,7 @@ class JoinWorkspaceDialog(SharingFormDialog):
         fields = [
             self._build_join_explanation(),
             _put_name_above(tr("Address"), self.address),
+            _put_name_above(tr("Password"), self.password),
             _put_name_above(tr("Key"), self.key),
             _put_name_above(tr("Folder on this computer"), folder_row),
         ]
@@ -53,7 +54,7 @@ class JoinWorkspaceDialog(SharingFormDialog):
         self.address.setFocus()
 
     def _build_join_explanation(self) -> QWidget:
-        text = tr("A shared workspace has the same conversations on every computer. On the computer that shares it, click the “Shared” line below the workspace’s name and copy the address and key shown there. Add the database’s password to the address.")  # fmt: skip
+        text = tr("A shared workspace has the same conversations on every computer. On the computer that shares it, click the “Shared” line below the workspace’s name and copy the address and key shown there. The database’s password has a field of its own.")  # fmt: skip
         return build_plain_label(text)
 
     def _update_enabled_buttons(self, *, idle: bool = True) -> None:
@@ -68,7 +69,7 @@ class JoinWorkspaceDialog(SharingFormDialog):
         self.folder.setText(str(folder))
 
     def _join_workspace(self) -> None:
-        address = self.address.text().strip()
+        address = self._address_with_password()
         key = self.key.text()
         folder = Path(self.folder.text().strip()).expanduser()
         joining = self._desk.join_workspace(address, key, self._name_for(folder), folder)

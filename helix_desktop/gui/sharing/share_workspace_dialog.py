@@ -2,6 +2,9 @@
 key to copy if it is shared.
 """
 
+from functools import partial
+
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QWidget
 
@@ -16,9 +19,15 @@ from helix_desktop.gui.sharing.sharing_form import SharingFormDialog, stack_widg
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
 
+DOCKER_COMMAND = "docker run -d -p 127.0.0.1:5432:5432 -e POSTGRES_PASSWORD=try-it postgres"
+
 
 class ShareWorkspaceDialog(SharingFormDialog):
-    """Shows one of two panels: for a workspace that is not shared yet, or for one that is."""
+    """Shows one of two panels: for a workspace that is not shared yet, or for one that is.
+    `export_wanted` carries the action of the window that writes a file for a colleague.
+    """
+
+    export_wanted = Signal(str)
 
     def __init__(self, bench: Workbench, runner: BackgroundRunner, parent: QWidget) -> None:
         super().__init__(runner, tr("Share this workspace"), parent)
@@ -35,7 +44,13 @@ class ShareWorkspaceDialog(SharingFormDialog):
         self.amount = build_plain_label("", "muted")
         address_row = self._build_widget_row(self.address, self.test)
         self._not_shared_panel = stack_widgets(
-            self._build_sharing_explanation(), address_row, self.amount
+            self._build_file_section(),
+            build_plain_label(tr("For a team: share it live"), "heading"),
+            self._build_sharing_explanation(),
+            address_row,
+            self.password,
+            self.amount,
+            self._build_way_to_try(),
         )
         self._shared_panel = stack_widgets(self.standing, *self._build_joining_instructions())
         buttons = build_row(self.stop, 1, self.close_, self.share)
@@ -49,6 +64,31 @@ class ShareWorkspaceDialog(SharingFormDialog):
         runner.run_in_background(
             self._setup.measure_shared_amount(), then=self._show_upload_amount, owner=self
         )
+
+    def _build_file_section(self) -> QWidget:
+        text = tr("The whole workspace or one conversation, with its outputs. Your colleague opens the file with “Import workspace…” in Helix Desktop, or reads the conversation anywhere as Markdown.")  # fmt: skip
+        workspace_button = build_push_button(
+            tr("Export workspace…"), self, partial(self._export, "export-workspace")
+        )
+        conversation_button = build_push_button(
+            tr("Export conversation…"), self, partial(self._export, "export")
+        )
+        buttons = QWidget(self)
+        build_row(workspace_button, conversation_button, 1, owner=buttons, margins=0, spacing=8)
+        heading = build_plain_label(tr("For a colleague: give them a file"), "heading")
+        return stack_widgets(heading, build_plain_label(text), buttons, spacing=8)
+
+    def _export(self, action: str) -> None:
+        self.reject()
+        self.export_wanted.emit(action)
+
+    def _build_way_to_try(self) -> QWidget:
+        text = tr("To try it on this computer, start a database with Docker, and use the address postgresql://postgres@localhost/postgres with the password “try-it”:")  # fmt: skip
+        command = build_line_edit(
+            tr("Command that starts a database"), "", self, text=DOCKER_COMMAND, readOnly=True
+        )
+        command.setCursorPosition(0)
+        return stack_widgets(build_plain_label(text, "muted"), command, spacing=4)
 
     def _build_sharing_explanation(self) -> QLabel:
         text = tr(
@@ -102,14 +142,14 @@ class ShareWorkspaceDialog(SharingFormDialog):
         self.share.setEnabled(idle and has_address)
 
     def _test_shared_store(self) -> None:
-        testing = self._setup.test_store_address(self.address.text().strip())
+        testing = self._setup.test_store_address(self._address_with_password())
         self._run_sharing_work(testing, tr("Testing…"), self._show_tested_store)
 
     def _show_tested_store(self, store: str) -> None:
         self._show_sharing_status(tr("Connected to {store}.", store=store))
 
     def _share_workspace(self) -> None:
-        starting = self._setup.start_sharing_at(self.address.text().strip())
+        starting = self._setup.start_sharing_at(self._address_with_password())
         self._run_sharing_work(starting, tr("Connecting…"), self._hide_sharing_status)
 
     def _hide_sharing_status(self, _result: object) -> None:

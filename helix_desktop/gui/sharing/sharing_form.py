@@ -1,9 +1,11 @@
 """The base of the sharing dialogs: rows, buttons, a status line, and work that may fail."""
 
+import re
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
+from urllib.parse import quote, unquote
 
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -12,7 +14,9 @@ from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.translation import tr
 
-EXAMPLE_ADDRESS = "postgresql://user:password@host/database"
+EXAMPLE_ADDRESS = "postgresql://user@host/database"
+# An address with a password, as in `postgresql://user:password@host/database`.
+_ADDRESS_WITH_PASSWORD = re.compile(r"(?P<user>\w+://[^:/@]+):(?P<password>[^@]+)(?P<host>@.*)")
 
 
 class SharingFormDialog(TransientDialog):
@@ -22,6 +26,13 @@ class SharingFormDialog(TransientDialog):
         super().__init__(title, parent, 560)
         self._runner = runner
         self.address = build_line_edit(tr("Address of the shared store"), EXAMPLE_ADDRESS, self)
+        self.password = build_line_edit(
+            tr("Password of the shared store"),
+            tr("Password"),
+            self,
+            echoMode=QLineEdit.EchoMode.Password,
+        )
+        self.address.textChanged.connect(self._move_password_into_its_field)
         self.status_label = build_plain_label()
         self.status_label.hide()
 
@@ -36,6 +47,21 @@ class SharingFormDialog(TransientDialog):
             margins=(20, 20, 20, 16),
             spacing=12,
         )
+
+    def _move_password_into_its_field(self, address: str) -> None:
+        """Hides a password that was typed or pasted within the address."""
+        found = _ADDRESS_WITH_PASSWORD.fullmatch(address.strip())
+        if found is not None:
+            self.password.setText(unquote(found["password"]))
+            self.address.setText(found["user"] + found["host"])
+
+    def _address_with_password(self) -> str:
+        address = self.address.text().strip()
+        user, at_sign, host = address.partition("@")
+        if not self.password.text() or not at_sign:
+            return address
+        quoted_password = quote(self.password.text(), safe="")
+        return f"{user}:{quoted_password}@{host}"
 
     def _build_widget_row(self, field: QWidget, button: QWidget) -> QWidget:
         row = QWidget(self)

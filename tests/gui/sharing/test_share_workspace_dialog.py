@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton
 
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.sharing.share_workspace_dialog import ShareWorkspaceDialog
@@ -32,6 +32,34 @@ def test_it_says_what_is_sent_and_does_nothing_without_an_address(
     assert "12 conversations and 345 stored outputs (6.7 MB)" in shown(dialog)
     assert not dialog.test.isEnabled()
     assert not dialog.share.isEnabled()
+
+
+def test_a_file_for_a_colleague_comes_before_a_database(dialog: ShareWorkspaceDialog) -> None:
+    """An address of a PostgreSQL database was the only way to give something to somebody."""
+    words = shown(dialog)
+    assert words.index("For a colleague: give them a file") < words.index("PostgreSQL")
+    assert "docker run" in "".join(line.text() for line in dialog.findChildren(QLineEdit))
+    wanted: list[str] = []
+    dialog.export_wanted.connect(wanted.append)
+    (button,) = [
+        button
+        for button in dialog.findChildren(QPushButton)
+        if button.text() == "Export workspace…"
+    ]
+    button.click()
+    assert wanted == ["export-workspace"]
+    assert not dialog.isVisible()
+
+
+def test_a_password_in_the_address_is_hidden_at_once(
+    dialog: ShareWorkspaceDialog, bench: FakeWorkbench
+) -> None:
+    dialog.address.setText("postgresql://me:p%40ss@host/helix")
+    assert dialog.address.text() == ADDRESS
+    assert dialog.password.text() == "p@ss"
+    assert dialog.password.echoMode() is QLineEdit.EchoMode.Password
+    dialog.test.click()
+    assert "Connected to PostgreSQL 15.6 at postgresql://me:p%40ss@host/helix." in shown(dialog)
 
 
 def test_a_store_is_tested_before_anything_is_sent(
@@ -89,5 +117,5 @@ def test_no_line_is_cut_when_the_amount_is_known_later(
     dialog._show_upload_amount((12, 345, 6_700_000))
     qt_works(20)
     labels = [label for label in dialog.findChildren(QLabel) if label.isVisible()]
-    assert len(labels) == 2
+    assert len(labels) == 6
     assert all(label.height() >= label.heightForWidth(label.width()) for label in labels)
