@@ -120,6 +120,23 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
         draw_text_with_found_words(painter, snippet_rect, snippet_line, self.needles, found_colour)
 
 
+class EntryTableHeader(QtWidgets.QHeaderView):
+    """A header whose arrow points down for what gets smaller downwards, such as the newest first.
+    Qt's points up there.
+    """
+
+    def __init__(self, parent: QtWidgets.QWidget) -> None:
+        super().__init__(Qt.Orientation.Horizontal, parent)
+
+    def initStyleOptionForIndex(self, option: QtWidgets.QStyleOptionHeader, section: int) -> None:
+        super().initStyleOptionForIndex(option, section)
+        indicator = QtWidgets.QStyleOptionHeader.SortIndicator
+        opposite = {indicator.SortUp: indicator.SortDown, indicator.SortDown: indicator.SortUp}
+        drawn_indicator = option.sortIndicator
+        if drawn_indicator in opposite:
+            option.sortIndicator = opposite[drawn_indicator]
+
+
 class EntryTable(QtWidgets.QTableView):
     """`current_row_changed`: another row was opened. `selected_rows_changed`: the
     selection changed.
@@ -177,7 +194,8 @@ class EntryTable(QtWidgets.QTableView):
             header.setSectionsClickable(is_sorted_by_column)
 
     def _set_up_header(self) -> None:
-        header = self.horizontalHeader()
+        header = EntryTableHeader(self)
+        self.setHorizontalHeader(header)
         header.setSectionsMovable(True)
         header.setSortIndicatorShown(True)
         header.setSectionsClickable(True)

@@ -169,6 +169,32 @@ def test_a_click_on_a_header_sorts(page: CachePage, settle: Settle) -> None:
     assert first.stored.size > 2_000
 
 
+def test_the_arrow_points_down_for_the_newest_first(page: CachePage, settle: Settle) -> None:
+    """The defect: Qt draws an arrow that points up beside what gets smaller downwards."""
+    header = page.table.horizontalHeader()
+    widths: dict[Qt.SortOrder, list[int]] = {}
+    for order in (Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder):
+        header.setSortIndicator(EntryColumn.TIME, order)
+        settle()
+        with_arrow = header.grab().toImage()
+        header.setSortIndicatorShown(False)
+        without_arrow = header.grab().toImage()
+        header.setSortIndicatorShown(True)
+        widths[order] = []
+        for y in range(with_arrow.height()):
+            pixels = [
+                x
+                for x in range(with_arrow.width())
+                if with_arrow.pixel(x, y) != without_arrow.pixel(x, y)
+            ]
+            if pixels:
+                widths[order].append(max(pixels) - min(pixels))
+    descending = widths[Qt.SortOrder.DescendingOrder]
+    ascending = widths[Qt.SortOrder.AscendingOrder]
+    assert descending[0] > descending[-1]
+    assert ascending[0] < ascending[-1]
+
+
 def test_a_hash_jumps_and_words_are_searched(
     page: CachePage, catalogue: MemoryCatalogue, settle: Settle
 ) -> None:
