@@ -3,7 +3,8 @@
 from enum import StrEnum
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QWidget
 
 from helix_desktop.engine.facts import ModelReplied, Stop, TurnEnd, TurnEnded
 from helix_desktop.engine.session_events import CLOSED, TEXT_CAUSE, ConversationActivity
@@ -20,6 +21,7 @@ from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.gui.workbench_types import Session
 
 _AT_REST = (ConversationActivity.IDLE, ConversationActivity.FAILED)
+LEAST_BESIDE_BUTTONS = 300  # With fewer pixels beside the buttons, the words stand above them.
 _LIMITS = frozenset({TurnEnd.STEP_LIMIT, TurnEnd.SPENDING_LIMIT, TurnEnd.REPEATING})
 
 
@@ -42,21 +44,20 @@ class TurnEndHelpLine(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._theme = theme
         self._words = build_plain_label("", "muted", self)
         self._page = ""
         # True if another agent or computer writes this conversation, so its turns do not run here.
         self.elsewhere = False
         self._settings = build_push_button("", self, lambda: self.settings_wanted.emit(self._page))
         self._go = build_push_button("", self, self.going_on.emit)
-        middle = build_centred_column(self, theme)
-        build_row(
-            (self._words, 1),
-            self._settings,
-            self._go,
-            owner=middle,
-            margins=(0, 4, 0, 4),
-            spacing=8,
-        )
+        buttons = build_row(self._settings, self._go, spacing=8)
+        self._words_and_buttons = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._words_and_buttons.setContentsMargins(0, 4, 0, 4)
+        self._words_and_buttons.setSpacing(8)
+        self._words_and_buttons.addWidget(self._words, 1)
+        self._words_and_buttons.addLayout(buttons)
+        build_centred_column(self, theme).setLayout(self._words_and_buttons)
         self.hide()
 
     def show_last_turn_end(self, session: Session | None) -> None:
@@ -74,7 +75,23 @@ class TurnEndHelpLine(QWidget):
         self._words.setText(without_backticks(join_sentences(unrecorded_failure, words)))
         self._show_settings_button(help_kind)
         self._go.setText(_name_of_go_button(help_kind))
+        self._fit_buttons_to_width()
         self.show()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_buttons_to_width()
+
+    def _fit_buttons_to_width(self) -> None:
+        """Puts the buttons below the words where these would become a narrow column beside them."""
+        room_for_words = self.width()
+        for button in (self._settings, self._go):
+            if not button.isHidden():
+                room_for_words -= button.sizeHint().width() + 8
+        if room_for_words < self._theme.zoomed_pixels(LEAST_BESIDE_BUTTONS):
+            self._words_and_buttons.setDirection(QBoxLayout.Direction.TopToBottom)
+        else:
+            self._words_and_buttons.setDirection(QBoxLayout.Direction.LeftToRight)
 
     def _show_settings_button(self, help_kind: TurnEndHelp) -> None:
         """Offers the settings only where changing them helps."""

@@ -1,14 +1,51 @@
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from PySide6.QtCore import QPoint
 
 from helix_desktop.engine.facts import ModelReplied, Stop, Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.session_events import CLOSED, TEXT_CAUSE, ConversationActivity
+from helix_desktop.gui.chat import turn_end_help
 from helix_desktop.gui.chat.turn_end_help import TurnEndHelp, TurnEndHelpLine, find_turn_end_help
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.translation import set_translations, translation_catalogue_path
+from tests.turns import qt_works
+
+
+@pytest.mark.parametrize("kind", list(TurnEndHelp))
+def test_with_large_text_its_buttons_leave_room_for_its_words(
+    theme: Theme, monkeypatch: pytest.MonkeyPatch, kind: TurnEndHelp
+) -> None:
+    """The defect: at 200 % in German, the words stood beside the buttons in a column of 140
+    pixels, which was as high as the window and squeezed the message box.
+    """
+    german = json.loads(translation_catalogue_path("de").read_text(encoding="utf-8"))
+    set_translations(german)
+    try:
+        theme.set_zoom(2.0)
+        line = TurnEndHelpLine(theme)
+        monkeypatch.setattr(turn_end_help, "find_turn_end_help", lambda _session: kind)
+        line.show_last_turn_end(session())
+        line.resize(565, 100)
+        qt_works(20)
+        assert line._words.width() > 400
+        assert line.heightForWidth(565) <= 260
+        line.resize(1_400, 100)
+        qt_works(20)
+
+        words_end = line._words.mapTo(line, line._words.rect().bottomRight())
+        button_start = line._go.mapTo(line, QPoint())
+        assert button_start.x() > words_end.x()
+        assert button_start.y() < words_end.y()
+        assert line.heightForWidth(1_400) <= 140
+    finally:
+        theme.set_zoom(1.0)
+        set_translations({})
+
 
 CUT_REPLY = ModelReplied(parts=(Text("Half of"),), model="m", stop=Stop.CUT)
 
