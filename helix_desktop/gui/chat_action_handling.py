@@ -96,6 +96,7 @@ class ChatActionHandler(QObject):
             page.closed.connect(self._frame.hide_preview)
             page.comment_written.connect(self._put_comment_into_message)
             page.changes_wanted.connect(self.show_file_in_changes)
+            page.has_changed = self._has_conversation_changed
             page.open_wanted.connect(open_file_or_its_folder)
             self._showing.workspace_changed.connect(page.close_preview)
 
@@ -217,14 +218,20 @@ class ChatActionHandler(QObject):
 
     def show_file_in_changes(self, shown_path: str) -> None:
         """Shows the newest change of a file by this conversation."""
-        session = self._showing.session
-        newest_change = None
-        if session is not None:
-            newest_change = _find_newest_change(session.conversation.state.facts, shown_path)
+        newest_change = self._find_newest_change_here(shown_path)
         if newest_change is None:
             self._parts.notices.show_notice(tr("This conversation has not changed this file."))
         else:
             self.carry_out_intent(newest_change)
+
+    def _has_conversation_changed(self, shown_path: str) -> bool:
+        return self._find_newest_change_here(shown_path) is not None
+
+    def _find_newest_change_here(self, shown_path: str) -> chat_actions.OpenChanges | None:
+        session = self._showing.session
+        if session is None:
+            return None
+        return _find_newest_change(session.conversation.state.facts, shown_path)
 
     def _open_subagent_of_call(self, call: str) -> None:
         """Opens the newest sub-agent this call started. Some models reuse call ids in every

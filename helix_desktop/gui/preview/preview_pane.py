@@ -79,6 +79,8 @@ class PreviewPane(QWidget):
         set_surface_look(self, "inspector")
         self._theme = theme
         self._doing = doing
+        # Whether the conversation changed a file, by its path. The window supplies the answer.
+        self.has_changed: Callable[[str], bool] = _is_not_known_as_changed
         self._opened: list[OpenedFile] = []
         self._shown: OpenedFile | None = None
         self._tab_widgets: list[QPushButton] = []
@@ -155,12 +157,15 @@ class PreviewPane(QWidget):
         for tab in self._tab_widgets:
             self._tab_row.addWidget(tab)
         self._tab_row.addStretch(1)
+
         kind = opened.file.kind
-        self._source.setVisible(kind in _DRAWN_KINDS and kind not in _KINDS_WITHOUT_SOURCE)
+        has_source_view = kind in _DRAWN_KINDS and kind not in _KINDS_WITHOUT_SOURCE
+        self._source.setVisible(has_source_view)
         if opened.shows_source:
             self._source.setText(tr("Drawn"))
         else:
             self._source.setText(tr("Source"))
+        self._changes.setVisible(self.has_changed(opened.file.shown_path))
         self._show_content(opened)
         self._update_comment_button()
         self._hide_tabs_without_room()
@@ -370,3 +375,7 @@ def format_comment(path: str, lines: tuple[int, int] | None, text: str) -> str:
 
 def make_safe_lines(text: str) -> str:
     return "\n".join(make_safe_text(line) for line in text.replace("\r\n", "\n").split("\n"))
+
+
+def _is_not_known_as_changed(_path: str) -> bool:
+    return False

@@ -80,6 +80,17 @@ def test_a_drawn_file_shows_its_source_too(pane: PreviewPane, tmp_path: Path) ->
     assert pane.stack.currentWidget() is pane.lines  # A line was named: it is in the source.
 
 
+def test_only_a_changed_file_can_be_shown_in_changes(pane: PreviewPane, tmp_path: Path) -> None:
+    """The defect: the link stood under every file, and then said that the file was not changed."""
+    pane.has_changed = lambda path: path == "changed.py"
+    show(pane, tmp_path, "read.py", b"x = 1\n")
+    assert button(pane, "Show in Changes").isHidden()
+    show(pane, tmp_path, "changed.py", b"x = 2\n")
+    assert button(pane, "Show in Changes").isVisible()
+    QTest.mouseClick(button(pane, "read.py"), Qt.MouseButton.LeftButton)
+    assert button(pane, "Show in Changes").isHidden()
+
+
 def test_html_loads_nothing(pane: PreviewPane, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("local")
     page = (
