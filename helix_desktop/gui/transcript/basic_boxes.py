@@ -134,6 +134,10 @@ class LayoutBox:
                 return hot_spot
         return None
 
+    def list_tab_stops(self) -> Sequence[HotSpot]:
+        """Returns what Tab visits in this box."""
+        return self.hot_spots
+
     def word_range_at(self, offset: int) -> tuple[int, int]:
         return word_range(self.text, min(offset, max(0, len(self.text) - 1)))
 

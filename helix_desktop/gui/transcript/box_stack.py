@@ -141,18 +141,19 @@ class BoxStack:
         return start + first, start + last
 
     def list_hot_spots(self) -> list[HotSpotIndex]:
+        """Returns what Tab visits, from the top."""
         indexes: list[HotSpotIndex] = []
         for box_number, box in enumerate(self.boxes):
-            for spot_number in range(len(box.hot_spots)):
+            for spot_number in range(len(box.list_tab_stops())):
                 indexes.append(HotSpotIndex(box_number, spot_number))
         return indexes
 
     def hot_spot_and_rect(self, spot: HotSpotIndex) -> tuple[HotSpot, QRectF]:
         box = self.boxes[spot.box]
-        hot = box.hot_spots[spot.hot]
-        return hot, hot.place.translated(
-            box.left + self._pad[0], self._tops[spot.box] + self._pad[1]
-        )
+        hot_spot = box.list_tab_stops()[spot.hot]
+        left = box.left + self._pad[0]
+        top = self._tops[spot.box] + self._pad[1]
+        return hot_spot, hot_spot.place.translated(left, top)
 
     def find_starts_and_lengths(self, lowercase_needle: str) -> tuple[tuple[int, int], ...]:
         """Finds all places of a lower-case text in this item."""

@@ -5,21 +5,28 @@ Only a limited number of lines is laid out; a click shows the rest. A line of a 
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QTextLayout, QTextLine, QTextOption
 
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.transcript import basic_boxes, drawing_style
 from helix_desktop.gui.transcript.chat_actions import OpenFile
 from helix_desktop.gui.transcript.code_highlighting import Run, highlight_code
-from helix_desktop.gui.transcript.file_references import find_file_reference_at
+from helix_desktop.gui.transcript.file_references import (
+    FileReference,
+    find_file_reference_at,
+    find_file_references,
+)
 from helix_desktop.gui.translation import format_count, tr
 
 FIRST_LINES = 100
 MORE_LINES = 300  # The lines that "Show more" adds.
 LONGEST_LINE = 2_000
 AT_ONCE = 1_200
+MOST_TAB_STOPS = 50  # So many different paths in a block of code are reached with Tab.
+MARKED_EDGE = 12  # The pixels that are marked of a path that is scrolled out of sight.
 LABEL = 34  # The height of the line with the name of the language, in pixels.
 
 _LINE_END = "\N{LINE SEPARATOR}"
@@ -35,6 +42,14 @@ def cut_very_long_line(line: str) -> str:
 def _looks_like_difference(text: str) -> bool:
     begins_like_one = text.startswith(("diff --git ", "--- "))
     return begins_like_one and "\n@@" in text[:4000]
+
+
+@dataclass(frozen=True, slots=True)
+class _ReferenceInCode:
+    """A path in the code, and its line, counted from 0."""
+
+    line_number: int
+    reference: FileReference
 
 
 class CodeBox(basic_boxes.LayoutBox):
@@ -60,6 +75,7 @@ class CodeBox(basic_boxes.LayoutBox):
         super().__init__(ink, width, left=left, gap=gap)
         self._whole = whole
         self._label = label
+        self._references: list[_ReferenceInCode] | None = None  # None: they were not needed yet.
         self._is_difference = language in _DIFFS or _looks_like_difference(whole)
         self.scrolled = 0.0
 
@@ -190,13 +206,52 @@ class CodeBox(basic_boxes.LayoutBox):
         reference = find_file_reference_at(text, len(basic_boxes.utf16_slice(text, 0, units)))
         if reference is None or x > line.naturalTextWidth():
             return None
-        start = line.textStart() + basic_boxes.utf16_length(text[: reference.start])
-        end = line.textStart() + basic_boxes.utf16_length(text[: reference.end])
+        return self._hot_spot_of_reference(number, reference)
+
+    def _hot_spot_of_reference(
+        self, line_number: int, reference: FileReference
+    ) -> basic_boxes.HotSpot:
+        text = self._lines[line_number]
+        line_start = self._layout.lineAt(line_number).textStart()
+        start = line_start + basic_boxes.utf16_length(text[: reference.start])
+        end = line_start + basic_boxes.utf16_length(text[: reference.end])
         left = self.caret_rect(start)
         width = self.caret_rect(end).x() - left.x()
         area = QRectF(left.x(), left.y(), width, self.ink.code_line_height)
         act = OpenFile(reference.path, reference.first_line, reference.last_line)
         return basic_boxes.HotSpot(area, act, text[reference.start : reference.end])
+
+    def list_tab_stops(self) -> Sequence[basic_boxes.HotSpot]:
+        """The buttons, and the paths in the code. Each path is a stop once, however often it stands
+        there.
+        """
+        if self._references is None:
+            self._references = self._find_first_references()
+        stops = list(self.hot_spots)
+        for placed in self._references:
+            spot = self._hot_spot_of_reference(placed.line_number, placed.reference)
+            # Of a path that is scrolled out of sight, the nearest edge is marked.
+            visible_left = min(max(spot.place.left(), 0.0), self.width - MARKED_EDGE)
+            visible_right = min(max(spot.place.right(), MARKED_EDGE), self.width)
+            place = QRectF(spot.place)
+            place.setLeft(visible_left)
+            place.setRight(visible_right)
+            stops.append(basic_boxes.HotSpot(place, spot.act, spot.name))
+        return stops
+
+    def _find_first_references(self) -> list[_ReferenceInCode]:
+        references: list[_ReferenceInCode] = []
+        seen_words: set[str] = set()
+        for line_number, text in enumerate(self._lines):
+            for reference in find_file_references(text):
+                words = text[reference.start : reference.end]
+                if words in seen_words:
+                    continue
+                seen_words.add(words)
+                references.append(_ReferenceInCode(line_number, reference))
+                if len(references) == MOST_TAB_STOPS:
+                    return references
+        return references
 
     def nearest_offset(self, place: QPointF) -> int:
         line_count = self._layout.lineCount()

@@ -18,6 +18,7 @@ from helix_desktop.gui.transcript.chat_actions import (
     ChatIntent,
     MessageAct,
     OpenEntry,
+    OpenFile,
     OpenLink,
     PinPart,
     RecallEntry,
@@ -193,6 +194,32 @@ def test_tab_walks_through_what_can_be_clicked(
     assert "Recall" in names
     assert any(name.startswith("read_file src/a.rs, cached") for name in names)
     assert wanted == [RecallEntry(OUTPUT.digest)]
+
+
+def test_tab_reaches_each_path_in_a_block_of_code_once(
+    pane: TranscriptPane, settle: Settle
+) -> None:
+    """The defect: a path in code could only be pressed with the mouse."""
+    told = Told()
+    told.user("Where is it?")
+    told.reply("```\nsrc/a.rs:7: fn lock\nsrc/b.rs\nsrc/a.rs:7: once more\n```")
+    pane.open_transcript(build_state(told.facts))
+    settle()
+    found: list[ChatIntent] = []
+    pane.intent_requested.connect(found.append)
+    pane.window().activateWindow()
+    pane.view.setFocus()
+    names = []
+    while pane.view.focusNextPrevChild(True):
+        spot = pane.view._focused_hot_spot()
+        if spot is None:
+            break
+        names.append(spot.name)
+        if spot.name.startswith("src/"):
+            pane.view.grab()
+            QTest.keyClick(pane.view, Qt.Key.Key_Return)
+    assert [name for name in names if name.startswith("src/")] == ["src/a.rs:7", "src/b.rs"]
+    assert found == [OpenFile("src/a.rs", 7, 7), OpenFile("src/b.rs")]
 
 
 def test_what_can_be_done_with_an_item(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
