@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QBoxLayout, QWidget
 from helix_desktop.engine.facts import ModelReplied, Stop, TurnEnd, TurnEnded
 from helix_desktop.engine.session_events import CLOSED, TEXT_CAUSE, ConversationActivity
 from helix_desktop.gui.common.widgets import (
+    COLUMN,
     build_centred_column,
     build_plain_label,
     build_push_button,
@@ -21,7 +22,8 @@ from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.gui.workbench_types import Session
 
 _AT_REST = (ConversationActivity.IDLE, ConversationActivity.FAILED)
-LEAST_BESIDE_BUTTONS = 300  # With fewer pixels beside the buttons, the words stand above them.
+SPACE = 8  # The pixels between the words and the buttons.
+SIDE = 16  # The pixels at both sides of the column.
 _LIMITS = frozenset({TurnEnd.STEP_LIMIT, TurnEnd.SPENDING_LIMIT, TurnEnd.REPEATING})
 
 
@@ -51,10 +53,10 @@ class TurnEndHelpLine(QWidget):
         self.elsewhere = False
         self._settings = build_push_button("", self, lambda: self.settings_wanted.emit(self._page))
         self._go = build_push_button("", self, self.going_on.emit)
-        buttons = build_row(self._settings, self._go, spacing=8)
+        buttons = build_row(self._settings, self._go, spacing=SPACE)
         self._words_and_buttons = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._words_and_buttons.setContentsMargins(0, 4, 0, 4)
-        self._words_and_buttons.setSpacing(8)
+        self._words_and_buttons.setSpacing(SPACE)
         self._words_and_buttons.addWidget(self._words, 1)
         self._words_and_buttons.addLayout(buttons)
         build_centred_column(self, theme).setLayout(self._words_and_buttons)
@@ -83,12 +85,21 @@ class TurnEndHelpLine(QWidget):
         self._fit_buttons_to_width()
 
     def _fit_buttons_to_width(self) -> None:
-        """Puts the buttons below the words where these would become a narrow column beside them."""
-        room_for_words = self.width()
+        """Puts the buttons below the words where that takes less height: beside them, the words
+        may become a narrow column.
+        """
+        # At this moment, the column in the middle may still have its width of before.
+        width = min(self.width() - 2 * SIDE, self._theme.zoomed_pixels(COLUMN))
+        buttons_width = 0
+        buttons_height = 0
         for button in (self._settings, self._go):
             if not button.isHidden():
-                room_for_words -= button.sizeHint().width() + 8
-        if room_for_words < self._theme.zoomed_pixels(LEAST_BESIDE_BUTTONS):
+                buttons_width += button.sizeHint().width() + SPACE
+                buttons_height = max(buttons_height, button.sizeHint().height())
+        words_beside_width = max(width - buttons_width, self._words.minimumSizeHint().width())
+        height_beside = max(self._words.heightForWidth(words_beside_width), buttons_height)
+        height_below = self._words.heightForWidth(width) + SPACE + buttons_height
+        if height_below < height_beside:
             self._words_and_buttons.setDirection(QBoxLayout.Direction.TopToBottom)
         else:
             self._words_and_buttons.setDirection(QBoxLayout.Direction.LeftToRight)
