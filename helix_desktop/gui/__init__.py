@@ -14,12 +14,19 @@ from typing import Any
 
 _create_checked_enum: Any = vars(enum.EnumType).get("_create_")
 _declare_without_checks: Any = vars(enum).get("_simple_enum")
-_FOR_ERRORS = "parser", "layout", "errorhandler", "lib.enum_sig", "lib.pyi_generator", "lib.tool"
+_MODULES_FOR_ERRORS = (
+    "parser",
+    "layout",
+    "errorhandler",
+    "lib.enum_sig",
+    "lib.pyi_generator",
+    "lib.tool",
+)
 
 
 def _find_late_module(name: str, loader: Any) -> ModuleSpec:
     """Finds a module of PySide6. What only its errors need is compiled when it is first used."""
-    if name.removeprefix("shibokensupport.signature.") not in _FOR_ERRORS:
+    if name.removeprefix("shibokensupport.signature.") not in _MODULES_FOR_ERRORS:
         return ModuleSpec(name, loader)
     module: Any = ModuleType(name)
 
@@ -32,8 +39,10 @@ def _find_late_module(name: str, loader: Any) -> ModuleSpec:
         return getattr(module, attribute)
 
     module.__getattr__ = load_and_get
-    late: Any = SimpleNamespace(create_module=lambda _: module, exec_module=lambda _: None)
-    return ModuleSpec(name, late)
+    late_loader: Any = SimpleNamespace(
+        create_module=lambda _spec: module, exec_module=lambda _module: None
+    )
+    return ModuleSpec(name, late_loader)
 
 
 def _create_enum(cls: Any, class_name: str, names: Any, **options: Any) -> Any:
@@ -50,9 +59,8 @@ def _create_enum(cls: Any, class_name: str, names: Any, **options: Any) -> Any:
     return created
 
 
-if (
-    sys.version_info < (3, 14) and _create_checked_enum and _declare_without_checks
-):  # Later ones were not tried.
+# Later versions of Python were not tried.
+if sys.version_info < (3, 14) and _create_checked_enum and _declare_without_checks:
     setattr(enum.EnumType, "_create_", _create_enum)  # noqa: B010
 vars(importlib.machinery)["ModuleSpec"] = _find_late_module
 import PySide6.QtCore  # noqa: E402 -- The first one names the library that is missing.

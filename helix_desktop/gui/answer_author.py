@@ -43,10 +43,10 @@ def name_over_answer(
     author = author_of_answer(started, answer)
     if author != PROGRAM_AUTHOR:
         return author
-    chosen = chosen_model.rpartition("/")[2]
-    name = chosen
+    _provider, _slash, chosen_name = chosen_model.rpartition("/")
+    name = chosen_name
     if isinstance(answer, ModelReplied):
-        name = answer.model.rpartition("/")[2]
-    if chosen and name.startswith(f"{chosen}-"):
-        name = chosen
+        _provider, _slash, name = answer.model.rpartition("/")
+    if chosen_name and name.startswith(f"{chosen_name}-"):
+        name = chosen_name
     return name or author

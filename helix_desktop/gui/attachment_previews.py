@@ -42,11 +42,14 @@ class PictureDialog(TransientDialog):
 
 def open_picture_dialog(parts: WindowParts, stored: Stored, name: str) -> None:
     bench = parts.showing.bench
-    if bench is not None:
-        work = _read_stored_image(bench, stored, LARGEST_WIDTH_PIXELS)
-        parts.run_for_window(
-            work, then=lambda image: PictureDialog(image, name, parts.widget).open()
-        )
+    if bench is None:
+        return
+
+    def show_image(image: QImage) -> None:
+        PictureDialog(image, name, parts.widget).open()
+
+    reading = _read_stored_image(bench, stored, LARGEST_WIDTH_PIXELS)
+    parts.run_for_window(reading, then=show_image)
 
 
 def show_thumbnail_or_token_count(
@@ -56,13 +59,19 @@ def show_thumbnail_or_token_count(
     bench = parts.showing.bench
     if bench is None:
         return
+    # A chip without a preview is still a chip, so an error is not shown.
     run = partial(parts.runner.run_in_background, owner=chips, failed=lambda _error: None)
-    if attachment.stored.media_type.startswith("image/"):
-        work = _read_stored_image(bench, attachment.stored, THUMBNAIL_WIDTH_PIXELS)
-        run(work, then=lambda image: chips.show_thumbnail(attachment, QPixmap.fromImage(image)))
-    else:
+    is_image = attachment.stored.media_type.startswith("image/")
+    if not is_image:
         show_tokens = partial(chips.show_attachment_tokens, attachment)
         run(bench.count_sent_tokens(attachment), then=show_tokens)
+        return
+
+    def show_image(image: QImage) -> None:
+        chips.show_thumbnail(attachment, QPixmap.fromImage(image))
+
+    reading = _read_stored_image(bench, attachment.stored, THUMBNAIL_WIDTH_PIXELS)
+    run(reading, then=show_image)
 
 
 async def _read_stored_image(bench: Workbench, stored: Stored, widest: int) -> QImage:

@@ -58,7 +58,10 @@ def readable_text_colour(colour: str) -> str:
     return "#1c1d1f"
 
 
-def contrast_ratio(one: str, other: str) -> float:
+def contrast_ratio(colour: str, other_colour: str) -> float:
     """Returns the WCAG 2 contrast ratio, from 1 (the same) to 21 (black on white)."""
-    darker, lighter = sorted((_relative_luminance(one), _relative_luminance(other)))
+    luminance = _relative_luminance(colour)
+    other_luminance = _relative_luminance(other_colour)
+    lighter = max(luminance, other_luminance)
+    darker = min(luminance, other_luminance)
     return (lighter + 0.05) / (darker + 0.05)

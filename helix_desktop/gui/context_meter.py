@@ -10,6 +10,7 @@ from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from helix_desktop.engine.messages import ContextKind
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, format_percent, tr, translate_name
 
@@ -79,30 +80,42 @@ def paint_meter_bar(
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.fillPath(outline, theme.colour_of_token("free"))
     painter.setClipPath(outline)
-    for kind, start, width in meter_segments(parts, window, bar.width()):
-        left = bar.left() + start
+    for segment in meter_segments(parts, window, bar.width()):
         if right_to_left:
-            left = bar.right() - start - width
-        part = QRectF(left, bar.top(), width, bar.height())
-        painter.fillRect(part, theme.fill_colour_of_kind(kind))
+            left = bar.right() - segment.start - segment.width
+        else:
+            left = bar.left() + segment.start
+        rect = QRectF(left, bar.top(), segment.width, bar.height())
+        painter.fillRect(rect, theme.fill_colour_of_kind(segment.kind))
     painter.restore()
 
 
-def meter_segments(
-    parts: MeterParts, window: int, width: float
-) -> list[tuple[ContextKind, float, float]]:
-    """Returns kind, start and width of each part that is not empty. Together, they are
-    no wider than the bar.
+@dataclass(frozen=True, slots=True)
+class MeterSegment:
+    """The part of the bar that a kind of context takes, in pixels from its beginning."""
+
+    kind: ContextKind
+    start: float
+    width: float
+
+
+def meter_segments(parts: MeterParts, window: int, bar_width: float) -> list[MeterSegment]:
+    """Returns the segment of each part that is not empty. Together, they are no wider than the
+    bar.
     """
-    scale = width / max(window, sum(tokens for _, tokens in parts), 1)
-    placed: list[tuple[ContextKind, float, float]] = []
+    used_tokens = sum(tokens for _kind, tokens in parts)
+    # A context that is too long for the window fills the whole bar.
+    pixels_per_token = bar_width / max(window, used_tokens, 1)
+    segments: list[MeterSegment] = []
     start = 0.0
     for kind, tokens in parts:
         if tokens <= 0:
             continue
-        placed.append((kind, start, max(tokens * scale - 1, 1.0)))
-        start += tokens * scale
-    return placed
+        width = tokens * pixels_per_token
+        # One pixel is left free between two segments.
+        segments.append(MeterSegment(kind, start, max(width - 1, 1.0)))
+        start += width
+    return segments
 
 
 def filled_window_percent(parts: MeterParts, window: int) -> int:
@@ -159,8 +172,9 @@ def format_count_difference(parts: MeterParts, counted: MeterParts) -> str:
     """
     if not counted:
         return ""
-    billed = sum(tokens for _kind, tokens in parts)
-    difference = billed - sum(tokens for _kind, tokens in counted)
+    tokens_of_model = sum(tokens for _kind, tokens in parts)
+    counted_tokens = sum(tokens for _kind, tokens in counted)
+    difference = tokens_of_model - counted_tokens
     if difference == 0:
         return ""
     sign = "+"

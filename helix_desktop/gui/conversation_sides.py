@@ -173,23 +173,30 @@ class ConversationSides(QObject):
         side = self.current
         side.wanted_conversation = conversation
 
-        def show_opened_conversation(session: Session) -> None:
-            held_messages = self.unsent_messages.pop_unsent_messages((bench.id, conversation))
-            # The user may have gone to another conversation while this one was being opened.
-            is_still_wanted = side.wanted_conversation == conversation
-            if is_still_wanted and self.show_session_if_current(bench, session, side):
-                then()
-            self.conversation_opened.emit(bench, session, held_messages)
+        self._parts.run_for_window(
+            _open_and_prepare_session(bench, conversation, side),
+            then=partial(self._show_opened_conversation, bench, side, then),
+            failed=partial(self._report_not_opened, bench, side, conversation),
+        )
 
-        def report_not_opened(error: HelixError) -> None:
-            self.unsent_messages.turn_unsent_messages_into_draft((bench.id, conversation))
-            is_still_awaited = side.awaited_conversation == conversation
-            if self._showing.bench is bench and is_still_awaited:
-                self.close_side(side)
-            self._parts.notices.show_error_notice(error)
+    def _show_opened_conversation(
+        self, bench: Workbench, side: ChatPage, then: Callable[[], object], session: Session
+    ) -> None:
+        """Shows an opened conversation, unless the user has gone to another one meanwhile."""
+        held_messages = self.unsent_messages.pop_unsent_messages((bench.id, session.id))
+        is_still_wanted = side.wanted_conversation == session.id
+        if is_still_wanted and self.show_session_if_current(bench, session, side):
+            then()
+        self.conversation_opened.emit(bench, session, held_messages)
 
-        opening = _open_and_prepare_session(bench, conversation, side)
-        self._parts.run_for_window(opening, then=show_opened_conversation, failed=report_not_opened)
+    def _report_not_opened(
+        self, bench: Workbench, side: ChatPage, conversation: str, error: HelixError
+    ) -> None:
+        self.unsent_messages.turn_unsent_messages_into_draft((bench.id, conversation))
+        is_still_awaited = side.awaited_conversation == conversation
+        if self._showing.bench is bench and is_still_awaited:
+            self.close_side(side)
+        self._parts.notices.show_error_notice(error)
 
     def show_session_if_current(
         self, bench: Workbench, session: Session, side: ChatPage | None = None

@@ -57,7 +57,8 @@ class ModelChoice:
     @property
     def id(self) -> str:
         """The name without its provider."""
-        return self.name.partition("/")[2] or self.name
+        _provider, _slash, name = self.name.partition("/")
+        return name or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +127,11 @@ class ModelSetupPort(Protocol):
 
 def lacks_price(state: Moment) -> bool:
     """Whether the price of the main model is unknown, although it runs elsewhere."""
-    chosen = state.settings.model_for_role(ModelRole.MAIN)
-    return chosen is not None and has_unknown_price(chosen)
+    main_model = state.settings.model_for_role(ModelRole.MAIN)
+    return main_model is not None and has_unknown_price(main_model)
 
 
 def has_unknown_price(model: ModelSet) -> bool:
-    is_free = model.is_free or model.model.partition("/")[0] in LOCAL_PROVIDERS
+    provider, _slash, _name = model.model.partition("/")
+    is_free = model.is_free or provider in LOCAL_PROVIDERS
     return model.price_input <= 0 and not is_free

@@ -66,10 +66,10 @@ class OpenWorkspaces(QObject):
     def set_workspaces_and_start(self, desk: Workbenches) -> None:
         self._desk = desk
         self._welcome.enable_first_steps(ready=True)
-        waiting = self._startup_queue
+        waiting_actions = self._startup_queue
         self._startup_queue = []
-        for act in waiting:
-            act()
+        for action in waiting_actions:
+            action()
         self.open_last_workspace()
 
     def show_startup_error_and_block_actions(self, error: HelixError) -> None:
@@ -78,37 +78,39 @@ class OpenWorkspaces(QObject):
         self._parts.requests.page_wanted.emit("welcome")
         self._welcome.show_startup_problem(translate_sentences(str(error)))
 
-    def run_unless_blocked(self, act: Callable[[], object]) -> None:
-        """Calls `act`, or shows why the stores cannot be opened."""
+    def run_unless_blocked(self, action: Callable[[], object]) -> None:
+        """Calls `action`, or shows why the stores cannot be opened."""
         if self._blocking_error is not None:
             self._parts.notices.show_error_notice(self._blocking_error)
         else:
-            act()
+            action()
 
     # --- The list of all workspaces
 
     def refresh_workspaces(self, then: Callable[[], object] = lambda: None) -> None:
-        def show_listed_workspaces(rows: Sequence[KnownWorkspace]) -> None:
-            self.listed = self._sort_workspaces_and_save_order(rows)
-            self._rail.show_workspace_buttons(self.listed, self._parts.showing.workspace_id)
-            for name, activity in self.activity_by_workspace.items():
-                self._rail.show_workspace_state(name, activity.most_urgent_state)
-            self._welcome.trash.hide()
-            if not rows:
-                self._offer_trashed_workspaces()
-            then()
+        """Lists all workspaces again, and calls `then` when they are shown."""
+        listing = asyncio.to_thread(self.workbenches.list_workspaces)
+        self._parts.run_for_window(listing, then=partial(self._show_listed_workspaces, then))
 
-        work = asyncio.to_thread(self.workbenches.list_workspaces)
-        self._parts.run_for_window(work, then=show_listed_workspaces)
+    def _show_listed_workspaces(
+        self, then: Callable[[], object], rows: Sequence[KnownWorkspace]
+    ) -> None:
+        self.listed = self._sort_workspaces_and_save_order(rows)
+        self._rail.show_workspace_buttons(self.listed, self._parts.showing.workspace_id)
+        for name, activity in self.activity_by_workspace.items():
+            self._rail.show_workspace_state(name, activity.most_urgent_state)
+        self._welcome.trash.hide()
+        if not rows:
+            self._offer_trashed_workspaces()
+        then()
 
     def _offer_trashed_workspaces(self) -> None:
         """Whoever moved the last workspace to the trash would think that everything is gone."""
+        listing = asyncio.to_thread(self.workbenches.list_workspaces, trashed=True)
+        self._parts.run_for_window(listing, then=self._show_trash_if_not_empty)
 
-        def show_trash_if_not_empty(trashed: Sequence[KnownWorkspace]) -> None:
-            self._welcome.trash.setVisible(bool(trashed))
-
-        work = asyncio.to_thread(self.workbenches.list_workspaces, trashed=True)
-        self._parts.run_for_window(work, then=show_trash_if_not_empty)
+    def _show_trash_if_not_empty(self, trashed: Sequence[KnownWorkspace]) -> None:
+        self._welcome.trash.setVisible(bool(trashed))
 
     def _sort_workspaces_and_save_order(
         self, rows: Sequence[KnownWorkspace]
@@ -128,7 +130,10 @@ class OpenWorkspaces(QObject):
         self.listed = self._sort_workspaces_and_save_order(self.listed)
 
     def row_of(self, workspace: str) -> KnownWorkspace | None:
-        return next((row for row in self.listed if row.id == workspace), None)
+        for row in self.listed:
+            if row.id == workspace:
+                return row
+        return None
 
     def rows_of_others(self) -> list[KnownWorkspace]:
         """Returns the workspaces that are not shown."""
@@ -144,17 +149,24 @@ class OpenWorkspaces(QObject):
             then()
             return
         if self._desk is None:
-            again = partial(self.go_to_workspace, workspace, then)
-            self.run_unless_blocked(lambda: self._startup_queue.append(again))
+            self._do_after_start(partial(self.go_to_workspace, workspace, then))
             return
+        self._parts.run_for_window(
+            self._desk.open_workspace(workspace),
+            then=partial(self._show_workspace_if_wanted, workspace, then),
+            failed=self._report_not_opened,
+        )
 
-        def show_opened_workspace(bench: Workbench) -> None:
-            if self._wanted_workspace == workspace:
-                self.bring_to_front(bench)
-                then()
+    def _show_workspace_if_wanted(
+        self, workspace: str, then: Callable[[], object], bench: Workbench
+    ) -> None:
+        """Shows an opened workspace, unless the user has asked for another one meanwhile."""
+        if self._wanted_workspace == workspace:
+            self.bring_to_front(bench)
+            then()
 
-        work = self._desk.open_workspace(workspace)
-        self._parts.run_for_window(work, then=show_opened_workspace, failed=self._report_not_opened)
+    def _do_after_start(self, action: Callable[[], object]) -> None:
+        self.run_unless_blocked(partial(self._startup_queue.append, action))
 
     def bring_to_front(self, bench: Workbench) -> None:
         """Shows a workspace that is open, instead of any that is still being opened."""
@@ -162,23 +174,22 @@ class OpenWorkspaces(QObject):
         self.opened.emit(bench)
 
     def create_workspace_for_folder(self, folder: Path) -> None:
-        wanted = str(folder)
-        self._wanted_workspace = wanted
+        # A folder stands for its workspace, which has no id yet.
+        self._wanted_workspace = str(folder)
         if self._desk is None:
-            again = partial(self.create_workspace_for_folder, folder)
-            self.run_unless_blocked(lambda: self._startup_queue.append(again))
+            self._do_after_start(partial(self.create_workspace_for_folder, folder))
             return
-
-        def show_created_workspace(bench: Workbench) -> None:
-            if self._wanted_workspace == wanted:
-                self.bring_to_front(bench)
-            else:
-                self.refresh_workspaces()
-
-        work = self._open_or_create_for_folder(folder)
         self._parts.run_for_window(
-            work, then=show_created_workspace, failed=self._report_not_opened
+            self._open_or_create_for_folder(folder),
+            then=partial(self._show_workspace_of_folder, folder),
+            failed=self._report_not_opened,
         )
+
+    def _show_workspace_of_folder(self, folder: Path, bench: Workbench) -> None:
+        if self._wanted_workspace == str(folder):
+            self.bring_to_front(bench)
+        else:
+            self.refresh_workspaces()
 
     def _report_not_opened(self, error: HelixError) -> None:
         self._wanted_workspace = ""
@@ -199,14 +210,16 @@ class OpenWorkspaces(QObject):
 
     def suggest_workspace_name(self, folder: Path) -> str:
         """Returns the folder's name, with its parent folder if another workspace has that name."""
-        taken = {row.name.casefold() for row in self.listed}
+        used_names = {row.name.casefold() for row in self.listed}
         name = folder.name[:LONGEST_NAME_LENGTH] or str(folder)
-        if name.casefold() not in taken:
+        if name.casefold() not in used_names:
             return name
-        longer = f"{name} ({folder.parent.name})"[:LONGEST_NAME_LENGTH]
-        if longer.casefold() not in taken:
-            return longer
-        return f"{name[: LONGEST_NAME_LENGTH - 5]} ({len(taken) + 1})"
+        name_with_parent = f"{name} ({folder.parent.name})"[:LONGEST_NAME_LENGTH]
+        if name_with_parent.casefold() not in used_names:
+            return name_with_parent
+        number = f" ({len(used_names) + 1})"
+        short_name = name[: LONGEST_NAME_LENGTH - len(number)]
+        return f"{short_name}{number}"
 
     def open_last_workspace(self) -> None:
         """Opens the last workspace, or any other. Without one, shows the welcome page."""
@@ -216,9 +229,9 @@ class OpenWorkspaces(QObject):
         # A workspace may have been requested meanwhile, as by the link the program started with.
         if self._wanted_workspace:
             return
-        last = self._parts.state_file.get_remembered("workspace", default="")
-        if self.row_of(last) is not None:
-            self.go_to_workspace(last)
+        last_workspace = self._parts.state_file.get_remembered("workspace", default="")
+        if self.row_of(last_workspace) is not None:
+            self.go_to_workspace(last_workspace)
         elif self.listed:
             self.go_to_workspace(self.listed[0].id)
         else:
@@ -228,23 +241,28 @@ class OpenWorkspaces(QObject):
     def change_and_reopen_workspace(
         self,
         workspace: str,
-        work: Coroutine[Any, Any, Workbench],
+        change: Coroutine[Any, Any, Workbench],
         then: Callable[[Workbench], object] = lambda _bench: None,
     ) -> None:
-        """Reopens a workspace after `work` has changed it. If that fails, reopens it unchanged."""
+        """Shows a workspace that `change` has changed and reopened. If that fails, reopens it
+        unchanged.
+        """
         self.stop_following_workspace(workspace)
+        self._parts.run_for_window(
+            change,
+            then=partial(self._show_reopened, then),
+            failed=partial(self._reopen_unchanged, workspace),
+        )
 
-        def show_reopened(bench: Workbench) -> None:
-            if self._parts.showing.bench is None:
-                self.bring_to_front(bench)
-            then(bench)
+    def _show_reopened(self, then: Callable[[Workbench], object], bench: Workbench) -> None:
+        if self._parts.showing.bench is None:
+            self.bring_to_front(bench)
+        then(bench)
 
-        def reopen_unchanged(error: HelixError) -> None:
-            if self._parts.showing.bench is None:
-                self.go_to_workspace(workspace)
-            self._parts.notices.show_error_notice(error)
-
-        self._parts.run_for_window(work, then=show_reopened, failed=reopen_unchanged)
+    def _reopen_unchanged(self, workspace: str, error: HelixError) -> None:
+        if self._parts.showing.bench is None:
+            self.go_to_workspace(workspace)
+        self._parts.notices.show_error_notice(error)
 
     def leave_trashed_workspace(self, workspace: str) -> None:
         """Shows another workspace or the welcome page, because this one was moved to the trash."""
@@ -265,9 +283,9 @@ class OpenWorkspaces(QObject):
         activity.settings_changed.connect(partial(self._pass_on_changed_settings, bench))
         activity.state_changed.connect(partial(self._show_conversation_state, activity))
         activity.activity_ended.connect(partial(self.activity_ended.emit, bench.id))
-        failed = ConversationActivity.FAILED
-        for conversation in activity.conversations_in(failed):
-            self._show_conversation_state(activity, conversation, failed)
+        # These failed before the program was started.
+        for conversation in activity.conversations_in(ConversationActivity.FAILED):
+            self._show_conversation_state(activity, conversation, ConversationActivity.FAILED)
 
     def stop_following_workspace(self, workspace: str) -> None:
         activity = self.activity_by_workspace.pop(workspace, None)
@@ -304,19 +322,25 @@ class OpenWorkspaces(QObject):
 
     def go_to_next_waiting_conversation(self) -> None:
         """Shows the conversation after the shown one that waits for the user, or else the first."""
-        waiting: list[tuple[str, str]] = []
+        # Each with its workspace and its id.
+        waiting_conversations: list[tuple[str, str]] = []
         for workspace, activity in self.activity_by_workspace.items():
             for conversation in activity.conversations_in(ConversationActivity.ASKING):
-                waiting.append((workspace, conversation))
-        if not waiting:
+                waiting_conversations.append((workspace, conversation))
+        if not waiting_conversations:
             return
         showing = self._parts.showing
-        shown = (showing.workspace_id, showing.conversation_id)
-        following = 0
-        if shown in waiting:
-            following = (waiting.index(shown) + 1) % len(waiting)
-        self._parts.requests.request_conversation(*waiting[following])
+        shown_conversation = (showing.workspace_id, showing.conversation_id)
+        index = 0
+        if shown_conversation in waiting_conversations:
+            # After the last one comes the first one again.
+            index = waiting_conversations.index(shown_conversation) + 1
+            index %= len(waiting_conversations)
+        workspace, conversation = waiting_conversations[index]
+        self._parts.requests.request_conversation(workspace, conversation)
 
     def count_working_agents(self) -> int:
-        activities = self.activity_by_workspace.values()
-        return sum(len(activity.working_agents()) for activity in activities)
+        count = 0
+        for activity in self.activity_by_workspace.values():
+            count += len(activity.working_agents())
+        return count

@@ -16,6 +16,7 @@ Margins = int | tuple[int, int, int, int]
 MAX_LINE_SPACING = 8  # The maximum spacing in pixels between the lines of a row that wraps.
 # Text is placed beside other widgets only if it can be this many line heights wide.
 TEXT_WIDTH_IN_LINES = 12
+NO_ALIGNMENT = Qt.AlignmentFlag(0)
 WIDEST = 4_000  # A widget with a larger maximum width in pixels has no preferred width.
 
 
@@ -48,57 +49,69 @@ class WrappingRow(QHBoxLayout):
     def minimumSize(self) -> QSize:
         return QSize(0, super().minimumSize().height())
 
-    def setGeometry(self, place: QRect) -> None:
-        QLayout.setGeometry(self, place)
-        self._place_items_and_return_height(place, is_moving=True)
+    def setGeometry(self, rect: QRect) -> None:
+        QLayout.setGeometry(self, rect)
+        self._place_items_and_return_height(rect, is_moving=True)
 
-    def _place_items_and_return_height(self, place: QRect, *, is_moving: bool) -> int:
-        inner = place.marginsRemoved(self.contentsMargins())
+    def _place_items_and_return_height(self, rect: QRect, *, is_moving: bool) -> int:
+        """Returns the height that the lines need in a rectangle of this width, and moves the
+        items there, unless only the height is asked for.
+        """
+        inner_rect = rect.marginsRemoved(self.contentsMargins())
         line_spacing = min(self.spacing(), MAX_LINE_SPACING)
-        bottom = inner.top() - line_spacing
-        for line in self._split_into_lines(inner.width()):
+        bottom = inner_rect.top() - line_spacing
+        for line in self._split_into_lines(inner_rect.width()):
             top = bottom + line_spacing
-            widths = self._share_width_of_line(line, inner.width())
-            heights = [placed.height_for(width) for placed, width in zip(line, widths, strict=True)]
+            widths = self._share_width_of_line(line, inner_rect.width())
+            heights = [item.height_for(width) for item, width in zip(line, widths, strict=True)]
             line_height = max(heights)
             bottom = top + line_height
             if not is_moving:
                 continue
-            left = inner.left()
-            for placed, width, height in zip(line, widths, heights, strict=True):
+            left = inner_rect.left()
+            for item, width, height in zip(line, widths, heights, strict=True):
                 # Each item stands in the middle of its line's height.
                 item_top = top + (line_height - height) // 2
-                placed.item.setGeometry(QRect(left, item_top, width, height))
+                item.item.setGeometry(QRect(left, item_top, width, height))
                 left += width + self.spacing()
-        return max(bottom, inner.top()) + self.contentsMargins().bottom() - place.top()
+        inner_bottom = max(bottom, inner_rect.top())
+        return inner_bottom + self.contentsMargins().bottom() - rect.top()
 
     def _share_width_of_line(self, line: Sequence[PlacedItem], whole_width: int) -> list[int]:
         """Returns the width of each item, the unused width being shared by stretch factors."""
-        used = sum(placed.width for placed in line) + self.spacing() * (len(line) - 1)
-        unused = whole_width - used
-        all_shares = sum(placed.stretch for placed in line) or 1
-        return [placed.width + unused * placed.stretch // all_shares for placed in line]
+        used_width = self.spacing() * (len(line) - 1)
+        stretch_of_line = 0
+        for item in line:
+            used_width += item.width
+            stretch_of_line += item.stretch
+        unused_width = whole_width - used_width
+        widths: list[int] = []
+        for item in line:
+            extra_width = unused_width * item.stretch // max(stretch_of_line, 1)
+            widths.append(item.width + extra_width)
+        return widths
 
     def _split_into_lines(self, width: int) -> list[list[PlacedItem]]:
         lines: list[list[PlacedItem]] = []
-        room = 0
-        for item_number in range(self.count()):
-            item = self.itemAt(item_number)
-            stretch = self.stretch(item_number)
+        width_left = 0  # In the last line.
+        for index in range(self.count()):
+            item = self.itemAt(index)
+            stretch = self.stretch(index)
             if item is None:
                 continue
+            # A space never begins a line.
             if item.spacerItem() is not None and lines:
                 lines[-1].append(PlacedItem(item, 0, stretch))
-                room -= self.spacing()
+                width_left -= self.spacing()
             widget = item.widget()
             if item.isEmpty() or widget is None:
                 continue
             wanted_width = min(_preferred_width(item, widget, stretch), width)
-            if not lines or wanted_width > room:
+            if not lines or wanted_width > width_left:
                 lines.append([])
-                room = width
+                width_left = width
             lines[-1].append(PlacedItem(item, wanted_width, stretch))
-            room -= wanted_width + self.spacing()
+            width_left -= wanted_width + self.spacing()
         return lines
 
 
@@ -148,30 +161,38 @@ def _fill_box(
     if isinstance(margins, int):
         box.setContentsMargins(margins, margins, margins, margins)
     elif margins is not None:
-        box.setContentsMargins(*margins)
+        left, top, right, bottom = margins
+        box.setContentsMargins(left, top, right, bottom)
     if spacing is not None:
         box.setSpacing(spacing)
     for item in items:
         if isinstance(item, int):
             box.addStretch(item)
             continue
-        stretch = 0
-        alignment = Qt.AlignmentFlag(0)
         if not isinstance(item, tuple):
-            part = item
+            _add_to_box(box, item)
+            continue
+        widget_or_layout, stretch_or_alignment = item
+        # A stretch factor is a plain number. Python also accepts an alignment where a
+        # number is expected.
+        if isinstance(stretch_or_alignment, Qt.AlignmentFlag):
+            _add_to_box(box, widget_or_layout, alignment=stretch_or_alignment)
         else:
-            part = item[0]
-            # A stretch factor is a plain number. Python also accepts an alignment where a
-            # number is expected.
-            if isinstance(item[1], Qt.AlignmentFlag):
-                alignment = item[1]
-            else:
-                stretch = item[1]
-        if isinstance(part, QLayout):
-            box.addLayout(part, stretch)
-        else:
-            box.addWidget(part, stretch, alignment)
+            _add_to_box(box, widget_or_layout, stretch=stretch_or_alignment)
     return box
+
+
+def _add_to_box(
+    box: QBoxLayout,
+    widget_or_layout: QWidget | QLayout,
+    *,
+    stretch: int = 0,
+    alignment: Qt.AlignmentFlag = NO_ALIGNMENT,
+) -> None:
+    if isinstance(widget_or_layout, QLayout):
+        box.addLayout(widget_or_layout, stretch)
+    else:
+        box.addWidget(widget_or_layout, stretch, alignment)
 
 
 def reserve_height_for_width(widget: QWidget) -> None:
@@ -183,7 +204,10 @@ def reserve_height_for_width(widget: QWidget) -> None:
 
 def clear_layout(layout: QLayout) -> None:
     """Removes everything from a layout. Widgets are hidden at once and deleted a moment later."""
-    while (item := layout.takeAt(0)) is not None:
+    while layout.count():
+        item = layout.takeAt(0)
+        if item is None:
+            return
         widget = item.widget()
         inner_layout = item.layout()
         if widget is not None:

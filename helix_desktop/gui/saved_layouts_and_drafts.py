@@ -4,7 +4,6 @@ A file that cannot be read is kept under another name, and the window says so. K
 ("draft", workspace, conversation), so that everything of a workspace can be removed with it.
 """
 
-import itertools
 import json
 import logging
 import time
@@ -23,9 +22,8 @@ if TYPE_CHECKING:  # Importing these modules would take as long as the first pai
 
 log = logging.getLogger(__name__)
 
-WRITE_DELAY_MS = (
-    200  # The delay before the file is written, so that it is not written on every key press.
-)
+# The delay before the file is written, so that it is not written on every key press.
+WRITE_DELAY_MS = 200
 SAVED_AT = "saved at"  # In nanoseconds.
 T = TypeVar("T")
 
@@ -38,9 +36,8 @@ class WindowStateFile(QObject):
     def __init__(self, file: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._file = file
-        self.mistakes: list[
-            HelixError
-        ] = []  # Errors that explain why drafts of earlier starts are missing.
+        # Errors that explain why drafts of earlier starts are missing.
+        self.mistakes: list[HelixError] = []
         self._values: dict[str, object] = self._read_state_file()
         # When what is in the file was true, in seconds since 1970; 0 if an earlier version wrote it.
         self.saved_at = 0.0
@@ -89,19 +86,19 @@ class WindowStateFile(QObject):
                 self._values[path] = _blank_text_in_value(value, traces)
         self.write_state_file()
         try:
-            for damaged in self._file.parent.glob(f"{self._file.stem}.damaged*"):
-                damaged.unlink()
+            for damaged_file in self._file.parent.glob(f"{self._file.stem}.damaged*"):
+                damaged_file.unlink()
         except OSError as error:
             log.warning("a damaged file of the window could not be removed: %s", error)
 
-    def forget_deleted_ids(self, *gone: str) -> None:
+    def forget_deleted_ids(self, *deleted_ids: str) -> None:
         """Removes what is remembered of workspaces or conversations that were deleted for ever."""
-        deleted = set(gone)
-        self._values = {
-            path: value
-            for path, value in self._values.items()
-            if deleted.isdisjoint(path.split("/"))
-        }
+        kept_values: dict[str, object] = {}
+        for path, value in self._values.items():
+            names_in_path = path.split("/")
+            if not any(deleted_id in names_in_path for deleted_id in deleted_ids):
+                kept_values[path] = value
+        self._values = kept_values
         self.write_state_file()
 
     def write_state_file(self) -> None:
@@ -114,9 +111,12 @@ class WindowStateFile(QObject):
         from helix_desktop import concurrency
 
         self._timer.stop()
-        self._writer = self._writer or concurrency.create_thread_pool("window's state", threads=1)
-        values = {**self._values, SAVED_AT: time.time_ns()}
-        content = json.dumps(values, ensure_ascii=False, indent=1).encode("utf-8", "replace")
+        if self._writer is None:
+            self._writer = concurrency.create_thread_pool("window's state", threads=1)
+        values = dict(self._values)
+        values[SAVED_AT] = time.time_ns()
+        text = json.dumps(values, ensure_ascii=False, indent=1)
+        content = text.encode("utf-8", "replace")
         self._writer.submit(_write_or_log_why_not, self._file, content)
         return self._writer
 
@@ -131,19 +131,28 @@ class WindowStateFile(QObject):
             return self._rename_damaged_file("it holds no object")
         return values
 
-    def _rename_damaged_file(self, why: str) -> dict[str, object]:
-        """Renames a damaged file, and returns empty content."""
-        log.warning("%s cannot be read and is set aside: %s", self._file.name, why)
-        names = (self._file.with_suffix(f".damaged{number or ''}") for number in itertools.count())
-        aside = next(name for name in names if not name.exists())
+    def _rename_damaged_file(self, reason: str) -> dict[str, object]:
+        """Renames a damaged file, so that nothing in it is lost, and returns empty content."""
+        log.warning("%s cannot be read and is set aside: %s", self._file.name, reason)
+        new_name = self._find_free_name_for_damaged_file()
         try:
-            self._file.replace(aside)
-        except OSError as failure:
-            log.warning("%s could not be set aside: %s", self._file.name, failure)
+            self._file.replace(new_name)
+        except OSError as error:
+            log.warning("%s could not be set aside: %s", self._file.name, error)
             return {}
-        what = f"Drafts and the window's layout could not be read. Their file was kept as {aside}."
-        self.mistakes.append(InvalidInput(what))
+        message = (
+            f"Drafts and the window's layout could not be read. Their file was kept as {new_name}."
+        )
+        self.mistakes.append(InvalidInput(message))
         return {}
+
+    def _find_free_name_for_damaged_file(self) -> Path:
+        name = self._file.with_suffix(".damaged")
+        number = 0
+        while name.exists():
+            number += 1
+            name = self._file.with_suffix(f".damaged{number}")
+        return name
 
 
 def _write_or_log_why_not(file: Path, content: bytes) -> None:

@@ -113,7 +113,9 @@ class ActionRegistry(QObject):
 
     def __iter__(self) -> Iterator[WindowAction]:
         """Yields what the menus show."""
-        return (action for action in self._declared.values() if not action.home)
+        for action in self._declared.values():
+            if not action.home:
+                yield action
 
     def list_searchable_actions(self) -> list[WindowAction]:
         """Returns what the palette finds: the menus' actions, and most of those that have their
@@ -127,8 +129,11 @@ class ActionRegistry(QObject):
 
     def list_actions_with_shortcuts(self) -> list[WindowAction]:
         """Returns what the menus show, and what has a shortcut of its own elsewhere."""
-        actions = self._declared.values()
-        return [action for action in actions if not action.home or action.shortcut]
+        actions: list[WindowAction] = []
+        for action in self._declared.values():
+            if not action.home or action.shortcut:
+                actions.append(action)
+        return actions
 
     def set_action_handler(
         self, name: str, handler: Callable[[], object], *, when: Condition | None = None
@@ -167,10 +172,10 @@ class ActionRegistry(QObject):
         return robbed_title
 
     def _take_shortcut_from_others(self, name: str, sequence: QKeySequence) -> str:
-        for other, action in self._actions.items():
-            if other != name and action.shortcut() == sequence:
-                action.setShortcut(QKeySequence())
-                return self._declared[other].title
+        for other_name, other_action in self._actions.items():
+            if other_name != name and other_action.shortcut() == sequence:
+                other_action.setShortcut(QKeySequence())
+                return self._declared[other_name].title
         return ""
 
     def reset_shortcuts(self) -> None:

@@ -79,14 +79,17 @@ class WorkspaceActivity(QObject):
         )
 
     def stop_watching_workspace(self) -> None:
-        for leave in self._unsubscribe_all:
-            leave()
+        for unsubscribe in self._unsubscribe_all:
+            unsubscribe()
 
     @property
     def most_urgent_state(self) -> ConversationActivity:
-        news = {state for name, state in self._states.items() if name not in self._seen_failures}
+        unseen_states: set[ConversationActivity] = set()
+        for conversation, state in self._states.items():
+            if conversation not in self._seen_failures:
+                unseen_states.add(state)
         for state in _STATES_BY_URGENCY:
-            if state in news:
+            if state in unseen_states:
                 return state
         return ConversationActivity.IDLE
 
@@ -117,10 +120,11 @@ class WorkspaceActivity(QObject):
         if isinstance(event, session_events.MessagesQueued):
             self._note_messages_that_left_queue(event)
             self._save_unrecorded_messages(event.conversation)
-        elif isinstance(event, session_events.FactAppended) and isinstance(
-            event.recorded.fact, facts.UserSaid
-        ):
-            self._remove_recorded_message(event.recorded, event.recorded.fact)
+        elif isinstance(event, session_events.FactAppended):
+            fact = event.recorded.fact
+            if isinstance(fact, facts.UserSaid):
+                self._remove_recorded_message(event.recorded, fact)
+        # Pieces of streams are shown by the conversation itself.
         if not isinstance(event, session_events.ReplyStreamed | session_events.ToolPrinted):
             self._bridge.queue_event(event)
 
@@ -203,8 +207,10 @@ class WorkspaceActivity(QObject):
         if event.running is state_before:
             return
         self.state_changed.emit(event.conversation, self._state_with_agents(event.conversation))
-        ended = state_before in WORKING_STATES and event.running is ConversationActivity.IDLE
-        if ended or event.running in (ConversationActivity.ASKING, ConversationActivity.FAILED):
+        was_working = state_before in WORKING_STATES
+        has_finished = was_working and event.running is ConversationActivity.IDLE
+        needs_user = event.running in (ConversationActivity.ASKING, ConversationActivity.FAILED)
+        if has_finished or needs_user:
             self.activity_ended.emit(event.conversation, event.running, event.why)
 
     def working_agents(self) -> list[str]:
@@ -233,14 +239,16 @@ class WorkspaceActivity(QObject):
         """Returns a conversation's state, or, if it does not work, that of a sub-agent
         in the background.
         """
-        own = self._states.get(conversation, ConversationActivity.IDLE)
-        if own in WORKING_STATES:
-            return own
-        below = {self._states[agent] for agent in self.working_agents_below(conversation)}
+        own_state = self._states.get(conversation, ConversationActivity.IDLE)
+        if own_state in WORKING_STATES:
+            return own_state
+        states_of_agents = {
+            self._states[agent] for agent in self.working_agents_below(conversation)
+        }
         for state in _STATES_BY_URGENCY:
-            if state in below:
+            if state in states_of_agents:
                 return state
-        return own
+        return own_state
 
 
 def _changes_row_of_list(event: Event) -> bool:

@@ -73,9 +73,11 @@ def test_an_unknown_window_is_not_full() -> None:
 def test_segments_never_leave_the_bar(
     parts: list[tuple[ContextKind, int]], window: int, width: int
 ) -> None:
-    placed = meter_segments(parts, window, width)
-    assert [kind for kind, _, _ in placed] == [kind for kind, tokens in parts if tokens]
-    assert all(0 <= start <= width and start + size <= width + 1.001 for _, start, size in placed)
+    segments = meter_segments(parts, window, width)
+    assert [segment.kind for segment in segments] == [kind for kind, tokens in parts if tokens]
+    for segment in segments:
+        assert 0 <= segment.start <= width
+        assert segment.start + segment.width <= width + 1.001
 
 
 def test_the_bar_is_painted_in_the_colours_of_the_kinds(theme: Theme) -> None:

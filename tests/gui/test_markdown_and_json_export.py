@@ -109,7 +109,10 @@ def test_what_an_agent_added_is_not_exported_as_the_users_words() -> None:
     ]
     recorded = [Recorded("c", seq, 0.0, fact) for seq, fact in enumerate(facts, 1)]
     sections = [*markdown_and_json_export.iterate_export_sections(recorded, lambda _: None)]
-    assert [(head.partition(",")[0], text.partition(",")[0]) for head, _, text in sections] == [
+    shown = [
+        (section.heading.partition(",")[0], section.text.partition(",")[0]) for section in sections
+    ]
+    assert shown == [
         ("Added by Claude Code", reminder),
         ("Added by Claude Code", "[environment_context"),
         ("Added by Claude Code", reminder),
@@ -120,5 +123,5 @@ def test_what_an_agent_added_is_not_exported_as_the_users_words() -> None:
         Recorded("c", 1, 0.0, ConversationStarted()),
         Recorded("c", 2, 0.0, UserSaid((Text(reminder),))),
     ]
-    ((head, _, text),) = markdown_and_json_export.iterate_export_sections(own, lambda _: None)
-    assert (head.partition(",")[0], text) == ("You", reminder)
+    (section,) = markdown_and_json_export.iterate_export_sections(own, lambda _: None)
+    assert (section.heading.partition(",")[0], section.text) == ("You", reminder)

@@ -249,8 +249,11 @@ def _chat_and_timeline(
 
 
 def _exported(facts: list[Recorded]) -> list[tuple[str, str]]:
-    told = markdown_and_json_export.iterate_export_sections(facts, lambda _: None)
-    return [(kind, {"said": text, "fold": head}.get(kind, "")) for head, kind, text in told]
+    exported: list[tuple[str, str]] = []
+    for section in markdown_and_json_export.iterate_export_sections(facts, lambda _: None):
+        compared = {"said": section.text, "fold": section.heading}
+        exported.append((section.kind, compared.get(section.kind, "")))
+    return exported
 
 
 def _rows(story: ConversationTimeline) -> list[places.FoldRow]:
