@@ -100,11 +100,11 @@ class SettingsBackend:
     async def verify_workspace_entries(
         self, bench: Workbench, report: Callable[[str], None]
     ) -> str:
-        def report_progress(result_so_far: VerifyResult) -> None:
+        def report_read_bytes(result_so_far: VerifyResult) -> None:
             read_bytes = result_so_far.bytes + result_so_far.checkpoint_bytes
             report(tr("{size} read…", size=format_byte_size(read_bytes)))
 
-        result = await bench.workspace.cache.verify_cache(report_progress)
+        result = await bench.workspace.cache.verify_cache(report_read_bytes)
         if not result.damaged and not result.notes:
             entries = format_count(result.checked, "{n} stored output", "{n} stored outputs")
             return tr(

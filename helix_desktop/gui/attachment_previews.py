@@ -45,11 +45,11 @@ def open_picture_dialog(parts: WindowParts, stored: Stored, name: str) -> None:
     if bench is None:
         return
 
-    def show_image(image: QImage) -> None:
+    def show_read_picture(image: QImage) -> None:
         PictureDialog(image, name, parts.widget).open()
 
     reading = _read_stored_image(bench, stored, LARGEST_WIDTH_PIXELS)
-    parts.run_for_window(reading, then=show_image)
+    parts.run_for_window(reading, then=show_read_picture)
 
 
 def show_thumbnail_or_token_count(
@@ -67,11 +67,11 @@ def show_thumbnail_or_token_count(
         run(bench.count_sent_tokens(attachment), then=show_tokens)
         return
 
-    def show_image(image: QImage) -> None:
+    def show_read_picture(image: QImage) -> None:
         chips.show_thumbnail(attachment, QPixmap.fromImage(image))
 
     reading = _read_stored_image(bench, attachment.stored, THUMBNAIL_WIDTH_PIXELS)
-    run(reading, then=show_image)
+    run(reading, then=show_read_picture)
 
 
 async def _read_stored_image(bench: Workbench, stored: Stored, widest: int) -> QImage:

@@ -67,19 +67,19 @@ class ChatActionHandler(QObject):
             fold = partial(self.carry_out_intent, chat_actions.AskToFold(kind))
             parts.actions.set_action_handler(name, fold, when=parts.showing.has_conversation)
         has_workspace = parts.showing.has_workspace
-        parts.actions.set_action_handler("push", self._push_branch, when=has_workspace)
+        parts.actions.set_action_handler("push", self._push_branch_on_page, when=has_workspace)
         parts.actions.set_action_handler(
-            "pull-request", self._open_pull_request, when=has_workspace
+            "pull-request", self._open_pull_request_on_page, when=has_workspace
         )
 
-    def _push_branch(self) -> None:
+    def _push_branch_on_page(self) -> None:
         # Few conversations need this module, so the start does not wait for it.
         from helix_desktop.gui.changes.after_commit_bar import AfterCommitWish
 
         self._frame.switch_to_page("changes")
         self._pages.changes.carry_out_after_commit(AfterCommitWish.PUSH)
 
-    def _open_pull_request(self) -> None:
+    def _open_pull_request_on_page(self) -> None:
         from helix_desktop.gui.changes.after_commit_bar import AfterCommitWish
 
         self._frame.switch_to_page("changes")

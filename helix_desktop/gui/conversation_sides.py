@@ -176,7 +176,7 @@ class ConversationSides(QObject):
         self._parts.run_for_window(
             _open_and_prepare_session(bench, conversation, side),
             then=partial(self._show_opened_conversation, bench, side, then),
-            failed=partial(self._report_not_opened, bench, side, conversation),
+            failed=partial(self._report_conversation_not_opened, bench, side, conversation),
         )
 
     def _show_opened_conversation(
@@ -189,7 +189,7 @@ class ConversationSides(QObject):
             then()
         self.conversation_opened.emit(bench, session, held_messages)
 
-    def _report_not_opened(
+    def _report_conversation_not_opened(
         self, bench: Workbench, side: ChatPage, conversation: str, error: HelixError
     ) -> None:
         self.unsent_messages.turn_unsent_messages_into_draft((bench.id, conversation))

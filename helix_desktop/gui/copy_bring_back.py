@@ -38,14 +38,14 @@ class CopyBringBack:
     def ask_for_way(self) -> None:
         self.runner.run_in_background(self._find_files_to_name(), then=self._show_ways)
 
-    async def _find_copy(self) -> FolderCopy | None:
+    async def _find_copy_of_conversation(self) -> FolderCopy | None:
         """Finds the copy, which is another conversation's if this is a fork or a sub-agent's."""
         session = await self.bench.open_session(self.row.id)
         copy_id = session.conversation.state.own_copy
         return await asyncio.to_thread(self.bench.copies.find_copy, copy_id)
 
     async def _find_files_to_name(self) -> FilesOfCopy:
-        copy = await self._find_copy()
+        copy = await self._find_copy_of_conversation()
         if copy is None:
             return FilesOfCopy()
         not_brought_back = await self.bench.copies.list_files_not_brought_back(copy)
@@ -70,7 +70,7 @@ class CopyBringBack:
         self.runner.run_in_background(work, then=self.done)
 
     async def _bring_back_and_describe(self, way: str, conflicts: str) -> Sequence[str]:
-        copy = await self._find_copy()
+        copy = await self._find_copy_of_conversation()
         if copy is None:
             return ()
         return await self.bench.copies.bring_back(copy, way, self.row.title, conflicts)
@@ -79,7 +79,7 @@ class CopyBringBack:
         self.runner.run_in_background(self._find_conflicts(), then=self._apply_or_ask_which_version)
 
     async def _find_conflicts(self) -> Sequence[str]:
-        copy = await self._find_copy()
+        copy = await self._find_copy_of_conversation()
         if copy is None:
             return ()
         return await self.bench.copies.find_conflicts(copy)
@@ -103,7 +103,7 @@ class CopyBringBack:
         self.runner.run_in_background(search, then=self._ask_to_discard_files)
 
     async def _find_files_not_brought_back(self) -> Sequence[str]:
-        copy = await self._find_copy()
+        copy = await self._find_copy_of_conversation()
         if copy is None:
             return ()
         return await self.bench.copies.list_files_not_brought_back(copy)

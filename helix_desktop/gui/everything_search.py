@@ -95,14 +95,14 @@ class EverythingSearch(QObject):
             if self._sides.find_side(row.id) is None:
                 rows_not_shown.append(row)
         items = search_suggestions.suggest_conversations(
-            rows_not_shown, self._showing.workspace_id, self._open_beside
+            rows_not_shown, self._showing.workspace_id, self._open_place_beside
         )
         hint = tr("Search conversations")
         if not items:
             hint = tr("There is no other conversation in this workspace.")
         self._palette.open_palette(known=items, hint=hint)
 
-    def _open_beside(self, place: WindowPlace) -> None:
+    def _open_place_beside(self, place: WindowPlace) -> None:
         self._sides.go_to_conversation(place.conversation, beside=True)
 
     def search_everywhere(self, query: str) -> None:

@@ -55,11 +55,11 @@ class LeakedKeyOffers(QObject):
             keys=", ".join(masked_keys),
         )
         button = format_count(len(keys), "Forget the key…", "Forget the {n} keys…")
-        forget = partial(self._start_forgetting, bench, keys)
+        forget = partial(self._start_forgetting_keys, bench, keys)
         ask = partial(ask_to_forget_keys, self._parts.widget, masked_keys, forget)
         self._parts.notices.show_notice(text, button=button, act=ask, shown_ms=OFFER_MS)
 
-    def _start_forgetting(self, bench: Workbench, keys: Sequence[str]) -> None:
+    def _start_forgetting_keys(self, bench: Workbench, keys: Sequence[str]) -> None:
         self._parts.runner.run_in_background(self._forget_keys(bench, keys))
 
     async def _forget_keys(self, bench: Workbench, keys: Sequence[str]) -> None:

@@ -154,7 +154,7 @@ class OpenWorkspaces(QObject):
         self._parts.run_for_window(
             self._desk.open_workspace(workspace),
             then=partial(self._show_workspace_if_wanted, workspace, then),
-            failed=self._report_not_opened,
+            failed=self._report_workspace_not_opened,
         )
 
     def _show_workspace_if_wanted(
@@ -182,7 +182,7 @@ class OpenWorkspaces(QObject):
         self._parts.run_for_window(
             self._open_or_create_for_folder(folder),
             then=partial(self._show_workspace_of_folder, folder),
-            failed=self._report_not_opened,
+            failed=self._report_workspace_not_opened,
         )
 
     def _show_workspace_of_folder(self, folder: Path, bench: Workbench) -> None:
@@ -191,7 +191,7 @@ class OpenWorkspaces(QObject):
         else:
             self.refresh_workspaces()
 
-    def _report_not_opened(self, error: HelixError) -> None:
+    def _report_workspace_not_opened(self, error: HelixError) -> None:
         self._wanted_workspace = ""
         self._rail.mark_open_workspace(self._parts.showing.workspace_id)
         self._parts.notices.show_error_notice(error)

@@ -152,9 +152,9 @@ class ViewActions(QObject):
         set_handler("doctor", partial(self._open_settings, "about"))
         set_handler("about", partial(self._open_settings, "about"))
         set_handler("help", self._show_help_of_page)
-        set_handler("quit", self._close_window)
+        set_handler("quit", self._close_whole_window)
 
-    def _close_window(self) -> None:
+    def _close_whole_window(self) -> None:
         self._frame.window().close()
 
     def _open_settings(self, page: str) -> None:

@@ -68,9 +68,9 @@ class SideBySide(QSplitter):
         has_room_for_both = self.width() >= 2 * self._theme.zoomed_pixels(LEAST_WIDTH)
         for side in titles:
             side.setVisible(has_room_for_both or side is current)
-            self._update_heading(side, has_room_for_both=has_room_for_both)
+            self._update_heading_of_side(side, has_room_for_both=has_room_for_both)
 
-    def _update_heading(self, side: ChatPage, *, has_room_for_both: bool) -> None:
+    def _update_heading_of_side(self, side: ChatPage, *, has_room_for_both: bool) -> None:
         heading = self._headings[side]
         title = self._titles[side]
         has_two_sides = len(self._titles) > 1

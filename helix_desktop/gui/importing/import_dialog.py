@@ -317,7 +317,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         if not outcome.stopped:
             self.found.untick_all()
         self._close.setFocus()
-        self._message_label.setText(" ".join(_describe_outcome(outcome)))
+        self._message_label.setText(" ".join(_describe_import_outcome(outcome)))
         self._undo.setVisible(bool(outcome.new_count or outcome.grown_count))
         self._keys.setText(
             format_count(len(outcome.masked_keys), "Forget the key…", "Forget the {n} keys…")
@@ -372,7 +372,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         show_text_box(self, tr("What was left out"), "\n".join(lines))
 
 
-def _describe_outcome(outcome: history_import_port.ImportOutcome) -> list[str]:
+def _describe_import_outcome(outcome: history_import_port.ImportOutcome) -> list[str]:
     """Describes in sentences what was imported, what was not, and what needs attention."""
     new_sentence = format_count(
         outcome.new_count,
