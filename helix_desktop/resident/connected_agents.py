@@ -57,13 +57,15 @@ class ConnectedAgentRow:
 class AgentConnections:
     """`address` is empty while no gateway runs. `for_others` is the address for any
     other program, or empty. `today` has the totals of all connected agents. Its dollars
-    are 0 if no price is known.
+    are 0 if no price is known. `last_request_time`: of the newest request of any agent, or 0.
     """
 
     address: str
     agents: Sequence[ConnectedAgentRow]
     today: Figures
     for_others: str = ""
+    last_request_time: float = 0.0
+    last_request_agent: str = ""
 
 
 def list_words_that_start_this_program() -> list[str]:
@@ -98,6 +100,12 @@ class ConnectedAgents:
         if registration is not None:
             addresses = registration.addresses
             gateway_status = wrapped_agent.fetch_gateway_status(addresses[0]) or {}
+        last_request_time = 0.0
+        last_request_agent = ""
+        for requests in gateway_status.get("agents", ()):
+            if requests["last"] > last_request_time:
+                last_request_time = float(requests["last"])
+                last_request_agent = str(requests["agent"])
         return AgentConnections(
             address=_address_without_token(addresses),
             agents=[
@@ -106,6 +114,8 @@ class ConnectedAgents:
             ],
             today=_add_up_figures(gateway_status.get("today", ())),
             for_others=_address_for_others(addresses),
+            last_request_time=last_request_time,
+            last_request_agent=last_request_agent,
         )
 
     def _find_or_create_gateway_registration(self) -> HeldRegistration | None:

@@ -61,6 +61,7 @@ async def test_an_agents_row_says_what_the_gateway_saw(
     monkeypatch.setattr(agents, "_switched_on", held)
     found = await agents.list_agent_connections()
     assert (found.address, found.for_others) == ("http://127.0.0.1:4356", held.addresses[1])
+    assert (found.last_request_agent, found.last_request_time) == ("Claude Code", 5.0)
     row = next(row for row in found.agents if row.name == "claude")
     assert (row.requests, row.last_request_time, row.last_failure) == (7, 5.0, "No way.")
 

@@ -12,6 +12,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.consent_dialog import ConsentDialog, ConsentQuestion
@@ -153,6 +154,21 @@ def _describe_agent_requests(row: connected_agents.ConnectedAgentRow, now: float
     return " · ".join(filter(None, parts))
 
 
+@dataclass(frozen=True, slots=True)
+class AddressVariable:
+    """The environment variable by which programs take a provider's address, and what the address
+    ends with.
+    """
+
+    name: str
+    path: str
+
+
+VARIABLES_OF_OTHER_PROGRAMS = (
+    AddressVariable("ANTHROPIC_BASE_URL", path=""),
+    AddressVariable("OPENAI_BASE_URL", path="/v1"),
+    AddressVariable("GOOGLE_GEMINI_BASE_URL", path=""),
+)
 MARGINS = (40, 28, 40, 28)
 REFRESH_INTERVAL_MS = 1_000  # The interval between updates of the list of connections.
 
@@ -191,13 +207,16 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         )
         self._once_title = widgets.build_plain_label(tr("Just once, from a terminal"), "heading")
         self._once_line = CopyableCommandLine(self)
-        self._other_program_line = CopyableCommandLine(self)
+        self._other_program_lines: list[CopyableCommandLine] = []
+        for _variable in VARIABLES_OF_OTHER_PROGRAMS:
+            self._other_program_lines.append(CopyableCommandLine(self))
+        self._last_request = widgets.build_plain_label("", "small")
         self._lay_out_gateway_dialog()
         self._timer = QTimer(self, interval=REFRESH_INTERVAL_MS)
         self._timer.timeout.connect(self.refresh_connections)
 
     def _lay_out_gateway_dialog(self) -> None:
-        explanation = tr("Turn on the gateway, and set its address in an agent you already use. Helix Desktop then stores what the agent sees, sends less of it to the provider, and shows you everything here. Your key is passed on to the provider and is not stored.")  # fmt: skip
+        explanation = tr("The gateway is an address on this computer that passes an agent's requests on to its provider. Turn it on, and set the address in an agent you already use. Helix Desktop then stores what the agent sees, sends less of it to the provider, and shows you everything here. Your key is passed on to the provider and is not stored.")  # fmt: skip
         title = widgets.build_plain_label(tr("Connect an agent"), "large")
         tiles_row = build_row(spacing=12)
         for tile in self._tiles:
@@ -206,6 +225,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         column = build_column(
             build_row((title, 1), self._address, self.switch, spacing=14, wraps=True),
             widgets.build_plain_label(explanation, "muted"),
+            self._last_request,
             self._error_label,
             tiles_row,
             self._agent_column,
@@ -219,7 +239,10 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         column.addWidget(self._once_line)
         column.addSpacing(4)
         column.addWidget(widgets.build_plain_label(tr("Any other program"), "heading"))
-        column.addWidget(self._other_program_line)
+        which_line = tr("Set the line for the API that the program speaks: Anthropic's, OpenAI's or Gemini's.")  # fmt: skip
+        column.addWidget(widgets.build_plain_label(which_line, "muted"))
+        for line in self._other_program_lines:
+            column.addWidget(line)
         column.addStretch(1)
         build_column(widgets.build_scroll_area(page, self), owner=self, margins=0)
 
@@ -238,6 +261,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         for row in connections.agents:
             if not _is_agent_present(row):
                 self._get_or_build_card_of_agent(row).show_connected_agent(row, time.time())
+        self._show_last_request(connections)
         if connections == self._shown:
             return
         self._hide_or_show_missing_agents(connections.agents)
@@ -249,17 +273,36 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             self._address.setText(tr("The gateway is off"))
         if connections.for_others:
             self.switch.setText(tr("Turn off"))
-            variable = f"ANTHROPIC_BASE_URL={connections.for_others}"
         else:
             self.switch.setText(tr("Turn on"))
-            variable = ""
-        self._other_program_line.show_command_line(variable)
+        self._show_lines_for_other_programs(connections.for_others)
         self._show_figures_of_today(connections)
         commands = [row.start_command for row in connections.agents if row.installed]
         self._once_title.setVisible(bool(commands))
         self._once_line.setVisible(bool(commands))
         if commands:
             self._once_line.show_command_line(commands[0])
+
+    def _show_lines_for_other_programs(self, address: str) -> None:
+        """Shows a line for each API. Without an address, one says that there is none."""
+        for number, line in enumerate(self._other_program_lines):
+            variable = VARIABLES_OF_OTHER_PROGRAMS[number]
+            line_to_copy = ""
+            if address:
+                line_to_copy = f"{variable.name}={address}{variable.path}"
+            line.show_command_line(line_to_copy)
+            line.setVisible(bool(address) or number == 0)
+
+    def _show_last_request(self, connections: connected_agents.AgentConnections) -> None:
+        """Says when something arrived last, which proves that an agent is connected."""
+        self._last_request.setVisible(bool(connections.address))
+        if not connections.last_request_time:
+            self._last_request.setText(tr("No request has arrived yet."))
+            return
+        when = format_time_ago(connections.last_request_time, time.time())
+        words = tr("Last request {when}, from {agent}.")
+        # The words are put together after the translation: a name may have braces in it.
+        self._last_request.setText(words.format(when=when, agent=connections.last_request_agent))
 
     def _hide_or_show_missing_agents(
         self, agents: Sequence[connected_agents.ConnectedAgentRow]

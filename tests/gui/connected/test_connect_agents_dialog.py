@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from PySide6.QtGui import QGuiApplication
@@ -27,6 +28,7 @@ class Agents(StandIn):
         self.connected = False
         self.requests = 0
         self.is_started_elsewhere = False
+        self.last_request_time = 0.0
 
     async def list_agent_connections(self) -> AgentConnections:
         n = self.requests
@@ -50,6 +52,8 @@ class Agents(StandIn):
             [row],
             today,
             f"{address}/t/token" if self.on else "",
+            self.last_request_time,
+            "Claude Code",
         )
 
     async def switch_gateway(self, *, on: bool) -> None:
@@ -76,7 +80,7 @@ def test_nothing_empty_is_shown_before_the_agents_are_known(window: MainWindow) 
     dialog.open()
     assert not any(tile.isVisible() for tile in dialog._tiles)
     assert not any(
-        line._copy.isVisible() for line in (dialog._once_line, dialog._other_program_line)
+        line._copy.isVisible() for line in (dialog._once_line, *dialog._other_program_lines)
     )
 
 
@@ -123,6 +127,30 @@ def test_the_switch_starts_the_gateway_and_the_first_request_is_seen(window: Mai
     assert "Counted: the workspaces that the gateway has open" in words(dialog)
     dialog.switch.click()
     assert not agents.on
+    dialog.reject()
+
+
+def test_programs_for_each_api_get_an_address_and_the_last_request_is_the_proof(
+    window: MainWindow,
+) -> None:
+    """Only programs for Anthropic's API got an address, and whether anything arrived was unsaid."""
+    agents = Agents()
+    dialog = ConnectAgentsDialog(window.theme, window, window.background_runner, agents)
+    dialog.open()
+    dialog.switch.click()
+    assert "OPENAI_BASE_URL=http://127.0.0.1:4356/t/token/v1" in words(dialog)
+    assert "GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:4356/t/token" in words(dialog)
+    assert dialog._last_request.text() == "No request has arrived yet."
+    agents.last_request_time = time.time() - 10
+    dialog.refresh_connections()
+    assert dialog._last_request.text().startswith("Last request ")
+    assert dialog._last_request.text().endswith(", from Claude Code.")
+    dialog.switch.click()
+    assert [line.isVisibleTo(dialog) for line in dialog._other_program_lines] == [
+        True,
+        False,
+        False,
+    ]
     dialog.reject()
 
 
