@@ -67,8 +67,6 @@ class EverythingSearch(QObject):
         self._palette.open_palette(self._search_field.text())
 
     def list_suggestions_before_search(self) -> Sequence[PaletteItem]:
-        from helix_desktop.gui.help_dialog import open_help
-
         rows = self._sides.list_rows()
         conversations = search_suggestions.suggest_conversations(
             rows, self._showing.workspace_id, self._go_to_place
@@ -78,8 +76,13 @@ class EverythingSearch(QObject):
         items += search_suggestions.suggest_workspaces(other_workspaces, self._go_to_place)
         items += search_suggestions.suggest_actions(self._parts.actions)
         items += conversations[CONVERSATIONS_BEFORE_ACTIONS:]
-        items += search_suggestions.suggest_help_pages(partial(open_help, self._parts.widget))
+        items += search_suggestions.suggest_help_pages(self._open_help_at_typed_words)
         return items
+
+    def _open_help_at_typed_words(self, file: str) -> None:
+        from helix_desktop.gui.help_dialog import open_help
+
+        open_help(self._parts.widget, file, self._palette.line.text())
 
     def _ask_for_workspace(self) -> None:
         other_workspaces = self._workspaces.rows_of_others()

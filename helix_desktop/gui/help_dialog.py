@@ -8,14 +8,17 @@ from PySide6.QtCore import QLocale, QStringListModel, QUrl
 from PySide6.QtGui import (
     QKeySequence,
     QShortcut,
+    QTextBlock,
+    QTextCharFormat,
     QTextCursor,
     QTextDocument,
     QTextFormat,
     QTextLength,
 )
-from PySide6.QtWidgets import QCompleter, QTextBrowser, QWidget
+from PySide6.QtWidgets import QCompleter, QTextBrowser, QTextEdit, QWidget
 
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.common.found_words import find_needle_spans
 from helix_desktop.gui.common.widgets import (
     TransientDialog,
     build_line_edit,
@@ -129,9 +132,47 @@ class HelpPage(QTextBrowser):
             cursor.setCharFormat(picture)
             cursor = self.document().find(PICTURE, cursor)
 
+    def show_words(self, words: Sequence[str]) -> None:
+        """Scrolls to the first paragraph with most of the words, and marks them there."""
+        self.setExtraSelections([])
+        best_block: QTextBlock | None = None
+        most_found = 0
+        block = self.document().begin().next()  # The first one is the page's title.
+        while block.isValid():
+            text = block.text().casefold()
+            found = sum(word in text for word in words)
+            if found > most_found:
+                best_block = block
+                most_found = found
+            block = block.next()
+        if best_block is None:
+            return
+        self._mark_words_of_block(best_block, words)
+        block_top = self.document().documentLayout().blockBoundingRect(best_block).top()
+        room_above = self.viewport().height() / 4  # For the heading that precedes it.
+        self.verticalScrollBar().setValue(round(block_top - room_above))
 
-def open_help(parent: QWidget, file: str = CONTENTS) -> None:
-    HelpDialog(file, parent).show()
+    def _mark_words_of_block(self, block: QTextBlock, words: Sequence[str]) -> None:
+        selections: list[QTextEdit.ExtraSelection] = []
+        for start, length in find_needle_spans(words, block.text()):
+            selection = QTextEdit.ExtraSelection()
+            cursor = QTextCursor(block)
+            cursor.setPosition(block.position() + start)
+            cursor.setPosition(block.position() + start + length, QTextCursor.MoveMode.KeepAnchor)
+            selection.cursor = cursor
+            look = QTextCharFormat()
+            look.setBackground(self.palette().highlight())
+            look.setForeground(self.palette().highlightedText())
+            selection.format = look
+            selections.append(selection)
+        self.setExtraSelections(selections)
+
+
+def open_help(parent: QWidget, file: str = CONTENTS, words: str = "") -> None:
+    """Opens a page, at the words that were searched for."""
+    dialog = HelpDialog(file, parent)
+    dialog.show()
+    dialog.page.show_words(words.casefold().split())
 
 
 class HelpDialog(TransientDialog):
@@ -140,6 +181,7 @@ class HelpDialog(TransientDialog):
         self.search = build_line_edit(tr("Search the help"), tr("Search the help"), self)
         self.search.setClearButtonEnabled(True)
         self._found_lines = QStringListModel(self)
+        self._searched_words: list[str] = []
         self.search.setCompleter(self._build_completer())
         self.search.textEdited.connect(self._list_found_pages)
         self.search.returnPressed.connect(self._open_first_found_page)
@@ -176,6 +218,7 @@ class HelpDialog(TransientDialog):
         return completer
 
     def _list_found_pages(self, query: str) -> None:
+        self._searched_words = query.casefold().split()
         self._found_lines.setStringList(list(find_help_pages(query)))
 
     def _open_first_found_page(self) -> None:
@@ -190,6 +233,7 @@ class HelpDialog(TransientDialog):
         if file:
             self.search.clear()
             self.open_help_page(file)
+            self.page.show_words(self._searched_words)
             self.page.setFocus()
 
     def open_help_page(self, file: str) -> None:

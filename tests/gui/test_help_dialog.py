@@ -54,6 +54,21 @@ def test_a_page_is_found_by_its_words_and_those_with_them_in_the_title_come_firs
     assert set(find_help_pages("").values()) == {entry.file for entry in list_help_contents()}
 
 
+def test_a_page_opens_at_the_words_that_were_searched_for(theme: Theme) -> None:
+    """It opened at its top, and the words stood somewhere on the second screen."""
+    window = QWidget()
+    dialog = HelpDialog(CONTENTS, window)
+    dialog.show()
+    dialog._list_found_pages("renamed hunk")
+    dialog._open_found_page(next(iter(find_help_pages("renamed hunk"))))
+    marked = [selection.cursor.selectedText() for selection in dialog.page.extraSelections()]
+    assert {"renamed", "hunk"} <= {word.casefold() for word in marked}
+    (first, *_) = dialog.page.extraSelections()
+    place = dialog.page.cursorRect(first.cursor)
+    assert dialog.page.viewport().rect().intersects(place)
+    assert dialog.page.verticalScrollBar().value() > 0
+
+
 def test_the_help_is_searched_by_keyboard_alone(theme: Theme) -> None:
     window = QWidget()
     dialog = HelpDialog(CONTENTS, window)
