@@ -149,12 +149,13 @@ class ConversationFolding:
             log.info("excerpting failed: %s", type(error).__name__)
             return (facts.FoldFailed(facts.FoldKind.EXCERPT, error.what),)
 
-    async def excerpt_large_message(self, said: facts.UserSaid) -> tuple[facts.Fact, ...]:
+    async def excerpt_large_message(self, message: facts.UserSaid) -> tuple[facts.Fact, ...]:
+        """Return the facts to append for a message: with excerpts, if parts of it are large."""
         try:
-            return await self._large_outputs.excerpt_large_parts(said)
+            return await self._large_outputs.excerpt_large_parts(message)
         except HelixError as error:
             log.info("storing a large message failed: %s", error.what)
-            return (said, facts.FoldFailed(facts.FoldKind.EXCERPT, error.what))
+            return (message, facts.FoldFailed(facts.FoldKind.EXCERPT, error.what))
 
     async def apply_due_folds(self, *, overflowed: bool = False) -> None:
         """Adopt what is ready, clear and start what is due, and make sure the next request fits.

@@ -164,13 +164,13 @@ class Detail:
 
     def format_reference_line(self) -> str:
         """Return the detail's lines in a stored list, which `details_entry` reads again."""
-        place = str(self.seq)
+        numbers = str(self.seq)
         if self.times > 1:
-            place += f" x{self.times}"
+            numbers += f" x{self.times}"
         more_lines = self.text.count("\n")
         if more_lines:
-            place += f" +{more_lines} lines"
-        return f"{self.kind} [{place}] {self.text}"
+            numbers += f" +{more_lines} lines"
+        return f"{self.kind} [{numbers}] {self.text}"
 
 
 # By kind and text. A key of both would take as much memory as a detail.
@@ -211,12 +211,14 @@ def _merge_detail_and_count_new_characters(merged: MergedDetails, detail: Detail
 
 
 def merge_details_and_replace_todos(
-    before: Iterable[Detail], fresh: Iterable[Detail], todo: Sequence[tuple[str, str]]
+    details_before: Iterable[Detail],
+    new_details: Iterable[Detail],
+    todo: Sequence[tuple[str, str]],
 ) -> list[Detail]:
     """Combine a document's details with later ones. Only the current task list is kept."""
-    earlier_details = [detail for detail in before if detail.kind != "todo"]
+    earlier_details = [detail for detail in details_before if detail.kind != "todo"]
     open_tasks = [Detail("todo", text, 0) for text, state in todo if state != "done"]
-    return merge_details(chain(earlier_details, fresh, open_tasks))
+    return merge_details(chain(earlier_details, new_details, open_tasks))
 
 
 def names_a_file(written: str) -> bool:

@@ -404,7 +404,7 @@ class FoldDocumentWriter:
                 continue
             details = await self._read_details_of_earlier_document(material.branch, item)
             if details is None:
-                seqs_to_read.extend(material.branch.messages_of_item(item))
+                seqs_to_read += material.branch.messages_of_item(item)
             else:
                 inherited += details
         return inherited, seqs_to_read
@@ -413,9 +413,10 @@ class FoldDocumentWriter:
         self, material: DocumentMaterial, inherited: Sequence[Detail]
     ) -> list[Detail]:
         """Return what the steps of the span did to files, where an earlier document has it not."""
-        inherited_changes = {
-            (detail.text, detail.seq) for detail in inherited if detail.kind == "written"
-        }
+        inherited_changes: set[tuple[str, int]] = set()
+        for detail in inherited:
+            if detail.kind == "written":
+                inherited_changes.add((detail.text, detail.seq))
         changes_by_seq = _file_changes_in_span(material)
         digests = {fact.difference.digest for fact in changes_by_seq.values()}
         contents = await self.cache.read_contents(digests)
@@ -448,7 +449,7 @@ class FoldDocumentWriter:
     async def _read_details_of_earlier_document(
         self, branch: ConversationBranch, item: ViewItem
     ) -> Sequence[Detail] | None:
-        """Return None for a message or a lost entry."""
+        """Return the details in the entries of an item's fold, or None for a lost entry."""
         fold = branch.folds.get(item.fold)
         if fold is None or not fold.entries:
             return None

@@ -25,7 +25,8 @@ _ENTITIES = {'"': ("quot",), "&": ("amp",), "<": ("lt",), ">": ("gt",), "'": ("a
 _NAMED = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 _ESCAPE_SIGNS = ("\\u", "\\U", "\\x", "%", "&", "\0")  # Letters are escaped only with one of these.
 _ESCAPABLE = 'bfnrtuxU"/'
-_SHORTEST_CORE = 5  # Fewer digits of base64 would be found in other words.
+# A core has the digits of a text in base64 that are the same whatever stands around it.
+_SHORTEST_CORE = 5  # Fewer digits would be found in other words.
 Escape = Callable[[str], str]
 
 
@@ -73,13 +74,13 @@ class TextForms:
 
     def blank_out(self, text: str, blank: str) -> str:
         """Blank out every form of the text. What is around it stays readable."""
-        rest = text
+        blanked_text = text
         for form in self._text_patterns:
-            if form.occurs_within(rest):
-                rest = form.pattern.sub(blank, rest)
-        if any(core in rest for core in self._cores):
-            rest = self._core_pattern.sub(blank, rest)
-        return rest
+            if form.occurs_within(blanked_text):
+                blanked_text = form.pattern.sub(blank, blanked_text)
+        if any(core in blanked_text for core in self._cores):
+            blanked_text = self._core_pattern.sub(blank, blanked_text)
+        return blanked_text
 
 
 def _unicode_spellings_of(text: str) -> list[str]:
@@ -169,11 +170,11 @@ def _pattern_in_encoding(text: str, codec: str) -> _FormPattern[bytes] | None:
 
 def _pattern_of_text(text: str, escape: Escape) -> str:
     """Match each character in all its forms, and all escapes before the text."""
-    characters: list[str] = []
-    for sign, same in groupby(text):
-        times = len(list(same))
-        characters += _patterns_of_character(sign, times, escape)
-    pattern = _nul_padding_pattern(escape).join(characters)
+    character_patterns: list[str] = []
+    for sign, equal_signs in groupby(text):
+        times = len(list(equal_signs))
+        character_patterns += _patterns_of_character(sign, times, escape)
+    pattern = _nul_padding_pattern(escape).join(character_patterns)
     # A first letter that a backslash makes another character of would leave the backslash.
     if text[:1] in _ESCAPABLE:
         pattern = _any_backslashes_pattern(escape) + pattern
@@ -303,11 +304,12 @@ def _encode_in_base64_and_hex(text: str) -> Iterator[str]:
         yield raw.hex()
         yield raw.hex().upper()
         for offset in range(3):
-            whole = base64.b64encode(b"\0" * offset + raw).decode().rstrip("=")
+            padded_raw = b"\0" * offset + raw
+            digits = base64.b64encode(padded_raw).decode().rstrip("=")
             # Only digits all of whose six bits are the text's, and not of its neighbours.
             first_digit = (offset * 8 + 5) // 6
-            end_digit = (offset + len(raw)) * 8 // 6
-            core = whole[first_digit:end_digit]
+            end_digit = len(padded_raw) * 8 // 6
+            core = digits[first_digit:end_digit]
             if len(core) >= _SHORTEST_CORE:
                 yield core
                 yield core.replace("+", "-").replace("/", "_")  # As in URLs.

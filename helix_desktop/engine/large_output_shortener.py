@@ -174,19 +174,19 @@ class LargeOutputShortener:
             calls_kept_whole.update(calls_for_lines)
         return calls_kept_whole
 
-    async def excerpt_large_parts(self, said: facts.UserSaid) -> tuple[facts.Fact, ...]:
+    async def excerpt_large_parts(self, message: facts.UserSaid) -> tuple[facts.Fact, ...]:
         """Return the message with its oversized parts stored, and their excerpts."""
         meter = self.conversation.current_meter()
         policy = self.conversation.policy
-        message_tokens = sum(part.tokens for part in said.parts) * meter.factor
+        message_tokens = sum(part.tokens for part in message.parts) * meter.factor
         is_window_small = meter.window <= SMALL_WINDOW
         if is_window_small and message_tokens <= meter.free_tokens:
-            return (said,)  # A share of a small window is little. What fits stays whole.
+            return (message,)  # A share of a small window is little. What fits stays whole.
 
         most_tokens_of_part = policy.oversized_share * meter.window / meter.factor
         parts: list[facts.UserPart] = []
         folds: list[facts.Fact] = []
-        for index, part in enumerate(said.parts):
+        for index, part in enumerate(message.parts):
             if part.tokens <= most_tokens_of_part:
                 parts.append(part)
                 continue
@@ -195,8 +195,8 @@ class LargeOutputShortener:
             is_picture = attachment.stored.media_type.startswith("image/")
             if not is_picture and attachment.tokens > most_tokens_of_part:
                 folds.append(await self._build_message_fold(index, attachment, policy))
-        message = replace(said, parts=tuple(parts))
-        return (message, *folds)
+        message_with_attachments = replace(message, parts=tuple(parts))
+        return (message_with_attachments, *folds)
 
     def _rereads_folded_output(
         self, returned: facts.ToolReturned, tool: str, most_tokens: int

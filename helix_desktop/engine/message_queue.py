@@ -270,10 +270,10 @@ class TurnRunner:
         if not self._queue:
             return
         message = self._queue.pop_next_message()
-        said = facts.UserSaid(message.parts, by=message.by)
+        message_fact = facts.UserSaid(message.parts, by=message.by)
         try:
             notes_of_hooks = await self._run_hooks_before_message(message)
-            message_and_folds = await self._folding.excerpt_large_message(said)
+            message_and_folds = await self._folding.excerpt_large_message(message_fact)
         except BaseException:
             self._queue.requeue_messages([message])
             raise

@@ -61,18 +61,18 @@ class ChangePlace:
 
 def find_changes_between_requests(
     recorded_facts: Sequence[facts.Recorded],
-    head: Sequence[object],
-    head_now: Sequence[object],
+    tools_before: Sequence[object],
+    tools_after: Sequence[object],
     after: int,
     until: int,
 ) -> list[ChangePlace]:
-    """Return changes by the facts from `after` to `until`. `head`s: tools before and now."""
-    changes = list(_changed_tools(head, head_now))
-    folds = {
-        recorded.fact.fold: recorded.fact
-        for recorded in recorded_facts[:until]
-        if isinstance(recorded.fact, facts.Folded)
-    }
+    """Return changes of the tools, and by the facts from `after` to `until`."""
+    changes = list(_changed_tools(tools_before, tools_after))
+    folds: dict[str, facts.Folded] = {}
+    for recorded in recorded_facts[:until]:
+        if isinstance(recorded.fact, facts.Folded):
+            folds[recorded.fact.fold] = recorded.fact
+    # Folds of one batch are one change, which is called after the first of them.
     first_of_batch: dict[str, str] = {}
     for recorded in recorded_facts[after:until]:
         match recorded.fact:
@@ -101,39 +101,44 @@ def first_seq_in_piece(piece: Block | facts.ToolsOffered) -> int:
     return _first_seq_in_cover(piece.source)
 
 
-def _changed_tools(before: Sequence[object], now: Sequence[object]) -> Iterator[ChangePlace]:
-    for old, new in zip(before, now, strict=False):
-        if not isinstance(old, facts.ToolsOffered) or not isinstance(new, facts.ToolsOffered):
+def _changed_tools(
+    tools_before: Sequence[object], tools_after: Sequence[object]
+) -> Iterator[ChangePlace]:
+    for before, after in zip(tools_before, tools_after, strict=False):
+        if not isinstance(before, facts.ToolsOffered) or not isinstance(after, facts.ToolsOffered):
             continue
-        if old.tools != new.tools:
-            yield ChangePlace(-1, _describe_changed_tools(old.tools, new.tools))
+        if before.tools != after.tools:
+            yield ChangePlace(-1, _describe_changed_tools(before.tools, after.tools))
 
 
 def _describe_changed_tools(
-    before: tuple[facts.ToolSpec, ...], now: tuple[facts.ToolSpec, ...]
+    tools_before: tuple[facts.ToolSpec, ...], tools_after: tuple[facts.ToolSpec, ...]
 ) -> Cause:
     """Name the tools that differ, or say that only the order of keys or tools differs."""
-    old = {tool.name: tool for tool in before}
-    new = {tool.name: tool for tool in now}
-    differing = []
-    for name in old | new:
-        if _comparable_tool(old.get(name)) == _comparable_tool(new.get(name)):
+    before_by_name = {tool.name: tool for tool in tools_before}
+    after_by_name = {tool.name: tool for tool in tools_after}
+    changes = []
+    for name in before_by_name | after_by_name:
+        before = before_by_name.get(name)
+        after = after_by_name.get(name)
+        if _comparable_tool(before) == _comparable_tool(after):
             continue
-        sign = "~"
-        if name not in old:
-            sign = "+"
-        elif name not in new:
-            sign = "−"
-        differing.append(sign + name)
-    if not differing:
+        if before is None:
+            changes.append(f"+{name}")
+        elif after is None:
+            changes.append(f"−{name}")
+        else:
+            changes.append(f"~{name}")
+    if not changes:
         return Cause(CauseKind.ORDER, "of the tools")
-    shown = ", ".join(differing[:MOST_NAMED])
-    if len(differing) > MOST_NAMED:
-        shown += f" and {len(differing) - MOST_NAMED} more"
-    return Cause(CauseKind.TOOLS, shown)
+    description = ", ".join(changes[:MOST_NAMED])
+    if len(changes) > MOST_NAMED:
+        description += f" and {len(changes) - MOST_NAMED} more"
+    return Cause(CauseKind.TOOLS, description)
 
 
 def _comparable_tool(tool: facts.ToolSpec | None) -> object:
+    """Return what matters of a tool: the order of keys in its schema does not."""
     if tool is None:
         return None
     try:
@@ -149,8 +154,9 @@ def _describe_changed_bytes(
     name = ""
     if isinstance(fact, facts.RulesSet):
         name = fact.path
-    old = _last_text_before(before, name).encode("utf-8", "replace")
-    start, end = _range_of_differing_bytes(old, fact.text.encode("utf-8", "replace"))
+    old_bytes = _last_text_before(before, name).encode("utf-8", "replace")
+    new_bytes = fact.text.encode("utf-8", "replace")
+    start, end = _range_of_differing_bytes(old_bytes, new_bytes)
     return Cause(CauseKind.SYSTEM, f"{name} bytes {start:,} to {end:,}".strip())
 
 
@@ -205,16 +211,24 @@ def _find_edit(fact: facts.Fact, folds: Mapping[str, facts.Folded]) -> ChangePla
         case facts.ConversationStarted(forked_from=origin, forked_at=to) if origin:
             return _edit_at(to + 1, f"to {to}")
         case facts.Pinned(ref=ref) | facts.Unpinned(ref=ref):
-            place: int | None = _first_seq_in_cover(ref)
+            first_seq: int | None = _first_seq_in_cover(ref)
         case _:
-            place = find_first_changed_seq(fact, folds)
-    if place is None:
+            first_seq = find_first_changed_seq(fact, folds)
+    if first_seq is None:
         return None
-    return _edit_at(place, f"{type(fact).__name__.lower()} {getattr(fact, 'fold', place)}")
+    return _edit_at(first_seq, _describe_edit(fact, first_seq))
 
 
-def _edit_at(place: int, detail: str) -> ChangePlace:
-    return ChangePlace(place, Cause(CauseKind.EDIT, detail))
+def _describe_edit(fact: facts.Fact, first_seq: int) -> str:
+    """Name the kind of an edit, and the fold or the message that it is about."""
+    kind = type(fact).__name__.lower()
+    if isinstance(fact, facts.Unfolded | facts.Refolded | facts.DocumentEdited):
+        return f"{kind} {fact.fold}"
+    return f"{kind} {first_seq}"
+
+
+def _edit_at(first_seq: int, detail: str) -> ChangePlace:
+    return ChangePlace(first_seq, Cause(CauseKind.EDIT, detail))
 
 
 def _first_seq_in_cover(cover: facts.Cover) -> int:

@@ -155,13 +155,15 @@ class RequestCostReader:
     ) -> RequestCost:
         """Explain a step's request, and remember it for the next. `view`: what was sent."""
         chosen = _find_model_settings_for_reply(reply.model, state.record.settings_at(view.seq))
-        asked = recorded.time - reply.seconds
+        time_sent = recorded.time - reply.seconds
         if not reply.seconds:
             # Imported replies have only an end time, so their start is estimated.
-            asked = max(self.facts[max(0, view.seq - 1)].time, asked - UNTIMED_REPLY)
+            newest_in_view = self.facts[max(0, view.seq - 1)]
+            time_sent = max(newest_in_view.time, time_sent - UNTIMED_REPLY)
         pieces: list[SentPiece] = [ToolsOffered(view.tools, view.tools_tokens)]
         pieces += view.blocks
-        request = _AskedRequest(reply, view, asked, pieces, self._cache_life(reply.model, chosen))
+        cache_life = self._cache_life(reply.model, chosen)
+        request = _AskedRequest(reply, view, time_sent, pieces, cache_life)
         earlier = self._last.get(reply.model)
         same_count = 0
         if earlier is not None:

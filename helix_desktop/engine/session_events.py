@@ -28,6 +28,8 @@ class ConversationActivity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FactAppended:
+    """A fact was recorded and is in the state."""
+
     recorded: Recorded
 
 
@@ -41,6 +43,8 @@ class ReplyStreamed:
 
 @dataclass(frozen=True, slots=True)
 class ToolPrinted:
+    """A running tool printed something. Its whole output follows as a fact."""
+
     conversation: str
     call: str
     text: str
@@ -56,6 +60,8 @@ class CallStage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallStageChanged:
+    """A call waits in line, runs or is done. Its result follows as a fact."""
+
     conversation: str
     call: str
     stage: CallStage
@@ -63,6 +69,8 @@ class CallStageChanged:
 
 @dataclass(frozen=True, slots=True)
 class ActivityChanged:
+    """A conversation does something else now. `why`: what failed, or what the user is asked."""
+
     conversation: str
     running: ConversationActivity
     why: str = ""
@@ -79,6 +87,8 @@ class QuestionAsked:
 
 @dataclass(frozen=True, slots=True)
 class QuestionAnswered:
+    """A question is no longer open: it was answered, or the turn was stopped."""
+
     conversation: str
     number: int
 

@@ -72,18 +72,18 @@ async def read_span_texts(
 ) -> AsyncIterator[SpanText]:
     """Yield what the view shows of each item. `dated`: with the minute of each message."""
     for item in items:
-        place = f"[{item.first}]"
+        label = f"[{item.first}]"
         if item.first != item.last:
-            place = f"[{item.first}–{item.last}]"
+            label = f"[{item.first}–{item.last}]"
         if dated and branch.has_message(item.first):
             seconds = branch.message_at(item.first).time
             minute = datetime.fromtimestamp(seconds, UTC)
-            place += f" {minute:%Y-%m-%d %H:%M}"
+            label += f" {minute:%Y-%m-%d %H:%M}"
         rows = []
         for block in item.blocks:
             text = await _text_of_block(branch, block, cache)
             if text:
-                rows.append(f"{place} {text}")
+                rows.append(f"{label} {text}")
         yield SpanText("\n".join(rows), item.tokens)
 
 
@@ -243,15 +243,15 @@ def details_of_stored_entries(branch: ConversationBranch, seqs: list[int]) -> It
     for seq in seqs:
         match branch.message_at(seq).fact:
             case facts.ToolReturned() as result:
-                about = _describe_stored_output(branch, seq)
-                yield Detail("stored", f"{result.output.digest.hex} {about}", seq)
+                description = _describe_stored_output(branch, seq)
+                yield Detail("stored", f"{result.output.digest.hex} {description}", seq)
                 for picture in result.images:
                     yield Detail("stored", f"{picture.digest.hex} picture", seq)
             case facts.UserSaid(parts=parts):
                 for part in parts:
                     if isinstance(part, facts.Attachment):
-                        about = f"attachment {part.name}"
-                        yield Detail("stored", f"{part.stored.digest.hex} {about}", seq)
+                        text = f"{part.stored.digest.hex} attachment {part.name}"
+                        yield Detail("stored", text, seq)
 
 
 def _describe_stored_output(branch: ConversationBranch, seq: int) -> str:

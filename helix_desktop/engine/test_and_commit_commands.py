@@ -139,32 +139,44 @@ class ReportedCommit:
 def split_command_line(command: str) -> list[CommandPart]:
     """Split a command line at its operators, outside of quotes and here documents."""
     line = strip_here_documents(command[:LONGEST_COMMAND])
-    found: list[CommandPart] = []
-    text = operator = ""
+    parts: list[CommandPart] = []
+    text = ""
+    operator = ""
     start = 0
     for token in _OPERATOR_OR_QUOTED.finditer(line):
-        if not token["comment"] and not token["operator"]:
-            continue
+        is_quoted = not token["comment"] and not token["operator"]
+        if is_quoted:
+            continue  # It belongs to the text of the program.
         text += line[start : token.start()]
         start = token.end()
         if token["operator"]:
-            found.append(CommandPart(text.strip(), operator))
-            text, operator = "", token["operator"]
-    found.append(CommandPart((text + line[start:]).strip(), operator))
-    return [simple for simple in found if simple.text]
+            parts.append(CommandPart(text.strip(), operator))
+            text = ""
+            operator = token["operator"]
+    text += line[start:]
+    parts.append(CommandPart(text.strip(), operator))
+    return [part for part in parts if part.text]
 
 
 def _programs_of_command(command: str) -> Iterator[CommandPart]:
     """Yield every program, without what starts it, also those of an inner shell."""
-    for simple in split_command_line(command):
-        text = simple.text
-        while before := _BEFORE_PROGRAM.match(text):
-            text = text[before.end() :]
-        inner = _INNER_SHELL.fullmatch(text)
-        if inner:
-            yield from _programs_of_command(inner[2])
+    for part in split_command_line(command):
+        program = _strip_what_starts_program(part.text)
+        inner_shell = _INNER_SHELL.fullmatch(program)
+        if inner_shell:
+            yield from _programs_of_command(inner_shell[2])
         else:
-            yield CommandPart(text, simple.operator)
+            yield CommandPart(program, part.operator)
+
+
+def _strip_what_starts_program(text: str) -> str:
+    """Return a command from its program on, without `sudo`, `timeout 60` or `NAME=value`."""
+    program = text
+    before_program = _BEFORE_PROGRAM.match(program)
+    while before_program:
+        program = program[before_program.end() :]
+        before_program = _BEFORE_PROGRAM.match(program)
+    return program
 
 
 def runs_tests(command: str) -> bool:
@@ -174,21 +186,27 @@ def runs_tests(command: str) -> bool:
 def _runs_tests(program: str) -> bool:
     if _RUNS_NO_TEST.search(program):
         return False
-    if _RUNS_ELSEWHERE.match(program):
-        return any(
-            _TEST_RUNNER.match(program, word.start()) for word in _WORD_START.finditer(program)
-        )
-    return bool(_TEST_RUNNER.match(program))
+    if not _RUNS_ELSEWHERE.match(program):
+        return bool(_TEST_RUNNER.match(program))
+    # The program that it runs elsewhere may begin at any word.
+    for word in _WORD_START.finditer(program):
+        if _TEST_RUNNER.match(program, word.start()):
+            return True
+    return False
 
 
 def is_exit_code_of_tests(command: str) -> bool:
     """Whether the exit code can only be that of the tests: nothing runs after them."""
     programs = list(_programs_of_command(command))
-    last = len(programs) - 1
-    return bool(programs) and _runs_tests(programs[last].text) and programs[last].operator != "||"
+    if not programs:
+        return False
+    last_program = programs[-1]
+    # After `||`, a program runs only if the one before it has failed.
+    return last_program.operator != "||" and _runs_tests(last_program.text)
 
 
 def find_git_commands(command: str) -> Iterator[GitCommand]:
+    """Yield every command of git that a command line runs."""
     for program in _programs_of_command(command):
         git = _GIT.fullmatch(program.text)
         if git:
@@ -207,12 +225,15 @@ def read_exit_code(output: str) -> int | None:
     """Return the exit code that an agent wrote into a command's output, or None."""
     if output.startswith("{"):
         metadata = object_at(object_at(parse_json_or_none(output)).get("metadata"))
-        code = metadata.get("exit_code")
-        if not isinstance(code, int):
+        exit_code = metadata.get("exit_code")
+        if not isinstance(exit_code, int):
             return None
-        return code
-    head = output[:SEARCHED_HEAD].partition("Output:\n")[0]
-    reported = _EXIT_CODE_AT_START.search(head) or _EXIT_CODE_AT_END.search(output[-SEARCHED_HEAD:])
+        return exit_code
+    # The command's own output begins after this line.
+    lines_of_agent, _, _ = output[:SEARCHED_HEAD].partition("Output:\n")
+    reported = _EXIT_CODE_AT_START.search(lines_of_agent)
+    if reported is None:
+        reported = _EXIT_CODE_AT_END.search(output[-SEARCHED_HEAD:])
     if reported is None:
         return None
     return int(reported[1])
@@ -220,33 +241,39 @@ def read_exit_code(output: str) -> int | None:
 
 def find_test_summary(output: str) -> str:
     """Return the lines in which test runners summarise a run, or else the last line."""
-    lines = [
-        _COLOUR_CODE.sub("", line).strip()
-        for line in _text_of(output)[-SEARCHED_TAIL:].splitlines()
-    ]
-    summaries = list(dict.fromkeys(line for line in lines if _TEST_SUMMARY.fullmatch(line)))
+    last_line = ""
+    summaries: dict[str, None] = {}  # Each once, in order.
+    end_of_output = _unwrap_output(output)[-SEARCHED_TAIL:]
+    for coloured_line in end_of_output.splitlines():
+        line = _COLOUR_CODE.sub("", coloured_line).strip()
+        if line:
+            last_line = line
+        if _TEST_SUMMARY.fullmatch(line):
+            summaries[line] = None
     if not summaries:
-        return next((line for line in reversed(lines) if line), "")
-    shown = summaries[-MOST_SUMMARY_LINES:]
+        return last_line
+
+    shown_summaries = list(summaries)[-MOST_SUMMARY_LINES:]
     # A command may run several suites. A failure before the last of them must not be hidden.
     failures = [line for line in summaries if _reports_failure(line)]
-    if failures and failures[-1] not in shown:
-        shown.insert(0, failures[-1])
-    return " / ".join(line.strip("= ") for line in shown)
+    if failures and failures[-1] not in shown_summaries:
+        shown_summaries.insert(0, failures[-1])
+    return " / ".join(line.strip("= ") for line in shown_summaries)
 
 
 def _reports_failure(line: str) -> bool:
-    return bool(_REPORTS_FAILURE.search(_NO_FAILURE.sub("", line)))
+    without_zero_failures = _NO_FAILURE.sub("", line)
+    return bool(_REPORTS_FAILURE.search(without_zero_failures))
 
 
-def _text_of(output: str) -> str:
+def _unwrap_output(output: str) -> str:
     """Return a command's own output, which some agents wrap in JSON."""
     if not output.startswith('{"output"'):
         return output
     try:
-        inner = json.loads(output).get("output")
+        own_output = json.loads(output).get("output")
     except (ValueError, AttributeError, RecursionError):
         return output
-    if not isinstance(inner, str):
+    if not isinstance(own_output, str):
         return output
-    return inner
+    return own_output

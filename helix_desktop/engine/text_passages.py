@@ -223,20 +223,26 @@ class _PassageChoice:
 
 
 def _find_lines_with_words(lines: Sequence[str], words: str) -> Hits:
+    """Return the lines with searched words. A rare word weighs more than a common one."""
     searched_words = _split_into_words(words)
-    folded_lines = [line.casefold() for line in lines]
+    lower_lines = [line.casefold() for line in lines]
     hits: dict[int, dict[str, float]] = {}
     for word in searched_words:
-        numbers = [number for number, line in enumerate(folded_lines, 1) if word in line]
+        numbers = [number for number, line in enumerate(lower_lines, 1) if word in line]
+        if not numbers:
+            continue
+        rarity = math.log(1 + len(lines) / len(numbers))
         for number in numbers[:MOST_HITS]:
             rarities = hits.setdefault(number, {})
-            rarities[word] = math.log(1 + len(lines) / len(numbers))
+            rarities[word] = rarity
+
+    # Two words that follow each other as in the query weigh more than both apart.
     for word, next_word in pairwise(searched_words):
         for number, rarities in hits.items():
             has_both = word in rarities and next_word in rarities
-            if has_both and _is_followed_by(folded_lines[number - 1], word, next_word):
-                rarer = min(rarities[word], rarities[next_word])
-                rarities[f"{word} {next_word}"] = FOLLOWING_WORTH * rarer
+            if has_both and _is_followed_by(lower_lines[number - 1], word, next_word):
+                lower_rarity = min(rarities[word], rarities[next_word])
+                rarities[f"{word} {next_word}"] = FOLLOWING_WORTH * lower_rarity
     return hits
 
 
@@ -252,8 +258,9 @@ def _split_into_words(words: str) -> list[str]:
 
 def _is_followed_by(line: str, word: str, next_word: str) -> bool:
     """Whether the next word comes soon after the first place of a word, as in the query."""
-    end = line.find(word) + len(word)
-    return next_word in line[end : end + FOLLOWING_WITHIN + len(next_word)]
+    end_of_word = line.find(word) + len(word)
+    searched_end = end_of_word + FOLLOWING_WITHIN + len(next_word)
+    return next_word in line[end_of_word:searched_end]
 
 
 def _weigh_hits_with_neighbours(hits: Hits) -> Hits:
@@ -291,8 +298,8 @@ def _shorten_line(line: str, words: Iterable[str]) -> str:
     """Return a line, or the part of a very long line around a word, with its position."""
     if len(line) <= LONGEST_LINE:
         return line
-    folded_line = line.casefold()
-    positions = [position for position in map(folded_line.find, words) if position >= 0]
+    lower_line = line.casefold()
+    positions = [lower_line.find(word) for word in words if word in lower_line]
     first_position = min(positions, default=0)
     start = max(0, first_position - LONGEST_LINE // 2)
     end = start + LONGEST_LINE

@@ -155,8 +155,8 @@ def _first_value(values: Mapping[str, str], keys: Sequence[str]) -> str:
 
 def describe_call_as_source(arguments: str) -> str:
     """Return a short form of the call, which the entry of its output names as its source."""
-    subject, place = find_call_subject_and_place(arguments)
-    words = f"{subject} {place}".strip() or arguments
+    subject, searched_path = find_call_subject_and_place(arguments)
+    words = f"{subject} {searched_path}".strip() or arguments
     # Neither a NUL nor half of a surrogate pair can be stored.
     storable_words = words.replace("\0", " ").encode("utf-8", "replace").decode()
     one_line = " ".join(storable_words.split())

@@ -21,8 +21,8 @@ from helix_desktop.engine.prompt_cache_terms import cache_terms_of_model
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedMessage
 
-MESSAGE_TOKENS = 4
-IMAGE_TOKENS = 1_600
+MESSAGE_TOKENS = 4  # What each message takes beside its parts.
+IMAGE_TOKENS = 1_600  # About what providers bill for a picture.
 # The number of tokens in the program's real system prompt and tools (see
 # tests/tools/test_workspace_tools.py).
 HEAD_TOKENS = 1_900
@@ -40,6 +40,8 @@ Piece = tuple[object, int]  # A part of a request as a comparable value, and its
 
 
 class RecallReason(Enum):
+    """Why a part is in a request: whether the session itself has it, or a recall brought it."""
+
     NO = "it is the session's own"
     RECALLED = "a recall by hash brought it"
     SEARCHED = "a search brought it"

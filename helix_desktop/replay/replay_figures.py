@@ -18,6 +18,8 @@ _SHOWN_OTHERWISE = {"window", "peak", "plain_peak", "plain_sent", "plain_billed"
 
 @dataclass(frozen=True, slots=True)
 class FoldMark:
+    """A fold in a plot of a session: at which step it was made, and its kind."""
+
     step: int
     kind: str
 

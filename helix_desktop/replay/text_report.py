@@ -53,6 +53,8 @@ REPORT_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
+    """The figures of all sessions that were played under one policy."""
+
     policy: str
     window: int
     sessions: Sequence[ReplayFigures]
@@ -169,19 +171,18 @@ def plotted_folds(figures: ReplayFigures) -> Iterator[tuple[int, str]]:
     if not figures.steps:
         return
     last_step = len(figures.steps) - 1
-    plotted = set()
+    plotted_marks = set()
     for mark in figures.marks:
-        place = (mark.step, mark.kind)
-        if mark.kind == "excerpt" or place in plotted:
+        if mark.kind == "excerpt" or mark in plotted_marks:
             continue
-        plotted.add(place)
+        plotted_marks.add(mark)
         yield min(mark.step, last_step), mark.kind
 
 
-def _format_share(part: int, whole: int) -> str:
-    if not whole:
+def _format_share(part: int, total: int) -> str:
+    if not total:
         return "-"
-    return f"{part / whole:.3f}"
+    return f"{part / total:.3f}"
 
 
 def _format_heading(first_column: str) -> str:

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import string
 import zlib
 from collections.abc import Iterator
 
@@ -9,7 +10,8 @@ from helix_desktop.engine.changes.diff_hunks import CONTEXT, Hunk, find_hunks, i
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 
 NOWHERE = b"/dev/null"
-_LINE = 52  # The number of bytes that one line of git's binary patches encodes.
+_BYTES_IN_LINE = 52  # So many bytes are in one line of git's binary patches.
+_LETTERS_OF_LENGTH = string.ascii_uppercase + string.ascii_lowercase
 _PLAIN = frozenset(range(0x20, 0x7F)) - {ord('"'), ord("\\")}
 _ESCAPES = {
     7: b"\\a",
@@ -162,17 +164,15 @@ def _git_blob_hash(version: tuple[TreeItem | None, bytes]) -> bytes:
 
 
 def _binary_literal(content: bytes) -> bytes:
-    packed = zlib.compress(content)
+    """Return a whole file, compressed, as git's binary patches have it."""
+    compressed = zlib.compress(content)
     lines: list[bytes] = []
-    for start in range(0, len(packed), _LINE):
-        lines.append(_base85_line(packed[start : start + _LINE]))
+    for start in range(0, len(compressed), _BYTES_IN_LINE):
+        lines.append(_base85_line(compressed[start : start + _BYTES_IN_LINE]))
     return b"literal %d\n%s\n" % (len(content), b"".join(lines))
 
 
 def _base85_line(line: bytes) -> bytes:
     """Encode a line after a letter for its length: A to Z are 1 to 26, and a to z 27 to 52."""
-    length = len(line)
-    length_letter = ord("A") + length - 1
-    if length > 26:
-        length_letter = ord("a") + length - 27
-    return bytes((length_letter,)) + base64.b85encode(line, pad=True) + b"\n"
+    length_letter = _LETTERS_OF_LENGTH[len(line) - 1]
+    return length_letter.encode() + base64.b85encode(line, pad=True) + b"\n"

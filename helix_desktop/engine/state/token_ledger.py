@@ -146,10 +146,10 @@ def _summarise_if_that_makes_room(
     still exceed the limit.
     """
     written = limit // SUMMARY_PARTS
-    left = round(written / factor)
-    if round((left + new_tokens) * factor) > limit:
+    counted_tokens = round(written / factor)
+    if round((counted_tokens + new_tokens) * factor) > limit:
         return None
-    return _Summary(asked=round(cached * factor), written=written, left=left)
+    return _Summary(asked=round(cached * factor), written=written, left=counted_tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,11 +51,11 @@ def find_command_outputs_to_limit(
     conversation, it holds for none, because the conversation may end before shortening pays.
     `head`: the tokens of system prompt and tools, which do not make a conversation long.
     """
-    short = min(SHORT_CONTEXT, window // 4)
-    conversation = used
-    if head >= short:
-        conversation -= head
-    if conversation < short:
+    most_tokens_of_short = min(SHORT_CONTEXT, window // 4)
+    conversation_tokens = used
+    if head >= most_tokens_of_short:
+        conversation_tokens -= head
+    if conversation_tokens < most_tokens_of_short:
         return []
     indexes = []
     for index, returned in enumerate(batch):
@@ -74,28 +74,30 @@ def find_outputs_to_shorten(
     """Return the indexes of outputs above their limit, and the largest others until the
     batch is below its limit.
     """
-    sizes = {index: returned.tokens * factor for index, returned in enumerate(batch)}
+    billed_tokens = [returned.tokens * factor for returned in batch]
     limit = large_output_limit_tokens(window, policy.admission_tokens)
     command_limit = large_output_limit_tokens(window, policy.admission_command_tokens)
     batch_limit = limit * policy.admission_batch_tokens / policy.admission_tokens
-    large = []
-    batch_tokens = 0.0  # What the batch still takes up without its large outputs.
-    for index, tokens in sizes.items():
+    large_indexes = []
+    tokens_of_others = 0.0  # What the batch still takes up without its large outputs.
+    for index, tokens in enumerate(billed_tokens):
         limit_of_output = limit
         if index in commands:
             limit_of_output = min(limit, command_limit)
         if tokens > limit_of_output:
-            large.append(index)
+            large_indexes.append(index)
         else:
-            batch_tokens += tokens
-    largest_first = sorted(sizes, key=lambda index: -sizes[index])
+            tokens_of_others += tokens
+
+    # Of equals, the first comes first. Sorting keeps the order of equals.
+    largest_first = sorted(range(len(batch)), key=billed_tokens.__getitem__, reverse=True)
     for index in largest_first:
-        if batch_tokens <= batch_limit:
+        if tokens_of_others <= batch_limit:
             break
-        if index not in large and sizes[index] > policy.preview_tokens:
-            large.append(index)
-            batch_tokens -= sizes[index]
-    return sorted(large)
+        if index not in large_indexes and billed_tokens[index] > policy.preview_tokens:
+            large_indexes.append(index)
+            tokens_of_others -= billed_tokens[index]
+    return sorted(large_indexes)
 
 
 def most_tokens_always_shown_whole(policy: Policy, window: int) -> int:
@@ -115,30 +117,33 @@ def format_excerpt(stored: Stored, tokens: int, text: str, *, asked: str = "") -
     size = format_size(stored)
     if stored.lines:
         size = f"{format_things(stored.lines, 'line', 'lines')}, {size}"
-    how = "preview"
+    kind_of_excerpt = "preview"
     if asked:
         one_line = " ".join(asked.split())
-        how = f"compacted: {one_line[:KEEP_WORDS]}"
-    whole = f'recall_cached_content("{stored.digest.hex}")'
-    return f"[EXCERPT of {tokens:,} tokens, {size} ({how}); the whole: {whole}]\n{text}"
+        kind_of_excerpt = f"compacted: {one_line[:KEEP_WORDS]}"
+    recall = f'recall_cached_content("{stored.digest.hex}")'
+    return (
+        f"[EXCERPT of {tokens:,} tokens, {size} ({kind_of_excerpt}); the whole: {recall}]\n{text}"
+    )
 
 
 def output_choice_question(
     previews: Mapping[int, tuple[str, str]], may_be_full: Sequence[int]
 ) -> str:
     """Return the question about a batch. `previews`: by number, each with its call."""
-    listed = "\n\n".join(
-        f"Output {number}, of {call}:\n{text}" for number, (call, text) in previews.items()
-    )
-    full = ""
+    outputs = []
+    for number, (call, preview) in previews.items():
+        outputs.append(f"Output {number}, of {call}:\n{preview}")
+    listed_outputs = "\n\n".join(outputs)
+    choice_of_full = ""
     if may_be_full:
         numbers = ", ".join(map(str, may_be_full))
-        full = f"\n`<number>: full` — only for {numbers}"
+        choice_of_full = f"\n`<number>: full` — only for {numbers}"
     return (
         "Some outputs of your last calls are long. They are stored and can be recalled by hash at any time. Choose for "
         "each what you need to see now, one line each, and nothing else:\n"
         "`<number>: compact: <what you need from it>` — a fast model reads the whole and keeps that\n"
-        f"`<number>: preview` — what is shown below is enough{full}\n\n{listed}"
+        f"`<number>: preview` — what is shown below is enough{choice_of_full}\n\n{listed_outputs}"
     )
 
 
@@ -146,10 +151,10 @@ def parse_output_choices(
     answer: str, numbers: Sequence[int], may_be_full: Sequence[int]
 ) -> dict[int, OutputChoice]:
     """Return the model's choices. An unreadable or forbidden one means a preview."""
-    answered = _choices_from_json(answer) or _choices_from_lines(answer)
+    choices_of_model = _choices_from_json(answer) or _choices_from_lines(answer)
     choices = {}
     for number in numbers:
-        choice = answered.get(number, OutputChoice(PREVIEW))
+        choice = choices_of_model.get(number, OutputChoice(PREVIEW))
         is_forbidden = choice.what == FULL and number not in may_be_full
         lacks_instructions = choice.what == COMPACT and not choice.keep
         if is_forbidden or lacks_instructions:
@@ -160,8 +165,11 @@ def parse_output_choices(
 
 def _choices_from_lines(answer: str) -> dict[int, OutputChoice]:
     choices = {}
-    for number, what, keep in _CHOICE.findall(answer[:LONGEST_ANSWER]):
-        choices[int(number)] = OutputChoice(what.lower(), keep.strip(" `\"'."))
+    for match in _CHOICE.finditer(answer[:LONGEST_ANSWER]):
+        number = int(match[1])
+        what = match[2].lower()
+        keep = match[3].strip(" `\"'.")
+        choices[number] = OutputChoice(what, keep)
     return choices
 
 
