@@ -28,9 +28,11 @@ from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.workbench_types import StoredWorkspace
 
 _HASH = re.compile(r"[0-9a-fA-F]{4,64}")
-_LIVE = 400
+_REFRESH_DELAY_MS = 400  # Entries that are stored one after another are shown together.
+_FIGURES_DELAY_MS = 120
+_MOST_SKIPPED_ROWS = 20  # Behind so many entries of summaries, the first is opened after all.
+# Returns the id and the title of each conversation.
 Conversations = Callable[[], Sequence[tuple[str, str]]]
-_AFTER = 120
 
 
 class CachePage(QWidget):
@@ -43,24 +45,34 @@ class CachePage(QWidget):
     ) -> None:
         super().__init__(parent)
         self._shown = entry_tasks.ShownCatalogue(doing, self)
-        self._query = ""
-        self._selects_newest = self._needs_refresh = False
         self._conversations: Conversations = tuple
-        self._line_to_show = (
-            0  # The line to scroll to in the entry that is being opened, or 0 for the first.
-        )
+        self._query = ""
+        self._figures = ""  # The text above the table while at most one row is selected.
+        # The line to scroll to in the entry that is being opened, or 0 for the first.
+        self._line_to_show = 0
+        self._selects_newest = False
+        self._needs_refresh = False
+
         self.bar = EntryFilterBar(theme, self)
         self.model = EntriesModel(doing, self)
         self.table = EntryTable(theme, self.model, self)
         self.viewer = EntryViewer(theme, doing, self)
         self.entry_actions = EntryActions(theme, self._shown, self.table, self.viewer, self)
-        self._figures = ""  # The text above the table while at most one row is selected.
         self._figures_label = widgets.build_plain_label("", "small", self)
-        theme.keep_lengths_scaled(self, self._figures_label.setContentsMargins, 20, 6, 20, 6)
         self.over_limit_button = widgets.build_push_button(
             "", self, look="link", toolTip=tr("Actions")
         )
         self.over_limit_button.hide()
+        self._lay_out_cache_page(theme)
+
+        # The figures of all entries are fetched after the rows, because they take longer.
+        self._figures_timer = QTimer(self, interval=_FIGURES_DELAY_MS, singleShot=True)
+        self._figures_timer.timeout.connect(self._fetch_cache_figures)
+        self._refresh_timer = QTimer(self, interval=_REFRESH_DELAY_MS, singleShot=True)
+        self._refresh_timer.timeout.connect(self._refresh_entries_now)
+        self._connect_signals()
+
+    def _lay_out_cache_page(self, theme: Theme) -> None:
         self._split = QSplitter(Qt.Orientation.Vertical, self)
         self._split.addWidget(self.table)
         self._split.addWidget(self.viewer)
@@ -70,18 +82,15 @@ class CachePage(QWidget):
         self._split.setChildrenCollapsible(False)
         theme.keep_lengths_scaled(self, self.table.setMinimumHeight, 120)
         theme.keep_lengths_scaled(self, self.viewer.setMinimumHeight, 140)
+        theme.keep_lengths_scaled(self, self._figures_label.setContentsMargins, 20, 6, 20, 6)
         rule = QFrame(self)
         set_widget_look(rule, "rule")
-        line = build_row((self._figures_label, 1), self.over_limit_button)
-        theme.keep_lengths_scaled(self, line.setContentsMargins, 0, 0, 20, 0)
-        build_column(self.bar, rule, line, (self._split, 1), owner=self, margins=0, spacing=0)
-        # The figures of all entries are fetched after the rows, because they take longer.
-        self._figures_timer = QTimer(self, interval=_AFTER, singleShot=True)
-        self._figures_timer.timeout.connect(self._fetch_cache_figures)
-        self._refresh_timer = QTimer(self, interval=_LIVE, singleShot=True)
-        self._refresh_timer.timeout.connect(self._refresh_entries_now)
+        figures_row = build_row((self._figures_label, 1), self.over_limit_button)
+        theme.keep_lengths_scaled(self, figures_row.setContentsMargins, 0, 0, 20, 0)
+        build_column(
+            self.bar, rule, figures_row, (self._split, 1), owner=self, margins=0, spacing=0
+        )
         widgets.set_surface_look(self, "page")
-        self._connect_signals()
 
     def _connect_signals(self) -> None:
         self.bar.filter_chosen.connect(self._apply_chosen_filter)
@@ -129,29 +138,30 @@ class CachePage(QWidget):
         if self.model.get_or_load_row(0) is None:  # It is being read.
             return
         self._selects_newest = False
-        # What was stored for a summary says little to whoever opens the page.
-        for number in range(min(self.model.rowCount(), 20)):
+        self.table.select_row_and_open_entry(self._find_first_row_of_tool())
+
+    def _find_first_row_of_tool(self) -> int:
+        """What was stored for a summary says little to whoever opens the page."""
+        for number in range(min(self.model.rowCount(), _MOST_SKIPPED_ROWS)):
             row = self.model.get_or_load_row(number)
             if row is not None and row.about.tool not in set(FoldKind):
-                self.table.select_row_and_open_entry(number)
-                return
-        self.table.select_row_and_open_entry(0)
+                return number
+        return 0
 
     def _reselect_shown_entry(self) -> None:
         """Keeps the shown entry selected after rows were added above it."""
-        if self.table.current_row < 0 or self.table.is_current_row_loading:
+        current_row = self.table.current_row
+        if current_row < 0 or self.table.is_current_row_loading or self.model.shows_search_hits:
             return
-        if self.model.shows_search_hits:
-            return
-        current = self.model.get_or_load_row(self.table.current_row)
+        current_entry = self.model.get_or_load_row(current_row)
         shown_entry = self.viewer.row
-        if current is None or shown_entry is None:
+        if current_entry is None or shown_entry is None:
             return
-        if current.stored.digest == shown_entry.stored.digest:
+        if current_entry.stored.digest == shown_entry.stored.digest:
             return
-        number = self.model.row_number_of_entry(shown_entry.stored.digest)
-        if number >= 0:
-            self.table.move_current_row_without_opening(number)
+        new_row = self.model.row_number_of_entry(shown_entry.stored.digest)
+        if new_row >= 0:
+            self.table.move_current_row_without_opening(new_row)
         else:
             self.table.clear_current_row()
 
@@ -170,15 +180,21 @@ class CachePage(QWidget):
             self._refresh_timer.start()
 
     def encode_cache_layout(self) -> str:
-        parts = (self.table.horizontalHeader().saveState(), self._split.saveState())
-        return " ".join(bytes(part.toBase64().data()).decode() for part in parts)
+        header_state = self.table.horizontalHeader().saveState()
+        split_state = self._split.saveState()
+        encoded_states: list[str] = []
+        for state in (header_state, split_state):
+            encoded_states.append(bytes(state.toBase64().data()).decode())
+        return " ".join(encoded_states)
 
     def restore_cache_layout(self, state: str) -> None:
         """Restores a layout that `encode_cache_layout` returned, and ignores anything else."""
-        parts = [QByteArray.fromBase64(part.encode()) for part in state.split(" ")]
-        if len(parts) == 2:
-            self.table.horizontalHeader().restoreState(parts[0])
-            self._split.restoreState(parts[1])
+        encoded_states = state.split(" ")
+        if len(encoded_states) != 2:
+            return
+        header_state, split_state = encoded_states
+        self.table.horizontalHeader().restoreState(QByteArray.fromBase64(header_state.encode()))
+        self._split.restoreState(QByteArray.fromBase64(split_state.encode()))
 
     def open_entry_by_digest(self, digest: Digest) -> None:
         """Opens one entry, and selects its row if that is loaded."""
@@ -211,22 +227,27 @@ class CachePage(QWidget):
     def search_hash_or_text(self, text: str) -> None:
         """Opens the entry whose hash begins so, or searches the contents for the text."""
         self._query = text
-        if self._shown.catalogue is None:
+        catalogue = self._shown.catalogue
+        if catalogue is None:
             return
         if not text:
-            if self._clear_search_hits() and self.viewer.row is not None:
-                finding = self._shown.catalogue.index.find_entry_row(self.viewer.row.stored.digest)
-                self._shown.run_then_if_shown(finding, self._select_shown_entry)
-            self._figures_timer.start()
+            self._show_all_entries(catalogue)
         elif _HASH.fullmatch(text):
             if self._clear_search_hits():
                 self._figures_timer.start()
-            work = self._shown.catalogue.cache.resolve_prefix(text.lower())
+            work = catalogue.cache.resolve_prefix(text.lower())
             self._shown.run_then_if_shown(
                 work, self.open_entry_by_digest, self._search_unknown_hash_as_text
             )
         else:
             self._search_entry_contents(text)
+
+    def _show_all_entries(self, catalogue: StoredWorkspace) -> None:
+        had_search_hits = self._clear_search_hits()
+        if had_search_hits and self.viewer.row is not None:
+            work = catalogue.index.find_entry_row(self.viewer.row.stored.digest)
+            self._shown.run_then_if_shown(work, self._select_shown_entry)
+        self._figures_timer.start()
 
     def _search_entry_contents(self, text: str, wanted_entry: Digest | None = None) -> None:
         """Lists the entries that contain the words, and opens the wanted one or else the best."""
@@ -247,17 +268,20 @@ class CachePage(QWidget):
     ) -> None:
         if text != self._query:  # Something else was searched for meanwhile.
             return
-        self.table.cells.needles = list_needles_of_query(text)
+        needles = list_needles_of_query(text)
+        self.table.cells.needles = needles
+        self.viewer.content_view.lines.highlight_matches(needles)
         self.model.show_search_hits(hits)
-        self.viewer.content_view.lines.highlight_matches(self.table.cells.needles)
         self._show_text_above_table(f"“{text}”: {_describe_search_hits(hits)}")
-        wanted_row = 0
+
+        row_to_open = 0
         if wanted_entry is not None:
-            wanted_row = self.model.row_number_of_entry(wanted_entry)
-        if wanted_entry is not None and wanted_row < 0:
-            self.open_entry_by_digest(wanted_entry)  # More entries were found than are listed.
-        elif hits:
-            self.table.select_row_and_open_entry(wanted_row)
+            row_to_open = self.model.row_number_of_entry(wanted_entry)
+            if row_to_open < 0:  # More entries were found than are listed.
+                self.open_entry_by_digest(wanted_entry)
+                return
+        if hits:
+            self.table.select_row_and_open_entry(row_to_open)
         else:
             self.viewer.show_no_entry()
 
@@ -278,11 +302,10 @@ class CachePage(QWidget):
 
     def _select_shown_entry(self, row: EntryRow | None) -> None:
         """Selects the shown entry in the full table, unless the user has selected a row."""
-        if (
-            row is not None
-            and self.table.current_row < 0
-            and self.viewer.is_entry_shown(row.stored.digest)
-        ):
+        has_user_selected_row = self.table.current_row >= 0
+        if row is None or has_user_selected_row:
+            return
+        if self.viewer.is_entry_shown(row.stored.digest):
             self._select_and_open_row(row)
 
     def _apply_chosen_filter(self, chosen: EntryFilter) -> None:
@@ -325,37 +348,32 @@ class CachePage(QWidget):
             self.viewer.content_view.lines.scroll_to_line(line - 1)
 
     def _fetch_cache_figures(self) -> None:
-        if self._shown.catalogue is not None:
-            self._shown.run_then_if_shown(
-                self._shown.catalogue.index.compute_figures(), self._show_cache_figures
-            )
-            self._shown.run_then_if_shown(
-                self._shown.catalogue.index.count_tools(), self.bar.set_tools
-            )
+        if self._shown.catalogue is None:
+            return
+        index = self._shown.catalogue.index
+        self._shown.run_then_if_shown(index.compute_figures(), self._show_cache_figures)
+        self._shown.run_then_if_shown(index.count_tools(), self.bar.set_tools)
 
-    def _show_cache_figures(self, stats: CacheEntryFigures) -> None:
+    def _show_cache_figures(self, figures: CacheEntryFigures) -> None:
         if self.model.shows_search_hits:
             return
-        parts = [
-            format_count(stats.entries, "{n} stored output", "{n} stored outputs"),
-            tr(
-                "{size}, compressed to {kept}",
-                size=format_byte_size(stats.size),
-                kept=format_byte_size(stats.kept),
-            ),
-        ]
+        parts: list[str] = []
         if self.model.entry_filter != EntryFilter():
-            parts.insert(0, tr("{n} shown", n=format_number(self.model.rowCount())))
-        if stats.repeated:
-            parts += [
+            parts.append(tr("{n} shown", n=format_number(self.model.rowCount())))
+        parts.append(format_count(figures.entries, "{n} stored output", "{n} stored outputs"))
+        size = format_byte_size(figures.size)
+        compressed_size = format_byte_size(figures.kept)
+        parts.append(tr("{size}, compressed to {kept}", size=size, kept=compressed_size))
+        if figures.repeated:
+            parts.append(
                 format_count(
-                    stats.repeated,
+                    figures.repeated,
                     "{n} duplicate not stored again",
                     "{n} duplicates not stored again",
                 )
-            ]
-        if stats.gone:
-            parts.append(tr("{n} removed to free up space", n=format_number(stats.gone)))
+            )
+        if figures.gone:
+            parts.append(tr("{n} removed to free up space", n=format_number(figures.gone)))
         parts.append(tr("verified on every read"))
         self._show_text_above_table(" · ".join(parts))
 
@@ -394,12 +412,17 @@ class CachePage(QWidget):
 
 
 def _describe_search_hits(hits: Sequence[EntrySearchHit]) -> str:
-    complete = sum(hit.has_all_words for hit in hits)
-    similar = len(hits) - complete
-    matching_words = format_count(complete, "{n} matching output", "{n} matching outputs")
-    if not similar:
+    matching_count = 0
+    similar_count = 0
+    for hit in hits:
+        if hit.has_all_words:
+            matching_count += 1
+        else:
+            similar_count += 1
+    matching_words = format_count(matching_count, "{n} matching output", "{n} matching outputs")
+    if similar_count == 0:
         return matching_words
-    if not complete:
+    if matching_count == 0:
         matching_words = tr("no exact match")
-    similar_words = format_count(similar, "{n} similar output", "{n} similar outputs")
+    similar_words = format_count(similar_count, "{n} similar output", "{n} similar outputs")
     return f"{matching_words}, {similar_words}"

@@ -22,6 +22,7 @@ from helix_desktop.gui.workbench_types import StoredWorkspace
 
 ROWS_PER_PAGE = 128
 KEPT_PAGES = 40
+MOST_PAGES_AT_ONCE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +144,13 @@ class EntriesModel(QAbstractTableModel):
     ) -> object:
         if orientation is Qt.Orientation.Vertical or not 0 <= section < len(EntryColumn):
             return None
+        column = EntryColumn(section)
         if role == Qt.ItemDataRole.DisplayRole:
-            return column_title(EntryColumn(section))
+            return column_title(column)
         if role == Qt.ItemDataRole.TextAlignmentRole:
+            # Numbers stand below each other, and so does what they are called.
             side = Qt.AlignmentFlag.AlignLeft
-            if LOOK_BY_COLUMN[EntryColumn(section)].is_number:
+            if LOOK_BY_COLUMN[column].is_number:
                 side = Qt.AlignmentFlag.AlignRight
             return side | Qt.AlignmentFlag.AlignVCenter
         return None
@@ -191,17 +194,18 @@ class EntriesModel(QAbstractTableModel):
             )
 
     def _set_count_and_reload_visible_pages(self, count: int) -> None:
-        added_count = count - self._count
         # The two pages that were read last are in sight; the others are read again when needed.
         for page_number in list(self._pages)[:-2]:
             del self._pages[page_number]
         self._loading_pages.clear()
         for page_number in self._pages:
             self._request_page(page_number)
-        if not added_count:
+
+        added_count = count - self._count
+        if added_count == 0:
             return
-        newest_is_first = self.sort_by is EntrySort.TIME and self.descending
-        grows_above = added_count > 0 and newest_is_first and self._search_hits is None
+        is_newest_first = self.sort_by is EntrySort.TIME and self.descending
+        grows_above = added_count > 0 and is_newest_first and not self.shows_search_hits
         self._set_row_count(count, grows_above=grows_above)
         if grows_above:
             self.rows_added_above.emit(added_count)
@@ -209,14 +213,14 @@ class EntriesModel(QAbstractTableModel):
     def _set_row_count(self, count: int, *, grows_above: bool = False) -> None:
         """Adds or removes rows at one end, so that Qt moves the selection along."""
         count_before = self._count
-        added_count = count - count_before
-        if self._search_hits is not None or not added_count:
+        if self.shows_search_hits or count == count_before:
             self._count = count
-        elif added_count > 0:
-            first = count_before
+        elif count > count_before:
+            first_new_row = count_before
             if grows_above:
-                first = 0
-            self.beginInsertRows(NOWHERE, first, first + added_count - 1)
+                first_new_row = 0
+            last_new_row = first_new_row + count - count_before - 1
+            self.beginInsertRows(NOWHERE, first_new_row, last_new_row)
             self._count = count
             self.endInsertRows()
         else:
@@ -238,11 +242,11 @@ class EntriesModel(QAbstractTableModel):
         """Loads the last few pages requested. Earlier ones are out of sight while the
         slider is dragged.
         """
-        last_requested = self._requested_pages[-3:]
+        pages_to_load = self._requested_pages[-MOST_PAGES_AT_ONCE:]
         self._requested_pages = []
         if self._catalogue is None:
             return
-        for page in last_requested:
+        for page in pages_to_load:
             self._loading_pages.add(page)
             work = self._catalogue.index.entries_page(
                 self.entry_filter,

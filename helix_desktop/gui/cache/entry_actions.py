@@ -56,19 +56,24 @@ class EntryActions(QObject):
 
     def copy_selected_hashes(self) -> None:
         ranges = self._table.selected_ranges
-        if self._shown.catalogue is None or not ranges:
+        catalogue = self._shown.catalogue
+        if catalogue is None or not ranges:
             return
         if self._entries.shows_search_hits:
-            rows = [self._entries.get_or_load_row(number) for number in self._table.selected_rows()]
-            QGuiApplication.clipboard().setText(
-                "\n".join(row.stored.digest.hex for row in rows if row is not None)
-            )
+            self._copy_hashes_of_search_hits()
             return
+        # A million rows may be selected, so their hashes are read in the background.
         order = (self._entries.entry_filter, self._entries.sort_by, self._entries.descending)
-        copying = entry_tasks.fetch_hashes_of_rows(
-            self._shown.catalogue, ranges, order, self._show_copy_progress
-        )
-        self._runner.run_in_background(copying, then=self._put_hashes_on_clipboard, owner=self)
+        work = entry_tasks.fetch_hashes_of_rows(catalogue, ranges, order, self._show_copy_progress)
+        self._runner.run_in_background(work, then=self._put_hashes_on_clipboard, owner=self)
+
+    def _copy_hashes_of_search_hits(self) -> None:
+        hashes: list[str] = []
+        for number in self._table.selected_rows():
+            row = self._entries.get_or_load_row(number)
+            if row is not None:
+                hashes.append(row.stored.digest.hex)
+        QGuiApplication.clipboard().setText("\n".join(hashes))
 
     def _show_copy_progress(self, copied: int, total: int) -> None:
         self.reported.emit(
@@ -93,12 +98,12 @@ class EntryActions(QObject):
             return
 
         def save_entry_as(path: Path) -> None:
-            saving = entry_tasks.save_entry_to_file(
+            success = tr("Saved as {name}", name=str(path))
+            work = entry_tasks.save_entry_to_file(
                 catalogue, row.stored, path, self._show_save_progress
             )
-            words = tr("Saved as {name}", name=str(path))
             self._runner.run_in_background(
-                saving, then=lambda _: self.reported.emit(words), owner=self
+                work, then=lambda _: self.reported.emit(success), owner=self
             )
 
         name = entry_tasks.suggest_entry_file_name(row)

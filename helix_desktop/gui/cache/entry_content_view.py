@@ -48,17 +48,20 @@ class EntryImageView(QWidget):
         painter = QPainter(self)
         painter.fillRect(self.rect(), self._theme.colour_of_token("code"))
         if not self.image.isNull():
-            scale_to_width = self.width() / self.image.width()
-            scale_to_height = self.height() / self.image.height()
-            scale = min(1.0, scale_to_width, scale_to_height)
-            drawn_width = self.image.width() * scale
-            drawn_height = self.image.height() * scale
-            centred_left = (self.width() - drawn_width) / 2
-            centred_top = (self.height() - drawn_height) / 2
             painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
-            image_rect = QRectF(centred_left, centred_top, drawn_width, drawn_height)
-            painter.drawImage(image_rect, self.image)
+            painter.drawImage(self._place_of_image(), self.image)
         painter.end()
+
+    def _place_of_image(self) -> QRectF:
+        """Returns where the image is drawn: in the middle, and never enlarged."""
+        scale_to_width = self.width() / self.image.width()
+        scale_to_height = self.height() / self.image.height()
+        scale = min(1.0, scale_to_width, scale_to_height)
+        drawn_width = self.image.width() * scale
+        drawn_height = self.image.height() * scale
+        left = (self.width() - drawn_width) / 2
+        top = (self.height() - drawn_height) / 2
+        return QRectF(left, top, drawn_width, drawn_height)
 
 
 class EntryContentView(QWidget):
@@ -179,13 +182,6 @@ class EntryContentView(QWidget):
         if stored is None or self._catalogue is None:
             return
         page = self._page
-        is_picture = stored.media_type.startswith("image/")
-        if is_picture and stored.size <= LARGEST_PICTURE:  # A picture is not cut into pages.
-            start = 0
-            length = stored.size
-        else:
-            start = page * content_shapes.PAGE_BYTES
-            length = min(content_shapes.PAGE_BYTES, stored.size - start)
 
         def show_if_current(content: bytes) -> None:
             if self._stored is stored and self._page == page:
@@ -197,6 +193,12 @@ class EntryContentView(QWidget):
                 self.show_sentence(translate_sentences(str(error)))
                 self.reading_failed.emit(error)
 
+        start = page * content_shapes.PAGE_BYTES
+        length = min(content_shapes.PAGE_BYTES, stored.size - start)
+        is_picture = stored.media_type.startswith("image/")
+        if is_picture and stored.size <= LARGEST_PICTURE:  # A picture is not cut into pages.
+            start = 0
+            length = stored.size
         work = self._catalogue.cache.read_range(stored.digest, start, max(length, 0))
         self._doing.run_in_background(
             work, then=show_if_current, owner=self, failed=show_read_error
@@ -252,7 +254,7 @@ class EntryContentView(QWidget):
         self, lines: Sequence[str], language: str, *, first_number: int
     ) -> None:
         colours = None
-        character_count = sum(map(len, lines))
+        character_count = sum(len(line) for line in lines)
         if language and character_count <= MOST:
             runs = highlight_code("\n".join(lines), language)
             colours = split_runs_by_line(runs, lines)

@@ -23,6 +23,8 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 
+# The heights of a row and of the header, the room at both sides of a cell, and the least width of
+# the source's column, in pixels.
 ROW = 35
 HEADER = 34
 PAD = 12
@@ -55,21 +57,19 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
         self, painter: QtGui.QPainter, option: QtWidgets.QStyleOptionViewItem, index: Index
     ) -> None:
         theme = self._theme
-        column = EntryColumn(index.column())
         rect: QRect = option.rect
         if option.state & QtWidgets.QStyle.StateFlag.State_Selected:
             painter.fillRect(rect, theme.colour_of_token("accent_soft"))
         line_below = QRect(rect.left(), rect.bottom(), rect.width(), 1)
         painter.fillRect(line_below, theme.colour_of_token("line"))
-        row = self._table.entries.get_or_load_row(index.row())
+
         padding = theme.zoomed_pixels(PAD)
         text_rect = rect.adjusted(padding, 0, -padding, -1)
+        row = self._table.entries.get_or_load_row(index.row())
         if row is None:
-            # A bar stands for a row that is being loaded.
-            bar_top = text_rect.center().y() - 3
-            bar = QRect(text_rect.left(), bar_top, min(60, text_rect.width()), 6)
-            painter.fillRect(bar, theme.colour_of_token("free"))
+            self._paint_bar_of_loading_row(painter, text_rect)
             return
+        column = EntryColumn(index.column())
         self._choose_font_and_pen(painter, row, column)
         text = cell_text(row, column, self._table.now)
         if column is EntryColumn.SOURCE:
@@ -82,10 +82,15 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
         side = Qt.AlignmentFlag.AlignLeft
         if LOOK_BY_COLUMN[column].is_number:
             side = Qt.AlignmentFlag.AlignRight
-        elided = QtGui.QFontMetrics(painter.font()).elidedText(
-            text, Qt.TextElideMode.ElideMiddle, text_rect.width()
-        )
-        painter.drawText(text_rect, side | Qt.AlignmentFlag.AlignVCenter, elided)
+        metrics = QtGui.QFontMetrics(painter.font())
+        shown_text = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, text_rect.width())
+        painter.drawText(text_rect, side | Qt.AlignmentFlag.AlignVCenter, shown_text)
+
+    def _paint_bar_of_loading_row(self, painter: QtGui.QPainter, text_rect: QRect) -> None:
+        """A bar stands for the text of a row that is being loaded."""
+        bar_width = min(60, text_rect.width())
+        bar = QRect(text_rect.left(), text_rect.center().y() - 3, bar_width, 6)
+        painter.fillRect(bar, self._theme.colour_of_token("free"))
 
     def _choose_font_and_pen(
         self, painter: QtGui.QPainter, row: EntryRow, column: EntryColumn
@@ -155,35 +160,39 @@ class EntryTable(QtWidgets.QTableView):
         parent: QtWidgets.QWidget | None = None,
     ) -> None:
         super().__init__(parent)
+        self._theme = theme
         self.entries = entries
         self.now = time.time()
-        self._theme = theme
         self.is_current_row_loading = False  # True while the current row is being loaded.
         self._columns_without_room: set[EntryColumn] = set()
-        self.cells = EntryCellDelegate(theme, self)
         # This must be connected before Qt's own handler, which would select the entry
         # above and thereby open it.
         entries.rowsAboutToBeRemoved.connect(self._clear_if_row_removed)
         self.setModel(entries)
         self.selectionModel().currentRowChanged.connect(self._announce_current_row)
+        self.cells = EntryCellDelegate(theme, self)
         self.setItemDelegate(self.cells)
+        self.setAccessibleName(tr("Stored outputs"))
+        self._set_up_look_and_keys()
+        self._set_up_header()
+        self._apply_table_style()
+        theme.changed.connect(self._apply_table_style)
+        entries.rows_loaded.connect(self._repaint_and_open_loaded_row)
+
+    def _set_up_look_and_keys(self) -> None:
+        per_pixel = QtWidgets.QAbstractItemView.ScrollMode.ScrollPerPixel
+        self.setVerticalScrollMode(per_pixel)
+        self.setHorizontalScrollMode(per_pixel)
         self.setSelectionBehavior(QtWidgets.QAbstractItemView.SelectionBehavior.SelectRows)
-        self.setTabKeyNavigation(False)
         self.setEditTriggers(QtWidgets.QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.setVerticalScrollMode(QtWidgets.QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setHorizontalScrollMode(QtWidgets.QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setTabKeyNavigation(False)
         self.setShowGrid(False)
         self.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
         self.setWordWrap(False)
         self.setCornerButtonEnabled(False)
         self.setCornerWidget(QtWidgets.QWidget(self))
-        self.setAccessibleName(tr("Stored outputs"))
-        self._set_up_header()
         self.verticalHeader().hide()
         self.verticalHeader().setSectionResizeMode(QtWidgets.QHeaderView.ResizeMode.Fixed)
-        self._apply_table_style()
-        theme.changed.connect(self._apply_table_style)
-        entries.rows_loaded.connect(self._repaint_and_open_loaded_row)
 
     def _update_sort_indicator(self) -> None:
         """Hides the sort indicator for search hits, which are sorted by relevance."""
@@ -223,10 +232,10 @@ class EntryTable(QtWidgets.QTableView):
         """Gives the source column the remaining width. If room is short, others shrink."""
         header = self.horizontalHeader()
         room = self.viewport().width()
-        least_source = self._theme.zoomed_pixels(LEAST_SOURCE)
+        least_source_width = self._theme.zoomed_pixels(LEAST_SOURCE)
         widths = self._list_widths_of_wanted_columns()
         for column in COLUMNS_HIDDEN_FIRST:
-            needed_width = sum(widths.values()) + least_source
+            needed_width = sum(widths.values()) + least_source_width
             if column in widths and needed_width > room:
                 header.setSectionHidden(column, True)
                 del widths[column]
@@ -236,27 +245,26 @@ class EntryTable(QtWidgets.QTableView):
                 self._columns_without_room.discard(column)
         for column, width in widths.items():
             header.resizeSection(column, width)
-        source_width = max(least_source, room - sum(widths.values()))
-        header.resizeSection(EntryColumn.SOURCE, source_width)
+        remaining_width = room - sum(widths.values())
+        header.resizeSection(EntryColumn.SOURCE, max(least_source_width, remaining_width))
 
     def _list_widths_of_wanted_columns(self) -> dict[EntryColumn, int]:
         """The widths of the columns that the user has not hidden, except the source's."""
         is_narrow = self.viewport().width() < self._theme.zoomed_pixels(900)
         widths: dict[EntryColumn, int] = {}
         for column, look in LOOK_BY_COLUMN.items():
-            if not look.width:
-                continue
-            was_hidden_by_user = (
-                self.horizontalHeader().isSectionHidden(column)
-                and column not in self._columns_without_room
-            )
-            if was_hidden_by_user:
+            # The source takes the room that is left.
+            if look.width == 0 or self._was_hidden_by_user(column):
                 continue
             width = look.width
             if is_narrow:
                 width = look.narrow_width
             widths[column] = self._theme.zoomed_pixels(width)
         return widths
+
+    def _was_hidden_by_user(self, column: EntryColumn) -> bool:
+        is_hidden = self.horizontalHeader().isSectionHidden(column)
+        return is_hidden and column not in self._columns_without_room
 
     @property
     def current_row(self) -> int:
@@ -329,16 +337,16 @@ class EntryTable(QtWidgets.QTableView):
 
     def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         """Passes on only keys that move between rows: Qt would search all rows for a letter."""
-        with_control = bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
         if event.matches(QtGui.QKeySequence.StandardKey.Copy):
             self.copy_wanted.emit()
-        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            return
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self.entry_opened.emit()
-        elif (
-            event.matches(QtGui.QKeySequence.StandardKey.SelectAll)
-            or event.key() in _KEYS_OF_QT
-            or (event.key() == Qt.Key.Key_Space and with_control)
-        ):
+            return
+        has_control = bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
+        selects_one = event.key() == Qt.Key.Key_Space and has_control
+        selects_all = event.matches(QtGui.QKeySequence.StandardKey.SelectAll)
+        if event.key() in _KEYS_OF_QT or selects_one or selects_all:
             super().keyPressEvent(event)
         else:
             event.ignore()

@@ -92,7 +92,9 @@ async def fetch_hashes_of_rows(
     without another copy.
     """
     entry_filter, sort, descending = order
-    total = sum(last - first + 1 for first, last in ranges)
+    total = 0
+    for first, last in ranges:
+        total += last - first + 1
     lines: list[bytes] = []
     for first, last in ranges:
         end = last + 1
@@ -101,7 +103,8 @@ async def fetch_hashes_of_rows(
             rows = await catalogue.index.entries_page(
                 entry_filter, sort=sort, descending=descending, offset=offset, limit=limit
             )
-            lines += [row.stored.digest.hex.encode() for row in rows]
+            for row in rows:
+                lines.append(row.stored.digest.hex.encode())
             report(len(lines), total)
     if total <= ROWS_AT_ONCE:
         return b"\n".join(lines)

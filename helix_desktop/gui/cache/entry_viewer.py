@@ -46,11 +46,19 @@ class EntryViewer(QWidget):
         self._doing = doing
         self.row: EntryRow | None = None
         self.uses: Sequence[EntryUse] = ()
+
         self.content_view = EntryContentView(theme, doing, self)
+        self.content_view.content_read.connect(lambda: self.show_checked_state(good=True))
+        self.content_view.reading_failed.connect(self._disable_content_buttons_after_error)
+        self.content_view.shapes_found.connect(self._fill_shape_menu)
+        self.content_view.lines.selection_changed.connect(self._update_recall_button)
+
         self._hash = DigestLabel(theme, self)
         self._checked_chip = ChipLabel(theme, self)
-        self._uses_button = build_tool_button(tr("Used in"), self, look="chip")
-        self._shape_button = build_tool_button(tr("View as"), self, look="chip")
+        self._uses_menu = QMenu(self)
+        self._uses_button = self._build_menu_button(tr("Used in"), self._uses_menu)
+        self._shape_menu = QMenu(self)
+        self._shape_button = self._build_menu_button(tr("View as"), self._shape_menu)
         self._copy = build_push_button(tr("Copy"), self, self.copy_shown_content)
         self._save = build_push_button(tr("Save as…"), self, self.save_wanted.emit)
         self._show = build_push_button(tr("Show in chat"), self, self.show_last_use_in_chat)
@@ -58,32 +66,37 @@ class EntryViewer(QWidget):
             tr("Add to next message"), self, self.recall_entry_or_lines, "primary"
         )
         self._more = build_tool_button(tr("More actions"), self, "⋯")
-        self._uses_menu = QMenu(self)
-        self._shape_menu = QMenu(self)
-        self._uses_button.setMenu(self._uses_menu)
-        self._shape_button.setMenu(self._shape_menu)
-        for button in (self._uses_button, self._shape_button, self._more):
-            button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self._more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self._more.setMenu(self._build_more_menu())
         self._lay_out_entry_viewer(theme)
-        self.content_view.content_read.connect(lambda: self.show_checked_state(good=True))
-        self.content_view.reading_failed.connect(self._disable_content_buttons_after_error)
-        self.content_view.shapes_found.connect(self._fill_shape_menu)
-        self.content_view.lines.selection_changed.connect(self._update_recall_button)
         self.show_no_entry()
 
+    def _build_menu_button(self, name: str, menu: QMenu) -> QToolButton:
+        button = build_tool_button(name, self, look="chip")
+        button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        button.setMenu(menu)
+        return button
+
     def _lay_out_entry_viewer(self, theme: Theme) -> None:
-        chips = (self._hash, self._checked_chip, self._uses_button, self._shape_button)
-        buttons = (self._copy, self._save, self._show, self.recall_button, self._more)
-        head = self._head = build_row(*chips, 1, *buttons)
-        theme.keep_lengths_scaled(self, head.setSpacing, 10)
-        column = self._column = build_column(head, (self.content_view, 1), owner=self)
-        theme.keep_lengths_scaled(self, column.setContentsMargins, 20, 14, 20, 14)
-        theme.keep_lengths_scaled(self, column.setSpacing, 10)
+        self._head = build_row(
+            self._hash,
+            self._checked_chip,
+            self._uses_button,
+            self._shape_button,
+            1,
+            self._copy,
+            self._save,
+            self._show,
+            self.recall_button,
+            self._more,
+        )
+        theme.keep_lengths_scaled(self, self._head.setSpacing, 10)
+        self._column = build_column(self._head, (self.content_view, 1), owner=self)
+        theme.keep_lengths_scaled(self, self._column.setContentsMargins, 20, 14, 20, 14)
+        theme.keep_lengths_scaled(self, self._column.setSpacing, 10)
         theme.keep_lengths_scaled(self, self.setMinimumWidth, 300)
-        self._uses_button.setMinimumWidth(
-            1
-        )  # Its text must not widen the page; it is hidden if it would be cut.
+        # Its text must not widen the page; it is hidden if it would be cut.
+        self._uses_button.setMinimumWidth(1)
         theme.changed.connect(self._show_fitting_buttons)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -93,22 +106,29 @@ class EntryViewer(QWidget):
     def _show_fitting_buttons(self) -> None:
         """Shows the less important buttons only where there is room; the menu has them too."""
         if self.row is not None:
-            digest = self.row.stored.digest
-            shown_hash = digest.short_hex
-            # From this width on, the long hash fits beside the button labels in all languages.
-            if self.width() >= self._theme.zoomed_pixels(1_120):
-                shown_hash = f"{digest.hex[:16]}…{digest.hex[-12:]}"
-            self._hash.setText(shown_hash)
-        buttons = (self._copy, self._save, self._show)
+            self._hash.setText(self._hash_that_fits(self.row.stored.digest))
+        self._show_less_important_buttons(has_buttons=True, has_uses=True)
+        if not self._fits_head():
+            self._show_less_important_buttons(has_buttons=False, has_uses=True)
+        if not self._fits_head():
+            self._show_less_important_buttons(has_buttons=False, has_uses=False)
+
+    def _hash_that_fits(self, digest: Digest) -> str:
+        # From this width on, the long hash fits beside the button labels in all languages.
+        if self.width() < self._theme.zoomed_pixels(1_120):
+            return digest.short_hex
+        return f"{digest.hex[:16]}…{digest.hex[-12:]}"
+
+    def _show_less_important_buttons(self, *, has_buttons: bool, has_uses: bool) -> None:
+        for button in (self._copy, self._save, self._show):
+            button.setVisible(has_buttons)
+        self._uses_button.setVisible(has_uses and bool(self._uses_button.text()))
+
+    def _fits_head(self) -> bool:
         margins = self._column.contentsMargins()
         room = self.width() - margins.left() - margins.right()
-        for with_buttons, with_uses in ((True, True), (False, True), (False, False)):
-            for button in buttons:
-                button.setVisible(with_buttons)
-            self._uses_button.setVisible(with_uses and bool(self._uses_button.text()))
-            self._head.invalidate()
-            if self._head.sizeHint().width() <= room:
-                break
+        self._head.invalidate()
+        return self._head.sizeHint().width() <= room
 
     def _build_more_menu(self) -> QMenu:
         menu = QMenu(self)
@@ -147,6 +167,7 @@ class EntryViewer(QWidget):
             self._pin.setText(tr("Pin: never remove this output"))
         if is_shown_already:
             return
+
         self.uses = ()
         digest = row.stored.digest
         self._show_fitting_buttons()
@@ -155,14 +176,7 @@ class EntryViewer(QWidget):
         self._shape_button.hide()
         self._enable_entry_buttons(has_content=not row.gone)
         if row.gone:
-            what = make_safe_text(f"{row.about.tool} {row.about.source}").strip()
-            words = tr(
-                "This output was removed to free up space. Description: {what}.",
-                what=what,
-            )
-            self.content_view.show_sentence(
-                words + "\n" + tr("Run the tool again to get the content back.")
-            )
+            self.content_view.show_sentence(_describe_removed_entry(row))
         else:
             self.content_view.show_entry_content(catalogue, row.stored, row.about)
         work = catalogue.index.find_entry_uses(digest)
@@ -189,8 +203,8 @@ class EntryViewer(QWidget):
 
     def show_last_use_in_chat(self) -> None:
         if self.uses:
-            last = max(self.uses, key=lambda use: use.time)
-            self.intent_wanted.emit(ShowInChat(last.conversation, last.seq))
+            last_use = max(self.uses, key=_time_of_use)
+            self.intent_wanted.emit(ShowInChat(last_use.conversation, last_use.seq))
 
     def recall_entry_or_lines(self) -> None:
         """Adds the entry, or its selected lines, to the next message."""
@@ -221,12 +235,12 @@ class EntryViewer(QWidget):
 
     def _fill_shape_menu(self, shapes: Sequence[ContentShape]) -> None:
         self._shape_menu.clear()
-        names = {shape: translate_name("content shape", shape) for shape in ContentShape}
         for shape in shapes:
-            self._shape_menu.addAction(
-                names[shape], partial(self._show_content_in_shape, shape, names[shape])
-            )
-        self._shape_button.setText(f"{names[self.content_view.shape]} ▾")
+            name = translate_name("content shape", shape)
+            show_shape = partial(self._show_content_in_shape, shape, name)
+            self._shape_menu.addAction(name, show_shape)
+        name_of_shown = translate_name("content shape", self.content_view.shape)
+        self._shape_button.setText(f"{name_of_shown} ▾")
         self._shape_button.setVisible(len(shapes) > 1)
         self._show_fitting_buttons()
 
@@ -248,26 +262,40 @@ class EntryViewer(QWidget):
         self._show_fitting_buttons()
 
     def _show_entry_uses(self, digest: Digest, uses: Sequence[EntryUse]) -> None:
-        if self.row is None or self.row.stored.digest != digest:
+        if not self.is_entry_shown(digest):
             return
         self.uses = uses
         self._show.setEnabled(bool(uses))
-        messages = sum(use.how != "fold" for use in uses)
-        if messages:
-            words = format_count(messages, "used in {n} message", "used in {n} messages")
-        elif uses:
-            words = format_count(
-                len(uses), "used in {n} shortened place", "used in {n} shortened places"
-            )
-        else:
-            words = tr("not used")
-        self._uses_button.setText(words)
-        self._show_fitting_buttons()
-        self._uses_menu.clear()
-        newest_first = sorted(uses, key=lambda use: use.time, reverse=True)
-        for use in newest_first[:_SHOWN_USES]:
-            how = translate_name("use of an entry", use.how, otherwise=use.how)
-            words = tr("{how}, {when}", how=how, when=format_date_and_time(use.time))
-            show_use = ShowInChat(use.conversation, use.seq)
-            self._uses_menu.addAction(words, partial(self.intent_wanted.emit, show_use))
         self._uses_button.setEnabled(bool(uses))
+        self._uses_button.setText(_describe_uses(uses))
+        self._show_fitting_buttons()
+
+        self._uses_menu.clear()
+        newest_first = sorted(uses, key=_time_of_use, reverse=True)
+        for use in newest_first[:_SHOWN_USES]:
+            kind_of_use = translate_name("use of an entry", use.how, otherwise=use.how)
+            when = format_date_and_time(use.time)
+            show_use = partial(self.intent_wanted.emit, ShowInChat(use.conversation, use.seq))
+            self._uses_menu.addAction(tr("{how}, {when}", how=kind_of_use, when=when), show_use)
+
+
+def _describe_removed_entry(row: EntryRow) -> str:
+    description = make_safe_text(f"{row.about.tool} {row.about.source}").strip()
+    was_removed = tr(
+        "This output was removed to free up space. Description: {what}.", what=description
+    )
+    remedy = tr("Run the tool again to get the content back.")
+    return f"{was_removed}\n{remedy}"
+
+
+def _describe_uses(uses: Sequence[EntryUse]) -> str:
+    if not uses:
+        return tr("not used")
+    message_count = len([use for use in uses if use.how != "fold"])
+    if message_count:
+        return format_count(message_count, "used in {n} message", "used in {n} messages")
+    return format_count(len(uses), "used in {n} shortened place", "used in {n} shortened places")
+
+
+def _time_of_use(use: EntryUse) -> float:
+    return use.time

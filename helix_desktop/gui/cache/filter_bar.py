@@ -10,8 +10,8 @@ from PySide6.QtGui import QActionGroup, QKeyEvent, Qt
 from PySide6.QtWidgets import QBoxLayout, QMenu, QPushButton, QWidget
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.cache.entry_columns import name_of_writer
-from helix_desktop.gui.common.escape_key import EscapeCloser
 from helix_desktop.gui.common.widgets import (
     add_menu_choice,
     build_line_edit,
@@ -24,8 +24,18 @@ from helix_desktop.gui.translation import format_number, read_shown_names, tr
 
 _DAY = 86_400
 _KB = 1000
+MOST_CONVERSATIONS = 60  # So many of the newest conversations are in the menu.
 TYPING_PAUSE_MS = 250
 TWO_LINES_BELOW_PIXELS = 700  # If the bar is narrower, the search field moves above the filters.
+
+
+@dataclass(frozen=True, slots=True)
+class _FilterChoice:
+    """A line of a filter's menu. `button_words` stand on the button while it is chosen."""
+
+    menu_words: str
+    button_words: str
+    value: str
 
 
 class EntryFilterBar(QWidget):
@@ -39,33 +49,40 @@ class EntryFilterBar(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._theme = theme
         self.filter = EntryFilter()
         self._tools: Sequence[tuple[str, int]] = ()
-        words = tr("Search inside stored outputs, or paste a hash")
-        self.field = build_line_edit(words, words, self, clearButtonEnabled=True)
+
+        hint = tr("Search inside stored outputs, or paste a hash")
+        self.field = build_line_edit(hint, hint, self, clearButtonEnabled=True)
         self.field.installEventFilter(self)
-        EscapeCloser(self.field, lambda: bool(self.field.text()), self.field.clear)
+        self.field.textChanged.connect(self._hide_hint_and_schedule_search)
+        self.field.returnPressed.connect(self._search_immediately)
         self._hint = build_plain_label("", "kbd", self.field, wraps=False)
-        pills = [build_push_button("", self, look="pill") for _ in range(4)]
-        (
-            self._tool_button,
-            self._conversation_button,
-            self._time_button,
-            self._more_filters_button,
-        ) = pills
-        self._theme = theme
+        self._pause = QTimer(self, interval=TYPING_PAUSE_MS, singleShot=True)
+        self._pause.timeout.connect(lambda: self.searched.emit(self.field.text().strip()))
+
+        self._tool_button = build_push_button("", self, look="pill")
+        self._conversation_button = build_push_button("", self, look="pill")
+        self._time_button = build_push_button("", self, look="pill")
+        self._more_filters_button = build_push_button("", self, look="pill")
+        self._lay_out_filter_bar(theme)
+        self.reset_filters()
+
+    def _lay_out_filter_bar(self, theme: Theme) -> None:
+        buttons_row = build_row(
+            (self._tool_button, 1),
+            (self._conversation_button, 1),
+            (self._time_button, 1),
+            (self._more_filters_button, 1),
+            wraps=True,
+        )
+        theme.keep_lengths_scaled(self, buttons_row.setSpacing, 10)
         self._rows = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
         theme.keep_lengths_scaled(self, self._rows.setContentsMargins, 20, 12, 20, 12)
         theme.keep_lengths_scaled(self, self._rows.setSpacing, 10)
         self._rows.addWidget(self.field, 1)
-        row = build_row(*((pill, 1) for pill in pills), wraps=True)
-        theme.keep_lengths_scaled(self, row.setSpacing, 10)
-        self._rows.addLayout(row)
-        self._pause = QTimer(self, interval=TYPING_PAUSE_MS, singleShot=True)
-        self._pause.timeout.connect(lambda: self.searched.emit(self.field.text().strip()))
-        self.field.textChanged.connect(self._hide_hint_and_schedule_search)
-        self.field.returnPressed.connect(self._search_immediately)
-        self.reset_filters()
+        self._rows.addLayout(buttons_row)
         theme.keep_lengths_scaled(self, self.field.setMinimumWidth, 120)
         theme.keep_lengths_scaled(self, self.setMinimumWidth, 300)
 
@@ -88,31 +105,35 @@ class EntryFilterBar(QWidget):
 
     def set_tools(self, tools: Sequence[tuple[str, int]]) -> None:
         """The tools, with the number of their entries. The menu is rebuilt only for a new tool."""
-        if tools and [name for name, _ in tools] == [name for name, _ in self._tools]:
+        names = [name for name, _count in tools]
+        known_names = [name for name, _count in self._tools]
+        if tools and names == known_names:
             return
         self._tools = tools
-        choices: list[tuple[str, str, str]] = []
-        for tool, number in tools:
+        choices: list[_FilterChoice] = []
+        for tool, count in tools:
             if tool:
                 name = name_of_writer(tool)
-                choices.append((f"{name}  ({format_number(number)})", name, tool))
+                choices.append(_FilterChoice(f"{name}  ({format_number(count)})", name, tool))
         self._fill_filter_menu(
             self._tool_button,
             tr("All tools"),
             choices,
-            lambda name: replace(self.filter, tool=name),
+            lambda chosen_tool: replace(self.filter, tool=chosen_tool),
             self.filter.tool,
         )
 
     def set_conversations(self, conversations: Sequence[tuple[str, str]]) -> None:
-        choices = [
-            (title[:60] or name, title[:24] or name, name) for name, title in conversations[:60]
-        ]
+        choices: list[_FilterChoice] = []
+        for conversation, title in conversations[:MOST_CONVERSATIONS]:
+            menu_words = title[:60] or conversation
+            button_words = title[:24] or conversation
+            choices.append(_FilterChoice(menu_words, button_words, conversation))
         self._fill_filter_menu(
             self._conversation_button,
             tr("Any conversation"),
             choices,
-            lambda name: replace(self.filter, conversation=name),
+            lambda chosen: replace(self.filter, conversation=chosen),
             self.filter.conversation,
         )
 
@@ -135,11 +156,13 @@ class EntryFilterBar(QWidget):
 
     def _place_shortcut_hint(self) -> None:
         size = self._hint.sizeHint()
-        self._hint.setVisible(not self.field.text() and self.field.width() > 9 * size.width())
+        # In a narrow field, the hint would cover what the field is for.
+        has_room = self.field.width() > 9 * size.width()
+        self._hint.setVisible(has_room and not self.field.text())
         self._hint.resize(size)
-        self._hint.move(
-            self.field.width() - size.width() - 10, (self.field.height() - size.height()) // 2
-        )
+        left = self.field.width() - size.width() - 10
+        top = (self.field.height() - size.height()) // 2
+        self._hint.move(left, top)
 
     def _hide_hint_and_schedule_search(self, text: str) -> None:
         self._hint.setVisible(not text)
@@ -153,32 +176,34 @@ class EntryFilterBar(QWidget):
         self,
         pill: QPushButton,
         words_for_all: str,
-        choices: Sequence[tuple[str, str, str]],
+        choices: Sequence[_FilterChoice],
         build_filter: Callable[[str], EntryFilter],
-        chosen: str = "",
+        chosen_value: str = "",
     ) -> None:
-        """Fills the menu of a button. `choices`: the words in the menu, those on the button, and
-        what `build_filter` makes a filter of. The first line, without a limit, is added.
+        """Fills the menu of a button. `build_filter` makes a filter of the value of a choice. The
+        first line, without a limit, is added.
         """
 
-        def apply_choice(button_words: str, choice: str) -> None:
-            self._apply_filter(pill, button_words, build_filter(choice))
+        def apply_choice(choice: _FilterChoice) -> None:
+            self._apply_filter(pill, choice.button_words, build_filter(choice.value))
 
         menu = QMenu(pill)
         group = QActionGroup(menu)
-        lines = [(words_for_all, words_for_all, "")]
-        lines += choices
-        for menu_words, button_words, choice in lines:
-            is_chosen = choice == chosen
-            act = partial(apply_choice, button_words, choice)
-            group.addAction(add_menu_choice(menu, menu_words, act, chosen=is_chosen))
+        all_choices = [_FilterChoice(words_for_all, words_for_all, "")]
+        all_choices += choices
+        for choice in all_choices:
+            is_chosen = choice.value == chosen_value
+            apply = partial(apply_choice, choice)
+            group.addAction(add_menu_choice(menu, choice.menu_words, apply, chosen=is_chosen))
             if is_chosen:
-                _set_button_words(pill, button_words)
+                _set_button_words(pill, choice.button_words)
         _replace_button_menu(pill, menu)
 
     def _fill_time_menu(self) -> None:
-        spans = [(tr("Today"), 1), (tr("Last 7 days"), 7), (tr("Last 30 days"), 30)]
-        choices = [(words, words, str(days)) for words, days in spans]
+        spans = {tr("Today"): 1, tr("Last 7 days"): 7, tr("Last 30 days"): 30}
+        choices: list[_FilterChoice] = []
+        for words, days in spans.items():
+            choices.append(_FilterChoice(words, words, str(days)))
 
         def filter_since_days(days: str) -> EntryFilter:
             if not days:
@@ -190,32 +215,36 @@ class EntryFilterBar(QWidget):
     def _fill_size_and_state_menu(self) -> None:
         menu = QMenu(self._more_filters_button)
         group = QActionGroup(menu)
-        sizes = [
-            (tr("Any size"), 0),
-            (tr("Over 10 KB"), 10),
-            (tr("Over 100 KB"), 100),
-            (tr("Over 1 MB"), 1000),
-        ]
-        for words, kilobytes in sizes:
-            apply = partial(self._apply_more_filters, least=kilobytes * _KB)
-            group.addAction(add_menu_choice(menu, words, apply, chosen=not kilobytes))
+        kilobytes_by_words = {
+            tr("Any size"): 0,
+            tr("Over 10 KB"): 10,
+            tr("Over 100 KB"): 100,
+            tr("Over 1 MB"): 1000,
+        }
+        for words, kilobytes in kilobytes_by_words.items():
+            apply_size = partial(self._apply_more_filters, least=kilobytes * _KB)
+            is_any_size = kilobytes == 0
+            group.addAction(add_menu_choice(menu, words, apply_size, chosen=is_any_size))
         menu.addSeparator()
         for name, words in read_shown_names()["filter of entries"].items():
             action = menu.addAction(tr(words))
             action.setCheckable(True)
-            action.toggled.connect(lambda on, name=name: self._apply_more_filters(**{name: on}))
+            action.toggled.connect(partial(self._apply_state_filter, name))
         _set_button_words(self._more_filters_button, tr("Filters"))
         _replace_button_menu(self._more_filters_button, menu)
 
+    def _apply_state_filter(self, name: str, is_on: bool) -> None:  # noqa: FBT001 - a slot
+        self._apply_more_filters(**{name: is_on})
+
     def _apply_more_filters(self, **changes: bool | int) -> None:
-        chosen = replace(self.filter, **changes)  # type: ignore[arg-type]
-        has_least_size = bool(chosen.least)
-        active_count = sum((has_least_size, chosen.pinned, chosen.unused, chosen.gone))
+        new_filter = replace(self.filter, **changes)  # type: ignore[arg-type]
+        has_least_size = new_filter.least > 0
+        limits = [has_least_size, new_filter.pinned, new_filter.unused, new_filter.gone]
+        active_count = limits.count(True)
+        words = tr("Filters")
         if active_count:
             words = tr("Filters ({n})", n=active_count)
-        else:
-            words = tr("Filters")
-        self._apply_filter(self._more_filters_button, words, chosen)
+        self._apply_filter(self._more_filters_button, words, new_filter)
 
     def _apply_filter(self, pill: QPushButton, words: str, chosen: EntryFilter) -> None:
         _set_button_words(pill, words)
