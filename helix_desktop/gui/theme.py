@@ -78,12 +78,12 @@ class Theme(QObject):
         return max(1, round(length * self.text_zoom))
 
     def fill_surface(
-        self, painter: QPainter, place: QRect | QRectF, token: str, radius: float
+        self, painter: QPainter, rect: QRect | QRectF, token: str, radius: float
     ) -> None:
         """Draws a rounded surface without a border."""
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self.colour_of_token(token))
-        painter.drawRoundedRect(place, radius, radius)
+        painter.drawRoundedRect(rect, radius, radius)
 
     def keep_lengths_scaled(
         self, owner: QObject, set_lengths: Callable[..., object], *lengths: float
@@ -127,16 +127,16 @@ class Theme(QObject):
     def draw_words(
         self,
         painter: QPainter,
-        place: QRect | QRectF,
-        words: str,
+        rect: QRect | QRectF,
+        text: str,
         font: QFont,
-        colour: str,
-        how: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignVCenter,
+        colour_token: str,
+        alignment: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignVCenter,
     ) -> None:
-        """Draws words in a font and a colour, which the painter keeps."""
+        """Draws a text in a font and a colour, which the painter keeps."""
         painter.setFont(font)
-        painter.setPen(self.colour_of_token(colour))
-        painter.drawText(place, how, words)
+        painter.setPen(self.colour_of_token(colour_token))
+        painter.drawText(rect, alignment, text)
 
     def set_scheme_and_zoom(self, scheme: str, zoom: float) -> None:
         """Sets scheme and zoom together, so that the program is restyled only once."""

@@ -112,10 +112,10 @@ class FleetDialog(TransientDialog):
         self._read_and_show_schedules()
         self._task_list.setFocus()
 
-    def _add_tab(self, words: str, page: QWidget) -> QPushButton:
+    def _add_tab(self, title: str, page: QWidget) -> QPushButton:
         self._pages.addWidget(page)
-        act = partial(self._pages.setCurrentWidget, page)
-        return build_push_button(words, self, act, "tab", checkable=True, autoExclusive=True)
+        show_page = partial(self._pages.setCurrentWidget, page)
+        return build_push_button(title, self, show_page, "tab", checkable=True, autoExclusive=True)
 
     # --- The page with the list of tasks
 
@@ -163,7 +163,9 @@ class FleetDialog(TransientDialog):
             lambda _item, _column: self._open_chosen_conversation()
         )
         self._filter.textChanged.connect(self._task_list.filter_fleet_rows)
-        cards_row = build_row(*((card, 1) for card in cards), wraps=True)
+        cards_row = build_row(wraps=True)
+        for card in cards:
+            cards_row.addWidget(card, 1)
         self._older = build_push_button(tr("Show older tasks"), page, self._fleet.show_older_tasks)
         self._again = build_push_button(
             tr("Run all set aside again"), page, self._retry_all_dead_letters
@@ -321,8 +323,11 @@ class FleetDialog(TransientDialog):
             self.accept()
 
     def _selected_tasks(self) -> list[ListedTask]:
-        keys = self._task_list.selected_row_keys()
-        return [self._tasks[key] for key in keys if key in self._tasks]
+        selected: list[ListedTask] = []
+        for key in self._task_list.selected_row_keys():
+            if key in self._tasks:
+                selected.append(self._tasks[key])
+        return selected
 
     def _stop_selected_tasks(self) -> None:
         for row in self._selected_tasks():
@@ -369,16 +374,16 @@ class FleetDialog(TransientDialog):
                 self._run_fleet_work(work)
 
     def _open_new_task_dialog(self) -> None:
-        def add(values: Mapping[str, Any]) -> None:
-            text = values["text"].strip()
-            if not text:
-                raise InvalidInput("The task has no text.", remedy="Nothing was added.")
-            allowed = values["allowed"].split()
-            adding = self._fleet.add_task(values["workspace"], text, allowed)
-            self._run_fleet_work(adding)
-
         fields = fleet_rows.declare_task_fields(self._names)
-        FieldsDialog(tr("New task"), fields, tr("Add task"), add, self).open()
+        FieldsDialog(tr("New task"), fields, tr("Add task"), self._add_new_task, self).open()
+
+    def _add_new_task(self, values: Mapping[str, Any]) -> None:
+        text = values["text"].strip()
+        if not text:
+            raise InvalidInput("The task has no text.", remedy="Nothing was added.")
+        permissions = values["allowed"].split()
+        adding = self._fleet.add_task(values["workspace"], text, permissions)
+        self._run_fleet_work(adding)
 
     # --- The pages with schedules, conversations and workers
 
@@ -456,16 +461,16 @@ class FleetDialog(TransientDialog):
         return page
 
     def _read_and_show_schedules(self) -> None:
-        def show_schedules(schedules: list[WorkSchedule]) -> None:
-            self._schedules = schedules
-            cells_by_id: dict[str, list[str]] = {}
-            for schedule in schedules:
-                cells_by_id[schedule.id] = fleet_rows.schedule_cells(schedule, self._names)
-            self._schedule_list.show_rows(cells_by_id)
-            self._update_list_buttons()
-
         reading = asyncio.to_thread(read_schedules, self._places.data)
-        self._run_fleet_work(reading, show_schedules)
+        self._run_fleet_work(reading, self._show_schedules)
+
+    def _show_schedules(self, schedules: list[WorkSchedule]) -> None:
+        self._schedules = schedules
+        cells_by_id: dict[str, list[str]] = {}
+        for schedule in schedules:
+            cells_by_id[schedule.id] = fleet_rows.schedule_cells(schedule, self._names)
+        self._schedule_list.show_rows(cells_by_id)
+        self._update_list_buttons()
 
     def _update_list_buttons(self) -> None:
         """Enables the buttons that apply to the selected rows."""
@@ -521,37 +526,43 @@ class FleetDialog(TransientDialog):
         self._save_schedules(remove_chosen)
 
     def _open_new_schedule_dialog(self) -> None:
-        def add(values: Mapping[str, Any]) -> None:
-            options: list[str] = []
-            for permission in values["allowed"].split():
-                options += ["--allow", permission]
-            new_schedule = build_schedule(
-                values["workspace"],
-                values["text"],
-                values["at"],
-                values["zone"],
-                parse_days(values["days"]),
-                options=tuple(options),
-            )
-            self._save_schedules(lambda stored: [*stored, new_schedule])
-
         fields = fleet_rows.declare_task_fields(self._names) + fleet_rows.declare_schedule_fields()
-        FieldsDialog(tr("New schedule"), fields, tr("Add schedule"), add, self).open()
+        title = tr("New schedule")
+        FieldsDialog(title, fields, tr("Add schedule"), self._add_new_schedule, self).open()
+
+    def _add_new_schedule(self, values: Mapping[str, Any]) -> None:
+        options: list[str] = []
+        for permission in values["allowed"].split():
+            options += ["--allow", permission]
+        new_schedule = build_schedule(
+            values["workspace"],
+            values["text"],
+            values["at"],
+            values["zone"],
+            parse_days(values["days"]),
+            options=tuple(options),
+        )
+
+        def add_to_stored(stored: list[WorkSchedule]) -> list[WorkSchedule]:
+            return stored + [new_schedule]
+
+        self._save_schedules(add_to_stored)
 
     def _save_schedules(self, change: ScheduleChange) -> None:
         """Changes the stored schedules, since the shown ones may be out of date."""
+        saving = _change_schedules(self._places, change)
+        self._run_fleet_work(saving, self._show_saved_schedules)
 
-        def show_saved(refused: str) -> None:
-            self._show_trouble(translate_sentences(refused))
-            self._read_and_show_schedules()
-
-        self._run_fleet_work(_change_schedules(self._places, change), show_saved)
+    def _show_saved_schedules(self, refused: str) -> None:
+        self._show_trouble(translate_sentences(refused))
+        self._read_and_show_schedules()
 
     def _let_chosen_worker_finish_and_exit(self) -> None:
         workspace, _blank, worker = self._worker_list.chosen_row().partition(" ")
-        self._run_fleet_work(
-            self._fleet.run_on_task_list(workspace, lambda tasks: tasks.notes.drain_workers(worker))
+        draining = self._fleet.run_on_task_list(
+            workspace, lambda tasks: tasks.notes.drain_workers(worker)
         )
+        self._run_fleet_work(draining)
 
     def _run_waiting_tasks_here(self) -> None:
         for workspace in self._workspaces:

@@ -11,7 +11,8 @@ from helix_desktop.gui.common.list_row_model import RowTree
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 
 # The minimum width, in pixels and in letters, of the column that gets the remaining room.
-LEAST_WIDTH, LEAST_LETTERS = 160, 14
+LEAST_WIDTH = 160
+LEAST_LETTERS = 14
 NARROW = 100  # A column of at most this many pixels keeps its width.
 
 
@@ -81,17 +82,16 @@ class FleetList(RowTree):
     def _fit_columns_to_room(self) -> None:
         for number in range(len(self._columns)):
             self.setColumnHidden(number, False)  # The title of a hidden column has no width.
-        letters = LEAST_LETTERS * self.fontMetrics().averageCharWidth()
-        room = self.viewport().width() - max(LEAST_WIDTH, letters)
-        shares = [
-            self._measure_column(number, column)
-            for number, column in enumerate(self._columns)
-            if column.width
-        ]
-        share = share_room(shares, room)
-        for fitted in shares:
-            self.setColumnHidden(fitted.number, not fitted.wanted)
-            self.setColumnWidth(fitted.number, fitted.width_at(share))
+        width_of_letters = LEAST_LETTERS * self.fontMetrics().averageCharWidth()
+        width_left = self.viewport().width() - max(LEAST_WIDTH, width_of_letters)
+        shares: list[ColumnShare] = []
+        for number, column in enumerate(self._columns):
+            if column.width:
+                shares.append(self._measure_column(number, column))
+        part_of_wanted = share_room(shares, width_left)
+        for share in shares:
+            self.setColumnHidden(share.number, not share.wanted)
+            self.setColumnWidth(share.number, share.width_at(part_of_wanted))
 
     def _measure_column(self, number: int, column: FleetColumn) -> ColumnShare:
         widest_cell = self.sizeHintForColumn(number)
@@ -156,9 +156,11 @@ class FleetList(RowTree):
 
     def selected_row_keys(self) -> list[str]:
         """Return the rows that are selected and not filtered out, from top to bottom."""
-        return [
-            key for key, item in self._items.items() if item.isSelected() and not item.isHidden()
-        ]
+        keys: list[str] = []
+        for key, item in self._items.items():
+            if item.isSelected() and not item.isHidden():
+                keys.append(key)
+        return keys
 
 
 def share_room(shares: Sequence[ColumnShare], room: int) -> float:

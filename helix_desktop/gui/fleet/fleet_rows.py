@@ -132,7 +132,7 @@ def split_task_question(task: Figures) -> tuple[str, str]:
 
 def task_cells(row: ListedTask) -> list[str]:
     task = row.task
-    words = [
+    texts = [
         translate_name("state of a task", row.state),
         _shorten_to_cell(task["text"]),
         row.workspace["name"],
@@ -140,7 +140,7 @@ def task_cells(row: ListedTask) -> list[str]:
         _describe_worker(row.workspace, task) or NOTHING,
         _shorten_to_cell(_describe_now(row.state, task)),
     ]
-    cells = [make_safe_text(text) for text in words]
+    cells = [make_safe_text(text) for text in texts]
     cells.append(format_time_ago(task["added"], time.time()))
     if task["cost"]:
         cells.append(format_dollars(task["cost"]))
@@ -232,12 +232,21 @@ def declare_task_fields(names: Mapping[str, str]) -> list[FieldDeclaration]:
 
 
 def declare_schedule_fields() -> list[FieldDeclaration]:
-    choices = ["every", "weekdays", "weekends"]
-    words = [tr("Every day"), tr("Monday to Friday"), tr("Saturday and Sunday")]
-    for number, day in enumerate(WEEKDAYS):
-        choices.append(day)
-        words.append(QLocale().dayName(number + 1))
-    days_field = FieldDeclaration("days", tr("Days"), "", "weekdays", choices=choices, words=words)
+    label_by_choice = {
+        "every": tr("Every day"),
+        "weekdays": tr("Monday to Friday"),
+        "weekends": tr("Saturday and Sunday"),
+    }
+    for index, day in enumerate(WEEKDAYS):
+        label_by_choice[day] = QLocale().dayName(index + 1)  # Qt counts from Monday, which is 1.
+    days_field = FieldDeclaration(
+        "days",
+        tr("Days"),
+        "",
+        "weekdays",
+        choices=list(label_by_choice),
+        words=list(label_by_choice.values()),
+    )
     time_help = tr("Enter hours and minutes, for example 08:00 or 17:30.")
     time_field = FieldDeclaration("at", tr("Time"), time_help, "08:00")
     zone_help = tr("For example, Europe/Berlin. Leave empty to use this computer's time zone.")

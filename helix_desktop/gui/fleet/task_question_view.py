@@ -82,9 +82,9 @@ class TaskQuestionView(QWidget):
         self._programs = None
 
     def _update_as_it_is_read(self) -> None:
-        words = ""
+        description = ""
         if self._exact is not None:
-            words = self._exact.describe_length_and_warnings()
-        self._length.setText(words)
-        self._length.setVisible(bool(words))
+            description = self._exact.describe_length_and_warnings()
+        self._length.setText(description)
+        self._length.setVisible(bool(description))
         self.reading_state_changed.emit()

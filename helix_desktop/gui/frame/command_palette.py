@@ -6,9 +6,8 @@ workspace's search follow.
 
 from collections.abc import Callable, Sequence
 
-from PySide6 import (
-    QtWidgets,
-)  # for QStyle: importing it itself would create its 500 members at the start
+# QtWidgets is for QStyle: importing it itself would create its 500 members at the start.
+from PySide6 import QtWidgets
 from PySide6.QtCore import QRect, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
 from PySide6.QtWidgets import QStyleOptionViewItem, QWidget
@@ -53,11 +52,11 @@ class PaletteItem:
     is_only_found_by_words: bool = False
 
 
-def match_palette_items(items: Sequence[PaletteItem], words: str) -> list[PaletteItem]:
+def match_palette_items(items: Sequence[PaletteItem], query: str) -> list[PaletteItem]:
     """Returns items with every word or its stem: first what is no help page, then what has the
     words in its title, then what begins with the text.
     """
-    searched_words = words.casefold().split()
+    searched_words = query.casefold().split()
     if not searched_words:
         return [item for item in items if not item.is_only_found_by_words]
     stems = [stem_of_word(word) for word in searched_words]
@@ -70,13 +69,15 @@ def match_palette_items(items: Sequence[PaletteItem], words: str) -> list[Palett
 
     def rank_item(item: PaletteItem) -> tuple[bool, ...]:
         text = item.text.casefold()
-        shown_text = f"{text} {item.note.casefold()}"
+        note = item.note.casefold()
+        is_help_page = item.kind == "entry"
+        are_words_visible = all(stem in f"{text} {note}" for stem in stems)
         return (
-            item.kind != "entry",
-            all(stem in shown_text for stem in stems),
+            not is_help_page,
+            are_words_visible,
             text.startswith(searched_text),
             text.startswith(searched_words[0]),
-            item.note.casefold() == searched_text,
+            note == searched_text,
         )
 
     matching.sort(key=rank_item, reverse=True)
@@ -158,9 +159,9 @@ class CommandPalette(SearchPopup):
     ) -> None:
         super().__init__(theme, parent)
         self._list_ready_items = list_ready_items
-        self._known: Sequence[PaletteItem] = ()
-        self._found: Sequence[PaletteItem] = ()
-        self._searched = ""
+        self._ready_items: Sequence[PaletteItem] = ()  # Those that need no search.
+        self._results: Sequence[PaletteItem] = ()
+        self._searched_query = ""
         self._is_open_to_all = True
         self._model = PaletteRows(self)
         self.set_rows_model(self._model, PaletteRowPainter(theme, self.list, ROW))
@@ -172,81 +173,90 @@ class CommandPalette(SearchPopup):
         self.line.textChanged.connect(self._refill_palette_and_schedule_search)
 
     def open_palette(
-        self, words: str = "", known: Sequence[PaletteItem] | None = None, hint: str = ""
+        self, query: str = "", known: Sequence[PaletteItem] | None = None, hint: str = ""
     ) -> None:
         """Opens the palette for everything, or for the items in `known`, as `hint` says."""
         self._is_open_to_all = known is None
         if known is None:
-            known = self._list_ready_items()
-        self._known = known
+            self._ready_items = self._list_ready_items()
+        else:
+            self._ready_items = known
         everything = tr("Search messages, stored outputs, conversations and actions")
         self.line.setPlaceholderText(hint or everything)
         self.line.setAccessibleName(hint or tr("Search everything"))
-        self._found = ()
-        self._searched = ""
+        self._results = ()
+        self._searched_query = ""
         self._nothing.hide()
-        self.open_popup(words)
+        self.open_popup(query)
         self._refill_palette()
-        if words:
+        if query:
             self._timer.start()
 
     def close_popup(self) -> None:
         super().close_popup()
         self.closed.emit()
 
-    def is_searching_for(self, words: str) -> bool:
-        return self.isVisible() and words == self.line.text().strip()
+    def is_searching_for(self, query: str) -> bool:
+        return self.isVisible() and query == self.line.text().strip()
 
     def show_search_results(
-        self, words: str, finds: Sequence[PaletteItem], *, more: bool = False
+        self, query: str, results: Sequence[PaletteItem], *, more: bool = False
     ) -> None:
-        """Shows the results until now; `more` will follow. Results for older words are ignored."""
-        if words == self.line.text().strip():
-            self._found = finds
-            chosen = self.list.currentIndex().row()
-            self._refill_palette()
-            if more:
-                self._nothing.setText(tr("Searching for “{words}”…", words=words))
-            else:
-                self._nothing.setText(tr("Nothing found"))
-            self._nothing.adjustSize()
-            self._nothing.setVisible(bool(words) and not self._model.rowCount())
-            self._nothing.move(self._theme.zoomed_pixels(14), self._theme.zoomed_pixels(8))
-            # Search results are added below what is listed, so the chosen row keeps its number.
-            if chosen >= 0:
-                self.highlight_row(chosen)
+        """Shows the results until now. With `more`, others will follow. Results of an older
+        query are ignored.
+        """
+        if query != self.line.text().strip():
+            return
+        self._results = results
+        highlighted_row = self.list.currentIndex().row()
+        self._refill_palette()
+        if more:
+            self._nothing.setText(tr("Searching for “{words}”…", words=query))
+        else:
+            self._nothing.setText(tr("Nothing found"))
+        self._nothing.adjustSize()
+        self._nothing.setVisible(bool(query) and not self._model.rowCount())
+        self._nothing.move(self._theme.zoomed_pixels(14), self._theme.zoomed_pixels(8))
+        # Search results are added below what is listed, so the highlighted row keeps its number.
+        if highlighted_row >= 0:
+            self.highlight_row(highlighted_row)
 
     def accept_current_row(self) -> None:
         index = self.list.currentIndex()
         if not index.isValid() or not self._model.items[index.row()].enabled:
             return
-        act = self._model.items[index.row()].act
+        item = self._model.items[index.row()]
         self.close_and_return_focus()
-        act()
+        item.act()
 
     def selectable_rows(self) -> list[int]:
-        return [row for row, item in enumerate(self._model.items) if item.enabled]
+        row_numbers: list[int] = []
+        for row_number, item in enumerate(self._model.items):
+            if item.enabled:
+                row_numbers.append(row_number)
+        return row_numbers
 
-    def _refill_palette_and_schedule_search(self, words: str) -> None:
-        if not words.strip():
-            self._found = ()
-            self._searched = ""
+    def _refill_palette_and_schedule_search(self, query: str) -> None:
+        if not query.strip():
+            self._results = ()
+            self._searched_query = ""
         self._nothing.hide()
         self._refill_palette()
         self._timer.start()
 
     def _request_workspace_search(self) -> None:
-        words = self.line.text().strip()
-        if words and words != self._searched:
-            self._searched = words
-            if self._is_open_to_all:
-                self.search_wanted.emit(words)
-            else:
-                self.show_search_results(words, ())
+        query = self.line.text().strip()
+        if not query or query == self._searched_query:
+            return
+        self._searched_query = query
+        if self._is_open_to_all:
+            self.search_wanted.emit(query)
+        else:
+            self.show_search_results(query, ())
 
     def _refill_palette(self) -> None:
-        rows = match_palette_items(self._known, self.line.text())
-        rows += self._found
+        rows = match_palette_items(self._ready_items, self.line.text())
+        rows += self._results
         self._model.replace_rows(rows)
         first_selectable_row = next(iter(self.selectable_rows()), 0)
         self.highlight_row(first_selectable_row)

@@ -66,16 +66,22 @@ def group_conversations(
     """Groups rows as pinned, today and earlier, newest first. `place`: "" (usual),
     "archived" or "trashed".
     """
-    wanted_words = words.casefold().split()
+    searched_words = words.casefold().split()
     matching: list[ConversationListRow] = []
     for row in rows:
-        if _is_in_place(row, place) and _has_words_in_title(row, wanted_words):
+        if _is_in_place(row, place) and _has_words_in_title(row, searched_words):
             matching.append(row)
     matching.sort(key=lambda row: row.updated, reverse=True)
+    if place == "trashed":
+        groups = {tr("Trash"): matching}
+    elif place == "archived":
+        groups = {tr("Archive"): matching}
+    else:
+        groups = _group_by_age(matching, now)
     lines: list[ConversationGroupHeading | ConversationListRow] = []
-    for name, group in _split_into_groups(matching, place, now):
+    for heading, group in groups.items():
         if group:
-            lines.append(ConversationGroupHeading(name))
+            lines.append(ConversationGroupHeading(heading))
             lines.extend(group)
     return lines
 
@@ -84,9 +90,11 @@ def _is_in_place(row: ConversationListRow, place: str) -> bool:
     """Whether the row is listed there. A sub-agent's conversation is listed below its parent's."""
     if row.parent:
         return False
-    if place == "trashed" or row.trashed:
-        return place == "trashed" and row.trashed
-    return row.archived == (place == "archived")
+    if row.trashed:
+        return place == "trashed"
+    if row.archived:
+        return place == "archived"
+    return place == ""
 
 
 def _has_words_in_title(row: ConversationListRow, words: Sequence[str]) -> bool:
@@ -94,15 +102,13 @@ def _has_words_in_title(row: ConversationListRow, words: Sequence[str]) -> bool:
     return all(word in title for word in words)
 
 
-def _split_into_groups(
-    rows: list[ConversationListRow], place: str, now: float
-) -> list[tuple[str, list[ConversationListRow]]]:
-    if place == "trashed":
-        return [(tr("Trash"), rows)]
-    if place:
-        return [(tr("Archive"), rows)]
-    # Python decides about daylight saving.
-    midnight = time.mktime((*time.localtime(now)[:3], 0, 0, 0, 0, 0, -1))
+def _group_by_age(
+    rows: Sequence[ConversationListRow], now: float
+) -> dict[str, list[ConversationListRow]]:
+    """Returns the rows of each group, by the group's heading."""
+    year, month, day = time.localtime(now)[:3]
+    # With -1, Python itself finds out whether daylight saving time applies.
+    midnight = time.mktime((year, month, day, 0, 0, 0, 0, 0, -1))
     pinned: list[ConversationListRow] = []
     today: list[ConversationListRow] = []
     earlier: list[ConversationListRow] = []
@@ -113,7 +119,7 @@ def _split_into_groups(
             today.append(row)
         else:
             earlier.append(row)
-    return [(tr("Pinned"), pinned), (tr("Today"), today), (tr("Earlier"), earlier)]
+    return {tr("Pinned"): pinned, tr("Today"): today, tr("Earlier"): earlier}
 
 
 class ConversationListModel(QAbstractListModel):

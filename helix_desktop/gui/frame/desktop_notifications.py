@@ -35,14 +35,14 @@ MAX_FOLLOWED_NOTIFICATIONS = 50  # Only this many of the newest notifications re
 
 @dataclass(frozen=True, slots=True)
 class UnsentNotification:
-    """A message to the desktop, and the place to which a click on the notification leads."""
+    """A message to the desktop, and the deep link that a click on the notification opens."""
 
     message: Message
-    place: str
+    link: str
 
 
 class DesktopNotifier(QObject):
-    """`clicked` carries the `place` that the notification was shown with."""
+    """`clicked` carries the link that the notification was shown with."""
 
     clicked = Signal(str)
 
@@ -50,27 +50,27 @@ class DesktopNotifier(QObject):
         super().__init__(parent)
         self._icon = icon
         self._spawn = spawn
-        self._tray_place = ""
+        self._tray_link = ""
         self._tray: QSystemTrayIcon | None = None
         self._is_bus_followed = False
         self._bus: DBusConnection | None = None
         self._unsent: list[UnsentNotification] = []
         # Where a click leads: by the serial of a message that the desktop has not answered yet,
         # then by the number that it gave the notification.
-        self._place_by_serial: dict[int, str] = {}
-        self._place_by_number: dict[int, str] = {}
+        self._link_by_serial: dict[int, str] = {}
+        self._link_by_number: dict[int, str] = {}
 
-    def show_desktop_notification(self, title: str, text: str, place: str) -> None:
-        """Shows a notification; a click on it emits `clicked(place)`."""
+    def show_desktop_notification(self, title: str, text: str, link: str) -> None:
+        """Shows a notification; a click on it emits `clicked(link)`."""
         short_text = text
         if len(text) > MAX_TEXT_LENGTH:
             short_text = f"{text[: MAX_TEXT_LENGTH - 1]}…"
         if sys.platform != "linux":
-            self._notify_through_tray(title, short_text, place)
+            self._notify_through_tray(title, short_text, link)
         elif os.environ.get("DBUS_SESSION_BUS_ADDRESS"):
-            self._notify_over_session_bus(title, short_text, place)
+            self._notify_over_session_bus(title, short_text, link)
 
-    def _notify_over_session_bus(self, title: str, text: str, place: str) -> None:
+    def _notify_over_session_bus(self, title: str, text: str, link: str) -> None:
         from jeepney import DBusAddress, new_method_call
 
         service = DBusAddress(_PATH, bus_name=_SERVICE, interface=_SERVICE)
@@ -90,7 +90,7 @@ class DesktopNotifier(QObject):
             SHOWN_MS,
         )
         message = new_method_call(service, "Notify", "susssasa{sv}i", arguments)
-        self._unsent.append(UnsentNotification(message, place))
+        self._unsent.append(UnsentNotification(message, link))
         if self._bus is not None:
             self._send_waiting_notifications(self._bus)
         elif not self._is_bus_followed:
@@ -121,12 +121,12 @@ class DesktopNotifier(QObject):
             self._bus = None
             self._is_bus_followed = False
             self._unsent.clear()
-            self._place_by_serial.clear()
+            self._link_by_serial.clear()
 
     def _send_waiting_notifications(self, bus: DBusConnection) -> None:
         for notification in self._unsent:
             serial = next(bus.outgoing_serial)
-            self._place_by_serial[serial] = notification.place
+            self._link_by_serial[serial] = notification.link
             bus.writer.write(notification.message.serialise(serial))
         self._unsent.clear()
 
@@ -134,7 +134,7 @@ class DesktopNotifier(QObject):
         from jeepney import HeaderFields, MessageType
 
         fields = message.header.fields
-        place = self._place_by_serial.pop(fields.get(HeaderFields.reply_serial, 0), None)
+        link = self._link_by_serial.pop(fields.get(HeaderFields.reply_serial, 0), None)
         if message.header.message_type is MessageType.error:
             log.info("the desktop shows no notifications: %s", fields.get(HeaderFields.error_name))
             return
@@ -144,21 +144,21 @@ class DesktopNotifier(QObject):
             number = message.body[0]
         if not isinstance(number, int):
             return
-        if place is not None:
-            self._place_by_number[number] = place
-            for old_number in list(self._place_by_number)[:-MAX_FOLLOWED_NOTIFICATIONS]:
-                del self._place_by_number[old_number]
+        if link is not None:
+            self._link_by_number[number] = link
+            for old_number in list(self._link_by_number)[:-MAX_FOLLOWED_NOTIFICATIONS]:
+                del self._link_by_number[old_number]
         elif fields.get(HeaderFields.member) == "ActionInvoked":
-            self.clicked.emit(self._place_by_number.pop(number, ""))
+            self.clicked.emit(self._link_by_number.pop(number, ""))
 
-    def _notify_through_tray(self, title: str, text: str, place: str) -> None:
+    def _notify_through_tray(self, title: str, text: str, link: str) -> None:
         if not QSystemTrayIcon.isSystemTrayAvailable():
             return
         if self._tray is None:
             self._tray = QSystemTrayIcon(self._icon, self)
-            self._tray.messageClicked.connect(lambda: self.clicked.emit(self._tray_place))
+            self._tray.messageClicked.connect(lambda: self.clicked.emit(self._tray_link))
             self._tray.show()
-        self._tray_place = place
+        self._tray_link = link
         self._tray.showMessage(title, text, self._icon)
 
 

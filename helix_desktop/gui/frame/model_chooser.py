@@ -43,13 +43,13 @@ class ModelRow:
 
 
 def group_models(
-    models: Sequence[ModelChoice], favourites: Sequence[str], recent: Sequence[str], words: str = ""
+    models: Sequence[ModelChoice], favourites: Sequence[str], recent: Sequence[str], query: str = ""
 ) -> list[ModelRow]:
-    """The rows that match the words: favourites, recent models, then each provider's others.
-    Each model has one row, so that the rows can be counted.
+    """Returns the models that match a query: favourites, recent models, then each provider's
+    others. Each model has one row, so that the rows can be counted.
     """
-    wanted_words = words.casefold().split()
-    matching = [model for model in models if _model_matches_words(model, wanted_words)]
+    searched_words = query.casefold().split()
+    matching = [model for model in models if _model_matches_words(model, searched_words)]
     recent_only = [name for name in recent if name not in favourites]
     groups = {
         tr("Favorites"): _pick_models(matching, favourites),
@@ -72,8 +72,12 @@ def group_models(
 
 def _pick_models(models: Sequence[ModelChoice], names: Sequence[str]) -> list[ModelChoice]:
     """Returns the models with these names, in the order of the names."""
-    by_name = {model.name: model for model in models}
-    return [by_name[name] for name in names if name in by_name]
+    model_by_name = {model.name: model for model in models}
+    picked: list[ModelChoice] = []
+    for name in names:
+        if name in model_by_name:
+            picked.append(model_by_name[name])
+    return picked
 
 
 def _model_matches_words(model: ModelChoice, searched_words: Sequence[str]) -> bool:
@@ -105,9 +109,8 @@ def format_model_window(model: ModelChoice) -> str:
 
 
 def format_model_price(model: ModelChoice) -> str:
-    prices = (model.price_input, model.price_output)
-    if any(prices):
-        return _format_prices_alike(prices)
+    if model.price_input or model.price_output:
+        return _format_prices_alike([model.price_input, model.price_output])
     if model.local:
         return tr("free")
     return ""
@@ -115,15 +118,19 @@ def format_model_price(model: ModelChoice) -> str:
 
 def _format_prices_alike(prices: Sequence[float]) -> str:
     """Shows cents in all of the prices or in none, so that they are easy to compare."""
-    style = "g"
-    digits = 6
     are_whole_cents = all(round(price, 2) == price for price in prices)
-    if are_whole_cents and any(price % 1 for price in prices):
-        style = "f"
+    are_whole_dollars = all(price % 1 == 0 for price in prices)
+    if are_whole_cents and not are_whole_dollars:
+        style = "f"  # With exactly so many decimals.
         digits = 2
-    locale = QLocale()
-    words = [tr("${n}", n=locale.toString(float(price), style, digits)) for price in prices]
-    return " / ".join(words)
+    else:
+        style = "g"  # As short as possible, with at most so many digits.
+        digits = 6
+    formatted: list[str] = []
+    for price in prices:
+        number = QLocale().toString(float(price), style, digits)
+        formatted.append(tr("${n}", n=number))
+    return " / ".join(formatted)
 
 
 class ModelRows(ListRowModel[ModelRow]):
@@ -184,9 +191,9 @@ class ModelRowPainter(RowPainter):
         font = self._theme.build_font(11)
         self._theme.draw_words(painter, heading_rect, heading, font, "muted")
         if first:
-            words = tr("context window · input / output price per million tokens")
+            column_titles = tr("context window · input / output price per million tokens")
             at_right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
-            painter.drawText(heading_rect, at_right, words)
+            painter.drawText(heading_rect, at_right, column_titles)
 
     def _draw_model_row(
         self, painter: QPainter, rect: QRect, row: ModelRow, model: ModelChoice
@@ -222,15 +229,15 @@ class ModelRowPainter(RowPainter):
         metrics = QFontMetrics(painter.font())
         chip_top = rect.center().y() - px(9)
         last_end = name_end
-        for words in model_abilities(model):
-            width = metrics.horizontalAdvance(words) + px(14)
+        for ability in model_abilities(model):
+            width = metrics.horizontalAdvance(ability) + px(14)
             chip = QRect(last_end + px(8), chip_top, width, px(19))
             if chip.right() > rect.right():
                 return
             painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
             painter.drawRoundedRect(chip, px(5), px(5))
             painter.setPen(self._theme.colour_of_token("muted"))
-            painter.drawText(chip, Qt.AlignmentFlag.AlignCenter, words)
+            painter.drawText(chip, Qt.AlignmentFlag.AlignCenter, ability)
             last_end = chip.right()
 
 
@@ -260,27 +267,25 @@ class ModelChooser(SearchPopup):
         self.inside.setContentsMargins(1, 1, 1, 1)
         self.inside.setSpacing(0)
         self._state = build_plain_label("", "small", self.line, wraps=False)
-        self._refresh_words = ""
+        self._refresh_status = ""
         self.inside.addWidget(self._build_chooser_footer())
         self.line.textChanged.connect(lambda _words: self._refill_models())
         self.list.viewport().installEventFilter(self)
 
     def _build_chooser_footer(self) -> QWidget:
-        foot = QWidget(self.box)
-        keys = build_plain_label(tr("Enter: use · Ctrl+D: favorite"), "small", foot, wraps=False)
-        row = build_row((keys, 1), owner=foot, margins=(14, 6, 8, 6))
-        connect = build_push_button(tr("Connect…"), foot, self._request_connect, "link")
-        edit = build_push_button(tr("Edit model…"), foot, self.request_model_edit, "link")
+        footer = QWidget(self.box)
+        keys = build_plain_label(tr("Enter: use · Ctrl+D: favorite"), "small", footer, wraps=False)
+        connect = build_push_button(tr("Connect…"), footer, self._request_connect, "link")
+        edit = build_push_button(tr("Edit model…"), footer, self.request_model_edit, "link")
         self._links = [connect, edit]
-        for button in self._links:
-            row.addWidget(button)
-        return foot
+        build_row((keys, 1), connect, edit, owner=footer, margins=(14, 6, 8, 6))
+        return footer
 
-    def open_below(self, anchor: QWidget, current: str, words: str = "") -> None:
+    def open_below(self, anchor: QWidget, current: str, query: str = "") -> None:
         """Opens below the button. The receiver of `opened` supplies the models."""
         self._anchor = anchor
         self._current = current
-        self.open_popup(words)
+        self.open_popup(query)
         self._refill_models()
         self.opened.emit()
 
@@ -297,36 +302,39 @@ class ModelChooser(SearchPopup):
             shown_models.insert(0, ModelChoice(self._current, provider=provider))
         self._models = shown_models
         if refreshing:
-            self._refresh_words = tr("refreshing…")
+            self._refresh_status = tr("refreshing…")
         self._refill_models()
 
     def show_refreshed_models(self, refreshed: RefreshedModels) -> None:
-        titles = [title for title, _ in refreshed.silent]
-        reasons = [translate_sentences(reason) for _, reason in refreshed.silent]
-        self._refresh_words = tr("just refreshed")
+        titles: list[str] = []
+        reasons: list[str] = []
+        for title, reason in refreshed.silent:
+            titles.append(title)
+            reasons.append(translate_sentences(reason))
         if titles:
-            self._refresh_words = tr("no response from {names}", names=", ".join(titles))
+            self._refresh_status = tr("no response from {names}", names=", ".join(titles))
+        else:
+            self._refresh_status = tr("just refreshed")
         self.show_known_models(refreshed.models, refreshing=False)
         self._state.setToolTip(safe_tooltip("\n".join(reasons)))
 
     def _show_count_and_status(self) -> None:
         """Says how many models are listed, and of how many while words are typed."""
-        listed: set[str] = set()
-        for row in self._model.items:
-            if row.model is not None:
-                listed.add(row.model.name)
-        count = format_count(len(self._models), "{n} model", "{n} models")
-        if len(listed) < len(self._models):
-            count = tr("{n} of {models}", n=len(listed), models=count)
-        self._state.setText(" · ".join(filter(None, (count, self._refresh_words))))
+        listed_count = len(self.selectable_rows())
+        status = format_count(len(self._models), "{n} model", "{n} models")
+        if listed_count < len(self._models):
+            status = tr("{n} of {models}", n=listed_count, models=status)
+        if self._refresh_status:
+            status = f"{status} · {self._refresh_status}"
+        self._state.setText(status)
         self._place_refresh_status()
 
     def selectable_rows(self) -> list[int]:
-        numbers: list[int] = []
+        row_numbers: list[int] = []
         for row_number, row in enumerate(self._model.items):
             if row.model is not None:
-                numbers.append(row_number)
-        return numbers
+                row_numbers.append(row_number)
+        return row_numbers
 
     def highlighted_model(self) -> ModelChoice | None:
         index = self.list.currentIndex()
@@ -410,13 +418,13 @@ class ModelChooser(SearchPopup):
 
     def _refill_models(self, keep: str = "") -> None:
         """Lists the models that match the text. `keep`: the model to highlight."""
-        words = self.line.text()
+        query = self.line.text()
         favourites = self._remembered_model_names("favourites")
         recent = self._remembered_model_names("recent")
-        self._model.replace_rows(group_models(self._models, favourites, recent, words))
+        self._model.replace_rows(group_models(self._models, favourites, recent, query))
         model_to_highlight = keep
         # While the user searches, the first match is highlighted, not the model in use.
-        if not keep and not words:
+        if not keep and not query:
             model_to_highlight = self._current
         self.highlight_row(self._find_row_of_model_or_first(model_to_highlight))
         self.place_popup()

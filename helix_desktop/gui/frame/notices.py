@@ -22,6 +22,7 @@ ERROR_NOTICE_MS = 15_000
 ERRORS_TOGETHER_MS = 1_500  # Errors that follow each other within this time share one notice.
 MAX_ERROR_LINES = 4
 WIDTH = 560
+SPACE_BELOW = 16
 _LONG_WORD = re.compile(r"[!-~]{32}(?=[!-~]{8})")
 
 _PLACEMENT_EVENTS = frozenset({QEvent.Type.Resize, QEvent.Type.Show, QEvent.Type.Hide})
@@ -43,7 +44,7 @@ class Notices(QWidget):
         super().__init__(parent, accessibleName=tr("Notice"))
         self._theme = theme
         self._reserved_height_below = reserved_height_below
-        self._undo: Callable[[], object] | None = None
+        self._action: Callable[[], object] | None = None
         self._when_dismissed: Callable[[], object] | None = None
         self._errors: list[str] = []
         self._repeat_shown_offer: Callable[[], None] | None = None  # Shows the current offer again.
@@ -81,8 +82,10 @@ class Notices(QWidget):
         `shown_ms` is None for a notice that stays until the user presses one of its buttons.
         `when_dismissed` is called if the user closes it without pressing the first one.
         """
-        comes_back = not self.isHidden() and (self._offers_more_than_undo or act is None)
-        if self._repeat_shown_offer is not None and comes_back:
+        # An undo is replaced for good by another offer, which would otherwise be undone instead.
+        is_replaced_offer_kept = self._offers_more_than_undo or act is None
+        is_shown = not self.isHidden()
+        if is_shown and is_replaced_offer_kept and self._repeat_shown_offer is not None:
             self._waiting_offers.append(self._repeat_shown_offer)
         self._repeat_shown_offer = None
         if act is not None:
@@ -95,7 +98,7 @@ class Notices(QWidget):
                 when_dismissed=when_dismissed,
             )
         self._offers_more_than_undo = bool(button)
-        self._undo = act
+        self._action = act
         self._when_dismissed = when_dismissed
         self._errors = []
         text = without_backticks(text)
@@ -128,12 +131,12 @@ class Notices(QWidget):
         self._errors = errors
 
     def run_notice_action(self) -> None:
-        act = self._undo
-        self._undo = None
+        action = self._action
+        self._action = None
         self._repeat_shown_offer = None
         self._close_notice_and_show_waiting_offer()
-        if act is not None:
-            act()
+        if action is not None:
+            action()
 
     def _dismiss_notice(self) -> None:
         when_dismissed = self._when_dismissed
@@ -164,7 +167,7 @@ class Notices(QWidget):
         self._waiting_offers.clear()
         if self._offers_more_than_undo:
             self._repeat_shown_offer = None
-            self._undo = None
+            self._action = None
             self._offers_more_than_undo = False
             self.hide()
 
@@ -180,12 +183,9 @@ class Notices(QWidget):
         width = min(parent.width() - 32, self._theme.zoomed_pixels(WIDTH))
         self.setFixedWidth(width)
         height = max(self.heightForWidth(width), self.sizeHint().height())
-        self.setGeometry(
-            (parent.width() - width) // 2,
-            parent.height() - height - 16 - self._reserved_height_below(),
-            width,
-            height,
-        )
+        left = (parent.width() - width) // 2
+        top = parent.height() - height - SPACE_BELOW - self._reserved_height_below()
+        self.setGeometry(left, top, width, height)
 
 
 def announce_to_screen_reader(widget: QWidget, text: str) -> None:

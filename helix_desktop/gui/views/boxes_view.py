@@ -16,8 +16,10 @@ from helix_desktop.gui.transcript.box_stack import BoxStack
 from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.selectable_text_area import STEP, BoxSurface, HotSpotPlace
 
-Make = Callable[[DrawingStyle, float], Iterable[LayoutBox]]
-SLICE = 0.006
+# Builds the boxes in a style and for a width in pixels.
+BoxBuilder = Callable[[DrawingStyle, float], Iterable[LayoutBox]]
+SLICE_SECONDS = 0.006  # So long is laid out before the window takes its turn.
+LEAST_WIDTH = 60.0
 
 
 class BoxesView(BoxSurface):
@@ -31,17 +33,18 @@ class BoxesView(BoxSurface):
         parent: QWidget | None = None,
         *,
         surface: str = "panel",
-        pad: tuple[int, int] = (16, 12),
+        pad: tuple[int, int] = (16, 12),  # At the sides, and above and below.
     ) -> None:
         super().__init__(theme, parent)
         self._surface = surface
-        self._padding = pad
+        self._side_padding, self._top_padding = pad
         self._ink = DrawingStyle(theme)
-        self._make: Make = lambda _ink, _width: ()
+        self._build_boxes: BoxBuilder = lambda _ink, _width: ()
         self._stack = BoxStack()
-        self._rest: Iterator[LayoutBox] = iter(())
+        self._boxes_to_lay_out: Iterator[LayoutBox] = iter(())
         self._laid_width = 0.0
-        self._wanted = 0  # The view scrolls back to this position when the layout reaches it.
+        # The view scrolls back to this position when the layout reaches it.
+        self._wanted_position = 0
         self._slices = QTimer(self, interval=0)
         self._slices.timeout.connect(self._continue_box_layout)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -49,18 +52,16 @@ class BoxesView(BoxSurface):
         self.verticalScrollBar().actionTriggered.connect(self.update_following_for_scroll)
         theme.changed.connect(self._restyle_boxes)
 
-    def show_boxes(self, make: Make, *, keep_place: bool = False) -> None:
-        """Shows boxes. `make` builds them for a width, and is called again when width
-        or theme change.
-        """
-        self._wanted = 0
+    def show_boxes(self, build: BoxBuilder, *, keep_place: bool = False) -> None:
+        """Shows boxes. `build` is called again when the width or the theme changes."""
+        self._wanted_position = 0
         if keep_place:
-            self._wanted = self.verticalScrollBar().value()
-        self._make = make
+            self._wanted_position = self.verticalScrollBar().value()
+        self._build_boxes = build
         self.selection.clear_selection()
         self._spot = None
         self._start_box_layout()
-        self.verticalScrollBar().setValue(self._wanted)
+        self.verticalScrollBar().setValue(self._wanted_position)
 
     def all_text(self) -> str:
         return self._stack.text_between_offsets(0, self._stack.text_length)
@@ -77,14 +78,17 @@ class BoxesView(BoxSurface):
         self.viewport().update()
 
     def _width_of_boxes(self) -> float:
-        return float(self.viewport().width() - 2 * self._ink.scaled_pixels(self._padding[0]))
+        padding = 2 * self._ink.scaled_pixels(self._side_padding)
+        return float(self.viewport().width() - padding)
 
     def _start_box_layout(self) -> None:
         self._laid_width = self._width_of_boxes()
-        self._stack = BoxStack(
-            (self._ink.scaled_pixels(self._padding[0]), self._ink.scaled_pixels(self._padding[1]))
+        left = self._ink.scaled_pixels(self._side_padding)
+        top = self._ink.scaled_pixels(self._top_padding)
+        self._stack = BoxStack((left, top))
+        self._boxes_to_lay_out = iter(
+            self._build_boxes(self._ink, max(self._laid_width, LEAST_WIDTH))
         )
-        self._rest = iter(self._make(self._ink, max(self._laid_width, 60.0)))
         self._near = None
         self._continue_box_layout()
 
@@ -93,27 +97,32 @@ class BoxesView(BoxSurface):
         if self._width_of_boxes() != self._laid_width:
             self._start_box_layout()
             return
-        until = time.perf_counter() + SLICE
-        longest = 0
-        for box in self._rest:
-            self._stack.add_box(box)
-            if time.perf_counter() > until:
-                self._slices.start()
-                # If the scroll bar disappeared for a moment, everything would be laid out twice.
-                longest = self.verticalScrollBar().maximum()
-                break
+        deadline = time.perf_counter() + SLICE_SECONDS
+        is_complete = self._lay_out_boxes_until(deadline)
+        if is_complete:
+            self._stack.colour_code_boxes_and_report_change(deadline)
+        if is_complete and not self._stack.has_uncoloured_code:
+            self._slices.stop()
         else:
-            self._stack.colour_code_boxes_and_report_change(until)
-            if self._stack.has_uncoloured_code:
-                self._slices.start()
-            else:
-                self._slices.stop()
+            self._slices.start()
         bar = self.verticalScrollBar()
-        bar.setRange(0, max(longest, round(self._stack.bottom_edge) - self.viewport().height()))
+        hidden_height = round(self._stack.bottom_edge) - self.viewport().height()
+        if not is_complete:
+            # If the scroll bar disappeared for a moment, everything would be laid out twice.
+            hidden_height = max(hidden_height, bar.maximum())
+        bar.setRange(0, max(0, hidden_height))
         bar.setPageStep(self.viewport().height())
-        if bar.value() < self._wanted:
-            bar.setValue(self._wanted)
+        if bar.value() < self._wanted_position:
+            bar.setValue(self._wanted_position)
         self.viewport().update()
+
+    def _lay_out_boxes_until(self, deadline: float) -> bool:
+        """Returns whether all boxes are laid out."""
+        for box in self._boxes_to_lay_out:
+            self._stack.add_box(box)
+            if time.perf_counter() > deadline:
+                return False
+        return True
 
     def _restyle_boxes(self) -> None:
         self._ink = DrawingStyle(self.theme)
@@ -126,16 +135,15 @@ class BoxesView(BoxSurface):
             # times.
             self._slices.start()
         else:
-            self.verticalScrollBar().setRange(
-                0, max(0, round(self._stack.bottom_edge) - self.viewport().height())
-            )
+            hidden_height = round(self._stack.bottom_edge) - self.viewport().height()
+            self.verticalScrollBar().setRange(0, max(0, hidden_height))
 
     # --- Drawing the boxes
 
     def lay_out_all_and_return_height(self) -> int:
         if self._width_of_boxes() != self._laid_width:
             self._start_box_layout()
-        for box in self._rest:
+        for box in self._boxes_to_lay_out:
             self._stack.add_box(box)
         return round(self._stack.bottom_edge)
 
@@ -147,10 +155,10 @@ class BoxesView(BoxSurface):
         painter.fillRect(event.rect(), self._ink.token_colour(self._surface))
         y = self.verticalScrollBar().value()
         painter.translate(0, -y)
-        selected = self.selection.selected_offsets_of(0, self._stack.text_length)
+        first, end = self.selection.selected_offsets_of(0, self._stack.text_length)
         marks = NO_MARKS
-        if selected[1] > selected[0]:
-            marks = TextMarks(selected)
+        if end > first:
+            marks = TextMarks((first, end))
         self._stack.draw_boxes(painter, y, y + self.viewport().height(), marks, self._near)
         self.draw_keyboard_focus(painter, 0, self._stack)
         painter.end()
@@ -161,8 +169,8 @@ class BoxesView(BoxSurface):
     def text_position_at(self, point: QPoint) -> TextPosition:
         return TextPosition(0, self._stack.text_offset_at(self._to_content_position(point)))
 
-    def word_or_paragraph_at(self, place: TextPosition, *, paragraph: bool) -> tuple[int, int]:
-        return self._stack.word_or_paragraph_at(place.offset, paragraph=paragraph)
+    def word_or_paragraph_at(self, position: TextPosition, *, paragraph: bool) -> tuple[int, int]:
+        return self._stack.word_or_paragraph_at(position.offset, paragraph=paragraph)
 
     def hot_spot_at_point(self, point: QPoint) -> HotSpot | None:
         return self._stack.hot_spot_at(self._to_content_position(point))
@@ -177,10 +185,11 @@ class BoxesView(BoxSurface):
         return [(0, spot) for spot in self._stack.list_hot_spots()]
 
     def hot_spot_in_viewport(self, spot: HotSpotPlace) -> tuple[HotSpot, QRectF] | None:
-        if spot[1] not in self._stack.list_hot_spots():
+        _item, number_in_page = spot
+        if number_in_page not in self._stack.list_hot_spots():
             return None
-        hot, place = self._stack.hot_spot_and_rect(spot[1])
-        return hot, place.translated(0, -self.verticalScrollBar().value())
+        hot_spot, rect = self._stack.hot_spot_and_rect(number_in_page)
+        return hot_spot, rect.translated(0, -self.verticalScrollBar().value())
 
     def update_following_for_scroll(self, _wanted: int) -> None:
-        self._wanted = 0
+        self._wanted_position = 0

@@ -17,13 +17,16 @@ from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks, 
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 
 LONGEST = 5_000  # Longer lines are cut to this many characters.
-LAID = 400
-COLOURING = 0.004  # Colouring may take at most this many seconds of each frame.
+KEPT_LAYOUTS = 400  # So many lines stay laid out after they were visible.
+COLOURING_SECONDS = 0.004  # Colouring may take at most this long of each frame.
+# In pixels: the column of a line number, and the box of a comment.
 GUTTER = 44
 BOX = 128
-# The height of a heading, with and without buttons, and the gap above it.
-HEADING = (34, 14)
-LOW_HEADING = (19, 0)
+# In pixels: a heading with buttons and the gap above it, and a heading of an exact difference.
+HEADING_HEIGHT = 34
+HEADING_GAP = 14
+LOW_HEADING_HEIGHT = 19
+LOW_HEADING_GAP = 0
 
 
 class DifferenceLines:
@@ -39,10 +42,12 @@ class DifferenceLines:
         self.has_two_columns = two_columns
         self._language = language
         self._is_exact = is_exact
-        heading = HEADING
         if is_exact:
-            heading = LOW_HEADING
-        self.heading, self.heading_gap = map(ink.scaled_pixels, heading)
+            self.heading = ink.scaled_pixels(LOW_HEADING_HEIGHT)
+            self.heading_gap = ink.scaled_pixels(LOW_HEADING_GAP)
+        else:
+            self.heading = ink.scaled_pixels(HEADING_HEIGHT)
+            self.heading_gap = ink.scaled_pixels(HEADING_GAP)
         metrics = QFontMetricsF(ink.mono)
         # The distance from the top of a line to its baseline.
         self._base = (ink.code_line_height - metrics.height()) / 2 + metrics.ascent()
@@ -50,12 +55,12 @@ class DifferenceLines:
         self._laid: OrderedDict[tuple[int, bool], QTextLayout] = OrderedDict()
         # Lines that are shown without colours and still have to be coloured, oldest first.
         self.plain: dict[tuple[int, bool], DifferenceLine] = {}
-        end = width
+        column_width = width
         if two_columns:
-            end = width // 2
-        self.text_width = max(
-            end - self.left_edge(right=False) - ink.scaled_pixels(6), 8 * ink.code_letter_width
-        )
+            column_width = width // 2
+        text_width = column_width - self.left_edge(right=False) - ink.scaled_pixels(6)
+        least_text_width = 8 * ink.code_letter_width
+        self.text_width = max(text_width, least_text_width)
 
     def left_edge(self, *, right: bool) -> int:
         gutter = self.ink.scaled_pixels(GUTTER)
@@ -100,7 +105,7 @@ class DifferenceLines:
         else:
             self.plain[key] = line
         self._wrap_at_text_width(layout)
-        if len(self._laid) > LAID:
+        if len(self._laid) > KEPT_LAYOUTS:
             self._laid.popitem(last=False)
         return layout
 
@@ -120,17 +125,18 @@ class DifferenceLines:
         """Colours visible lines for a moment, and yields their rows. Invisible lines
         are dropped.
         """
-        until = time.perf_counter() + COLOURING
+        deadline = time.perf_counter() + COLOURING_SECONDS
         while self.plain:
-            number, right = key = next(iter(self.plain))
+            key = next(iter(self.plain))
             line = self.plain.pop(key)
+            number, right = key
             if number in visible:
                 self.lay_out_line(number, line, right=right, coloured=True)
                 yield number
             else:
                 self._laid.pop(key, None)
-            if time.perf_counter() > until:
-                break
+            if time.perf_counter() > deadline:
+                return
 
     def draw_line(
         self,

@@ -37,9 +37,8 @@ class HunkButtons(QWidget):
         super().__init__(parent)
         self.hunk = -1
         self.setCursor(Qt.CursorShape.ArrowCursor)
-        self.back, self.keep = (
-            build_push_button(words, self, look="pill") for words in (tr("Undo"), tr("Keep"))
-        )
+        self.back = build_push_button(tr("Undo"), self, look="pill")
+        self.keep = build_push_button(tr("Keep"), self, look="pill")
         build_row(self.back, self.keep, owner=self, margins=0, spacing=8)
 
 
@@ -314,9 +313,9 @@ class DifferenceView(TextSurface):
         top = self._top_of_hunk_head(number)
         head_rect = QRectF(0, top, self.viewport().width(), self._lines.heading)
         painter.fillRect(head_rect, self._ink.token_colour("code"))
-        words_rect = head_rect.adjusted(self._ink.scaled_pixels(12), 0, 0, 0)
-        words = self._elided_hunk_head(row)
-        self._ink.draw_words(painter, words_rect, words, self._ink.mono, "faint")
+        text_rect = head_rect.adjusted(self._ink.scaled_pixels(12), 0, 0, 0)
+        text = self._elided_hunk_head(row)
+        self._ink.draw_words(painter, text_rect, text, self._ink.mono, "faint")
 
     def _elided_hunk_head(self, row: difference_rows.DifferenceRow) -> str:
         right_edge = self.viewport().width()
@@ -324,8 +323,9 @@ class DifferenceView(TextSurface):
             if buttons.isVisible() and buttons.hunk == row.hunk:
                 right_edge = buttons.x()
                 break
-        room = right_edge - self._ink.scaled_pixels(20)
-        return QFontMetrics(self._ink.mono).elidedText(row.head, Qt.TextElideMode.ElideRight, room)
+        width = right_edge - self._ink.scaled_pixels(20)
+        metrics = QFontMetrics(self._ink.mono)
+        return metrics.elidedText(row.head, Qt.TextElideMode.ElideRight, width)
 
     def _colour_visible_lines(self) -> None:
         tops = self._heights.tops

@@ -23,10 +23,11 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.selectable_text_area import TextSurface
 from helix_desktop.gui.translation import tr
 
-LONGEST = 4_000
-KEPT = 300
-SLICE = 0.004
-PAD = 14
+LONGEST = 4_000  # Longer lines are cut to this many characters.
+KEPT_LAYOUTS = 300  # So many lines stay laid out after they were visible.
+SLICE_SECONDS = 0.004  # So long is coloured before the window takes its turn.
+PAD = 14  # The space in pixels between the numbers and the text.
+SPACE_ABOVE = 10  # The space in pixels above the first line, and below the last.
 
 
 class TextLines(Protocol):
@@ -149,7 +150,7 @@ class TextLineView(TextSurface):
 
     def _update_scroll_ranges(self) -> None:
         view = self.viewport()
-        room_above_and_below = 2 * self._ink.scaled_pixels(10)
+        room_above_and_below = 2 * self._ink.scaled_pixels(SPACE_ABOVE)
         text_height = round(len(self.viewed_lines) * self._line_height) + room_above_and_below
         vertical_bar = self.verticalScrollBar()
         vertical_bar.setRange(0, max(0, text_height - view.height()))
@@ -188,7 +189,7 @@ class TextLineView(TextSurface):
         self._ink.theme.fill_surface(
             painter, self.viewport().rect(), "code", self._ink.scaled_pixels(8)
         )
-        top = self._ink.scaled_pixels(10) - self.verticalScrollBar().value()
+        top = self._ink.scaled_pixels(SPACE_ABOVE) - self.verticalScrollBar().value()
         first = max(0, int(-top / self._line_height))
         # Two more than fit: the first and the last one may be visible in part.
         visible_count = int(self.viewport().height() / self._line_height) + 2
@@ -261,29 +262,31 @@ class TextLineView(TextSurface):
         only_line.setPosition(QPointF(0, (self._line_height - only_line.height()) / 2))
         layout.endLayout()
         self._widest = max(self._widest, layout.maximumWidth())
-        if len(self._laid) > KEPT:
+        if len(self._laid) > KEPT_LAYOUTS:
             self._laid.popitem(last=False)
         return layout
 
     def _continue_colouring_lines(self) -> None:
         """Colours for some milliseconds, and lays out the coloured lines again."""
-        until = time.perf_counter() + SLICE
+        deadline = time.perf_counter() + SLICE_SECONDS
         self.viewport().update()
         for number, run in self._colouring:
             self._runs.setdefault(number, []).append(run)
             self._laid.pop(number, None)
-            if time.perf_counter() > until:
+            if time.perf_counter() > deadline:
                 return
         self._slices.stop()
 
     def text_position_at(self, point: QPoint) -> TextPosition:
         if not len(self.viewed_lines):
             return NO_POSITION
-        y = point.y() + self.verticalScrollBar().value() - self._ink.scaled_pixels(10)
-        number = min(max(int(y / self._line_height), 0), len(self.viewed_lines) - 1)
-        line = self._layout_text_line(number).lineAt(0)
+        y = point.y() + self.verticalScrollBar().value() - self._ink.scaled_pixels(SPACE_ABOVE)
+        line_below_point = int(y / self._line_height)
+        last_line = len(self.viewed_lines) - 1
+        number = min(max(line_below_point, 0), last_line)
+        text_line = self._layout_text_line(number).lineAt(0)
         x = point.x() - self._gutter_width + self.horizontalScrollBar().value()
-        return TextPosition(number, int(line.xToCursor(x)))
+        return TextPosition(number, int(text_line.xToCursor(x)))
 
     def _begin_or_extend_selection(self, event: QMouseEvent, *, clicks: int) -> None:
         """Selects whole lines in the margin."""
@@ -321,7 +324,9 @@ class TextLineView(TextSurface):
         if line_top < bar.value():
             bar.setValue(line_top)
         elif end_of_next_line > bar.value() + view_height:
-            bar.setValue(round(end_of_next_line) - view_height + self._ink.scaled_pixels(10))
+            bar.setValue(
+                round(end_of_next_line) - view_height + self._ink.scaled_pixels(SPACE_ABOVE)
+            )
 
 
 def split_runs_by_line(runs: Iterator[Run], lines: Sequence[str]) -> Iterator[tuple[int, Run]]:

@@ -54,7 +54,7 @@ def test_the_panel_has_all_its_figures_also_where_laying_them_out_takes_long(
     window.context_panel_opener.toggle_context_panel()
     usual = window.context_panel.figures.height()
     window.context_panel_opener.toggle_context_panel()
-    monkeypatch.setattr("helix_desktop.gui.views.boxes_view.SLICE", 0.0)
+    monkeypatch.setattr("helix_desktop.gui.views.boxes_view.SLICE_SECONDS", 0.0)
     window.context_panel_opener.toggle_context_panel()
     assert window.context_panel.figures.height() == usual > 300
 

@@ -27,7 +27,8 @@ def view(theme: Theme, monkeypatch: pytest.MonkeyPatch) -> BoxesView:
     made.show()
     made.show_boxes(lines)
     settle(made)
-    monkeypatch.setattr(boxes_view, "SLICE", 0.0)  # a box in each slice, as on a busy machine
+    # A box in each slice, as on a busy machine.
+    monkeypatch.setattr(boxes_view, "SLICE_SECONDS", 0.0)
     return made
 
 
