@@ -136,6 +136,7 @@ class ConversationTimeline:
         self.steps = array("q")
         self.dollars = array("d")
         self.marks = {lane: LaneMarks() for lane in TimelineLane}
+        self._unanswered_messages = 0  # So many of the user's marks wait for a step.
 
         # The rows of the list.
         self.events: list[TimelineEvent] = []
@@ -231,7 +232,17 @@ class ConversationTimeline:
             return False
         tokens = self.history.record.ledger.request_tokens(recorded.seq)
         self._add_chart_point(recorded, tokens, newest_fact_seen_by(recorded))
+        self._move_waiting_messages_to_step()
         return True
+
+    def _move_waiting_messages_to_step(self) -> None:
+        """A message stands at the step that answers it. Until there is one, it stands at the last
+        step, because nothing is drawn behind that.
+        """
+        points = self.marks[TimelineLane.YOU].points
+        for index in range(len(points) - self._unanswered_messages, len(points)):
+            points[index] = len(self.points) - 1
+        self._unanswered_messages = 0
 
     def _add_point_of_changed_view(self, recorded: facts.Recorded) -> None:
         if not self._has_only_measured_points:
@@ -263,6 +274,8 @@ class ConversationTimeline:
         newest_point = len(self.points) - 1
         # What precedes the first point is marked there.
         self.marks[lane].append_mark(max(0, newest_point), recorded.seq)
+        if lane is TimelineLane.YOU:
+            self._unanswered_messages += 1
         return True
 
     def _remove_error_mark(self, call: str) -> bool:

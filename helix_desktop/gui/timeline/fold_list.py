@@ -77,7 +77,7 @@ class _FoldRowPainter(RowPainter):
         theme = self._theme
         pixels = theme.zoomed_pixels
         text_left = row_rect.left() + pixels(LEFT + 26)
-        text_width = row_rect.right() - pixels(26) - text_left
+        text_width = row_rect.right() - pixels(18) - text_left
         title_rect = QRectF(text_left, row_rect.top() + pixels(8), text_width, pixels(20))
         gap = pixels(10)
 

@@ -359,6 +359,12 @@ def _build_covered_output_boxes(
     """
     folds = shown.event.current_folds
     gap = 0
+    if len(folds) > 1:
+        difference = tr(
+            "“Undo” brings back all of these outputs, “Restore” only the one beside it."
+        )
+        yield build_note_box(ink, width, difference)
+        gap = 6
     for fold in folds[:MOST_OUTPUT_BOXES]:
         yield _build_covered_output_box(shown, fold, ink, width, gap)
         gap = 6
@@ -391,6 +397,10 @@ def _build_covered_output_box(
         # It cannot be restored, so the words at the right open it like the line.
         action_name = tr("permanently removed")
         action = open_original
+    elif len(shown.event.current_folds) == 1:
+        # The button above does the same for the only output.
+        line = ToolCallLine(name or tr("output"), status, chips, "")
+        return ToolCallBox(ink, width, line, open_original, gap=gap)
     line = ToolCallLine(name or tr("output"), status, chips, action_name)
     return ToolCallBox(ink, width, line, open_original, right=action, gap=gap)
 

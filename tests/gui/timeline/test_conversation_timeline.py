@@ -429,6 +429,19 @@ def test_token_counts_that_make_no_sense_are_drawn_within_the_chart() -> None:
         assert all(0 <= height <= heights[-1] for height in heights[:-1]), heights
 
 
+def test_a_message_is_marked_at_the_step_that_answers_it() -> None:
+    """It stood at the step before, and the second message on top of the first."""
+    facts: list[Fact] = []
+    for number in range(3):
+        facts.append(UserSaid((Text(f"question {number}", 4),)))
+        facts.append(ModelReplied((Text("y", 1),), "m", Stop.END, Usage(input=10)))
+    facts.append(UserSaid((Text("not answered yet", 4),)))
+    story = ConversationTimeline()
+    story.read_all_facts(Recorded("c", seq, seq, fact) for seq, fact in enumerate(facts, 1))
+    assert story.marks[TimelineLane.YOU].points.tolist() == [0, 1, 2, 2]
+    assert story.marks[TimelineLane.YOU].seqs.tolist() == [1, 3, 5, 7]
+
+
 def test_what_an_agent_added_is_no_message_of_the_user() -> None:
     """The defect: a reminder of Claude Code stood in the user's lane, and its text was
     shown as the user's words.
