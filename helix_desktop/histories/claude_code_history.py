@@ -57,8 +57,8 @@ from helix_desktop.protocols.anthropic import anthropic_gateway
 
 KIND = "claude-code"
 TAG = "anthropic api.anthropic.com"
-LARGEST_RESULT = 256 << 20
-LONGEST_REPLY = 3_600.0  # Lines that are later than their request by more were rewritten.
+LARGEST_RESULT_BYTES = 256 << 20
+LONGEST_REPLY_SECONDS = 3_600.0  # Lines that are later than their request by more were rewritten.
 BASE_58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 _TEXTS = ("prompt", "content", "snippet", "text", "message", "stdout")
@@ -80,21 +80,29 @@ def read_claude_code_recordings(
     rows: Sequence[HistoryRow], report: ReadingReport, path: Path
 ) -> list[RecordedSession]:
     """Return the session of these lines and its sub-agents."""
-    main_rows = [row for row in rows if not row.value.get("isSidechain")]
+    main_rows: list[HistoryRow] = []
+    subagent_rows: list[HistoryRow] = []
+    for row in rows:
+        if row.value.get("isSidechain"):
+            subagent_rows.append(row)
+        else:
+            main_rows.append(row)
+
+    file_reader = _ClaudeCodeFile(report, path.parent / path.stem)
     # Since 2.1.331, a sub-agent's file also has rows about requests, which do not say
     # that they are a sub-agent's.
-    is_main_file = any(is_claude_code_row(row.value) for row in main_rows)
-    file_reader = _ClaudeCodeFile(report, path.parent / path.stem)
-    if path.parent.name == "subagents" or not is_main_file:
+    has_main_messages = any(is_claude_code_row(row.value) for row in main_rows)
+    if path.parent.name == "subagents" or not has_main_messages:
         sessions = file_reader.read_recordings(rows, path.stem, str(path))
         return _mark_as_subagent(sessions, path, rows)
+
     session_id = _first_session_id(main_rows) or path.stem
-    sessions = file_reader.read_recordings(main_rows, session_id, str(path))
+    main_sessions = file_reader.read_recordings(main_rows, session_id, str(path))
     subagents: list[RecordedSession] = []
-    subagent_rows = [row for row in rows if row.value.get("isSidechain")]
-    for rows_of_one in _group_by_subagent(subagent_rows):
-        subagents.append(_read_subagent(rows_of_one, report, path, session_id, sessions))
-    return [*_link_results_to_subagents(sessions, path), *subagents]
+    for rows_of_subagent in _group_by_subagent(subagent_rows):
+        subagent = _read_subagent(rows_of_subagent, report, path, session_id, main_sessions)
+        subagents.append(subagent)
+    return _link_results_to_subagents(main_sessions, path) + subagents
 
 
 def _first_session_id(rows: Sequence[HistoryRow]) -> str:
@@ -156,21 +164,28 @@ class _ClaudeCodeFile:
             reader.correct_message_times()
             return reader
 
-        without_messages = RecordedSession(name, (), KIND, session_id, title, folder, version)
-        return build_branch_sessions(
-            tree,
-            without_messages,
-            lambda index: text_at(rows[index].value, "uuid"),
-            read_claude_messages,
-            self.report,
+        def id_of_row(index: int) -> str:
+            return text_at(rows[index].value, "uuid")
+
+        template = RecordedSession(
+            name=name,
+            messages=(),
+            kind=KIND,
+            session=session_id,
+            title=title,
+            folder=folder,
+            version=version,
         )
+        return build_branch_sessions(tree, template, id_of_row, read_claude_messages, self.report)
 
 
 def _name_of_kind(value: Mapping[str, object]) -> str:
     """Return a row's kind as reports name it, such as "system/turn_duration"."""
     kind = text_at(value, "type") or "no type"
     subtype = text_at(value, "subtype")
-    return f"{kind}/{subtype}" if subtype else kind
+    if not subtype:
+        return kind
+    return f"{kind}/{subtype}"
 
 
 def _node_of_event(value: Mapping[str, object]) -> HistoryNode | None:
@@ -207,19 +222,21 @@ def _is_typed_by_person(value: Mapping[str, object], message: Mapping[str, objec
     if isinstance(content, str):
         return not content.startswith(("<local-command-", "<command-", "[Request interrupted"))
     blocks = objects_at(content)
-    if any(block.get("type") == "tool_result" for block in blocks):
-        return False
-    return not blocks or not text_at(blocks[0], "text").startswith("[Request interrupted")
+    for block in blocks:
+        if block.get("type") == "tool_result":
+            return False
+    if not blocks:
+        return True
+    return not text_at(blocks[0], "text").startswith("[Request interrupted")
 
 
 def _row_ids_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
     details = object_at(boundary, "compactMetadata")
     segment = object_at(details, "preservedSegment")
-    row_ids = [
-        row_id
-        for row_id in list_at(details, "preservedMessages", "uuids")
-        if isinstance(row_id, str)
-    ]
+    row_ids: list[str] = []
+    for row_id in list_at(details, "preservedMessages", "uuids"):
+        if isinstance(row_id, str):
+            row_ids.append(row_id)
     first = text_at(segment, "headUuid")
     last = text_at(segment, "tailUuid")
     for row_id in (first, last, text_at(boundary, "logicalParentUuid")):
@@ -233,12 +250,12 @@ def _row_ids_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
 
 @dataclass(slots=True)
 class _ClaudeCodeMessages(HistoryMessages):
-    """`steps`: the position of each reply that is not finished, by message id."""
+    """`unfinished_replies`: the position of each reply that is not finished, by message id."""
 
     companion_folder: Path = Path()
-    steps: dict[str, int] = field(default_factory=dict)
+    unfinished_replies: dict[str, int] = field(default_factory=dict)
     # Each message's position, by its line's id.
-    places: dict[str, int] = field(default_factory=dict)
+    message_index_by_row_id: dict[str, int] = field(default_factory=dict)
     boundary: Mapping[str, object] | None = None
     # When Anthropic received a reply's request, by the reply's position.
     request_times: dict[int, float] = field(default_factory=dict)
@@ -252,7 +269,7 @@ class _ClaudeCodeMessages(HistoryMessages):
             message = self.messages[position]
             request_time = self.request_times.get(position, 0.0)
             time = message.time
-            if request_time and not 0 <= time - request_time < LONGEST_REPLY:
+            if request_time and not 0 <= time - request_time < LONGEST_REPLY_SECONDS:
                 time = request_time
             time = min(time, latest_time)
             seconds = 0.0
@@ -273,20 +290,22 @@ class _ClaudeCodeMessages(HistoryMessages):
         elif value.get("isCompactSummary"):
             self._read_claude_compaction(value, text_of_message_content(message.get("content")))
         elif kind == "assistant" and value.get("isApiErrorMessage"):
-            why = text_of_message_content(message.get("content"))
+            reason = text_of_message_content(message.get("content"))
             time = parse_time(value.get("timestamp"))
-            self._add_recorded_message(RecordedMessage("failure", why, time=time))
+            self._add_recorded_message(RecordedMessage("failure", reason, time=time))
         elif kind == "assistant":
             self._read_claude_reply(value, message)
         else:
             self._read_claude_user_message(value, message)
         # A row that added no message stands where the one before it does.
         last_position = max(0, len(self.messages) - 1)
-        self.places.setdefault(text_at(value, "uuid"), min(position, last_position))
+        self.message_index_by_row_id.setdefault(
+            text_at(value, "uuid"), min(position, last_position)
+        )
 
     def _add_recorded_message(self, message: RecordedMessage) -> None:
         if message.role in ("user", "failure"):
-            self.steps.clear()
+            self.unfinished_replies.clear()
         self.messages.append(message)
 
     def _read_claude_reply(
@@ -296,19 +315,20 @@ class _ClaudeCodeMessages(HistoryMessages):
         parts = read_claude_reply_parts(message.get("content"), model)
         usage = anthropic_gateway.parse_usage(object_at(message, "usage"))
         message_id = text_at(message, "id")
-        unfinished_position = self.steps.get(message_id)
+        unfinished_position = self.unfinished_replies.get(message_id)
         # Results may stand between a reply's lines. Claude Code sends these as one reply, too.
         if unfinished_position is not None:
             unfinished = self.messages[unfinished_position]
+            all_parts = list(unfinished.parts) + parts
             self.messages[unfinished_position] = build_recorded_reply(
-                [*unfinished.parts, *parts], model=model, time=unfinished.time, usage=usage
+                all_parts, model=model, time=unfinished.time, usage=usage
             )
             return
         time = parse_time(value.get("timestamp"))
         self._add_recorded_message(build_recorded_reply(parts, model=model, time=time, usage=usage))
         position = len(self.messages) - 1
         if message_id:
-            self.steps[message_id] = position
+            self.unfinished_replies[message_id] = position
         request_time = parse_time_of_request_id(text_at(value, "requestId"))
         if request_time:
             self.request_times[position] = request_time
@@ -316,20 +336,25 @@ class _ClaudeCodeMessages(HistoryMessages):
     def _read_claude_user_message(
         self, value: Mapping[str, object], message: Mapping[str, object]
     ) -> None:
+        """Add the results in a message of the user, and then what else it says."""
         time = parse_time(value.get("timestamp"))
         content = message.get("content")
-        words: object = content
+        content_without_results: object = content
         if isinstance(content, list):
-            words = [block for block in objects_at(content) if block.get("type") != "tool_result"]
-        for block in objects_at(content):
-            if block.get("type") == "tool_result":
-                result = self._read_claude_tool_result(value, block, time)
-                self._add_recorded_message(result)
-        text, pictures = text_and_pictures(words)
+            other_blocks: list[Mapping[str, object]] = []
+            for block in objects_at(content):
+                if block.get("type") == "tool_result":
+                    result = self._read_claude_tool_result(value, block, time)
+                    self._add_recorded_message(result)
+                else:
+                    other_blocks.append(block)
+            content_without_results = other_blocks
+
+        text, pictures = text_and_pictures(content_without_results)
         if text.strip() or pictures:
-            beside = bool(value.get("isMeta")) or not _is_typed_by_person(value, message)
+            is_beside = bool(value.get("isMeta")) or not _is_typed_by_person(value, message)
             self._add_recorded_message(
-                RecordedMessage("user", text, time=time, pictures=pictures, beside=beside)
+                RecordedMessage("user", text, time=time, pictures=pictures, beside=is_beside)
             )
 
     def _read_claude_tool_result(
@@ -346,14 +371,16 @@ class _ClaudeCodeMessages(HistoryMessages):
         """Return the complete text of a result of which the model saw only the beginning, or ""."""
         if not shown_text.startswith("<persisted-output>"):
             return ""
-        saved = _SAVED.search(shown_text)
-        if saved is not None:
-            name = f"{self.companion_folder.name}/tool-results/{saved[1]}"
-            with suppress(OSError):
-                content = read_file_below(self.companion_folder.parent, name, LARGEST_RESULT)
+        saved_path = _SAVED.search(shown_text)
+        if saved_path is not None:
+            name = f"{self.companion_folder.name}/tool-results/{saved_path[1]}"
+            with suppress(OSError):  # The user may have deleted the file.
+                content = read_file_below(self.companion_folder.parent, name, LARGEST_RESULT_BYTES)
                 return content.decode("utf-8", "replace")
-        printed = text_at(stored_result, "stdout")
-        return printed if len(printed) > len(shown_text) else ""
+        output = text_at(stored_result, "stdout")
+        if len(output) > len(shown_text):
+            return output
+        return ""
 
     def _read_line_of_program(self, value: Mapping[str, object]) -> None:
         """Add, as a message, what the program showed the model besides messages."""
@@ -386,13 +413,13 @@ class _ClaudeCodeMessages(HistoryMessages):
         first_kept_row_id = text_at(details, "preservedSegment", "headUuid")
         if not first_kept_row_id and kept_row_ids:
             first_kept_row_id = str(kept_row_ids[0])
-        first_kept = self.places.get(first_kept_row_id, len(self.messages))
+        first_kept = self.message_index_by_row_id.get(first_kept_row_id, len(self.messages))
         why = "Claude Code compacted the conversation here"
         trigger = text_at(details, "trigger")
         if trigger:
             why += f" ({trigger})"
         self.add_compaction(text, time, why, first_kept)
-        self.steps.clear()
+        self.unfinished_replies.clear()
 
 
 def parse_time_of_request_id(request_id: str) -> float:
@@ -406,7 +433,7 @@ def parse_time_of_request_id(request_id: str) -> float:
     uuid_number = 0
     for digit in digits:
         uuid_number = uuid_number * 58 + BASE_58.index(digit)
-    # The fields of a UUID as RFC 9562 places them in its 128 bits.
+    # The fields of a UUID as RFC 9562 message_index_by_row_id them in its 128 bits.
     milliseconds = uuid_number >> 80
     version = uuid_number >> 76 & 0b1111
     variant = uuid_number >> 62 & 0b11
@@ -469,11 +496,14 @@ def _text_of_claude_attachment(attachment: Mapping[str, object]) -> str:
         value = attachment.get(name)
         if isinstance(value, str) and value.strip():
             file_name = first_text(attachment, "filename", "path")
-            return f"{file_name}\n{value}" if file_name else value
+            if file_name:
+                return f"{file_name}\n{value}"
+            return value
     added_lines = attachment.get("addedLines")
     if isinstance(added_lines, list):
-        return "\n".join(map(str, added_lines))
-    fields = {name: value for name, value in attachment.items() if name != "type"}
+        return "\n".join(str(line) for line in added_lines)
+    fields = dict(attachment)
+    fields.pop("type", None)
     return json.dumps(fields, ensure_ascii=False)
 
 
@@ -543,14 +573,14 @@ def _mark_as_subagent(
 ) -> list[RecordedSession]:
     """Mark a sub-agent's session. Its rows or its folder name the session that started it."""
     parent = _first_session_id(rows) or path.parent.parent.name
-    marked = []
+    marked_sessions: list[RecordedSession] = []
     for session in sessions:
         if session.forked_from:
-            marked.append(session)
+            marked_sessions.append(session)
         else:
             title = _title_from_claude_text(_task_of_subagent(sessions[0]))
-            marked.append(replace(session, parent=parent, title=title))
-    return marked
+            marked_sessions.append(replace(session, parent=parent, title=title))
+    return marked_sessions
 
 
 def _link_results_to_subagents(

@@ -33,7 +33,6 @@ from helix_desktop.histories.recorded_session import (
     RecordedSession,
 )
 from helix_desktop.json_values import (
-    list_at,
     number_at,
     object_at,
     objects_at,
@@ -51,7 +50,7 @@ CUT = (
 _CALL_END = re.compile(r"</(\w+)>\s*\Z")
 _TAG = re.compile(r"<(?P<slash>/?)(?P<name>\w+)>")
 _RESULT = re.compile(r"\[(\w+)[^\n]*\] Result:\n?")
-_TYPED = re.compile(r'<user_input mode="\w*">(.*)</user_input>', re.DOTALL)
+_USER_INPUT = re.compile(r'<user_input mode="\w*">(.*)</user_input>', re.DOTALL)
 _FOLDER = re.compile(r"# Current Working Directory \((.{0,1024}?)\) Files")
 # Cline adds texts that begin like this to the user's messages.
 _NOT_SAID = ("<environment_details>", "# task_progress", "# TODO LIST", "# todo")
@@ -93,10 +92,10 @@ def read_cline_recordings(
         task_time = parse_time(int(path.parent.name))
     timed_messages = _with_spread_times(messages, ui_messages, task_time)
     session = RecordedSession(
-        str(path),
-        tuple(timed_messages),
-        KIND,
-        path.parent.name,
+        name=str(path),
+        messages=tuple(timed_messages),
+        kind=KIND,
+        session=path.parent.name,
         title=_title_from_cline_text(_task_shown(ui_messages)),
         folder=_folder_in_messages(messages),
         compactions=_compactions_from_cuts(ui_messages, messages_by_row, timed_messages),
@@ -202,27 +201,27 @@ def _convert_tagged_call_and_result(
     result = _find_tagged_result(user_blocks)
     if call is None or result is None or call.tool != result.tool:
         return
-    call_blocks: list[Mapping[str, object]] = []
+
+    new_reply_blocks = list(reply_blocks[: call.block_number])
     if call.words_before.strip():
-        call_blocks.append({**reply_blocks[call.block_number], "text": call.words_before})
+        text_block = dict(reply_blocks[call.block_number])
+        text_block["text"] = call.words_before
+        new_reply_blocks.append(text_block)
     fields = _fields_between_tags(call.tagged_text)
-    call_blocks.append({"type": "tool_use", "id": call_id, "name": call.tool, "input": fields})
-    blocks_before_call = reply_blocks[: call.block_number]
-    blocks_behind_call = reply_blocks[call.block_number + 1 :]
-    reply["content"] = blocks_before_call + call_blocks + blocks_behind_call
+    new_reply_blocks.append({"type": "tool_use", "id": call_id, "name": call.tool, "input": fields})
+    new_reply_blocks.extend(reply_blocks[call.block_number + 1 :])
+    reply["content"] = new_reply_blocks
+
     output: object = result.text
     blocks_behind_result = user_blocks[result.block_number + 1 :]
     if not result.text:
         # Older versions of Cline put the output into a separate block.
         output = text_of_message_content(blocks_behind_result[:1])
         blocks_behind_result = blocks_behind_result[1:]
-    result_block: Mapping[str, object] = {
-        "type": "tool_result",
-        "tool_use_id": call_id,
-        "content": output,
-    }
-    blocks_before_result = user_blocks[: result.block_number]
-    user_message["content"] = [*blocks_before_result, result_block, *blocks_behind_result]
+    new_user_blocks = list(user_blocks[: result.block_number])
+    new_user_blocks.append({"type": "tool_result", "tool_use_id": call_id, "content": output})
+    new_user_blocks.extend(blocks_behind_result)
+    user_message["content"] = new_user_blocks
 
 
 def _find_tagged_call(blocks: Sequence[Mapping[str, object]]) -> TaggedCall | None:
@@ -253,12 +252,14 @@ def _find_tagged_result(blocks: Sequence[Mapping[str, object]]) -> TaggedResult 
 
 def _read_cline_row(row: HistoryRow, report: ReadingReport) -> Iterator[RecordedMessage]:
     """Yield what the user or the model wrote, and then what Cline added to it."""
-    value = {**row.value, **_model_and_usage_of_row(row.value)}
+    value = dict(row.value)
+    value.update(_model_and_usage_of_row(row.value))
     added_blocks: list[Mapping[str, object]] = []
     blocks = objects_at(value, "content")
     if value.get("role") == "user" and blocks:
         user_blocks: list[Mapping[str, object]] = []
-        for block in map(_without_cline_wrapping, blocks):
+        for wrapped_block in blocks:
+            block = _without_cline_wrapping(wrapped_block)
             if text_at(block, "text").lstrip().startswith(_NOT_SAID):
                 added_blocks.append(block)
             else:
@@ -293,18 +294,25 @@ def _model_and_usage_of_row(value: Mapping[str, object]) -> dict[str, object]:
 
 def _without_cline_wrapping(block: Mapping[str, object]) -> Mapping[str, object]:
     """Return what the user typed, or the outputs of a call that does several things at once."""
-    typed = _TYPED.fullmatch(text_at(block, "text"))
-    if typed is not None:
-        return {**block, "text": typed[1]}
-    outputs = [output for output in objects_at(block, "content") if "result" in output]
-    if not outputs:
-        return block
-    content = []
+    unwrapped_block = dict(block)
+    user_input = _USER_INPUT.fullmatch(text_at(block, "text"))
+    if user_input is not None:
+        unwrapped_block["text"] = user_input[1]
+        return unwrapped_block
+
+    content: list[Mapping[str, object]] = []
     is_error = False
-    for output in outputs:
-        content.append({"type": "text", "text": history_rows.format_arguments(output["result"])})
-        is_error = is_error or not output.get("success", True)
-    return {**block, "content": content, "is_error": is_error}
+    for output in objects_at(block, "content"):
+        if "result" not in output:
+            continue
+        text = history_rows.format_arguments(output["result"])
+        content.append({"type": "text", "text": text})
+        if not output.get("success", True):
+            is_error = True
+    if content:
+        unwrapped_block["content"] = content
+        unwrapped_block["is_error"] = is_error
+    return unwrapped_block
 
 
 def _read_cline_version(path: Path) -> str:
@@ -353,35 +361,50 @@ def _compactions_from_cuts(
     messages: Sequence[RecordedMessage],
 ) -> tuple[RecordedCompaction, ...]:
     """Return the last cut. Cline leaves out a range of rows, and keeps the task before it."""
-    deleted_ranges = [
-        ui_message["conversationHistoryDeletedRange"]
-        for ui_message in ui_messages
-        if _has_deleted_range(ui_message)
-    ]
+    deleted_rows: DeletedRows | None = None
+    for ui_message in ui_messages:
+        newer_deleted_rows = _parse_deleted_rows(ui_message)
+        if newer_deleted_rows is not None:
+            deleted_rows = newer_deleted_rows
     # If a row gave no message, the numbers in the range do not fit these rows.
-    if not deleted_ranges or not all(messages_by_row):
+    if deleted_rows is None or not all(messages_by_row):
         return ()
-    first_row, last_row = list_at(deleted_ranges[-1])
-    first_kept = sum(map(len, messages_by_row[: last_row + 1]))
+
+    first_kept = 0
+    for messages_of_row in messages_by_row[: deleted_rows.last + 1]:
+        first_kept += len(messages_of_row)
     texts: list[str] = []
-    for messages_of_row in messages_by_row[:first_row]:
+    for messages_of_row in messages_by_row[: deleted_rows.first]:
         for message in messages_of_row:
             if message.role == "user" and not message.beside:
                 texts.append(message.text)
     texts.append(CUT)
-    return (
-        RecordedCompaction(
-            at=len(messages),
-            keep=first_kept,
-            text="\n\n".join(texts),
-            time=messages[-1].time if messages else 0.0,
-            why="Cline cut here",
-        ),
+    time = 0.0
+    if messages:
+        time = messages[-1].time
+    compaction = RecordedCompaction(
+        at=len(messages),
+        keep=first_kept,
+        text="\n\n".join(texts),
+        time=time,
+        why="Cline cut here",
     )
+    return (compaction,)
 
 
-def _has_deleted_range(ui_message: Mapping[str, object]) -> bool:
-    deleted = ui_message.get("conversationHistoryDeletedRange")
-    if not isinstance(deleted, list) or len(deleted) != 2:
-        return False
-    return all(isinstance(row, int) for row in deleted)
+@dataclass(frozen=True, slots=True)
+class DeletedRows:
+    """The numbers of the first and the last row that Cline leaves out."""
+
+    first: int
+    last: int
+
+
+def _parse_deleted_rows(ui_message: Mapping[str, object]) -> DeletedRows | None:
+    row_numbers = ui_message.get("conversationHistoryDeletedRange")
+    if not isinstance(row_numbers, list) or len(row_numbers) != 2:
+        return None
+    first, last = row_numbers
+    if not isinstance(first, int) or not isinstance(last, int):
+        return None
+    return DeletedRows(first, last)

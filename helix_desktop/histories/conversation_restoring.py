@@ -14,8 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import accumulate
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from helix_desktop.engine.facts import (
@@ -152,12 +151,16 @@ class RestoredSession:
 
 def digests_needed_for_restoring(facts: Sequence[Recorded]) -> list[Digest]:
     """Return the contents of a conversation's messages, and the lines that imports stored."""
-    return [*digests_needed_for_export(facts), *_digests_of_own_lines(facts)]
+    return list(digests_needed_for_export(facts)) + _digests_of_own_lines(facts)
 
 
 def _digests_of_own_lines(facts: Sequence[Recorded]) -> list[Digest]:
-    imports = [one.fact for one in facts if isinstance(one.fact, BroughtIn)]
-    return [fact.unread.digest for fact in imports if fact.unread is not None]
+    digests: list[Digest] = []
+    for recorded in facts:
+        fact = recorded.fact
+        if isinstance(fact, BroughtIn) and fact.unread is not None:
+            digests.append(fact.unread.digest)
+    return digests
 
 
 def agent_of_origin(facts: Sequence[Recorded]) -> str:
@@ -165,48 +168,56 @@ def agent_of_origin(facts: Sequence[Recorded]) -> str:
     write for it.
     """
     kind = origin_of_conversation(facts).kind
-    starts = [one.fact for one in facts if isinstance(one.fact, ConversationStarted)]
+    connected_agent = ""
+    for recorded in facts:
+        if isinstance(recorded.fact, ConversationStarted):
+            connected_agent = recorded.fact.agent
+            break
     for name, form in FORMATS.items():
-        if kind == form.kind or (starts and starts[0].agent == NAMES[form.kind]):
+        if kind == form.kind or connected_agent == NAMES[form.kind]:
             return name
     return ""
 
 
 def build_restored_session(
-    facts: Sequence[Recorded], content: ReadContent, request: RestoreRequest
+    facts: Sequence[Recorded], read_content: ReadContent, request: RestoreRequest
 ) -> RestoredSession:
     """Build a session with a new id for the agent. This writes nothing."""
     compactions = list_active_compactions(facts)
-    before = request.before_compaction
-    if before and not 0 < before <= len(compactions):
+    compaction_number = request.before_compaction
+    if compaction_number and not 0 < compaction_number <= len(compactions):
         raise InvalidInput(
             f"Compactions in effect in this conversation: {len(compactions)}.",
             remedy="Choose a compaction by its number, counting from 1.",
         )
-    name = str(uuid.uuid4())
     if request.agent == "opencode":
-        name = opencode_writer.create_opencode_id("ses")
+        session_id = opencode_writer.create_opencode_id("ses")
+    else:
+        session_id = str(uuid.uuid4())
     origin = origin_of_conversation(facts)
     title = _build_title_of_copy(facts, origin.kind, request)
-    original = _build_from_original_lines(facts, content, request, name, title)
+    original = _build_from_original_lines(facts, read_content, request, session_id, title)
     if original is not None:
         return original
-    stored_lines = [content(digest) or b"" for digest in _digests_of_own_lines(facts)]
-    if before:
-        facts = [one for one in facts if one.seq < compactions[before - 1].seq]
+
+    restored_facts = facts
+    if compaction_number:
+        compaction_seq = compactions[compaction_number - 1].seq
+        restored_facts = [recorded for recorded in facts if recorded.seq < compaction_seq]
     session = build_session_from_facts(
-        facts,
-        content,
+        restored_facts,
+        read_content,
         request.folder,
         origin,
         is_folded=request.is_folded,
         is_for_same_agent=origin.kind == FORMATS[request.agent].kind,
     )
     own_lines: list[bytes] = []
-    for stored in stored_lines:
-        own_lines += stored.splitlines()
+    for digest in _digests_of_own_lines(facts):
+        stored_lines = read_content(digest) or b""
+        own_lines.extend(stored_lines.splitlines())
     session = replace(session, title=title, own_lines=tuple(own_lines))
-    translated = _build_translated_session(session, request.agent, name)
+    translated = _build_translated_session(session, request.agent, session_id)
     return replace(translated, is_folded=request.is_folded)
 
 
@@ -219,13 +230,15 @@ def _build_title_of_copy(facts: Sequence[Recorded], kind: str, request: RestoreR
         if isinstance(recorded.fact, ConversationStarted | ConversationChanged):
             title = recorded.fact.title or title
     if kind == FORMATS[request.agent].kind:
-        words = "restored"
+        note = "restored"
     else:
-        words = f"from {NAMES.get(kind, 'Helix Desktop')}"
+        note = f"from {NAMES.get(kind, 'Helix Desktop')}"
     if request.before_compaction:
-        words += f" before compaction {request.before_compaction}"
+        note += f" before compaction {request.before_compaction}"
+    # A copy of a copy has only the words of the last one.
     own_title = COPY_WORDS.sub("", title)
-    return f"{own_title[: TITLE - len(words) - 3].rstrip()} ({words})"
+    most_characters = TITLE - len(f" ({note})")
+    return f"{own_title[:most_characters].rstrip()} ({note})"
 
 
 # --- From the agent's own lines
@@ -273,7 +286,8 @@ def _build_from_original_lines(
         ours = replace(
             ours, messages=ours.messages[:end], compactions=ours.compactions[: number - 1]
         )
-    own_id = origin.session.partition("#")[0]
+    # Behind "#" stands the name of a branch, which the agent does not know.
+    own_id, _, _ = origin.session.partition("#")
     content = _replace_session_id(b"".join(lines), form.id_fields, own_id, session_id)
     return RestoredSession(
         request.agent,
@@ -300,11 +314,11 @@ def _read_original_file(origin: Origin, form: AgentFormat) -> OriginalFile | Non
         sessions = list(history_reading.read_sessions(path, ReadingReport(), form.kind))
     except (OSError, HelixError, UnreadableRow):
         return None
-    branches = [
-        session
-        for session in sessions
-        if session.session.partition("#")[0] == own_id and not session.parent
-    ]
+    branches: list[RecordedSession] = []
+    for session in sessions:
+        id_in_file, _, _ = session.session.partition("#")
+        if id_in_file == own_id and not session.parent:
+            branches.append(session)
     if not branches:
         return None
     newest = max(branches, key=_time_of_newest_message)
@@ -337,8 +351,13 @@ def _has_same_replies(file: OriginalFile, ours: RecordedSession) -> bool:
     is_same_last_reply = not keys_in_file[-1].isdisjoint(keys_seen_live[-1])
     if not is_same_last_reply:
         return False
-    all_keys_seen_live = set[str]().union(*keys_seen_live)
-    return all(keys & all_keys_seen_live for keys in keys_in_file)
+    all_keys_seen_live: set[str] = set()
+    for keys in keys_seen_live:
+        all_keys_seen_live.update(keys)
+    for keys in keys_in_file:
+        if keys.isdisjoint(all_keys_seen_live):
+            return False
+    return True
 
 
 def _keys_of_replies(session: RecordedSession) -> list[set[str]]:
@@ -353,7 +372,8 @@ def _keys_of_replies(session: RecordedSession) -> list[set[str]]:
 
 
 def _time_of_newest_message(session: RecordedSession) -> float:
-    return max((message.time for message in session.messages), default=0.0)
+    times = [message.time for message in session.messages]
+    return max(times, default=0.0)
 
 
 def _with_title(content: bytes, agent: str, session_id: str, title: str) -> bytes:
@@ -380,35 +400,32 @@ def _replace_session_id(content: bytes, id_fields: str, old_id: str, new_id: str
 
 def _comparable_messages(session: RecordedSession) -> Counter[tuple[object, ...]]:
     """Return what must be equal in two readings of the same session."""
-    return Counter(
-        (
-            message.role,
-            (message.shown or message.text).strip(),
-            message.calls,
-            message.answers,
-            len(message.pictures),
-        )
-        for message in session.messages
-        if message.role in ("user", "assistant", "tool") and message.text != INTERRUPTED
-    )
+    messages: list[tuple[object, ...]] = []
+    for message in session.messages:
+        if message.role not in ("user", "assistant", "tool") or message.text == INTERRUPTED:
+            continue
+        text = (message.shown or message.text).strip()
+        picture_count = len(message.pictures)
+        messages.append((message.role, text, message.calls, message.answers, picture_count))
+    return Counter(messages)
 
 
 def _lines_before_compaction(lines: Lines, form: AgentFormat, number: int) -> Lines | None:
     """Return the complete lines before a compaction (0: all), or None if it does not exist."""
     # The agent may still be writing the last line.
-    complete = lines
+    complete_lines = lines
     if lines and not lines[-1].endswith(b"\n"):
-        complete = lines[:-1]
-    if not number:
-        return complete
+        complete_lines = lines[:-1]
+    if number == 0:
+        return complete_lines
     field_name, value_of_compaction = form.compaction
     compaction_count = 0
-    for position, line in enumerate(complete):
+    for position, line in enumerate(complete_lines):
         row = object_at(parse_json_or_none(line.decode("utf-8", "replace")))
         if row.get(field_name) == value_of_compaction:
             compaction_count += 1
         if compaction_count == number:
-            return complete[:position]
+            return complete_lines[:position]
     return None
 
 
@@ -436,18 +453,22 @@ def _build_translated_session(
         new_position = new_positions[compaction.at]
         compactions.append(replace(compaction, at=new_position, keep=new_position))
     translated_session = replace(session, messages=tuple(messages), compactions=tuple(compactions))
-    lines = form.build_lines(translated_session, session_id, time.time())
-    content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
+    lines: list[str] = []
+    for line in form.build_lines(translated_session, session_id, time.time()):
+        lines.append(f"{json.dumps(line, ensure_ascii=False)}\n")
+    version = ""
+    if is_own:
+        version = session.version
     return RestoredSession(
         agent,
         session_id,
         session.folder,
-        content.encode("utf-8", "replace"),
+        content="".join(lines).encode("utf-8", "replace"),
         is_original=False,
         messages=len(messages),
         compactions=len(compactions),
         texts=tuple(texts_in_context(translated_session)),
-        version=session.version if is_own else "",
+        version=version,
         left_out_reasoning=translation.left_out_reasoning,
         left_out_context=translation.left_out_context,
         calls_as_text=translation.as_text,
@@ -541,21 +562,24 @@ def write_new_session_file(root: Path, relative_path: str, content: bytes) -> Pa
 
 def _write_new_file(root: Path, relative_path: str, content: bytes) -> None:
     folder, _, name = relative_path.rpartition("/")
-    for part in accumulate(folder.split("/") if folder else (), "{}/{}".format):
-        _create_folder_or_refuse_link(root, part)
-    with folders.open_folder(root, folder) as place:
-        draft = write_file_beside(place, name, content, 0o600, replaces=False)
+    # The outermost folder comes first: for "a/b", "a" and then "a/b".
+    folders_to_create = [str(parent) for parent in PurePosixPath(relative_path).parents]
+    for folder_to_create in reversed(folders_to_create):
+        if folder_to_create != ".":
+            _create_folder_or_refuse_link(root, folder_to_create)
+    with folders.open_folder(root, folder) as open_folder:
+        draft = write_file_beside(open_folder, name, content, 0o600, replaces=False)
         try:
-            place.move_to_new_name(draft, name)
+            open_folder.move_to_new_name(draft, name)
         finally:
-            with suppress(FileNotFoundError):
-                place.delete_entry(draft)
+            with suppress(FileNotFoundError):  # It has its new name.
+                open_folder.delete_entry(draft)
 
 
 def _create_folder_or_refuse_link(root: Path, relative_path: str) -> None:
-    above, _, name = relative_path.rpartition("/")
-    with folders.open_folder(root, above) as place:
+    parent, _, name = relative_path.rpartition("/")
+    with folders.open_folder(root, parent) as parent_folder:
         with suppress(FileExistsError):
-            place.create_folder(name)
-        if stat.S_ISLNK(place.stat_entry(name).st_mode):
+            parent_folder.create_folder(name)
+        if stat.S_ISLNK(parent_folder.stat_entry(name).st_mode):
             raise OSError(errno.ELOOP, f"{name} is a link", relative_path)

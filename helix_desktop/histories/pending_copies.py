@@ -13,18 +13,25 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.histories import foreign_sqlite
 
 # Databases with more bytes are not copied, so rows deleted before an import are lost.
 LARGEST_DATABASE = 32 << 20
 DATABASE_SHARE = 10.0  # After a copy, databases wait for this multiple of its processor time.
-COMPARED = 4096  # This many bytes at a copy's end show whether the file was rewritten.
+COMPARED_BYTES = 4096  # So many at a copy's end show whether the file was rewritten.
 
 
 def path_of_copy(folder: Path, file: Path) -> Path:
-    return folder.joinpath(*(part.strip(":\\/") for part in file.parts))
+    """Return where a file is copied to: its whole path, below the folder."""
+    path = folder
+    for part in file.parts:
+        # The first part is a root or a drive, such as "C:\\".
+        path = path / part.strip(":\\/")
+    return path
 
 
 def original_paths_of_copies(folder: Path) -> Iterator[Path]:
@@ -34,12 +41,28 @@ def original_paths_of_copies(folder: Path) -> Iterator[Path]:
     for copy in copies:
         if not copy.is_file():
             continue
-        first_part, *other_parts = copy.relative_to(folder).parts
+        path_in_folder = copy.relative_to(folder)
         if os.name == "nt":
-            drive = f"{first_part}:\\"
-            yield Path(drive, *other_parts)
+            drive = path_in_folder.parts[0]
+            yield Path(f"{drive}:\\", *path_in_folder.parts[1:])
         else:
-            yield Path(os.sep, first_part, *other_parts)
+            yield Path(os.sep) / path_in_folder
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedFile:
+    """How far a file has been copied, and its inode, which another file of its name has not."""
+
+    inode: int
+    copied_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileStamp:
+    """What shows that a file has changed."""
+
+    size: int
+    modified_ns: int
 
 
 class PendingCopies:
@@ -48,12 +71,12 @@ class PendingCopies:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._open = folder / "open"
-        self._copied: dict[Path, tuple[int, int]] = {}  # By file: its inode, and the bytes copied.
+        self._copied_files: dict[Path, CopiedFile] = {}
         # For each copied database: how many rows each table has.
-        self._rows: dict[Path, Mapping[str, int]] = {}
+        self._row_counts: dict[Path, Mapping[str, int]] = {}
         # For each copied database: the sizes and times that it and its log had.
-        self._stamps: dict[Path, list[tuple[int, int]]] = {}
-        self._database_due = 0.0
+        self._database_stamps: dict[Path, list[FileStamp]] = {}
+        self._next_database_time = 0.0  # No database is copied earlier, by the monotonic clock.
         # Databases that changed soon after a copy, and are to be copied again.
         self.postponed: set[Path] = set()
         self._lock = threading.Lock()
@@ -63,66 +86,73 @@ class PendingCopies:
         """Add to the copy what the file has gained. Raises OSError if that is not possible."""
         with self._lock, file.open("rb") as source:
             status = os.fstat(source.fileno())
-            inode, copied_bytes = self._copied.get(file, (status.st_ino, 0))
             copy = path_of_copy(self._open, file)
-            is_same_file = inode == status.st_ino
-            if copied_bytes and not (
-                is_same_file and _extends_copy(source.fileno(), copy, copied_bytes, status.st_size)
-            ):
-                # JSON files are rewritten at every change, so only a shorter one has lost something.
-                if file.suffix != ".json" or status.st_size < copied_bytes:
-                    self._seal_open_folder()
-                copied_bytes = 0
+            copied_bytes = self._count_bytes_still_copied(file, copy, source, status)
             copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with copy.open("r+b" if copied_bytes else "wb") as target:
+            mode = "wb"
+            if copied_bytes:
+                mode = "r+b"
+            with copy.open(mode) as target:
                 source.seek(copied_bytes)
                 target.seek(copied_bytes)
                 shutil.copyfileobj(source, target, 1 << 20)
-                copied_bytes = target.tell()
+                all_copied_bytes = target.tell()
                 target.flush()
                 times = (status.st_atime_ns, status.st_mtime_ns)
                 if os.utime in os.supports_fd:
                     os.utime(target.fileno(), ns=times)
                 else:
                     os.utime(copy, ns=times)
-            self._copied[file] = status.st_ino, copied_bytes
+            self._copied_files[file] = CopiedFile(status.st_ino, all_copied_bytes)
+
+    def _count_bytes_still_copied(
+        self, file: Path, copy: Path, source: BinaryIO, status: os.stat_result
+    ) -> int:
+        """Return how many bytes at the file's beginning the copy has: all that were copied, or
+        none if the file was rewritten since.
+        """
+        copied_file = self._copied_files.get(file)
+        if copied_file is None or copied_file.copied_bytes == 0:
+            return 0
+        copied_bytes = copied_file.copied_bytes
+        if copied_file.inode == status.st_ino:
+            if _extends_copy(source.fileno(), copy, copied_bytes, status.st_size):
+                return copied_bytes
+        # JSON files are rewritten at every change, so only a shorter one has lost something.
+        if file.suffix != ".json" or status.st_size < copied_bytes:
+            self._seal_open_folder()
+        return 0
 
     def copy_database(self, file: Path) -> bool:
         """Copy the database. Return False if it is too large, busy or was copied just now."""
         processor_time_before = time.thread_time()
         with self._lock, suppress(OSError, sqlite3.Error):
             self.postponed.discard(file)
-            if time.monotonic() < self._database_due:
+            if time.monotonic() < self._next_database_time:
                 self.postponed.add(file)
                 return False
-            # An empty log says nothing: whoever reads a database makes one and removes it.
-            stamp: list[tuple[int, int]] = []
-            for path in (file, file.with_name(f"{file.name}-wal")):
-                if path.exists():
-                    status = path.stat()
-                    if status.st_size:
-                        stamp.append((status.st_size, status.st_mtime_ns))
-            if self._stamps.get(file) == stamp:
+            stamps = _stamps_of_database(file)
+            if self._database_stamps.get(file) == stamps:
                 return True
-            self._stamps[file] = stamp
+            self._database_stamps[file] = stamps
+
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             draft = self._folder / "database"
             draft.unlink(missing_ok=True)
             foreign_sqlite.copy_foreign_database(file, draft, LARGEST_DATABASE)
             row_counts = foreign_sqlite.count_table_rows(draft)
-            copied_row_counts = self._rows.get(file, {})
-            if any(
-                row_counts.get(table, 0) < copied_count
-                for table, copied_count in copied_row_counts.items()
-            ):
-                # Rows were deleted: the copy that still has them is not written over.
-                self._seal_open_folder()
+            for table, copied_count in self._row_counts.get(file, {}).items():
+                if row_counts.get(table, 0) < copied_count:
+                    # Rows were deleted: the copy that still has them is not written over.
+                    self._seal_open_folder()
+                    break
             copy = path_of_copy(self._open, file)
             copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             draft.replace(copy)
-            self._rows[file] = row_counts
+            self._row_counts[file] = row_counts
+
             processor_time = time.thread_time() - processor_time_before
-            self._database_due = time.monotonic() + DATABASE_SHARE * processor_time
+            self._next_database_time = time.monotonic() + DATABASE_SHARE * processor_time
             return True
         return False
 
@@ -130,26 +160,43 @@ class PendingCopies:
         """Seal the open folder, and return all sealed folders, oldest first."""
         with self._lock:
             self._seal_open_folder()
+            sealed_folders: list[Path] = []
             with suppress(FileNotFoundError):
-                sealed = [path for path in self._folder.iterdir() if path.name.isdecimal()]
-                return sorted(sealed, key=lambda path: int(path.name))
-            return []
+                for path in self._folder.iterdir():
+                    if path.name.isdecimal():
+                        sealed_folders.append(path)
+            # They are named by the time at which they were sealed.
+            sealed_folders.sort(key=lambda path: int(path.name))
+            return sealed_folders
 
     def _seal_open_folder(self) -> None:
-        self._copied.clear()
-        self._rows.clear()
-        with suppress(FileNotFoundError):
+        """Give the copies so far to the next import. All later ones begin anew."""
+        self._copied_files.clear()
+        self._row_counts.clear()
+        with suppress(FileNotFoundError):  # Nothing has been copied.
             self._open.rename(self._folder / str(time.time_ns()))
+
+
+def _stamps_of_database(file: Path) -> list[FileStamp]:
+    stamps: list[FileStamp] = []
+    for path in (file, file.with_name(f"{file.name}-wal")):
+        if not path.exists():
+            continue
+        status = path.stat()
+        # An empty log says nothing: whoever reads a database makes one and removes it.
+        if status.st_size:
+            stamps.append(FileStamp(status.st_size, status.st_mtime_ns))
+    return stamps
 
 
 def _extends_copy(source: int, copy: Path, copied_bytes: int, size: int) -> bool:
     """Whether the file still begins with the copied bytes, judging by the last of them. `source`:
     the file's descriptor. A copy that cannot be read is made anew.
     """
-    start = max(0, copied_bytes - COMPARED)
+    start = max(0, copied_bytes - COMPARED_BYTES)
     with suppress(OSError), copy.open("rb") as copy_file:
         copy_file.seek(start)
         os.lseek(source, start, os.SEEK_SET)
-        end_of_copy = copy_file.read(COMPARED)
+        end_of_copy = copy_file.read(COMPARED_BYTES)
         return size >= copied_bytes and end_of_copy == os.read(source, copied_bytes - start)
     return False

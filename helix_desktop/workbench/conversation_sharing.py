@@ -71,7 +71,7 @@ class WorkspaceSharing:
         self.machine_name = machine or platform.node() or "another computer"
         self._conversations: ConversationSync | None = None
         self._listeners: list[Changed] = []
-        self._poke = asyncio.Event()
+        self._has_news_to_send = asyncio.Event()
         # Conversations whose turn began while no other machine had the lease.
         self._working: set[str] = set()
         # Facts of other machines are fetched this often, and also before each turn.
@@ -310,7 +310,7 @@ class WorkspaceSharing:
     def send_soon_after_fact(self, event: object) -> None:
         """Let facts be sent soon after they are appended."""
         if isinstance(event, FactAppended | ConversationReplaced):
-            self._poke.set()
+            self._has_news_to_send.set()
 
     @asynccontextmanager
     async def _hold_while_writing(self, conversation: str, count: int) -> AsyncIterator[None]:
@@ -318,7 +318,7 @@ class WorkspaceSharing:
         unless a turn has begun.
         """
         may_wait = partial(self._may_wait_for_room, conversation)
-        async with self.unsent.reserve_facts(count, may_wait, self._poke.set):
+        async with self.unsent.reserve_facts(count, may_wait, self._has_news_to_send.set):
             claim = self._bench.claims.find_claim(conversation)
             if claim is not None:
                 await self._prepare_for_facts_of_worker(claim, conversation, count)
@@ -364,19 +364,19 @@ class WorkspaceSharing:
     async def _sync_until_cancelled(self) -> None:
         pause = EVERY
         while True:
-            self._poke.clear()
+            self._has_news_to_send.clear()
             was_reached = await self._sync_once()
             if was_reached:
                 pause = EVERY
-                pause_after_poke = SOON
+                pause_after_news = SOON
             else:
-                # A poke does not reach the store either, so it must not make attempts quick.
+                # News do not reach the store either, so they must not make attempts quick.
                 pause = min(pause * 2, SLOWER)
-                pause_after_poke = EVERY
+                pause_after_news = EVERY
             with suppress(TimeoutError):
-                await wait_with_limit(self._poke.wait(), pause)
-            if self._poke.is_set():
-                await asyncio.sleep(pause_after_poke)
+                await wait_with_limit(self._has_news_to_send.wait(), pause)
+            if self._has_news_to_send.is_set():
+                await asyncio.sleep(pause_after_news)
 
     async def _connect_if_conversations_shared(self) -> ConversationSync | None:
         """Connect as `_connect_conversations` does. None also if the store holds only content."""
@@ -430,7 +430,7 @@ class WorkspaceSharing:
         """Say why a conversation in the store could not be read. Empty if all could be read."""
         if self._conversations is None:
             return ""
-        return next(iter(self._conversations.complaints.values()), "")
+        return _first_complaint(self._conversations)
 
     async def _set_sharing_status(self, problem: str, why: str = "") -> None:
         """Set the status after an exchange. `problem` is "away", "refused", or empty if
@@ -481,7 +481,13 @@ async def sync_closed_workspace(workspace: StoredWorkspace) -> str:
     await conversations.read_known_writers()
     await conversations.sync_once()
     await conversations.send_and_release_leases()
-    return next(iter(conversations.complaints.values()), "")
+    return _first_complaint(conversations)
+
+
+def _first_complaint(conversations: ConversationSync) -> str:
+    for complaint in conversations.complaints.values():
+        return complaint
+    return ""
 
 
 async def _connect_through_link(
@@ -526,8 +532,11 @@ class UnsentFacts:
 
     def __init__(self, claims: WorkerClaims) -> None:
         self._claims = claims
-        self.written = self._written_at_count = self._stuck = 0
+        self.written = 0
+        self._written_at_count = 0
+        self._stuck = 0
         self._counted: Mapping[str, int] = {}
+        # By writer, in the order in which they came: how many facts it wants to write.
         self._line: dict[object, int] = {}
 
     def set_unsent_counts(self, unsent: Mapping[str, int], written: int, *, was_sent: bool) -> None:
@@ -546,20 +555,23 @@ class UnsentFacts:
             self._counted = unsent
             self._written_at_count = written
 
-    def may_write_more_facts(self, place: object = None) -> bool:
-        """Whether all in the line, up to `place`, may write. What exceeds the limit goes alone."""
-        line = list(self._line)
-        writers_up_to_place = line
-        if place is not None:
-            writers_up_to_place = line[: line.index(place) + 1]
+    def may_write_more_facts(self, last_writer: object = None) -> bool:
+        """Whether all in the line, up to `last_writer`, may write. What exceeds the limit goes
+        alone.
+        """
+        writer_count = 0
+        wanted_facts = 0
+        for writer, fact_count in self._line.items():
+            writer_count += 1
+            wanted_facts += fact_count
+            if writer is last_writer:
+                break
         counted = sum(self._counted.values()) - self._stuck
         unsent = counted + self.written - self._written_at_count
-        asked_for = sum(self._line[writer] for writer in writers_up_to_place)
         limit = MOST_UNSENT_FACTS - ENDING_FACTS * len(self._claims.held)
-        if unsent + asked_for <= limit:
+        if unsent + wanted_facts <= limit:
             return True
-        is_alone = writers_up_to_place == line[:1]
-        return unsent <= 0 and is_alone
+        return unsent <= 0 and writer_count <= 1
 
     @asynccontextmanager
     async def reserve_facts(
@@ -568,15 +580,15 @@ class UnsentFacts:
         """Reserve room for facts to be written. Waits in turn for room while
         `may_wait`; `send` sends unsent facts.
         """
-        place = object()
-        self._line[place] = count
+        writer = object()
+        self._line[writer] = count
         try:
-            while may_wait() and not self.may_write_more_facts(place):
+            while may_wait() and not self.may_write_more_facts(writer):
                 send()
                 await asyncio.sleep(_LOOK_SECONDS)
             yield
         finally:
-            del self._line[place]
+            del self._line[writer]
             self.written += count
 
 

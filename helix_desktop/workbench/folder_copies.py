@@ -294,7 +294,7 @@ class RepositoryCopies(CopiesInUse):
         return declare_tool(APPLY, self._apply_agent_copy)
 
     async def _apply_agent_copy(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
-        """Ask in every mode. Exactly the steps that the question shows are applied_changes, or none."""
+        """Ask in every mode. Exactly the steps that the question shows are taken, or none."""
         named_copy = await asyncio.to_thread(self.find_copy, args.text_argument("agent"))
         row = None
         if named_copy is not None:

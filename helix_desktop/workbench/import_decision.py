@@ -139,14 +139,25 @@ class ConversationHere:
                 is_last_import_undone = recorded.fact.undone
         facts_on_path = build_state(facts).facts_on_path()
         imported = [recorded for recorded in facts_on_path if recorded.seq <= last_import_seq]
-        later_facts = [recorded.fact for recorded in facts if recorded.seq > last_import_seq]
+        is_continued = False
+        has_forgotten_text = False
+        for recorded in facts:
+            if isinstance(recorded.fact, Forgotten):
+                has_forgotten_text = True
+            is_later = recorded.seq > last_import_seq
+            if is_later and isinstance(recorded.fact, SAID + (Rewound,)):
+                is_continued = True
+        messages: list[Recorded] = []
+        for recorded in imported:
+            if _is_message_fact(recorded.fact):
+                messages.append(recorded)
         return cls(
             facts,
             imported,
-            messages=[recorded for recorded in imported if _is_message_fact(recorded.fact)],
-            is_continued=any(isinstance(fact, (*SAID, Rewound)) for fact in later_facts),
+            messages,
+            is_continued=is_continued,
             is_last_import_undone=is_last_import_undone,
-            has_forgotten_text=any(isinstance(recorded.fact, Forgotten) for recorded in facts),
+            has_forgotten_text=has_forgotten_text,
         )
 
 
@@ -165,55 +176,59 @@ def decide_import(
     """Return what to do. `is_in_another_file`: whether another file, which is still there,
     has a session of the same name.
     """
-    here = ConversationHere.from_facts(facts)
-    matched = _match_first_messages(here, session)
+    conversation = ConversationHere.from_facts(facts)
+    matched = _match_first_messages(conversation, session)
     count_in_file = len(session.message_numbers())
-    differs = matched.count < min(len(here.messages), count_in_file)
-    is_other_file_longer = is_in_another_file and matched.count < len(here.messages)
+    differs = matched.count < min(len(conversation.messages), count_in_file)
+    is_other_file_longer = is_in_another_file and matched.count < len(conversation.messages)
     if is_other_file_longer and matched.count < count_in_file:
         return Reject()
-    if differs or here.has_forgotten_text:
-        aligned = _align_with_damaged_file(here, session)
+    if differs or conversation.has_forgotten_text:
+        aligned = _align_with_damaged_file(conversation, session)
         if aligned is not None:
-            return _decide_for_damaged_file(here, session, aligned, is_other_file_longer)
-    if differs and not here.is_continued:
-        summarised = _decide_for_summary(here, session, matched)
+            return _decide_for_damaged_file(conversation, session, aligned, is_other_file_longer)
+    if differs and not conversation.is_continued:
+        summarised = _decide_for_summary(conversation, session, matched)
         if summarised is not None:
             return summarised
-    changes = _list_title_change_of_whole_session(here, session, matched)
-    folds = _folds_made_since(here, session, matched)
+    changes = _list_title_change_of_whole_session(conversation, session, matched)
+    folds = _folds_made_since(conversation, session, matched)
     return _choose_outcome(
-        here, session, matched, folds, changes, is_other_file_longer=is_other_file_longer
+        conversation, session, matched, folds, changes, is_other_file_longer=is_other_file_longer
     )
 
 
 def _list_title_change_of_whole_session(
-    here: ConversationHere, session: SessionInFile, matched: MatchedMessages
+    conversation: ConversationHere, session: SessionInFile, matched: MatchedMessages
 ) -> list[Fact]:
     """Return the change to the title, if all that is here is in the file and nothing else."""
-    if here.is_continued or here.has_forgotten_text or matched.count < len(here.messages):
+    if (
+        conversation.is_continued
+        or conversation.has_forgotten_text
+        or matched.count < len(conversation.messages)
+    ):
         return []
-    return _list_title_change(here, session)
+    return _list_title_change(conversation, session)
 
 
 def _decide_for_damaged_file(
-    here: ConversationHere,
+    conversation: ConversationHere,
     session: SessionInFile,
     matched: MatchedMessages,
     is_other_file_longer: bool,  # noqa: FBT001 -- as in its only caller
 ) -> ImportDecision:
     damage = f"{session.file} is damaged. {KEPT_DESPITE_DAMAGE}"
     note = TurnEnded(TurnEnd.FAILED, damage)
-    is_noted = any(recorded.fact == note for recorded in here.facts)
+    is_noted = any(recorded.fact == note for recorded in conversation.facts)
     changes: list[Fact] = []
-    if not here.is_continued and not is_noted:
+    if not conversation.is_continued and not is_noted:
         changes.append(note)
 
-    time_of_newest = here.messages[-1].time
-    new_folds = _folds_made_since(here, session, matched)
+    time_of_newest = conversation.messages[-1].time
+    new_folds = _folds_made_since(conversation, session, matched)
     folds = [fold for fold in new_folds if fold.time > time_of_newest]
     return _choose_outcome(
-        here,
+        conversation,
         session,
         matched,
         folds,
@@ -224,7 +239,7 @@ def _decide_for_damaged_file(
 
 
 def _choose_outcome(
-    here: ConversationHere,
+    conversation: ConversationHere,
     session: SessionInFile,
     matched: MatchedMessages,
     folds: Sequence[FactDraft],
@@ -234,40 +249,42 @@ def _choose_outcome(
     damage: str = "",
 ) -> ImportDecision:
     has_new_messages = matched.first_new < session.behind_last
-    is_worth_a_fact = bool(folds or changes) or here.is_last_import_undone
+    is_worth_a_fact = bool(folds or changes) or conversation.is_last_import_undone
     if not has_new_messages and (is_other_file_longer or not is_worth_a_fact):
         return Unchanged(damage)
-    if here.is_continued and has_new_messages:
-        return _fork_after(here, matched, damage)
-    return _append_after(here, matched, folds, changes, damage)
+    if conversation.is_continued and has_new_messages:
+        return _fork_after(conversation, matched, damage)
+    return _append_after(conversation, matched, folds, changes, damage)
 
 
 def _append_after(
-    here: ConversationHere,
+    conversation: ConversationHere,
     matched: MatchedMessages,
     folds: Sequence[FactDraft],
     changes: Sequence[Fact],
     damage: str = "",
 ) -> Append:
     keeps_up_to = None
-    if matched.count < len(here.messages):
-        keeps_up_to = here.messages[matched.count].seq - 1
+    if matched.count < len(conversation.messages):
+        keeps_up_to = conversation.messages[matched.count].seq - 1
     return Append(
         matched.first_new,
         matched.places,
         keeps_up_to,
         tuple(changes),
         tuple(folds),
-        is_redone=here.is_last_import_undone,
+        is_redone=conversation.is_last_import_undone,
         damage=damage,
     )
 
 
-def _fork_after(here: ConversationHere, matched: MatchedMessages, damage: str) -> Fork:
+def _fork_after(conversation: ConversationHere, matched: MatchedMessages, damage: str) -> Fork:
     last_shared_seq = 1
     if matched.count:
-        last_shared_seq = here.messages[matched.count - 1].seq
-    shared = tuple(recorded for recorded in here.imported if recorded.seq <= last_shared_seq)
+        last_shared_seq = conversation.messages[matched.count - 1].seq
+    shared = tuple(
+        recorded for recorded in conversation.imported if recorded.seq <= last_shared_seq
+    )
     # After a rewind, the facts on the path have numbers with gaps.
     is_countable = len(shared) == last_shared_seq
     return Fork(matched.first_new, matched.places, last_shared_seq, shared, is_countable, damage)
@@ -276,28 +293,31 @@ def _fork_after(here: ConversationHere, matched: MatchedMessages, damage: str) -
 # --- Which messages here are which in the file
 
 
-def _match_first_messages(here: ConversationHere, session: SessionInFile) -> MatchedMessages:
+def _match_first_messages(
+    conversation: ConversationHere, session: SessionInFile
+) -> MatchedMessages:
     """Match messages and results that are equal here and in the file, from the first on. If some
     text was forgotten, all are taken to be equal.
     """
-    numbers = session.message_numbers()
+    message_numbers = session.message_numbers()
     places: dict[int, int] = {}
-    seqs_before_folds = {
-        recorded.seq - 1 for recorded in here.imported if isinstance(recorded.fact, Folded)
-    }
-    for number, recorded in zip(numbers, here.messages, strict=False):
+    seqs_before_folds: set[int] = set()
+    for recorded in conversation.imported:
+        if isinstance(recorded.fact, Folded):
+            seqs_before_folds.add(recorded.seq - 1)
+    for number, recorded in zip(message_numbers, conversation.messages, strict=False):
         fact_in_file = session.draft(number).fact
         fact_here = recorded.fact
         if recorded.seq in seqs_before_folds:
             fact_here = _with_usage_of_file(fact_here, fact_in_file)
         is_equal = _comparable_text_of(fact_in_file) == _comparable_text_of(fact_here)
-        if not is_equal and not here.has_forgotten_text:
+        if not is_equal and not conversation.has_forgotten_text:
             break
         places[number] = recorded.seq
     count = len(places)
     first_new = session.behind_last
-    if count < len(numbers):
-        first_new = numbers[count]
+    if count < len(message_numbers):
+        first_new = message_numbers[count]
     return MatchedMessages(count, first_new, places)
 
 
@@ -313,7 +333,7 @@ def _with_usage_of_file(fact_here: Fact, fact_in_file: Fact) -> Fact:
 
 
 def _align_with_damaged_file(
-    here: ConversationHere, session: SessionInFile
+    conversation: ConversationHere, session: SessionInFile
 ) -> MatchedMessages | None:
     """Match what is left of a damaged file with what is here. What the file lacks was damaged,
     not taken back.
@@ -322,64 +342,66 @@ def _align_with_damaged_file(
     that is here is new. None if no line is damaged, or if the file has other words of
     the user.
     """
-    numbers = session.message_numbers()
-    if not session.is_damaged or not here.messages or not numbers:
+    message_numbers = session.message_numbers()
+    if not session.is_damaged or not conversation.messages or not message_numbers:
         return None
-    parts = _align_messages(here, session, numbers)
-    later_numbers = _list_later_messages(here, session, numbers, parts[-1])
-    if not here.has_forgotten_text:
-        if _has_other_words_of_user(session, numbers, parts, later_numbers):
+    parts = _align_messages(conversation, session, message_numbers)
+    later_numbers = _list_later_messages(conversation, session, message_numbers, parts[-1])
+    if not conversation.has_forgotten_text:
+        if _has_other_words_of_user(session, message_numbers, parts, later_numbers):
             return None
-    places = _places_of_aligned_messages(here, numbers, parts)
-    grown_number = _find_grown_last_reply(here, session, numbers, parts[-1])
+    places = _places_of_aligned_messages(conversation, message_numbers, parts)
+    grown_number = _find_grown_last_reply(conversation, session, message_numbers, parts[-1])
     if grown_number is not None:
-        return MatchedMessages(len(here.messages) - 1, grown_number, places)
-    first_new = later_numbers[0] if later_numbers else session.behind_last
-    return MatchedMessages(len(here.messages), first_new, places)
+        return MatchedMessages(len(conversation.messages) - 1, grown_number, places)
+    first_new = session.behind_last
+    if later_numbers:
+        first_new = later_numbers[0]
+    return MatchedMessages(len(conversation.messages), first_new, places)
 
 
 def _align_messages(
-    here: ConversationHere, session: SessionInFile, numbers: Sequence[int]
+    conversation: ConversationHere, session: SessionInFile, message_numbers: Sequence[int]
 ) -> list["AlignedPart"]:
-    texts_here = [_comparable_text_of(recorded.fact) for recorded in here.messages]
-    texts_there = [_comparable_text_of(session.draft(number).fact) for number in numbers]
+    texts_here = [_comparable_text_of(recorded.fact) for recorded in conversation.messages]
+    texts_there = [_comparable_text_of(session.draft(number).fact) for number in message_numbers]
     matcher = difflib.SequenceMatcher(None, texts_here, texts_there, autojunk=False)
     return [AlignedPart(*opcode) for opcode in matcher.get_opcodes()]
 
 
 def _list_later_messages(
-    here: ConversationHere,
+    conversation: ConversationHere,
     session: SessionInFile,
-    numbers: Sequence[int],
+    message_numbers: Sequence[int],
     last_part: "AlignedPart",
 ) -> list[int]:
     """Return the messages behind the last common one that are later than all that is here."""
     if last_part.is_equal:
         return []
-    numbers_behind = numbers[last_part.first_there :]
-    if last_part.first_here == len(here.messages):
+    numbers_behind = message_numbers[last_part.first_there :]
+    if last_part.first_here == len(conversation.messages):
         return list(numbers_behind)
-    time_of_newest = here.messages[-1].time
+    time_of_newest = conversation.messages[-1].time
     return [number for number in numbers_behind if session.draft(number).time > time_of_newest]
 
 
 def _find_grown_last_reply(
-    here: ConversationHere,
+    conversation: ConversationHere,
     session: SessionInFile,
-    numbers: Sequence[int],
+    message_numbers: Sequence[int],
     last_part: "AlignedPart",
 ) -> int | None:
     """Return the number of the last reply here, if the agent was still writing it when it was
     recorded and has written more of it since.
     """
-    if last_part.is_equal or here.has_forgotten_text:
+    if last_part.is_equal or conversation.has_forgotten_text:
         return None
-    messages_behind = here.messages[last_part.first_here :]
-    numbers_behind = numbers[last_part.first_there :]
+    messages_behind = conversation.messages[last_part.first_here :]
+    numbers_behind = message_numbers[last_part.first_there :]
     if len(messages_behind) != 1 or not numbers_behind:
         return None
     first_number_behind = numbers_behind[0]
-    last_fact = here.messages[-1].fact
+    last_fact = conversation.messages[-1].fact
     if not _continues_reply(last_fact, session.draft(first_number_behind).fact):
         return None
     return first_number_behind
@@ -404,7 +426,7 @@ class AlignedPart:
 
 def _has_other_words_of_user(
     session: SessionInFile,
-    numbers: Sequence[int],
+    message_numbers: Sequence[int],
     parts: Sequence[AlignedPart],
     later_numbers: Sequence[int],
 ) -> bool:
@@ -412,27 +434,27 @@ def _has_other_words_of_user(
     for part in parts:
         if part.is_equal:
             continue
-        for number in numbers[part.first_there : part.end_there]:
+        for number in message_numbers[part.first_there : part.end_there]:
             if number not in later_numbers and _is_typed(session.draft(number)):
                 return True
     return False
 
 
 def _places_of_aligned_messages(
-    here: ConversationHere, numbers: Sequence[int], parts: Sequence[AlignedPart]
+    conversation: ConversationHere, message_numbers: Sequence[int], parts: Sequence[AlignedPart]
 ) -> dict[int, int]:
     """Return where each message of the file stands here. What differs is what is left of a message
     that stands here.
     """
     places: dict[int, int] = {}
-    last_message = len(here.messages) - 1
+    last_message = len(conversation.messages) - 1
     for part in parts:
         last_of_part = max(part.first_here, part.end_here - 1)
         for position in range(part.first_there, part.end_there):
             opposite = part.first_here + position - part.first_there
             # The file may have more messages in this part than are here.
             nearest = min(opposite, last_of_part, last_message)
-            places[numbers[position]] = here.messages[nearest].seq
+            places[message_numbers[position]] = conversation.messages[nearest].seq
     return places
 
 
@@ -452,48 +474,52 @@ def _continues_reply(fact_here: Fact, fact_in_file: Fact) -> bool:
 
 
 def _decide_for_summary(
-    here: ConversationHere, session: SessionInFile, matched: MatchedMessages
+    conversation: ConversationHere, session: SessionInFile, matched: MatchedMessages
 ) -> Append | Unchanged | None:
     """Decide for a file in which the other program replaced older messages by a summary or by
     nothing: they stay here, the summary becomes a fold over them, and new messages
     follow. None if the file has other content.
     """
-    numbers = session.message_numbers()[matched.count :]
-    first_unmatched = session.draft(numbers[0])
-    numbers_behind = numbers
+    message_numbers = session.message_numbers()[matched.count :]
+    first_unmatched = session.draft(message_numbers[0])
+    numbers_behind = message_numbers
     if first_unmatched.is_summary:
-        numbers_behind = numbers[1:]
-    kept_count = _count_kept_messages(here.messages[matched.count :], numbers_behind, session)
-    replaced_count = len(here.messages) - kept_count
+        numbers_behind = message_numbers[1:]
+    kept_count = _count_kept_messages(
+        conversation.messages[matched.count :], numbers_behind, session
+    )
+    replaced_count = len(conversation.messages) - kept_count
     fold: Folded | None = None
     if first_unmatched.is_summary:
-        fold = _build_fold_of_summary(here, here.messages[:replaced_count], first_unmatched)
-    if not kept_count and fold is None and not _has_fold_of_summary(here, first_unmatched):
+        fold = _build_fold_of_summary(
+            conversation, conversation.messages[:replaced_count], first_unmatched
+        )
+    if not kept_count and fold is None and not _has_fold_of_summary(conversation, first_unmatched):
         return None
     places = dict(matched.places)
     kept_numbers = numbers_behind[:kept_count]
-    for number, recorded in zip(kept_numbers, here.messages[replaced_count:], strict=True):
+    for number, recorded in zip(kept_numbers, conversation.messages[replaced_count:], strict=True):
         places[number] = recorded.seq
     first_new = session.behind_last
     if kept_count < len(numbers_behind):
         first_new = numbers_behind[kept_count]
     if fold is None and first_new == session.behind_last:
         return Unchanged()
-    all_matched = MatchedMessages(len(here.messages), first_new, places)
+    all_matched = MatchedMessages(len(conversation.messages), first_new, places)
     changes: list[Fact] = []
     if fold is not None:
         changes.append(fold)
-    append = _append_after(here, all_matched, folds=[], changes=changes)
+    append = _append_after(conversation, all_matched, folds=[], changes=changes)
     # What an undone import brought is here again only by an import that says so.
     return replace(append, is_redone=False)
 
 
 def _count_kept_messages(
-    messages_here: Sequence[Recorded], numbers: Sequence[int], session: SessionInFile
+    messages_here: Sequence[Recorded], message_numbers: Sequence[int], session: SessionInFile
 ) -> int:
     """Return how many of the last messages here are the first ones in the file."""
     texts_here = [_comparable_text_of(recorded.fact) for recorded in messages_here]
-    texts_there = [_comparable_text_of(session.draft(number).fact) for number in numbers]
+    texts_there = [_comparable_text_of(session.draft(number).fact) for number in message_numbers]
     longest = min(len(texts_here), len(texts_there))
     for length in range(longest, 0, -1):
         if texts_here[-length:] == texts_there[:length]:
@@ -502,7 +528,7 @@ def _count_kept_messages(
 
 
 def _build_fold_of_summary(
-    here: ConversationHere, replaced_messages: Sequence[Recorded], summary: FactDraft
+    conversation: ConversationHere, replaced_messages: Sequence[Recorded], summary: FactDraft
 ) -> Folded | None:
     """Return a fold over what the summary replaces: the view shows its text in their place. None
     if there is one or it is not valid.
@@ -510,26 +536,26 @@ def _build_fold_of_summary(
     covered = [
         recorded for recorded in replaced_messages if not isinstance(recorded.fact, SystemSet)
     ]
-    if not covered or _has_fold_of_summary(here, summary):
+    if not covered or _has_fold_of_summary(conversation, summary):
         return None
-    state = build_state(here.facts)
+    state = build_state(conversation.facts)
     cover = Span(covered[0].seq, covered[-1].seq)
-    earlier_folds = [recorded.fact for recorded in here.facts if isinstance(recorded.fact, Folded)]
+    earlier_folds = _folds_among(conversation.facts)
     handovers = [fold for fold in earlier_folds if fold.kind is FoldKind.HANDOVER]
     tokens_of_summary = 0
     if isinstance(summary.fact, UserSaid):
         tokens_of_summary = summary.fact.parts[0].tokens
     fold = Folded(
-        f"handover-{len(earlier_folds) + 1}",
-        FoldKind.HANDOVER,
-        cover,
-        history_facts.summary_text_of_draft(summary),
-        tokens_of_summary,
-        state.branch.shown_tokens(cover),
+        fold=f"handover-{len(earlier_folds) + 1}",
+        kind=FoldKind.HANDOVER,
+        cover=cover,
+        text=history_facts.summary_text_of_draft(summary),
+        tokens=tokens_of_summary,
+        tokens_before=state.branch.shown_tokens(cover),
         number=len(handovers) + 1,
         why=REWRITTEN,
     )
-    last_fact = here.facts[-1]
+    last_fact = conversation.facts[-1]
     # The fold is tried out: the engine makes only a valid one live.
     state.advance_state(Recorded(last_fact.conversation, last_fact.seq + 1, last_fact.time, fold))
     if fold.fold not in state.branch.live:
@@ -537,25 +563,35 @@ def _build_fold_of_summary(
     return fold
 
 
-def _has_fold_of_summary(here: ConversationHere, summary: FactDraft) -> bool:
+def _has_fold_of_summary(conversation: ConversationHere, summary: FactDraft) -> bool:
     if not summary.is_summary:
         return False
     text = history_facts.summary_text_of_draft(summary)
-    folds = (recorded.fact for recorded in here.facts if isinstance(recorded.fact, Folded))
-    return any(fold.text == text for fold in folds)
+    for fold in _folds_among(conversation.facts):
+        if fold.text == text:
+            return True
+    return False
+
+
+def _folds_among(facts: Sequence[Recorded]) -> list[Folded]:
+    folds: list[Folded] = []
+    for recorded in facts:
+        if isinstance(recorded.fact, Folded):
+            folds.append(recorded.fact)
+    return folds
 
 
 # --- What else the other program changed
 
 
-def _list_title_change(here: ConversationHere, session: SessionInFile) -> list[Fact]:
+def _list_title_change(conversation: ConversationHere, session: SessionInFile) -> list[Fact]:
     """Return the change to a title that the other program gave later, unless the user gave one
     here.
     """
     title = session.title
     last_title = ""
-    imports = _spans_of_imports(here.facts)
-    for recorded in here.facts:
+    imports = _spans_of_imports(conversation.facts)
+    for recorded in conversation.facts:
         fact = recorded.fact
         if isinstance(fact, ConversationStarted | ConversationChanged) and fact.title is not None:
             last_title = fact.title
@@ -567,7 +603,8 @@ def _list_title_change(here: ConversationHere, session: SessionInFile) -> list[F
 
 
 def _spans_of_imports(facts: Sequence[Recorded]) -> list[range]:
-    spans = []
+    """Return the numbers of the facts that each import brought."""
+    spans: list[range] = []
     for recorded in facts:
         if isinstance(recorded.fact, BroughtIn) and not recorded.fact.undone:
             spans.append(range(recorded.fact.first, recorded.seq))
@@ -575,12 +612,12 @@ def _spans_of_imports(facts: Sequence[Recorded]) -> list[range]:
 
 
 def _folds_made_since(
-    here: ConversationHere, session: SessionInFile, matched: MatchedMessages
+    conversation: ConversationHere, session: SessionInFile, matched: MatchedMessages
 ) -> list[FactDraft]:
     """Return new folds of the other program over messages that are already here."""
-    folds_here = [recorded.fact for recorded in here.facts if isinstance(recorded.fact, Folded)]
+    folds_here = _folds_among(conversation.facts)
     known_covers = {(fold.kind, fold.cover) for fold in folds_here}
-    new_folds = []
+    new_folds: list[FactDraft] = []
     for draft in session.drafts[: matched.first_new - 1]:
         if not isinstance(draft.fact, Folded):
             continue

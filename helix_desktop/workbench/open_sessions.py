@@ -25,9 +25,7 @@ class OpenSessions:
         )
         # Those that this object keeps open. The most recently used one is last.
         self._recently_used: dict[str, Session] = {}
-        self.opening = (
-            asyncio.Lock()
-        )  # While exit_stack, no facts change and no conversation is opened.
+        self.opening = asyncio.Lock()  # While held, no facts change and no conversation is opened.
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._open_sessions.values()))

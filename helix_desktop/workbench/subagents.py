@@ -81,9 +81,9 @@ class AgentTeam(delegate_tool.AgentTree):
     stops: int = 0  # How often all were stopped.
     freed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def release_slots(self, places: int) -> None:
-        """Free places, and let agents that wait for one try again."""
-        self.working -= places
+    def release_slots(self, slot_count: int) -> None:
+        """Free slots, and let agents that wait for one try again."""
+        self.working -= slot_count
         self.freed.set()
         self.freed.clear()
 
@@ -247,10 +247,11 @@ class SubagentRunner:
     def add_agent_to_tree(self, conversation: str, order: Delegation) -> None:
         """Add an agent to the tree, once its conversation has an id."""
         self._roots[conversation] = self._roots.get(order.parent, order.parent)
-        chain = self._chains.get(order.parent, ())
+        roles_above = self._chains.get(order.parent, ())
         if order.role:
-            chain = (*chain, order.role)
-        self._chains[conversation] = chain
+            self._chains[conversation] = roles_above + (order.role,)
+        else:
+            self._chains[conversation] = roles_above
 
     async def _run_in_background(
         self, agent: DelegatedAgent, order: Delegation, ask: Ask, team: AgentTeam
@@ -305,8 +306,9 @@ class SubagentRunner:
             session.asked_elsewhere = None  # From now on, the user answers its questions.
         result = result_of_agent(session.conversation)
         copy_note = await self.describe_copy(session)
-        text = "\n".join(filter(None, (result.answer, late_note, copy_note)))
-        return DelegationResult(result.conversation, text, result.ok and not late_note)
+        texts = [text for text in (result.answer, late_note, copy_note) if text]
+        is_ok = result.ok and not late_note
+        return DelegationResult(result.conversation, "\n".join(texts), is_ok)
 
     @asynccontextmanager
     async def _occupy_working_slot(
@@ -328,10 +330,8 @@ class SubagentRunner:
             return
         # An agent may wait for several calls at once, and still has only one place.
         agent.waits += 1
-        freed_places = 0
         if agent.waits == 1:
-            freed_places = 1
-        team.release_slots(freed_places)
+            team.release_slots(1)
         try:
             yield
         finally:
@@ -342,11 +342,9 @@ class SubagentRunner:
     async def _wait_for_slot(self, agent: DelegatedAgent, team: AgentTeam) -> None:
         """Wait for a free place in the tree. A stopped agent gets one at once, so it can end."""
         try:
-            while (
-                agent.state != "stopped"
-                and not self._closed
-                and team.working >= self.limits().agents_at_once
-            ):
+            while team.working >= self.limits().agents_at_once:
+                if agent.state == "stopped" or self._closed:
+                    break
                 await team.freed.wait()
         finally:
             team.working += 1
@@ -365,17 +363,17 @@ class SubagentRunner:
         cost = 0.0
         if row is not None:
             cost = row.cost
-        ended = agent.ended or time.time()
+        end_time = agent.ended or time.time()
         return SubagentRow(
-            agent.id,
-            agent.parent,
-            agent.agent_label,
-            agent.task,
-            state,
-            meter.used,
-            meter.window,
-            cost,
-            ended - agent.began,
+            id=agent.id,
+            parent=agent.parent,
+            name=agent.agent_label,
+            task=agent.task,
+            state=state,
+            used=meter.used,
+            window=meter.window,
+            cost=cost,
+            seconds=end_time - agent.began,
         )
 
     def stop_agent(self, agent: str) -> None:
@@ -489,8 +487,11 @@ def _reports_of_agents(parent: ConversationState) -> str:
         message = recorded.fact
         if not isinstance(message, UserSaid):
             continue
-        if message.by.startswith(("agent:", "interrupted:")):
-            reports += [part.text for part in message.parts if isinstance(part, Text)]
+        if not message.by.startswith(("agent:", "interrupted:")):
+            continue
+        for part in message.parts:
+            if isinstance(part, Text):
+                reports.append(part.text)
     return "\n".join(reports)
 
 
@@ -514,29 +515,33 @@ def _describe_session_end(session: Session) -> str:
 def report_of_interrupted_agent(agent: Conversation) -> UserSaid:
     """Return what the conversation that delegated to it is told after a restart."""
     started = _beginning_of(agent.state) or ConversationStarted()
-    head = f"[{started.role or 'agent'} ({agent.id}) did not finish, because the program ended. What it did to files is still there."
-    last = result_of_agent(agent).answer or "nothing"
-    text = (
-        f"{head} If its task is still needed, delegate the rest again. Its last words:]\n\n{last}"
-    )
-    return UserSaid((Text(text),), steering=True, by=f"interrupted:{started.role or started.title}")
+    name = started.role or "agent"
+    sentence = f"{name} ({agent.id}) did not finish, because the program ended. What it did to files is still there. If its task is still needed, delegate the rest again. Its last words:"
+    last_words = result_of_agent(agent).answer or "nothing"
+    text = f"[{sentence}]\n\n{last_words}"
+    by = f"interrupted:{started.role or started.title}"
+    return UserSaid((Text(text),), steering=True, by=by)
 
 
 def result_of_agent(conversation: Conversation) -> DelegationResult:
     """Return a sub-agent's last answer, joined if it was cut by length, and whether its
     last turn finished.
     """
-    facts = [recorded.fact for recorded in conversation.state.facts]
-    replies = [fact for fact in facts if isinstance(fact, ModelReplied)]
+    replies: list[ModelReplied] = []
+    last_end: TurnEnded | None = None
+    for recorded in conversation.state.facts:
+        if isinstance(recorded.fact, ModelReplied):
+            replies.append(recorded.fact)
+        elif isinstance(recorded.fact, TurnEnded):
+            last_end = recorded.fact
+
     answer = _text_of_last_reply(replies)
-    turn_ends = [fact for fact in facts if isinstance(fact, TurnEnded)]
-    if not turn_ends:
-        return DelegationResult(conversation.id, answer.strip(), False)
-    last_end = turn_ends[-1]
+    if last_end is None:
+        return DelegationResult(conversation.id, answer.strip(), ok=False)
     if last_end.reason is TurnEnd.DONE:
-        return DelegationResult(conversation.id, answer.strip(), True)
-    why = f"[It ended early: {last_end.reason.value}. {last_end.why}]"
-    return DelegationResult(conversation.id, f"{answer}\n{why}".strip(), False)
+        return DelegationResult(conversation.id, answer.strip(), ok=True)
+    note = f"[It ended early: {last_end.reason.value}. {last_end.why}]"
+    return DelegationResult(conversation.id, f"{answer}\n{note}".strip(), ok=False)
 
 
 def _text_of_last_reply(replies: Sequence[ModelReplied]) -> str:

@@ -79,7 +79,7 @@ def test_of_a_database_each_row_is_in_a_copy_also_of_one_that_was_emptied(tmp_pa
         ):
             with agent:
                 agent.execute(statement)
-            copies._database_due = 0.0
+            copies._next_database_time = 0.0
             assert copies.copy_database(database)
     found = []
     for folder in copies.seal_and_list_folders():
@@ -133,7 +133,7 @@ def test_a_database_that_nobody_changed_is_not_copied_again(tmp_path: Path) -> N
     database, copies = tmp_path / "opencode.db", PendingCopies(tmp_path / "copies")
 
     def copied_rows() -> list[object]:
-        copies._database_due = 0.0
+        copies._next_database_time = 0.0
         assert copies.copy_database(database)
         folders = copies.seal_and_list_folders()
         if not folders:

@@ -223,7 +223,7 @@ async def test_work_goes_on_while_the_engine_is_away(homes: tuple[Home, Home]) -
     with pytest.raises(SharedStoreUnreachable):
         await here.bench.sharing.take_over_conversation(session.id)
     here.engine.is_away = False
-    here.bench.sharing._poke.set()
+    here.bench.sharing._has_news_to_send.set()
     assert (
         await arrived(there, session)
     ).conversation.current_view() == session.conversation.current_view()
@@ -270,7 +270,7 @@ async def test_what_is_forgotten_here_is_gone_there_and_makes_no_branch(
     await until(lambda: here.bench.sharing.sharing_state.state == "in step")
     purged = await here.bench.forget_content(text="swordfish")
     assert session.id in purged.conversations
-    here.bench.sharing._poke.set()
+    here.bench.sharing._has_news_to_send.set()
     await until(lambda: len(seen.all_facts) == before + 1)
     assert not any("swordfish" in str(fact) for fact in facts(there, session))
     assert seen.conversation.current_view() == session.conversation.current_view()
@@ -409,7 +409,7 @@ async def test_sharing_ends_also_when_it_is_stopped_just_as_a_fact_wakes_it(
     """
     sharing = homes[0].bench.sharing
     await until(lambda: sharing.sharing_state.state == "in step")
-    sharing._poke.set()
+    sharing._has_news_to_send.set()
     for _ in range(turns):
         await asyncio.sleep(0)
     stopping = OwnedTasks("test").spawn_task(sharing.stop_conversation_sync(), name="stop")
