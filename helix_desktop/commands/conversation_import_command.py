@@ -157,11 +157,11 @@ async def _import_all(
         named_by_user = frozenset(arguments.paths)
     await load_extensions_once(arguments.places)
     preparation = SessionPreparation(
-        kinds,
-        dict.fromkeys(kinds, only_folders),
-        arguments.copies,
-        named_by_user,
-        places=arguments.places,
+        kinds=kinds,
+        wanted_folders=dict.fromkeys(kinds, only_folders),
+        copies=arguments.copies,
+        named=named_by_user,
+        program_folders=arguments.places,
     )
     bench = workbench.workbench_of(workspace)
     if bench is not None:

@@ -117,7 +117,7 @@ class HistoryImporter:
             folders_by_file[str(file)] = frozenset(folders)
         importing = bench.import_histories(
             list(part.files),
-            preparation=SessionPreparation(wanted=folders_by_file),
+            preparation=SessionPreparation(wanted_folders=folders_by_file),
             report=report,
             result=result,
         )

@@ -43,10 +43,20 @@ class WorkspaceService(Protocol):
     async def finish_requests(self) -> None: ...
 
 
-PATIENCE, PAUSE = 30, 0.1  # The maximum number of attempts, and the seconds between two of them.
-COMMAND_LAST = 5.0  # Before a command ends, it has this many seconds to send the last facts.
+MOST_ATTEMPTS = 30  # To open a workspace that a command has open for a moment.
+PAUSE_SECONDS = 0.1  # Between two attempts.
+LAST_SEND_SECONDS = 5.0  # Before a command ends, it has this many seconds to send the last facts.
 log = logging.getLogger(__name__)
 Serve = Callable[[StoredWorkspace], Awaitable[WorkspaceService]]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWorkspace:
+    """An open workspace, and what answers commands from outside about it, if anything does."""
+
+    stored: StoredWorkspace
+    bench: Workbench
+    service: WorkspaceService | None
 
 
 class Workbenches:
@@ -69,9 +79,9 @@ class Workbenches:
         self._serve = serve
         self._clock = clock or SystemClock()
         self._known = AllWorkspaces(places.workspaces_folder, count=self.tokens.count_tokens)
-        self._open: dict[str, tuple[StoredWorkspace, Workbench, WorkspaceService | None]] = {}
+        self._open: dict[str, OpenWorkspace] = {}
         self._opening = asyncio.Lock()
-        self._tidied = False
+        self._has_cleaned_up = False
 
     def list_workspaces(self, *, trashed: bool = False) -> Sequence[KnownWorkspace]:
         return self._known.list_workspaces(trashed=trashed)
@@ -84,14 +94,14 @@ class Workbenches:
         return FleetOverview(self._known, self.open_workspace)
 
     def opened_workbenches(self) -> Sequence[Workbench]:
-        return [bench for _, bench, _ in self._open.values()]
+        return [open_workspace.bench for open_workspace in self._open.values()]
 
     async def open_workspace(self, workspace: str) -> Workbench:
         """Return a workspace's workbench, which is opened if it is not open in this program."""
         known = await asyncio.to_thread(self._known.find_known_workspace, workspace)
         async with self._opening:
-            if not self._tidied:
-                self._tidied = True
+            if not self._has_cleaned_up:
+                self._has_cleaned_up = True
                 sentences = await asyncio.to_thread(
                     self._known.remove_interrupted_imports_and_writes
                 )
@@ -99,18 +109,19 @@ class Workbenches:
                     log.info("%s", sentence)
             if known.id not in self._open:
                 self._open[known.id] = await self._open_with_service(known.id)
-            return self._open[known.id][1]
+            return self._open[known.id].bench
 
     async def close_workspace(self, workspace: str) -> None:
-        if workspace in self._open:
-            opened, bench, serving = self._open.pop(workspace)
-            # All steps run even if one of them fails, so that the workspace can be opened again.
-            # They run in the reverse order: first the requests end, and the store closes last.
-            async with AsyncExitStack() as closing_steps:
-                closing_steps.push_async_callback(opened.aclose)
-                closing_steps.push_async_callback(bench.aclose)
-                if serving is not None:
-                    closing_steps.push_async_callback(serving.finish_requests)
+        closed = self._open.pop(workspace, None)
+        if closed is None:
+            return
+        # All steps run even if one of them fails, so that the workspace can be opened again.
+        # They run in the reverse order: first the requests end, and the store closes last.
+        async with AsyncExitStack() as closing_steps:
+            closing_steps.push_async_callback(closed.stored.aclose)
+            closing_steps.push_async_callback(closed.bench.aclose)
+            if closed.service is not None:
+                closing_steps.push_async_callback(closed.service.finish_requests)
 
     async def search_closed_workspace(self, workspace: str, words: str) -> ClosedSearchResult:
         """Search a workspace that is not open. Raises StoreBusy if it is, here or elsewhere."""
@@ -203,7 +214,10 @@ class Workbenches:
     async def set_workspace_folders(self, workspace: str, folders: Sequence[Path]) -> Workbench:
         """Let a workspace work on these folders, and open it again."""
         bench = await self.open_workspace(workspace)
-        missing_folders = [str(folder) for folder in folders if not folder.is_dir()]
+        missing_folders: list[str] = []
+        for folder in folders:
+            if not folder.is_dir():
+                missing_folders.append(str(folder))
         if missing_folders:
             raise NotFound(
                 f"{', '.join(missing_folders)} is not a folder.",
@@ -245,37 +259,39 @@ class Workbenches:
         closings = [self.close_workspace(workspace) for workspace in tuple(self._open)]
         errors_or_none = await asyncio.gather(*closings, return_exceptions=True)
         await self.connections.aclose()
-        for error in filter(None, errors_or_none):
-            raise error
+        for error in errors_or_none:
+            if error is not None:
+                raise error
 
-    async def _open_with_service(
-        self, workspace: str
-    ) -> tuple[StoredWorkspace, Workbench, WorkspaceService | None]:
-        async with AsyncExitStack() as undo:
-            opened = await self._open_as_owner(workspace)
-            undo.push_async_callback(opened.aclose)
-            if workspace_link.is_set_up_to_be_shared(opened):
-                workspace_link.link_workspace(opened, self.secrets)
+    async def _open_with_service(self, workspace: str) -> OpenWorkspace:
+        # If a step fails, the stack closes what was opened before.
+        async with AsyncExitStack() as exit_stack:
+            stored = await self._open_as_owner(workspace)
+            exit_stack.push_async_callback(stored.aclose)
+            if workspace_link.is_set_up_to_be_shared(stored):
+                workspace_link.link_workspace(stored, self.secrets)
             access = ModelAccess(
                 self.configured, self.secrets, self.connections, self.tokens, self._clock
             )
             shared = await _build_program_dependencies(access, self.places)
-            kit = replace(shared, register_route=self.register_route)
-            bench = await Workbench.open_workbench(opened, kit)
-            undo.push_async_callback(bench.aclose)
-            serving = await self._serve(opened) if self._serve else None
-            undo.pop_all()
-        return opened, bench, serving
+            dependencies = replace(shared, register_route=self.register_route)
+            bench = await Workbench.open_workbench(stored, dependencies)
+            exit_stack.push_async_callback(bench.aclose)
+            service = None
+            if self._serve is not None:
+                service = await self._serve(stored)
+            exit_stack.pop_all()  # All is open, so nothing is closed at the end of this block.
+        return OpenWorkspace(stored, bench, service)
 
     async def _open_as_owner(self, workspace: str) -> StoredWorkspace:
         """Open the workspace as its owner, and wait if a command has it open for a moment."""
-        for attempt in range(PATIENCE):
+        for attempt in range(MOST_ATTEMPTS):
             try:
                 return await self._known.open_stored_workspace(workspace)
             except StoreBusy:
                 if attempt == 0:
                     await self._ask_gateway_to_release(workspace)
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(PAUSE_SECONDS)
         # If it is still busy, the error says so.
         return await self._known.open_stored_workspace(workspace)
 
@@ -313,7 +329,7 @@ async def open_single_workbench(
     try:
         yield bench
     finally:
-        await bench.sharing.stop_conversation_sync(limit_seconds=COMMAND_LAST)
+        await bench.sharing.stop_conversation_sync(limit_seconds=LAST_SEND_SECONDS)
         await bench.aclose()
         await access.connections.aclose()
 
@@ -327,7 +343,9 @@ class _WorkbenchUse:
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-_uses: "weakref.WeakKeyDictionary[StoredWorkspace, _WorkbenchUse]" = weakref.WeakKeyDictionary()
+_use_by_workspace: "weakref.WeakKeyDictionary[StoredWorkspace, _WorkbenchUse]" = (
+    weakref.WeakKeyDictionary()
+)
 
 
 @asynccontextmanager
@@ -337,7 +355,7 @@ async def use_workbench(
     """Yield this process's workbench of a workspace. If it is opened for this, its last
     user closes it.
     """
-    use = _uses.setdefault(workspace, _WorkbenchUse())
+    use = _use_by_workspace.setdefault(workspace, _WorkbenchUse())
     async with use.opening:
         bench = workbench_of(workspace)
         if bench is None:
@@ -358,18 +376,17 @@ async def _build_program_dependencies(
     """Any process may change the user's instructions, so they are read again before each step."""
     settings = program_settings.ProgramSettings(places.settings_file)
     instructions = partial(_read_user_setting, places, program_settings.INSTRUCTIONS)
+    seconds_to_keep_tasks = settings[program_settings.KEEP_DAYS] * 86_400.0
     return ProgramDependencies(
-        access,
-        folders_closed_to_tools(places),
-        places.tour_folder,
-        settings[program_settings.FETCH_PAGES],
-        instructions,
-        settings[program_settings.MACHINE],
-        partial(_read_user_setting, places, program_settings.ACP_AGENTS),
+        access=access,
+        closed=folders_closed_to_tools(places),
+        sample=places.tour_folder,
+        fetching=settings[program_settings.FETCH_PAGES],
+        instructions=instructions,
+        machine=settings[program_settings.MACHINE],
+        acp_agents=partial(_read_user_setting, places, program_settings.ACP_AGENTS),
         extensions=await load_extensions_once(places),
-        task_retention=TaskRetention(
-            settings[program_settings.KEEP_DAYS] * 86_400.0, settings[program_settings.KEEP_TASKS]
-        ),
+        task_retention=TaskRetention(seconds_to_keep_tasks, settings[program_settings.KEEP_TASKS]),
     )
 
 

@@ -92,16 +92,6 @@ def merge_branches(
     copy: FolderCopy, message: str, versions: BroughtVersions | None, *, rebase: bool
 ) -> tuple[str, ...]:
     """Merge in the copy. The user's branches are moved once that has worked in all repositories."""
-
-    def find_versions(checkout: GitCheckout, name: str) -> Sequence[TreeItem | None]:
-        if versions is None:
-            return ()
-        for root_number, (repository_number, beginning) in enumerate(copy.places):
-            is_in_root = str(repository_number) == checkout.folder.name
-            if is_in_root and name.startswith(beginning):
-                return versions.versions_of(f"{root_number}/{name.removeprefix(beginning)}")
-        return ()
-
     merged: list[_MergedRepository] = []
     for source, checkout_in_copy, repository in find_checkouts(copy):
         if source is None:
@@ -126,15 +116,31 @@ def merge_branches(
     # All are planned before the first is moved.
     moves: list[BranchMove] = []
     for repository_to_move in merged:
-        versions_of_name = partial(find_versions, repository_to_move.checkout)
-        moves.append(
-            copying.plan_branch_move(
-                repository_to_move.source, repository_to_move.commit, versions_of_name
-            )
+        versions_of_name = partial(
+            _versions_of_file_in_repository, copy, versions, repository_to_move.checkout
         )
+        move = copying.plan_branch_move(
+            repository_to_move.source, repository_to_move.commit, versions_of_name
+        )
+        moves.append(move)
     # After a kill, the next start finishes or reports the moves.
     UnfinishedBringBack(moves).save_in_copy(copy.folder)
     return _move_branches(merged, moves)
+
+
+def _versions_of_file_in_repository(
+    copy: FolderCopy, versions: BroughtVersions | None, checkout: GitCheckout, name: str
+) -> Sequence[TreeItem | None]:
+    """Return the versions of a file that the user's folders have got, by its name in the
+    repository.
+    """
+    if versions is None:
+        return ()
+    for root_number, (repository_number, beginning) in enumerate(copy.places):
+        is_in_root = str(repository_number) == checkout.folder.name
+        if is_in_root and name.startswith(beginning):
+            return versions.versions_of(f"{root_number}/{name.removeprefix(beginning)}")
+    return ()
 
 
 def _move_branches(
@@ -148,9 +154,9 @@ def _move_branches(
         try:
             copying.move_branch_forward(source, move)
         except ActionRefused as error:
-            raise ActionRefused(
-                " ".join((error.what, *sentences)), remedy=" ".join(ways_back) or error.remedy
-            ) from error
+            what_happened = " ".join([error.what] + sentences)
+            remedy = " ".join(ways_back) or error.remedy
+            raise ActionRefused(what_happened, remedy=remedy) from error
         branch = source.branch or "HEAD"
         sentences.append(f"{branch} in {source.folder} is now at {repository.commit[:9]}.")
         ways_back.append(f"To go back, run `git reset --keep {move.head[:9]}` in {source.folder}.")
@@ -233,8 +239,11 @@ def _known_versions_of_change(
         versions = versions[:-1] or versions
         before = versions[-1]
     is_file = change.after is not None and change.after.kind is PathKind.FILE
-    is_known = any(_is_same_version(users_item, version, with_mode=is_file) for version in versions)
-    return KnownVersions(before, versions, has_user_changed_it=not is_known)
+    has_user_changed_it = True
+    for version in versions:
+        if _is_same_version(users_item, version, with_mode=is_file):
+            has_user_changed_it = False
+    return KnownVersions(before, versions, has_user_changed_it)
 
 
 def describe_step(roots: Sequence[Path], step: RestoreStep) -> str:
@@ -280,7 +289,8 @@ def describe_links_leading_out(
         root_number, _, path_in_root = change.path.partition("/")
         link = roots[int(root_number)] / path_in_root
         target = os.path.normpath(link.parent / os.fsdecode(item.content))
-        if not any(Path(target).is_relative_to(root) for root in roots):
+        roots_with_target = [root for root in roots if Path(target).is_relative_to(root)]
+        if not roots_with_target:
             shown_link = printable_path(str(link))
             shown_target = printable_path(target)
             sentences.append(

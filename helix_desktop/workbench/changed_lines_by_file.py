@@ -128,18 +128,21 @@ class StepDifferences:
         differences: Sequence[Difference],
         shown: Callable[[Sequence[PathChange]], Sequence[PathChange]],
     ) -> list[FileChange]:
-        by_path: dict[str, list[ChangeSource]] = {}
+        """Return one change for each file. `shown` chooses which of the merged changes are shown."""
+        sources_by_path: dict[str, list[ChangeSource]] = {}
+        all_changes: list[PathChange] = []
         for source, changes in differences:
             for change in changes:
-                by_path.setdefault(change.path, []).append(source)
-        all_changes = [change for _source, changes in differences for change in changes]
+                sources_by_path.setdefault(change.path, []).append(source)
+                all_changes.append(change)
         merged_changes, paths_changed_by_others = (
             folder_state.merge_changes_and_find_paths_changed_by_others(all_changes)
         )
         file_changes: list[FileChange] = []
         for change in shown(merged_changes):
             is_broken = change.path in paths_changed_by_others
-            file_changes.append(self.build_file_change(change, by_path[change.path], is_broken))
+            sources = sources_by_path[change.path]
+            file_changes.append(self.build_file_change(change, sources, is_broken))
         return file_changes
 
     def build_file_change(
@@ -152,7 +155,9 @@ class StepDifferences:
         step = 0
         if sources:
             sources_of_agent = list(turn_changes.without_user_undos(sources))
-            last_source = sources_of_agent[-1] if sources_of_agent else sources[0]
+            last_source = sources[0]
+            if sources_of_agent:
+                last_source = sources_of_agent[-1]
             changed_by = last_source.what or last_source.fact.by
             step = last_source.step
         shown_path = self._checkpoints().displayed_path(change.path)
@@ -183,17 +188,26 @@ class StepDifferences:
         """Count the added and removed lines. The result for two contents never changes,
         so it is kept.
         """
-        items = (file.change.before, file.change.after)
-        is_counted_by_content = all(item is None or item.kind is PathKind.FILE for item in items)
-        key = tuple(b"" if item is None else item.content for item in items)
-        if is_counted_by_content and key in self._counts:
+        digests: list[bytes] = []
+        are_plain_files = True
+        for item in (file.change.before, file.change.after):
+            if item is None:
+                digests.append(b"")
+                continue
+            digests.append(item.content)
+            if item.kind is not PathKind.FILE:
+                are_plain_files = False
+        key = tuple(digests)
+        if are_plain_files and key in self._counts:
             return self._counts[key]
+
         before, after = await self.read_both_versions(file)
         counted = await asyncio.to_thread(diff_hunks.count_added_and_removed_lines, before, after)
-        if is_counted_by_content:
+        if are_plain_files:
             self._counts[key] = counted
             if len(self._counts) > COUNTED:
-                self._counts.pop(next(iter(self._counts)))
+                oldest_key = next(iter(self._counts))
+                del self._counts[oldest_key]
         return counted
 
     async def read_both_versions(self, file: FileChange) -> tuple[bytes, bytes]:

@@ -70,7 +70,9 @@ def facts_paid_here(recorded_facts: Sequence[facts.Recorded]) -> Iterator[facts.
 
 
 def last_midnight() -> float:
-    return time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1))
+    now = time.localtime()
+    # The last field means that it is not known whether it was summer time.
+    return time.mktime((now.tm_year, now.tm_mon, now.tm_mday, 0, 0, 0, 0, 0, -1))
 
 
 def _local_day(timestamp: float) -> tuple[int, ...]:
@@ -227,7 +229,10 @@ class ConversationListRows:
         self._rows[conversation] = replace(row, parts=dict(meter.parts), window=meter.window)
 
     def cost_today_and_ever(self) -> tuple[float, float]:
-        return self._today.cost_today, sum(row.cost for row in self)
+        cost_ever = 0.0
+        for row in self:
+            cost_ever += row.cost
+        return self._today.cost_today, cost_ever
 
 
 class ConversationMeters:
@@ -310,14 +315,13 @@ def _list_row_of_stored(row: StoredConversation) -> ConversationListRow:
     last turn.
     """
     stored_meter = _decode_meter(row.meter, row.last_seq)
-    same: dict[str, Any] = {name: getattr(row, name) for name in _SAME_IN_LIST}
-    same.update(stored_meter.agents)
-    return ConversationListRow(
-        title=row.title or row.begins,
-        parts=stored_meter.parts,
-        window=stored_meter.window,
-        **same,
-    )
+    # These fields have the same names in both.
+    fields: dict[str, Any] = {name: getattr(row, name) for name in _SAME_IN_LIST}
+    fields.update(stored_meter.agents)
+    fields["title"] = row.title or row.begins
+    fields["parts"] = stored_meter.parts
+    fields["window"] = stored_meter.window
+    return ConversationListRow(**fields)
 
 
 def _list_row_after_fact(row: ConversationListRow, recorded: facts.Recorded) -> ConversationListRow:
@@ -356,8 +360,11 @@ def encode_meter(meter: WindowMeter, seq: int, *agents: str) -> str:
     it has no version.
     """
     parts = {kind.name: tokens for kind, tokens in meter.parts.items()}
-    named_agents = {name: agent for name, agent in zip(_AGENTS, agents, strict=False) if agent}
-    return json.dumps({"window": meter.window, "parts": parts, "seq": seq, **named_agents})
+    values: dict[str, object] = {"window": meter.window, "parts": parts, "seq": seq}
+    for name, agent in zip(_AGENTS, agents, strict=False):
+        if agent:
+            values[name] = agent
+    return json.dumps(values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,11 +73,19 @@ class ConversationRelay:
         return replace(folded, fits=fits, is_folded=is_folded)
 
     async def _fits_in_context(self, texts: Sequence[str], room: int) -> bool:
-        characters = sum(len(text) for text in texts)
-        if 4 * characters <= room:  # No text has more than four tokens for each character.
+        character_count = 0
+        for text in texts:
+            character_count += len(text)
+        if 4 * character_count <= room:  # No text has more than four tokens for each character.
             return True
-        counts = await asyncio.to_thread(lambda: list(map(self.tokens.count_tokens, texts)))
-        return sum(counts) <= room
+        token_count = await asyncio.to_thread(self._count_tokens_of_all, texts)
+        return token_count <= room
+
+    def _count_tokens_of_all(self, texts: Sequence[str]) -> int:
+        token_count = 0
+        for text in texts:
+            token_count += self.tokens.count_tokens(text)
+        return token_count
 
     async def _restore_session(self, request: RestoreRequest) -> RestoredSession:
         facts = await self.workspace.journal.read_facts(request.conversation)
@@ -135,7 +143,9 @@ class ConversationRelay:
         )
         if agent == "claude":
             # It waits for such a server, whose tools the folds name, before its first request.
-            snippet = replace(snippet, entry={**snippet.entry, "alwaysLoad": True})
+            entry = dict(snippet.entry)
+            entry["alwaysLoad"] = True
+            snippet = replace(snippet, entry=entry)
         server = snippet.path_in[1]
         if add_snippet_if_missing(snippet):
             return f"The MCP server {server} was added to {snippet.file}."

@@ -103,9 +103,12 @@ class CopyStatus:
 
 def list_folder_copies(workspace: StoredWorkspace) -> list[FolderCopy]:
     """Return all copies of a workspace's folders, newest first."""
-    folders = sorted((workspace.folder / COPIES).glob("*"), reverse=True)
-    copies = [read_copy_description(folder) for folder in folders if folder.is_dir()]
-    return sorted(copies, key=lambda copy: -copy.created)
+    copies: list[FolderCopy] = []
+    for folder in sorted((workspace.folder / COPIES).glob("*"), reverse=True):
+        if folder.is_dir():
+            copies.append(read_copy_description(folder))
+    copies.sort(key=lambda copy: copy.created, reverse=True)
+    return copies
 
 
 def create_copy_files(
@@ -197,7 +200,8 @@ def remember_brought_back(
     brought = dict(copy.brought)
     for change in changes:
         version = pack_item(change.after).hex()
-        versions = [known for known in brought.get(change.path, ()) if known != version]
+        earlier_versions = brought.get(change.path, ())
+        versions = [earlier for earlier in earlier_versions if earlier != version]
         versions.append(version)
         brought[change.path] = versions[-MOST_VERSIONS:]
     repositories = copy.repositories
@@ -273,7 +277,9 @@ def put_back_files_of_copy(copy: FolderCopy) -> None:
 
 
 def read_copy_status(copy: FolderCopy) -> CopyStatus:
-    size = sum(file_status.st_blocks * 512 for _, file_status in list_tree_files(copy.folder))
+    size = 0
+    for _, file_status in list_tree_files(copy.folder):
+        size += file_status.st_blocks * 512  # The system counts in blocks of 512 bytes.
     if not copy.is_whole:
         return CopyStatus(size, problem=copy.problem)
     uncommitted: list[str] = []
@@ -325,10 +331,11 @@ def list_names_by_root(copy: FolderCopy) -> dict[int, frozenset[str] | None]:
         for root_number, (repository_number, beginning) in enumerate(copy.places):
             if str(repository_number) != checkout.folder.name:
                 continue
-            names_in_root = [name for name in names if name.startswith(beginning)]
-            names_by_root[root_number] = frozenset(
-                name.removeprefix(beginning) for name in names_in_root
-            )
+            names_in_root: set[str] = set()
+            for name in names:
+                if name.startswith(beginning):
+                    names_in_root.add(name.removeprefix(beginning))
+            names_by_root[root_number] = frozenset(names_in_root)
     return names_by_root
 
 

@@ -53,15 +53,20 @@ class FileAttachments:
         if picture_type:
             return (await self._attach_picture_file(name, content, picture_type),)
         text = await asyncio.to_thread(_decode_text_file, name, content)
-        guessed = mimetypes.guess_type(name)[0] or ""
-        media_type = guessed if guessed.startswith("text/") else "text/plain"
+        media_type = "text/plain"
+        guessed_type, _encoding = mimetypes.guess_type(name)
+        if guessed_type is not None and guessed_type.startswith("text/"):
+            media_type = guessed_type
         return (await self._attach_text(name, text, media_type, None),)
 
     async def _attach_document(
         self, name: str, content: bytes, kind: DocumentKind
     ) -> tuple[facts.Attachment, ...]:
         document = await document_reading.read_document_pages(name, content, kind)
-        scanned = document.numbers_without_text if kind is document_kinds.PDF else ()
+        # Only pages of a PDF can be sent as pictures.
+        scanned: Sequence[int] = ()
+        if kind is document_kinds.PDF:
+            scanned = document.numbers_without_text
         if len(scanned) == len(document.pages):
             self._check_scanned_document_can_be_seen(name, document, scanned)
         original = await self.cache.store_content(

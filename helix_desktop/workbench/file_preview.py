@@ -86,7 +86,9 @@ def _choose_preview_kind(
     is_shown_as_text = document_kind is None or document_kind is document_kinds.NOTEBOOK
     if not is_shown_as_text:
         return PreviewKind.DOCUMENT
-    return PreviewKind.OTHER if b"\0" in content[:_TEXT_WITHIN] else PreviewKind.TEXT
+    if b"\0" in content[:_TEXT_WITHIN]:
+        return PreviewKind.OTHER
+    return PreviewKind.TEXT
 
 
 def _decode_preview_text(content: bytes) -> str:

@@ -114,9 +114,10 @@ class GitRepository:
         committed_files: dict[str, RevisionFile],
     ) -> list[PathChange]:
         known_items = checkpoints.folders.known_items()
-        items_not_compared = {
-            path: item for path, item in known_items.items() if path.startswith(f"{number}/")
-        }
+        items_not_compared: dict[str, TreeItem] = {}
+        for path, item in known_items.items():
+            if path.startswith(f"{number}/"):
+                items_not_compared[path] = item
         changes: list[PathChange] = []
         for name, committed in committed_files.items():
             path = f"{number}/{name}"
@@ -225,7 +226,10 @@ _PROPOSE = (
 
 
 def _is_any_repository(folders: Sequence[Path]) -> bool:
-    return any((folder / ".git").exists() for folder in folders)
+    for folder in folders:
+        if (folder / ".git").exists():
+            return True
+    return False
 
 
 def _run_git_commit(root: Path, names: Sequence[str], message: str) -> str:

@@ -140,7 +140,7 @@ class HistoryImport:
                     bytes_at_last_wait = bytes_done
                 # A stop comes here: what is being written is finished, so that the result names it.
                 await asyncio.sleep(0)
-                importing = asyncio.gather(*map(self._import_session, group))
+                importing = asyncio.gather(*[self._import_session(session) for session in group])
                 imported = await finish_even_if_cancelled(importing, self._add_imported)
                 await self._add_imported(imported)
         finally:
@@ -195,33 +195,38 @@ class HistoryImport:
     async def _import_session(
         self, session: session_import.SessionToImport
     ) -> session_import.ImportedConversation | None:
-        taken_in = await self.intake.take_in_session(session)
-        self.result.complaints += taken_in.complaints
-        if taken_in.here:
-            self.result.here.add(taken_in.here)
-        for position, key in session.keys:
-            if taken_in.conversation and position >= taken_in.new_from:
-                count_by_conversation = self.result.keys.setdefault(key, {})
-                count_before = count_by_conversation.get(taken_in.conversation, 0)
-                count_by_conversation[taken_in.conversation] = count_before + 1
-        return taken_in.imported
+        intake_result = await self.intake.take_in_session(session)
+        self.result.complaints.extend(intake_result.complaints)
+        if intake_result.unchanged_conversation:
+            self.result.here.add(intake_result.unchanged_conversation)
+        conversation = intake_result.conversation
+        if conversation:
+            for position, key in session.keys:
+                # Earlier messages are not new.
+                if position >= intake_result.new_from:
+                    count_by_conversation = self.result.keys.setdefault(key, {})
+                    count_before = count_by_conversation.get(conversation, 0)
+                    count_by_conversation[conversation] = count_before + 1
+        return intake_result.imported
 
 
 def _group_unrelated(
-    coming: Iterator[session_import.SessionToImport],
+    sessions: Iterator[session_import.SessionToImport],
 ) -> Iterator[list[session_import.SessionToImport]]:
     """Yield groups of sessions that can be written at the same time, because none
     belongs to another.
     """
     group: dict[str, session_import.SessionToImport] = {}
-    for session in coming:
+    draft_count = 0
+    for session in sessions:
         recording = session.recording
-        needed = (recording.session, recording.forked_from, recording.parent)
-        is_full = sum(len(grouped.drafts) for grouped in group.values()) > TOGETHER
-        if is_full or not group.keys().isdisjoint(needed):
+        related_sessions = (recording.session, recording.forked_from, recording.parent)
+        if draft_count > TOGETHER or not group.keys().isdisjoint(related_sessions):
             yield list(group.values())
             group = {}
+            draft_count = 0
         group[recording.session] = session
+        draft_count += len(session.drafts)
     if group:
         yield list(group.values())
 
@@ -245,13 +250,13 @@ def _imports_once(
     """Yield each import once. A fork contains copies of these facts, but the session
     continues in the original.
     """
-    known = set[facts.Fact]()
+    yielded_facts = set[facts.Fact]()
     for recorded in imports:
         fact = recorded.fact
         if not isinstance(fact, facts.BroughtIn) or not fact.run:
             continue
-        if fact not in known:
-            known.add(fact)
+        if fact not in yielded_facts:
+            yielded_facts.add(fact)
             yield recorded, fact
 
 
@@ -310,13 +315,14 @@ async def undo_import(
     return undone_count, stayed
 
 
-async def _undo_imported_facts(workspace: StoredWorkspace, brought: facts.Recorded) -> bool:
-    fact = brought.fact
+async def _undo_imported_facts(workspace: StoredWorkspace, import_fact: facts.Recorded) -> bool:
+    """Take back what an import brought. Return False if the conversation was continued since."""
+    fact = import_fact.fact
     if not isinstance(fact, facts.BroughtIn):
         return False
-    kinds_of_continuing = (*SAID, facts.Rewound, facts.BroughtIn)
-    for recorded in await workspace.journal.read_facts(brought.conversation):
-        if recorded.seq > brought.seq and isinstance(recorded.fact, kinds_of_continuing):
+    kinds_of_continuing = SAID + (facts.Rewound, facts.BroughtIn)
+    for recorded in await workspace.journal.read_facts(import_fact.conversation):
+        if recorded.seq > import_fact.seq and isinstance(recorded.fact, kinds_of_continuing):
             return False
     # An import that began the conversation takes all of it back.
     change: facts.Fact = facts.ConversationChanged(trashed=True)
@@ -324,7 +330,7 @@ async def _undo_imported_facts(workspace: StoredWorkspace, brought: facts.Record
         change = facts.Rewound(fact.first - 1)
     undone = replace(fact, size=0, modified=0, undone=True, cost=0.0)
     await workspace.journal.append_imported_facts(
-        brought.conversation, [(0.0, change), (0.0, undone)]
+        import_fact.conversation, [(0.0, change), (0.0, undone)]
     )
     return True
 
@@ -341,13 +347,17 @@ async def find_recorded_conversations(
         if isinstance(fact, facts.BroughtIn) and _began_with_import_from(fact, kinds):
             conversations.add(recorded.conversation)
     rows = await workspace.journal.list_conversations()
-    # Forks of forks, too, until a look finds no other one.
+    # Forks of forks, too, until no other one is found.
     while True:
         forks = {row.id for row in rows if row.forked_from in conversations}
         if forks <= conversations:
             break
         conversations |= forks
-    return [row.id for row in rows if row.id in conversations and row.updated < before]
+    old_conversations: list[str] = []
+    for row in rows:
+        if row.id in conversations and row.updated < before:
+            old_conversations.append(row.id)
+    return old_conversations
 
 
 def _began_with_import_from(fact: facts.BroughtIn, kinds: Collection[str]) -> bool:

@@ -131,8 +131,10 @@ class HookRunner:
             spawn(self.run_hooks_for_event(hook_event, conversation, values), name="hooks")
 
     def _has_hooks_for(self, event: str) -> bool:
-        hooks = self.project.now.items_in_force("hook")
-        return any(item.values.get("event") == event for item in hooks)
+        for hook in self.project.now.items_in_force("hook"):
+            if hook.values.get("event") == event:
+                return True
+        return False
 
     async def _run_hooks_of_call(
         self, event: str, call: ToolCall, context: CallContext, **more: Any
@@ -146,13 +148,17 @@ class HookRunner:
         name, values = project_hooks.translate_call_for_claude(
             call.name, arguments, self._first_folder
         )
-        payload = {"tool_name": name, "tool_input": values, **more}
+        payload: dict[str, Any] = {"tool_name": name, "tool_input": values}
+        payload.update(more)
         use = ToolResources(call, context, _refuse_every_action, self.kit.resources, FilesSeen())
         return await self._run_all_hooks(event, context.conversation, name, payload, use)
 
     @property
     def _first_folder(self) -> Path:
-        return next(map(Path, self.workspace.settings.roots), brought.user_home())
+        roots = self.workspace.settings.roots
+        if roots:
+            return Path(roots[0])
+        return brought.user_home()
 
     async def _run_all_hooks(
         self,
@@ -168,13 +174,13 @@ class HookRunner:
         hooks = self._find_matching_hooks(event, about, values.get("tool_input") or {})
         if not hooks:
             return []
-        payload = {
+        payload: dict[str, Any] = {
             "session_id": conversation,
             "transcript_path": "",
             "cwd": str(self._first_folder),
             "hook_event_name": event,
-            **values,
         }
+        payload.update(values)
         watched = await self._watch_files_before_hooks(use)
         kept_changes = ""
         try:

@@ -176,14 +176,14 @@ class WorkspaceMcpServers:
         return server.status
 
     async def _wait_until_true(self, condition: Callable[[], bool]) -> None:
-        news = asyncio.Event()
-        self.listeners.append(news.set)
+        status_changed = asyncio.Event()
+        self.listeners.append(status_changed.set)
         try:
             while not condition():
-                news.clear()
-                await news.wait()
+                status_changed.clear()
+                await status_changed.wait()
         finally:
-            self.listeners.remove(news.set)
+            self.listeners.remove(status_changed.set)
 
     async def test_server_once(
         self, name: str
@@ -225,15 +225,17 @@ class WorkspaceMcpServers:
         return configs
 
     async def _change_server_table(
-        self, name: str, wanted: Callable[[ServerConfig], Mapping[str, Any]]
+        self, name: str, choose_values: Callable[[ServerConfig], Mapping[str, Any]]
     ) -> None:
-        """Change a server's table. `wanted` returns new values, given those in the file by then."""
+        """Change a server's table. `choose_values` returns new values, given those in the file by
+        then.
+        """
         await self._require_host()
 
-        def changed_server_keys(now: WorkspaceConfig) -> Mapping[str, Any]:
-            before = _config_of_server(now, name)
-            after = replace(before, **wanted(before))
-            return {f"mcp.{quote_key_part(name)}": after.as_settings_table()}
+        def changed_server_keys(settings: WorkspaceConfig) -> Mapping[str, Any]:
+            config = _config_of_server(settings, name)
+            changed_config = replace(config, **choose_values(config))
+            return {f"mcp.{quote_key_part(name)}": changed_config.as_settings_table()}
 
         await asyncio.to_thread(self._workspace.change_settings, changed_server_keys)
         await self.apply_server_settings()
@@ -252,9 +254,12 @@ class WorkspaceMcpServers:
             await self._secrets.store_secret_at(secret, value, where=SecretKeeper.SESSION)
 
     def _approve_tool_description(self, tool: str, fingerprint: str) -> None:
-        self._workspace.change_settings(
-            lambda now: {"permissions.approved": {**now.approved, tool: fingerprint}}
-        )
+        def with_approved_tool(settings: WorkspaceConfig) -> Mapping[str, Any]:
+            approved = dict(settings.approved)
+            approved[tool] = fingerprint
+            return {"permissions.approved": approved}
+
+        self._workspace.change_settings(with_approved_tool)
 
     def _notify_server_listeners(self) -> None:
         for listener in tuple(self.listeners):

@@ -41,8 +41,8 @@ class _StreamedReply:
     def shorten_to_end(self) -> None:
         """Keep only the end of an output, which may go on without end."""
         if self.characters > 2 * MOST_PRINTED:
-            whole = "".join(self.pieces)
-            self.pieces = [whole[-MOST_PRINTED:]]
+            output = "".join(self.pieces)
+            self.pieces = [output[-MOST_PRINTED:]]
             self.characters = MOST_PRINTED
             self.written = 0
 
@@ -131,11 +131,10 @@ class PartialReplies:
         if saved is None:
             return
         after, text = saved
-        later_facts = conversation.state.facts[after:]
-        is_over = any(
-            isinstance(recorded.fact, ModelReplied | TurnEnded | Rewound)
-            for recorded in later_facts
-        )
+        is_over = False
+        for recorded in conversation.state.facts[after:]:
+            if isinstance(recorded.fact, ModelReplied | TurnEnded | Rewound):
+                is_over = True
         if text and not is_over:
             part = Text(text, tokens.count_tokens(text))
             await conversation.append_facts(ModelReplied((part,), model, Stop.CUT, saw=after))

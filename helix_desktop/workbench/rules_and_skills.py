@@ -100,12 +100,12 @@ class WorkspaceRulesAndSkills:
 
     async def reread_project_folders(self) -> ProjectItems:
         """Read the folders in a thread, and call the listeners if something has changed."""
-        found = await asyncio.to_thread(self.read_project_folders)
-        if found != self.now:
-            self.now = found
+        items = await asyncio.to_thread(self.read_project_folders)
+        if items != self.now:
+            self.now = items
             for listener in tuple(self.listeners):
                 listener()
-        return found
+        return items
 
     async def rules_and_notes_for_step(
         self, conversation: str, state: ConversationState, tokens: TokenCounter
@@ -165,18 +165,20 @@ class WorkspaceRulesAndSkills:
 
     async def trust_items(self, *items: ProjectItem) -> None:
         """Trust these items with exactly the content that the user has seen."""
-        agreed = {item.settings_key: item.content_sha256 for item in items}
 
-        def with_trusted_items(now: WorkspaceConfig) -> dict[str, object]:
-            return {"permissions.trusted": {**now.trusted, **agreed}}
+        def with_trusted_items(settings: WorkspaceConfig) -> dict[str, object]:
+            trusted = dict(settings.trusted)
+            for item in items:
+                trusted[item.settings_key] = item.content_sha256
+            return {"permissions.trusted": trusted}
 
         await self._change_project_settings(with_trusted_items)
 
     async def switch_item(self, key: str, *, on: bool) -> None:
         """Turn an item on or off, whether it is trusted or not."""
 
-        def with_switched_item(now: WorkspaceConfig) -> dict[str, object]:
-            off = set(now.off)
+        def with_switched_item(settings: WorkspaceConfig) -> dict[str, object]:
+            off = set(settings.off)
             if on:
                 off.discard(key)
             else:
@@ -199,10 +201,11 @@ class WorkspaceRulesAndSkills:
         """
 
         def compute_tool_room() -> RequestHeadRoom:
-            ahead = conversation.expected_state
-            chosen = conversation.policy_at(ahead)
-            window = context_usage.window_tokens(ahead, chosen)
-            return RequestHeadRoom(int(chosen.tools_share * window), chosen.catalogue_tokens)
+            expected_state = conversation.expected_state
+            policy = conversation.policy_at(expected_state)
+            window = context_usage.window_tokens(expected_state, policy)
+            tokens_for_tools = int(policy.tools_share * window)
+            return RequestHeadRoom(tokens_for_tools, policy.catalogue_tokens)
 
         return OnDemandTools(
             tokens,

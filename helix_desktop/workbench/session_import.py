@@ -104,10 +104,9 @@ class SessionToImport:
 
     def with_unique_session_name(self) -> "SessionToImport":
         """Return the session with a unique name, because two files may use the same name."""
-        name = hashlib.sha256(str(self.file).encode("utf-8", "replace")).hexdigest()[:8]
-        return replace(
-            self, recording=replace(self.recording, session=f"{self.recording.session}#{name}")
-        )
+        digest_of_path = hashlib.sha256(str(self.file).encode("utf-8", "replace"))
+        unique_name = f"{self.recording.session}#{digest_of_path.hexdigest()[:8]}"
+        return replace(self, recording=replace(self.recording, session=unique_name))
 
     def newer_part(self, deleted: float) -> "SessionToImport | None":
         """Return what begins with the first message that was typed after a deletion.
@@ -116,17 +115,25 @@ class SessionToImport:
         """
         first_message = self._first_message_typed_after(deleted)
         newer_drafts = self._drafts_from_words_on(first_message)
-        if not any(isinstance(draft.fact, ModelReplied) for draft in newer_drafts):
+        replies = [draft for draft in newer_drafts if isinstance(draft.fact, ModelReplied)]
+        if not replies:
             return None
+
+        # The title is made of the words that the newer part begins with.
         first_words = ""
         first_fact = newer_drafts[0].fact
         if isinstance(first_fact, UserSaid):
-            first_words = "".join(part.text for part in first_fact.parts if isinstance(part, Text))
-        # The title is made of the words that the newer part begins with.
+            for part in first_fact.parts:
+                if isinstance(part, Text):
+                    first_words += part.text
         beginning = RecordedSession("", (RecordedMessage("user", first_words),))
         title = history_facts.title_of_recording(beginning)
+
         recording = replace(self.recording, title=title, forked_from="", forked_at=0)
-        keys = [(message, key) for message, key in self.keys if message >= first_message]
+        keys: list[tuple[int, str]] = []
+        for message, key in self.keys:
+            if message >= first_message:
+                keys.append((message, key))
         return replace(
             self, recording=recording, drafts=newer_drafts, keys=keys, meter=None, unread=()
         )
@@ -164,9 +171,11 @@ class EarlierImports:
     seen_live: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def conversation_of_recording(self, recording: RecordedSession) -> str:
-        return self.imported_conversation(
-            recording.kind, recording.session
-        ) or conversation_id_of_session(*recording.identity_of_session)
+        """Return the conversation that a session is in, or the id of the one it will be in."""
+        conversation = self.imported_conversation(recording.kind, recording.session)
+        if conversation:
+            return conversation
+        return conversation_id_of_session(recording.kind, recording.session)
 
     def is_in_another_file(self, session: SessionToImport) -> bool:
         """Whether another file, which is still there, has a session of the same name."""
@@ -272,26 +281,33 @@ class SessionWriter:
         missing_digests = await self.workspace.cache.find_missing_content(digests)
         if missing_digests:
             return True
-        return any(isinstance(recorded.fact, Forgotten) for recorded in facts)
+        for recorded in facts:
+            if isinstance(recorded.fact, Forgotten):
+                return True
+        return False
 
     async def _create_imported_conversation(self) -> None:
         """Append all of it in one transaction. A branch becomes a fork of its original."""
         recording = self.session.recording
         drafts = self.session.drafts
         original = self.earlier.imported_conversation(recording.kind, recording.forked_from)
-        shared_count = 0
+        shared_drafts: list[FactDraft] = []
         if original:
-            shared_count = sum(draft.message < recording.forked_at for draft in drafts)
-        start_time = next((draft.time for draft in drafts if draft.time), clock.time())
+            shared_drafts = [draft for draft in drafts if draft.message < recording.forked_at]
+        shared_count = len(shared_drafts)
+
+        start_time = _first_known_time(drafts)
         started = self._build_started_fact()
         if original:  # The facts up to the fork are the original's, which says where it is from.
             started = replace(started, origin=Origin())
-        all_drafts = [FactDraft(start_time, started), *drafts[:shared_count]]
+        all_drafts = [FactDraft(start_time, started)]
+        all_drafts.extend(shared_drafts)
         if original:
             fork_point = (original, shared_count + 1)
             forked = history_facts.build_started_fact(recording, fork=fork_point)
             all_drafts.append(FactDraft(start_time, forked))
-        all_drafts += drafts[shared_count:]
+        all_drafts.extend(drafts[shared_count:])
+
         places: dict[int, int] = {}
         for number in range(1, len(drafts) + 1):
             # Behind the fact that begins the conversation, and the one that begins the fork.
@@ -317,9 +333,11 @@ class SessionWriter:
         if self.is_reply_under_way(self.conversation):
             return
         # Facts about imports without a run are of requests at the gateway, not of files.
-        imports = [recorded.fact for recorded in facts if isinstance(recorded.fact, BroughtIn)]
-        notes_of_files = [fact for fact in imports if fact.run]
-        if notes_of_files and not self._is_worth_a_note(notes_of_files[-1]):
+        last_note: BroughtIn | None = None
+        for recorded in facts:
+            if isinstance(recorded.fact, BroughtIn) and recorded.fact.run:
+                last_note = recorded.fact
+        if last_note is not None and not self._is_worth_a_note(last_note):
             return
         await self._append_with_import_fact([], "more", facts)
         self.imported = None
@@ -351,7 +369,8 @@ class SessionWriter:
         for offset in range(len(new_drafts)):
             places[decision.first_new + offset] = first_new_seq + offset
         await self._store_contents_of_drafts(new_drafts)
-        numbered = _renumber_drafts([*decision.folds, *new_drafts], first_fold_seq, places)
+        drafts_to_append = list(decision.folds) + list(new_drafts)
+        numbered = _renumber_drafts(drafts_to_append, first_fold_seq, places)
         timed_facts: list[tuple[float, Fact]] = [(0.0, fact) for fact in changes]
         earlier_facts = [recorded.fact for recorded in facts] + changes
         timed_facts += _rename_folds(earlier_facts, numbered)
@@ -394,7 +413,9 @@ class SessionWriter:
         shared_facts = [recorded.fact for recorded in decision.shared]
         numbered = _renumber_drafts(new_drafts, first_new_seq, places)
         timed_facts += _rename_folds(shared_facts, numbered)
-        self.new_from = new_drafts[0].message if new_drafts else 0
+        self.new_from = 0
+        if new_drafts:
+            self.new_from = new_drafts[0].message
         await self._append_with_import_fact(timed_facts, "fork")
 
     async def _store_contents_of_drafts(self, drafts: Sequence[FactDraft]) -> None:
@@ -438,7 +459,7 @@ class SessionWriter:
         """Append the facts in one transaction, with the fact that says where they come from."""
         new_facts = [fact for _time, fact in timed_facts]
         import_fact = await self._build_import_fact(new_facts, earlier_facts)
-        all_new_facts = [*timed_facts, (0.0, import_fact)]
+        all_new_facts = timed_facts + [(0.0, import_fact)]
         meter = ""
         if self.session.meter and not is_seen_live(earlier_facts):
             last_seq = len(earlier_facts) + len(all_new_facts)
@@ -466,14 +487,22 @@ class SessionWriter:
             elif isinstance(fact, BroughtIn):
                 cost -= fact.cost
         return BroughtIn(
-            history_facts.origin_of_recording(self.session.recording),
-            self.run,
-            len(earlier_facts) + 1,
-            size,
-            modified,
+            origin=history_facts.origin_of_recording(self.session.recording),
+            run=self.run,
+            first=len(earlier_facts) + 1,
+            size=size,
+            modified=modified,
             cost=cost,
             unread=await self._store_unread_lines(earlier_facts),
         )
+
+
+def _first_known_time(drafts: Sequence[FactDraft]) -> float:
+    """Return the time of the first draft that has one, or the present time."""
+    for draft in drafts:
+        if draft.time:
+            return draft.time
+    return clock.time()
 
 
 def _digests_of_unread_lines(facts: Sequence[Recorded]) -> list[Digest]:
@@ -522,20 +551,21 @@ def _imported_conversation_from_facts(
 
 
 def _was_trashed(facts: Sequence[Recorded]) -> bool:
-    changes = (
-        recorded.fact for recorded in facts if isinstance(recorded.fact, ConversationChanged)
-    )
-    return any(change.trashed for change in changes)
+    """Whether it has ever been put into the trash."""
+    for recorded in facts:
+        if isinstance(recorded.fact, ConversationChanged) and recorded.fact.trashed:
+            return True
+    return False
 
 
 def _renumber_drafts(
     drafts: Sequence[FactDraft], first: int, places: Places
 ) -> list[tuple[float, Fact]]:
     """Return the facts of drafts that get the numbers from `first` on."""
-    return [
-        (draft.time, _renumber_fact(draft.fact, seq, places))
-        for seq, draft in enumerate(drafts, first)
-    ]
+    timed_facts: list[tuple[float, Fact]] = []
+    for seq, draft in enumerate(drafts, first):
+        timed_facts.append((draft.time, _renumber_fact(draft.fact, seq, places)))
+    return timed_facts
 
 
 def _renumber_fact(fact: Fact, seq: int, places: Places) -> Fact:
@@ -548,17 +578,24 @@ def _renumber_fact(fact: Fact, seq: int, places: Places) -> Fact:
 
 
 def _rename_folds(
-    before: Iterable[Fact], facts: Sequence[tuple[float, Fact]]
+    earlier_facts: Iterable[Fact], timed_facts: Sequence[tuple[float, Fact]]
 ) -> list[tuple[float, Fact]]:
-    """Return the facts, with names for their folds that are not used yet."""
-    names = [fact.fold for fact in before if isinstance(fact, Folded)]
-    numbers = [name.rpartition("-")[2] for name in names]
-    highest = max((int(number) for number in numbers if number.isdecimal()), default=0)
-    renamed: list[tuple[float, Fact]] = []
-    for time, fact in facts:
+    """Return the facts, with names for their folds that are not used yet. A name ends in a
+    number, such as `handover-3`.
+    """
+    highest_number = 0
+    for earlier_fact in earlier_facts:
+        if isinstance(earlier_fact, Folded):
+            _, _, number = earlier_fact.fold.rpartition("-")
+            if number.isdecimal():
+                highest_number = max(highest_number, int(number))
+
+    renamed_facts: list[tuple[float, Fact]] = []
+    for time, fact in timed_facts:
         if isinstance(fact, Folded):
-            highest += 1
-            renamed.append((time, replace(fact, fold=f"{fact.kind.value}-{highest}")))
+            highest_number += 1
+            renamed_fold = replace(fact, fold=f"{fact.kind.value}-{highest_number}")
+            renamed_facts.append((time, renamed_fold))
         else:
-            renamed.append((time, fact))
-    return renamed
+            renamed_facts.append((time, fact))
+    return renamed_facts

@@ -57,14 +57,15 @@ class RepliesUnderWay:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenIn:
+class SessionIntakeResult:
     """What came of a session. `conversation`: the one it is in, or empty if it was left out.
-    `here`: the same, if nothing was new. `new_from`: the number of the first new message.
+    `unchanged_conversation`: the same, if nothing was new. `new_from`: the number of the first new
+    message.
     """
 
     imported: ImportedConversation | None = None
     conversation: str = ""
-    here: str = ""
+    unchanged_conversation: str = ""
     new_from: int = 0
     complaints: tuple[str, ...] = ()
 
@@ -87,14 +88,15 @@ class SessionIntake:
     _ids: frozenset[str] | None = None
     _seen_live: dict[str, "SessionSeenLive"] = field(default_factory=dict)
 
-    async def take_in_session(self, read_session: SessionToImport) -> TakenIn:
+    async def take_in_session(self, read_session: SessionToImport) -> SessionIntakeResult:
         session = await self._without_deleted_part(read_session)
         if session is None:
-            return TakenIn()
+            return SessionIntakeResult()
         recording = session.recording
-        if not any(message.role == "assistant" for message in recording.messages):
+        roles = {message.role for message in recording.messages}
+        if "assistant" not in roles:
             sentence = f"{recording.name} was left out because it contains no reply."
-            return TakenIn(complaints=(sentence,))
+            return SessionIntakeResult(complaints=(sentence,))
         for message in recording.messages:
             if message.child:
                 self.earlier.calls[recording.kind, message.child] = message.answers
@@ -106,10 +108,12 @@ class SessionIntake:
         conversation = self.earlier.conversation_of_recording(session.recording)
         if self.is_reply_under_way(conversation):
             # A foreign agent works there. What it says comes over ACP or through the gateway.
-            return TakenIn(here=conversation)
+            return SessionIntakeResult(unchanged_conversation=conversation)
         return await self._write_session(session, conversation)
 
-    async def _write_session(self, session: SessionToImport, conversation: str) -> TakenIn:
+    async def _write_session(
+        self, session: SessionToImport, conversation: str
+    ) -> SessionIntakeResult:
         writer = SessionWriter(
             self.workspace,
             self.hold,
@@ -122,15 +126,23 @@ class SessionIntake:
         try:
             await writer.write_session()
         except HelixError as error:
-            return TakenIn(complaints=(f"{session.recording.name}: {error}",))
-        here = writer.conversation
+            return SessionIntakeResult(complaints=(f"{session.recording.name}: {error}",))
         if writer.recorded is not None:
             self.earlier.last[writer.session.recording.identity_of_session] = writer.recorded
+        complaints: tuple[str, ...] = ()
+        if writer.damage:
+            complaints = (writer.damage,)
+        unchanged_conversation = writer.conversation
         if writer.imported is not None:
-            here = ""
+            unchanged_conversation = ""
             await self._archive_if_here_already(writer.session, writer.imported)
-        complaints = tuple(filter(None, [writer.damage]))
-        return TakenIn(writer.imported, writer.conversation, here, writer.new_from, complaints)
+        return SessionIntakeResult(
+            imported=writer.imported,
+            conversation=writer.conversation,
+            unchanged_conversation=unchanged_conversation,
+            new_from=writer.new_from,
+            complaints=complaints,
+        )
 
     async def _without_deleted_part(self, session: SessionToImport) -> SessionToImport | None:
         """Return what is new since the user deleted it, or what it belongs to, for
@@ -149,8 +161,9 @@ class SessionIntake:
         conversation = self.earlier.conversation_of_recording(recording)
         known_facts = await self.workspace.journal.read_facts(conversation)
         # With older facts, the user has brought it back by hand since.
-        if any(recorded.time <= deleted_time for recorded in known_facts):
-            return session
+        for recorded in known_facts:
+            if recorded.time <= deleted_time:
+                return session
         return session.newer_part(deleted_time)
 
     # --- The conversation that saw a session live
@@ -189,11 +202,13 @@ class SessionIntake:
         self, session: SessionToImport
     ) -> "SessionSeenLive | None":
         """Return the conversation that saw this session live, or None."""
-        times = [draft.time for draft in session.drafts if draft.time] or [0.0]
-        earliest = min(times) - SAME_REPLY_SECONDS
-        latest = max(times) + SAME_REPLY_SECONDS
-        started = history_facts.build_started_fact(session.recording)
-        names = names_of_session([started, *(draft.fact for draft in session.drafts)])
+        times = [draft.time for draft in session.drafts if draft.time]
+        earliest = min(times, default=0.0) - SAME_REPLY_SECONDS
+        latest = max(times, default=0.0) + SAME_REPLY_SECONDS
+        facts_of_session: list[facts.Fact] = [history_facts.build_started_fact(session.recording)]
+        for draft in session.drafts:
+            facts_of_session.append(draft.fact)
+        names = names_of_session(facts_of_session)
         candidates: list[SessionSeenLive] = []
         for row in self.rows:
             if earliest <= row.created <= latest:
@@ -204,7 +219,9 @@ class SessionIntake:
         for candidate in candidates:
             if not candidate.parent:
                 return candidate
-        return candidates[0] if candidates else None
+        if candidates:
+            return candidates[0]
+        return None
 
     async def _read_session_seen_live(self, row: StoredConversation) -> "SessionSeenLive":
         """Return the oldest and newest facts of a conversation that an agent is connected to or
@@ -214,7 +231,7 @@ class SessionIntake:
             journal = self.workspace.journal
             newest = await journal.read_facts(row.id, after=max(0, row.last_seq - NEWEST))
             oldest = await journal.read_facts(row.id, limit=NEWEST)
-            outer_facts = [*oldest, *newest]
+            outer_facts = list(oldest) + list(newest)
             session = SessionSeenLive(row.id, row.parent, outer_facts=[], names=frozenset())
             if is_seen_live(outer_facts):
                 names = frozenset(names_of_session([recorded.fact for recorded in outer_facts]))
@@ -279,11 +296,11 @@ class SessionSeenLive:
 
 
 def _newest_replies(session: SessionToImport) -> list[TimedReply]:
-    return [
-        TimedReply(draft.time, draft.fact)
-        for draft in session.drafts[-NEWEST:]
-        if isinstance(draft.fact, facts.ModelReplied)
-    ]
+    replies: list[TimedReply] = []
+    for draft in session.drafts[-NEWEST:]:
+        if isinstance(draft.fact, facts.ModelReplied):
+            replies.append(TimedReply(draft.time, draft.fact))
+    return replies
 
 
 def id_of_imported_session(agent: str, session: str) -> str:
@@ -297,5 +314,6 @@ def id_of_imported_session(agent: str, session: str) -> str:
     name = session
     if "/" in session:
         # Claude Code sends "session/id" for a sub-agent, whose history is named "agent-id".
-        name = f"agent-{session.rpartition('/')[2]}"
+        _, _, subagent_id = session.rpartition("/")
+        name = f"agent-{subagent_id}"
     return conversation_id_of_session(kinds[0], name)

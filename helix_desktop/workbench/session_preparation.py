@@ -42,7 +42,7 @@ from helix_desktop.store.search_words import text_or_none
 from helix_desktop.workbench.session_import import SessionToImport
 
 log = logging.getLogger(__name__)
-MUCH = 32 << 20  # With more bytes than this to read, another process is worth its start.
+LARGE_BYTES = 32 << 20  # With more bytes than this to read, another process is worth its start.
 PIPE_BYTES = 1 << 20  # The other process waits only when so many bytes are unread.
 COMMAND = "--prepare-sessions", __version__  # Another version does not answer to it.
 FileToRead = tuple[Path, tuple[int, int]]  # With its size and time.
@@ -55,27 +55,29 @@ class SessionPreparation:
 
     kinds: Mapping[str, str] = field(default_factory=dict)  # The formats of files, if known.
     # For a database file: the folders whose sessions to import. Without an entry, all are imported.
-    wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    wanted_folders: Mapping[str, frozenset[str]] = field(default_factory=dict)
     copies: Path | None = None  # If this folder contains a copy of a file, the copy is read.
     # Files that the user named, so that it is told if one has no session.
     named: frozenset[Path] = frozenset()
     settings: RequestSettings | None = None  # What a request contains besides the conversation.
     # Where allowed extensions are, whose formats are read, too.
-    places: ProgramFolders | None = None
+    program_folders: ProgramFolders | None = None
 
     def prepare_files(
-        self, files: Sequence[FileToRead], tokens: TokenCounter, much: int = MUCH
+        self, files: Sequence[FileToRead], tokens: TokenCounter, large_bytes: int = LARGE_BYTES
     ) -> Generator[Prepared]:
         """Yield what is in the files. If the other process ends early, the rest is read here."""
-        finished = 0
-        total_bytes = sum(size for _, (size, _) in files)
-        if isinstance(tokens, token_counting.TiktokenCounter) and total_bytes > much:
+        finished_file_count = 0
+        total_bytes = 0
+        for _file, (size, _modified) in files:
+            total_bytes += size
+        if isinstance(tokens, token_counting.TiktokenCounter) and total_bytes > large_bytes:
             with suppress(OSError, EOFError, pickle.UnpicklingError):
                 for prepared in self._prepare_in_another_process(files, tokens.name):
                     if isinstance(prepared, Path):
-                        finished += 1
+                        finished_file_count += 1
                     yield prepared
-        for file, stamp in files[finished:]:
+        for file, stamp in files[finished_file_count:]:
             yield from self.prepare_file(file, stamp, tokens)
 
     def prepare_file(
@@ -85,7 +87,7 @@ class SessionPreparation:
         sessions = history_reading.read_sessions(
             file, report, self.kinds.get(str(file), ""), self.copy_of_file(file)
         )
-        folders = self.wanted.get(str(file))
+        folders = self.wanted_folders.get(str(file))
         if folders and foreign_sqlite.is_sqlite_file(self.copy_of_file(file) or file):
             sessions = (session for session in sessions if session.folder in folders)
             stamp = (0, 0)  # No stamp, because the file's other sessions were not imported.
@@ -127,24 +129,24 @@ class SessionPreparation:
                 lines_given += len(unread)
                 prepared = replace(prepared, unread=unread, is_damaged=report.is_damaged)
                 if recording is None:
-                    rest = tuple(report.unread[lines_given:])
-                    prepared = replace(prepared, stamp=stamp, unread=unread + rest)
+                    remaining_lines = tuple(report.unread[lines_given:])
+                    prepared = replace(prepared, stamp=stamp, unread=unread + remaining_lines)
             yield prepared
 
     def copy_of_file(self, file: Path) -> Path | None:
         if self.copies is None:
             return None
         copy = path_of_copy(self.copies, file)
-        return copy if copy.is_file() else None
+        if not copy.is_file():
+            return None
+        return copy
 
     def _prepare_session(
         self, file: Path, recording: RecordedSession, tokens: TokenCounter
     ) -> Prepared:
         try:
             if isinstance(tokens, token_counting.TiktokenCounter):
-                tokens.count_ahead(
-                    text for message in recording.messages for text in texts_to_count(message)
-                )
+                tokens.count_ahead(_all_texts_to_count(recording))
             id_of_child = partial(conversation_id_of_session, recording.kind)
             drafts = history_facts.draft_facts(recording, tokens, id_of_child)
             meter = self._measure_session(drafts)
@@ -156,9 +158,9 @@ class SessionPreparation:
     def _measure_session(self, drafts: Sequence[FactDraft]) -> WindowMeter | None:
         if self.settings is None:
             return None
-        facts = [
-            Recorded("", number, draft.time, draft.fact) for number, draft in enumerate(drafts, 1)
-        ]
+        facts: list[Recorded] = []
+        for number, draft in enumerate(drafts, 1):
+            facts.append(Recorded("", number, draft.time, draft.fact))
         state = build_state(facts).with_settings(self.settings)
         return measure_window(state, context_policy.policy_from_fact(state.settings.policy))
 
@@ -189,11 +191,11 @@ class SessionPreparation:
 def prepare_sessions_for_parent() -> int:
     """Do what the parent asks for. This process also ends if nobody reads its answers."""
     preparation, files, encoding = pickle.load(sys.stdin.buffer)  # noqa: S301 -- from our own process
-    if preparation.places is not None:
-        load_extensions_in_thread(preparation.places)
+    if preparation.program_folders is not None:
+        load_extensions_in_thread(preparation.program_folders)
     tokens = token_counting.TiktokenCounter(encoding)
     answers = sys.stdout.buffer
-    for prepared in preparation.prepare_files(files, tokens, much=sys.maxsize):
+    for prepared in preparation.prepare_files(files, tokens, large_bytes=sys.maxsize):
         pickle.dump(prepared, answers, pickle.HIGHEST_PROTOCOL)
     pickle.dump(None, answers, pickle.HIGHEST_PROTOCOL)  # Nothing follows.
     answers.flush()
@@ -205,19 +207,24 @@ def _complaint_about_reading(name: str, error: Exception) -> str:
     return f"{name} can't be read: it contains something unexpected. The other conversations are imported."
 
 
+def _all_texts_to_count(recording: RecordedSession) -> Iterator[str]:
+    for message in recording.messages:
+        yield from texts_to_count(message)
+
+
 def _without_texts(recording: RecordedSession) -> RecordedSession:
     """Return the outline of the session: the drafts contain the rest."""
-    outline = [
-        RecordedMessage(
+    outline: list[RecordedMessage] = []
+    for message in recording.messages:
+        message_without_text = RecordedMessage(
             message.role,
-            "",
+            text="",
             answers=message.answers,
             time=message.time,
             child=message.child,
             beside=message.beside,
         )
-        for message in recording.messages
-    ]
+        outline.append(message_without_text)
     title = history_facts.title_of_recording(recording)
     return replace(recording, title=title, messages=tuple(outline), compactions=())
 
@@ -227,10 +234,12 @@ def _find_leaked_keys(recording: RecordedSession) -> list[tuple[int, str]]:
     keys: list[tuple[int, str]] = []
     for position, message in enumerate(recording.messages):
         for text in _texts_to_be_stored(message):
-            keys += [(position, key) for key in leaked_keys.find_keys(text)]
+            for key in leaked_keys.find_keys(text):
+                keys.append((position, key))
     for compaction in recording.compactions:
         position = min(compaction.at, len(recording.messages) - 1)
-        keys += [(position, key) for key in leaked_keys.find_keys(compaction.text)]
+        for key in leaked_keys.find_keys(compaction.text):
+            keys.append((position, key))
     return keys
 
 

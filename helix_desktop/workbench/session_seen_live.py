@@ -125,7 +125,7 @@ def is_continued_here(facts: Sequence[Recorded]) -> bool:
     for recorded in reversed(facts):
         if isinstance(recorded.fact, BroughtIn) and recorded.fact.run:
             return False
-        if isinstance(recorded.fact, (*SAID, Rewound)):
+        if isinstance(recorded.fact, SAID + (Rewound,)):
             return True
     return True
 
@@ -134,12 +134,15 @@ def list_replies_here(facts: Sequence[Recorded]) -> list[ReplyHere]:
     """Return all replies of a conversation, also of branches that were left."""
     seqs_on_path = {recorded.seq for recorded in build_state(facts).facts_on_path()}
     imported_spans = list_imported_spans(facts)
-    replies = []
+    replies: list[ReplyHere] = []
     for recorded in facts:
         if not isinstance(recorded.fact, ModelReplied):
             continue
         spans_of_reply = [span for span in imported_spans if recorded.seq in span.seqs]
-        is_told_by_agent = any(span.is_told_by_agent for span in spans_of_reply)
+        is_told_by_agent = False
+        for span in spans_of_reply:
+            if span.is_told_by_agent:
+                is_told_by_agent = True
         reply = ReplyHere(
             recorded.seq,
             recorded.time,
@@ -174,13 +177,13 @@ class ImportedSpan:
 
 
 def list_imported_spans(facts: Sequence[Recorded]) -> list[ImportedSpan]:
-    return [
-        ImportedSpan(
-            seqs=range(recorded.fact.first, recorded.seq), is_told_by_agent=not recorded.fact.run
-        )
-        for recorded in facts
-        if isinstance(recorded.fact, BroughtIn)
-    ]
+    spans: list[ImportedSpan] = []
+    for recorded in facts:
+        if isinstance(recorded.fact, BroughtIn):
+            seqs = range(recorded.fact.first, recorded.seq)
+            # Only imports of files have a run.
+            spans.append(ImportedSpan(seqs, is_told_by_agent=not recorded.fact.run))
+    return spans
 
 
 def match_replies_in_order(
@@ -202,16 +205,21 @@ def match_replies_in_order(
             length_before = bisect_left(end_positions, position)
             if length_before < len(end_positions) and end_positions[length_before] == position:
                 continue  # Of two equal replies of the file, the first one is the one here.
-            previous_pair = last_pairs[length_before - 1] if length_before else None
+            previous_pair = None
+            if length_before > 0:
+                previous_pair = last_pairs[length_before - 1]
             pair = _Pair(reply_in_file.number, replies_here[position], previous_pair)
             # This replaces the entry of that length, or adds one if no chain was so long.
             end_positions[length_before : length_before + 1] = [position]
             last_pairs[length_before : length_before + 1] = [pair]
+    if not last_pairs:
+        return {}
     matched: dict[int, ReplyHere] = {}
-    pair_of_longest = last_pairs[-1] if last_pairs else None
-    while pair_of_longest is not None:
-        matched[pair_of_longest.number] = pair_of_longest.reply
-        pair_of_longest = pair_of_longest.previous
+    # From the last pair of the longest chain back to its first one.
+    next_pair: _Pair | None = last_pairs[-1]
+    while next_pair is not None:
+        matched[next_pair.number] = next_pair.reply
+        next_pair = next_pair.previous
     return matched
 
 
@@ -381,7 +389,8 @@ def _places_of_drafts(drafts: Sequence[FactDraft], matched: dict[int, ReplyHere]
     """Return which fact here stands for each draft: for what is not matched, the last one before
     it, and for the beginning the first one of all.
     """
-    latest_matched_seq = min((reply.seq for reply in matched.values()), default=1)
+    matched_seqs = [reply.seq for reply in matched.values()]
+    latest_matched_seq = min(matched_seqs, default=1)
     places: dict[int, int] = {}
     for number in range(1, len(drafts) + 1):
         if number in matched:
@@ -419,11 +428,10 @@ def match_first_messages(
     """Return, for each of the first messages of a request that are recorded behind the fact
     `after_seq`, the number of its last fact. Empty if not even the first reply is the same.
     """
-    recorded_messages = [
-        recorded
-        for recorded in _list_unfolded_facts(facts)
-        if isinstance(recorded.fact, SAID) and recorded.seq > after_seq
-    ]
+    recorded_messages: list[Recorded] = []
+    for recorded in _list_unfolded_facts(facts):
+        if isinstance(recorded.fact, SAID) and recorded.seq > after_seq:
+            recorded_messages.append(recorded)
     last_seqs: list[int] = []
     is_reply_matched = False
     certain_count = 0

@@ -36,9 +36,9 @@ class WorkspaceSharingSetup:
         """Describe the store at an address, or raise why it cannot be used. No
         workspace data is sent.
         """
-        where = addresses.parse_store_address(address)
+        store_address = addresses.parse_store_address(address)
         key = await _read_sealing_key(self._workspace.id, self._secrets)
-        return await _probe_with_key(where, key, None)
+        return await _probe_with_key(store_address, key, None)
 
     async def start_sharing_at(self, address: str) -> None:
         await share_workspace(self._workspace, address, self._secrets)
@@ -69,19 +69,19 @@ async def share_workspace(
 
     If it is shared there already, only the password changes. Returns a description of the store.
     """
-    where = addresses.parse_store_address(address)
+    store_address = addresses.parse_store_address(address)
     other = workspace.settings.shared.get("url")
-    if other and other != where.url:
+    if other and other != store_address.url:
         raise InvalidInput(
             f"{workspace.name} is already shared through {other}.",
             remedy="Stop sharing the workspace first.",
         )
     key = await _read_sealing_key(workspace.id, secrets)
-    about = await _probe_with_key(where, key, quota)
-    await workspace_link.store_link_secrets(workspace.id, where, key, secrets)
+    description = await _probe_with_key(store_address, key, quota)
+    await workspace_link.store_link_secrets(workspace.id, store_address, key, secrets)
     await workspace.stop_sharing()
     changes = {
-        "shared.url": where.url,
+        "shared.url": store_address.url,
         "shared.acknowledge": acknowledge or "local",
         "shared.environment": None,
     }
@@ -91,7 +91,7 @@ async def share_workspace(
         # If this fails, the rows in use are announced later.
         with suppress(SharedStoreUnreachable):
             await link.announce_used_rows()
-    return about
+    return description
 
 
 async def share_from_environment(
@@ -100,18 +100,18 @@ async def share_from_environment(
     """Share through `HELIX_STORE` with `HELIX_STORE_KEY`, where others with this key
     find the workspace.
     """
-    where = addresses.parse_store_address(os.environ[workspace_link.STORE])
-    key_ = workspace_link.read_store_key()
-    space = row_encryption.RowCipher(key_).space.hex()
-    await asyncio.to_thread(workspace_link.check_only_one_in_space, workspace.folder, space)
-    about = await _probe_with_key(where, key_, quota)
-    changes = {"shared.environment": space, "shared.acknowledge": acknowledge or "local"}
+    store_address = addresses.parse_store_address(os.environ[workspace_link.STORE])
+    key = workspace_link.read_store_key()
+    key_space = row_encryption.RowCipher(key).space.hex()
+    await asyncio.to_thread(workspace_link.check_only_one_in_space, workspace.folder, key_space)
+    description = await _probe_with_key(store_address, key, quota)
+    changes = {"shared.environment": key_space, "shared.acknowledge": acknowledge or "local"}
     await asyncio.to_thread(workspace.change_settings, changes)
-    connect = partial(asyncio.to_thread, workspace_link.build_store_connection, where, key_)
+    connect = partial(asyncio.to_thread, workspace_link.build_store_connection, store_address, key)
     await workspace.stop_sharing()
-    link = workspace.share_content(where.url, connect, acknowledge=acknowledge)
+    link = workspace.share_content(store_address.url, connect, acknowledge=acknowledge)
     await link.announce_used_rows()
-    return about
+    return description
 
 
 async def join_shared_workspace(
@@ -125,66 +125,73 @@ async def join_shared_workspace(
     """Create a workspace for one that is shared there, or nothing if that fails.
     `secrets`: where to store the key.
     """
-    where = addresses.parse_store_address(address)
-    key_ = row_encryption.parse_key_line(key_text)
+    store_address = addresses.parse_store_address(address)
+    key = row_encryption.parse_key_line(key_text)
     await asyncio.to_thread(workspaces.check_usable_by_tools, folder)
-    async with _connect_once(where, key_) as remote:
-        if not (await remote.fetch_usage()).rows and not await remote.run_in_thread(
-            remote.engine.fetch_published_uses
-        ):
-            raise NotFound(
-                "No workspace is shared at this address with this key.",
-                remedy="Nothing was created. Check the address and the key.",
-            )
-    space = row_encryption.RowCipher(key_).space.hex()
+    async with _connect_once(store_address, key) as remote:
+        usage = await remote.fetch_usage()
+        is_store_empty = not usage.rows
+        if is_store_empty:
+            published_uses = await remote.run_in_thread(remote.engine.fetch_published_uses)
+            if not published_uses:
+                raise NotFound(
+                    "No workspace is shared at this address with this key.",
+                    remedy="Nothing was created. Check the address and the key.",
+                )
+    key_space = row_encryption.RowCipher(key).space.hex()
     if secrets is None:
         await asyncio.to_thread(
-            workspace_link.check_only_one_in_space, workspaces.folder / "new", space
+            workspace_link.check_only_one_in_space, workspaces.folder / "new", key_space
         )
-    known = await asyncio.to_thread(workspaces.create_stored_workspace, name, folder)
+    joined = await asyncio.to_thread(workspaces.create_stored_workspace, name, folder)
     try:
-        changes = {"shared.url": where.url} if secrets else {"shared.environment": space}
+        changes = {"shared.acknowledge": "local"}
         if secrets is not None:
-            await workspace_link.store_link_secrets(known.id, where, key_, secrets)
-        changes["shared.acknowledge"] = "local"
+            await workspace_link.store_link_secrets(joined.id, store_address, key, secrets)
+            changes["shared.url"] = store_address.url
+        else:
+            changes["shared.environment"] = key_space
         await asyncio.to_thread(
             workspace_settings.change_workspace_settings,
-            known.folder / workspace_settings.NAME,
+            joined.folder / workspace_settings.NAME,
             changes,
         )
     except HelixError:
-        await asyncio.to_thread(workspaces.trash_workspace, known.id)
-        await asyncio.to_thread(workspaces.delete_workspace, known.id)
+        await asyncio.to_thread(workspaces.trash_workspace, joined.id)
+        await asyncio.to_thread(workspaces.delete_workspace, joined.id)
         raise
-    return known
+    return joined
 
 
 async def unshare_workspace(workspace: StoredWorkspace) -> str:
     """Stop sharing. What was sent stays there, and the key here. Returns a sentence if
     the store was not told.
     """
-    left = ""
+    problem = ""
     try:
         if workspace.link is not None:
             await workspace.link.withdraw_used_rows()
     except HelixError as error:
-        left = f"The store could not be told: {error.what}"
+        problem = f"The store could not be told: {error.what}"
     await workspace.stop_sharing()
     await asyncio.to_thread(workspace.change_settings, {"shared": None, "shared.environment": ""})
-    return left
+    return problem
 
 
 async def _read_sealing_key(workspace: str, secrets: SecretStorage) -> bytes:
-    known = await secrets.read_secret(SharedStoreKey(workspace))
-    return row_encryption.parse_key_line(known) if known else row_encryption.new_workspace_key()
+    """Return the workspace's key, or a new one if it has none yet."""
+    stored_key = await secrets.read_secret(SharedStoreKey(workspace))
+    if stored_key:
+        return row_encryption.parse_key_line(stored_key)
+    return row_encryption.new_workspace_key()
 
 
 async def _probe_with_key(address: StoreAddress, key: bytes, quota: int | None) -> str:
     async with _connect_once(address, key) as remote:
-        about = await remote.run_in_thread(remote.engine.describe_server)
+        description = await remote.run_in_thread(remote.engine.describe_server)
         if quota is not None:
             await remote.run_in_thread(remote.engine.set_quota, quota)
-    return about
+    return description
 
 
 @asynccontextmanager

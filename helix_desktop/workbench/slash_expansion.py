@@ -39,11 +39,11 @@ class SlashCommands:
     def list_slash_commands(self, conversation: str = "") -> Sequence[ProjectItem]:
         """Return all commands, without those that a foreign agent in `conversation` has itself."""
         items = list(self._project.now.items_in_force("command"))
-        items += self._project.now.items_in_force("skill")
+        items.extend(self._project.now.items_in_force("skill"))
         for prompt in self._servers.list_server_prompts():
             name = f"{prompt.server}:{prompt.name}"
-            place = Path(prompt.server)
-            items.append(ProjectItem("command", name, place, "", "", prompt.about, trusted=True))
+            path = Path(prompt.server)
+            items.append(ProjectItem("command", name, path, "", "", prompt.about, trusted=True))
         commands_of_agent = self._acp.list_agent_commands(conversation)
         return [item for item in items if item.name not in commands_of_agent]
 
@@ -56,14 +56,14 @@ class SlashCommands:
         items = await self._project.reread_project_folders()
         if not parts:
             return parts
-        first, *other_parts = parts
-        if not isinstance(first, Text) or not first.text.startswith("/"):
+        first_part = parts[0]
+        if not isinstance(first_part, Text) or not first_part.text.startswith("/"):
             return parts
-        name, arguments = _split_command_line(first.text)
-        expanded = await self._expand_command(items, name, arguments, session)
-        if not expanded:
+        name, arguments = _split_command_line(first_part.text)
+        expanded_parts = await self._expand_command(items, name, arguments, session)
+        if not expanded_parts:
             return parts
-        return (*expanded, *other_parts)
+        return tuple(expanded_parts) + parts[1:]
 
     async def _expand_command(
         self, items: ProjectItems, name: str, arguments: str, session: Session
@@ -88,23 +88,31 @@ class SlashCommands:
     async def _fill_command_prompt(
         self, name: str, prompt: CommandPrompt, session: Session
     ) -> list[UserPart]:
-        async def run_prompt_tool(tool: ToolName, **values: str) -> CallOutcome:
-            return await session.run_user_call(name, ToolCall("slash", tool, json.dumps(values)))
-
-        outputs = {}
+        """Run the command lines that the prompt names, and attach the files that it names."""
+        output_by_line: dict[str, str] = {}
         for line in prompt.shell:
-            done = await run_prompt_tool(ToolName.RUN_COMMAND, command=line)
-            outputs[line] = await read_entry_beginning(self._cache, done.output, MOST_OUTPUT)
-        parts: list[UserPart] = [Text(prompt.with_shell_outputs(outputs))]
+            outcome = await _run_prompt_tool(session, name, ToolName.RUN_COMMAND, command=line)
+            output = await read_entry_beginning(self._cache, outcome.output, MOST_OUTPUT)
+            output_by_line[line] = output
+        parts: list[UserPart] = [Text(prompt.with_shell_outputs(output_by_line))]
         for path in prompt.files:
-            done = await run_prompt_tool(ToolName.READ_FILE, path=path)
-            if done.ok:
-                text = await read_entry_beginning(self._cache, done.output, MOST_OUTPUT)
-                whole_size = max(1, done.output.size)
-                read_size = max(1, len(text.encode()))
-                tokens = self._tokens.count_tokens(text) * whole_size // read_size
-                parts.append(Attachment(path, done.output, tokens))
+            outcome = await _run_prompt_tool(session, name, ToolName.READ_FILE, path=path)
+            if not outcome.ok:
+                continue
+            beginning = await read_entry_beginning(self._cache, outcome.output, MOST_OUTPUT)
+            # The tokens of the whole file are estimated from those of its beginning.
+            whole_size = max(1, outcome.output.size)
+            read_size = max(1, len(beginning.encode()))
+            tokens = self._tokens.count_tokens(beginning) * whole_size // read_size
+            parts.append(Attachment(path, outcome.output, tokens))
         return parts
+
+
+async def _run_prompt_tool(
+    session: Session, name: str, tool: ToolName, **arguments: str
+) -> CallOutcome:
+    call = ToolCall("slash", tool, json.dumps(arguments))
+    return await session.run_user_call(name, call)
 
 
 def _split_command_line(text: str) -> tuple[str, str]:

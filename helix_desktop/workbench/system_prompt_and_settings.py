@@ -52,11 +52,8 @@ def apply_model_choices(model: ModelSet, settings: WorkspaceConfig) -> ModelSet:
 
 def build_policy_fact(preset: str, values: Mapping[str, Any]) -> PolicySet:
     """Return the policy of the settings. Raises InvalidInput for a value that no policy has."""
-    return (
-        context_policy.preset_policy(preset or context_policy.DEFAULT_PRESET)
-        .with_thresholds(values)
-        .to_policy_fact()
-    )
+    policy = context_policy.preset_policy(preset or context_policy.DEFAULT_PRESET)
+    return policy.with_thresholds(values).to_policy_fact()
 
 
 def system_prompt_for_role(
@@ -111,13 +108,19 @@ def parse_turn_limits(table: Mapping[str, Any]) -> TurnLimits:
 def parse_coverage(table: Mapping[str, Any]) -> CheckpointCoverage:
     """Return what checkpoints cover, with defaults for what is not set."""
     defaults = CheckpointCoverage()
-    settings = {name: table[name] for name in ("most_files", "most_bytes", "off") if name in table}
-    leave_out = tuple(table.get("leave_out", defaults.leave_out))
-    return replace(defaults, **settings, leave_out=leave_out)
+    return replace(
+        defaults,
+        most_files=table.get("most_files", defaults.most_files),
+        most_bytes=table.get("most_bytes", defaults.most_bytes),
+        off=table.get("off", defaults.off),
+        leave_out=tuple(table.get("leave_out", defaults.leave_out)),
+    )
 
 
 def parse_hidden_patterns(settings: WorkspaceConfig) -> tuple[str, ...]:
-    return hidden_files.DEFAULT if settings.hidden is None else settings.hidden
+    if settings.hidden is None:
+        return hidden_files.DEFAULT
+    return settings.hidden
 
 
 def parse_permissions(settings: WorkspaceConfig) -> WorkspacePermissions:
@@ -126,10 +129,8 @@ def parse_permissions(settings: WorkspaceConfig) -> WorkspacePermissions:
         mode = PermissionMode(settings.mode)
     except ValueError:
         mode = PermissionMode.ASK
-    return WorkspacePermissions(
-        mode=mode,
-        rules=tuple(PermissionRule.parse_permission_rule(table) for table in settings.rules),
-    )
+    rules = [PermissionRule.parse_permission_rule(table) for table in settings.rules]
+    return WorkspacePermissions(mode=mode, rules=tuple(rules))
 
 
 def describe_wide_rules_once(
@@ -139,11 +140,10 @@ def describe_wide_rules_once(
     they were shown.
     """
     commands_shown_before = workspace.settings.shown
-    new_commands = [
-        rule.command
-        for rule in permissions.rules
-        if is_rule_too_wide(rule) and rule.command not in commands_shown_before
-    ]
+    new_commands: list[str] = []
+    for rule in permissions.rules:
+        if is_rule_too_wide(rule) and rule.command not in commands_shown_before:
+            new_commands.append(rule.command)
     notes: list[str] = []
     for command in new_commands:
         notes.append(
@@ -153,7 +153,7 @@ def describe_wide_rules_once(
         # If that cannot be saved, they are shown again.
         with suppress(HelixError):
             workspace.change_settings(
-                lambda settings: {"permissions.shown": [*settings.shown, *new_commands]}
+                lambda settings: {"permissions.shown": list(settings.shown) + new_commands}
             )
     return tuple(notes)
 
@@ -161,5 +161,5 @@ def describe_wide_rules_once(
 def save_permission_rule(workspace: StoredWorkspace, rule: PermissionRule) -> None:
     """The user chose "always": save the rule in the workspace."""
     workspace.change_settings(
-        lambda settings: {"permissions.rules": [*settings.rules, rule.as_rule_table()]}
+        lambda settings: {"permissions.rules": list(settings.rules) + [rule.as_rule_table()]}
     )

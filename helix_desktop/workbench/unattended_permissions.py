@@ -20,7 +20,9 @@ class UserAnswer:
 
     def as_permission(self, why: str) -> str:
         """`why`: the text that the user has read. The answer is for this text alone."""
-        answer = "once" if self.allowed else "denied"
+        answer = "denied"
+        if self.allowed:
+            answer = "once"
         digest = Digest.of_content(why.encode()).hex
         return f"{answer}:{digest}:{self.words}"
 
@@ -48,7 +50,9 @@ def describe_missing_permission(question: PermissionQuestion) -> str:
     All of it: what stands behind the end of a shortened text would be allowed unseen.
     """
     why = f"The task needs your permission: {mark_on_one_line(question.title)}."
-    return f"{why}\n\n{question.preview}" if question.preview else why
+    if not question.preview:
+        return why
+    return f"{why}\n\n{question.preview}"
 
 
 def is_allowed_unattended(question: PermissionQuestion, allowed: Collection[str]) -> bool:

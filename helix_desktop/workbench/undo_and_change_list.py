@@ -130,9 +130,9 @@ class FileChanges:
 
     def apply_checkpoint_settings(self) -> None:
         checkpoints = self.workspace_checkpoints
-        wanted = self.coverage_in_settings
-        if wanted != checkpoints.folders.coverage:
-            applying = checkpoints.apply_coverage(wanted)
+        new_coverage = self.coverage_in_settings
+        if new_coverage != checkpoints.folders.coverage:
+            applying = checkpoints.apply_coverage(new_coverage)
             self._bench.tasks.spawn_task(applying, name="cover other files")
 
     @property
@@ -188,8 +188,8 @@ class FileChanges:
             sources = list(turn.sources)
             for child in turn.children:
                 with suppress(HelixError):
-                    for inner in await self.turns_with_changes(child, is_subagent=True):
-                        sources += inner.sources
+                    for subagent_turn in await self.turns_with_changes(child, is_subagent=True):
+                        sources.extend(subagent_turn.sources)
             if sources:
                 sources.sort(key=lambda source: (source.time, source.seq))
                 turns.append(replace(turn, sources=tuple(sources)))
@@ -201,16 +201,17 @@ class FileChanges:
         for recorded in await self._bench.read_conversation_facts(conversation):
             if recorded.seq <= seq:
                 time_of_fact = max(time_of_fact, recorded.time)
-        own: list[ChangeSource] = []
-        others: list[ChangeSource] = []
+        own_sources: list[ChangeSource] = []
+        subagent_sources: list[ChangeSource] = []
         for turn in await self.turns_with_changes(conversation):
             for source in turn.sources:
                 # Numbers count within one conversation, so that of a sub-agent goes by time.
-                if source.conversation != conversation and source.time > time_of_fact:
-                    others.append(source)
-                elif source.conversation == conversation and source.seq > seq:
-                    own.append(source)
-        return await self.changes_with_folders(own + others)
+                if source.conversation == conversation:
+                    if source.seq > seq:
+                        own_sources.append(source)
+                elif source.time > time_of_fact:
+                    subagent_sources.append(source)
+        return await self.changes_with_folders(own_sources + subagent_sources)
 
     async def file_changes_of_steps(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
         steps = []
@@ -232,8 +233,8 @@ class FileChanges:
         """
         before = await self.workspace_checkpoints.read_checkpoint_state(checkpoint)
         await self.workspace_checkpoints.check_for_changes()
-        now = self.workspace_checkpoints.folders.known_items()
-        changes = folder_state.compare_trees(before, now)
+        present_items = self.workspace_checkpoints.folders.known_items()
+        changes = folder_state.compare_trees(before, present_items)
         if folders:
             return self._build_file_changes(changes)
         files = self._build_file_changes(folder_state.without_folders_beside_files(changes))
@@ -285,9 +286,14 @@ class FileChanges:
         return answer
 
     async def plan_undo(self, files: Sequence[FileChange]) -> Sequence[PlannedUndo]:
-        broken = frozenset(file.path_of_change for file in files if file.broken)
+        changes: list[folder_state.PathChange] = []
+        broken_paths: set[str] = set()
+        for file in files:
+            changes.append(file.change)
+            if file.broken:
+                broken_paths.add(file.path_of_change)
         return await change_restoring.plan_undo_of_changes(
-            self.workspace_checkpoints, [file.change for file in files], broken
+            self.workspace_checkpoints, changes, frozenset(broken_paths)
         )
 
     async def changes_with_folders(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
@@ -311,12 +317,17 @@ class FileChanges:
         that are undone, if the files do not name them.
         """
         if not undoes:
-            sources = (source for file in files for source in file.sources)
+            sources: list[ChangeSource] = []
+            for file in files:
+                sources.extend(file.sources)
             undoes = turn_changes.seqs_to_name_in_undo(sources, conversation)
         planned = await self.plan_undo(files)
         chosen, left_alone = await self._settle_conflicts(planned, choices)
         steps = change_restoring.plan_restore_steps(planned, chosen)
-        deleted_paths = {step.path for step in steps if step.target is None}
+        deleted_paths: set[str] = set()
+        for step in steps:
+            if step.target is None:
+                deleted_paths.add(step.path)
         steps += await self._remove_emptied_folders(files, deleted_paths)
         already = [plan for plan in planned if plan.how is turn_changes.UndoOutlook.ALREADY]
         done = await change_restoring.restore_paths(
@@ -364,15 +375,17 @@ class FileChanges:
         """Let the agent write these files again: it knows what they have, because it was there
         before its own change. The user's undo must not refuse its next write.
         """
-        seen = self._kit.resources.files_seen.get(conversation)
-        if seen is None:
+        files_seen = self._kit.resources.files_seen.get(conversation)
+        if files_seen is None:
             return
         for file, plan in zip(files, planned, strict=True):
             is_already = plan.how is turn_changes.UndoOutlook.ALREADY
             is_restored = plan.how is turn_changes.UndoOutlook.RESTORE and plan.path in restored
             if is_already or is_restored:
-                digest = plan.before.file_digest if plan.before else None
-                seen.set_content_seen(self.path_on_disk(file), digest)
+                digest = None
+                if plan.before is not None:
+                    digest = plan.before.file_digest
+                files_seen.set_content_seen(self.path_on_disk(file), digest)
 
     async def _remove_emptied_folders(
         self, files: Sequence[FileChange], removed: set[str]
@@ -397,7 +410,8 @@ class FileChanges:
             if path not in remaining_paths or known_items[path].kind is not PathKind.FOLDER:
                 continue
             beginning = f"{path}/"
-            if any(remaining.startswith(beginning) for remaining in remaining_paths):
+            paths_below = [other for other in remaining_paths if other.startswith(beginning)]
+            if paths_below:
                 continue
             remaining_paths.remove(path)
             steps.append(change_restoring.RestoreStep(path, known_items[path], target=None))
@@ -465,14 +479,13 @@ class FileChanges:
                 files_deleted += _is_no_folder(step.now)
             else:
                 files_back += _is_no_folder(step.target)
-        displayed = self.workspace_checkpoints.displayed_path
-        all_left_alone = (*left_alone, *result.paths_left_alone)
+        displayed_path = self.workspace_checkpoints.displayed_path
+        restored_paths = [displayed_path(path) for path in result.restored]
+        paths_left_alone: list[tuple[str, str]] = []
+        for path, reason in list(left_alone) + list(result.paths_left_alone):
+            paths_left_alone.append((displayed_path(path), reason))
         return FileUndoResult(
-            tuple(displayed(path) for path in result.restored),
-            tuple((displayed(path), why) for path, why in all_left_alone),
-            files_back,
-            files_deleted,
-            fact,
+            tuple(restored_paths), tuple(paths_left_alone), files_back, files_deleted, fact
         )
 
     async def _has_changes_left(

@@ -60,9 +60,12 @@ class WorkerClaims:
     def find_claim(self, conversation: str) -> WorkerClaim | None:
         if not self.held:  # Usually nothing is held, and the ids above need not be found.
             return None
-        for name in (conversation, *self._ids_above(conversation)):
-            if name in self.held:
-                return self.held[name]
+        claim = self.held.get(conversation)
+        if claim is not None:
+            return claim
+        for conversation_above in self._ids_above(conversation):
+            if conversation_above in self.held:
+                return self.held[conversation_above]
         return None
 
     @contextmanager
