@@ -8,7 +8,7 @@ Written after the public descriptions of the format; tested with files made afte
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 
 from helix_desktop import decompression
@@ -34,9 +34,9 @@ _TO_EVERYBODY = ("", "all", "final")
 
 
 def is_chatgpt_row(value: Mapping[str, object]) -> bool:
-    return isinstance(value.get("mapping"), Mapping) and (
-        "current_node" in value or "conversation_id" in value
-    )
+    if not isinstance(value.get("mapping"), Mapping):
+        return False
+    return "current_node" in value or "conversation_id" in value
 
 
 def is_chatgpt_archive(path: Path) -> bool:
@@ -49,10 +49,10 @@ def read_documents_in_archive(path: Path) -> Iterator[tuple[str, bytes]]:
     try:
         with decompression.open_foreign_archive(path, MOST_MEMBERS) as archive:
             for name in sorted(archive.namelist()):
-                if _CONVERSATIONS.fullmatch(name):
-                    is_empty = False
-                    limit = LARGEST_DOCUMENT
-                    yield name, decompression.read_archive_member(archive, name, limit)
+                if not _CONVERSATIONS.fullmatch(name):
+                    continue
+                is_empty = False
+                yield name, decompression.read_archive_member(archive, name, LARGEST_DOCUMENT)
     except (zipfile.BadZipFile, OSError) as error:
         raise InvalidInput(f"{path} is not a ZIP file that can be read: {error}.") from error
     if is_empty:
@@ -84,13 +84,24 @@ def _read_conversation(
     for index, node in enumerate(nodes):
         tree.add_node(index, HistoryNode(node.id, node.parent, node.begins_branch, step=node.id))
 
-    def read(indices: Sequence[int], own_report: history_rows.ReadingReport) -> "_ChatgptMessages":
-        return _ChatgptMessages(own_report).read_rows(message_rows[index] for index in indices)
+    def read_branch(
+        indices: Sequence[int], report_of_branch: history_rows.ReadingReport
+    ) -> "_ChatgptMessages":
+        rows_of_branch = [message_rows[index] for index in indices]
+        return _ChatgptMessages(report_of_branch).read_rows(rows_of_branch)
 
-    identity = first_text(row.value, "conversation_id", "id")
-    title = text_at(row.value, "title")
-    template = RecordedSession(f"{path}#{identity}", (), KIND, identity, title)
-    branches = build_branch_sessions(tree, template, lambda index: nodes[index].id, read, report)
+    def id_of_node(index: int) -> str:
+        return nodes[index].id
+
+    conversation_id = first_text(row.value, "conversation_id", "id")
+    template = RecordedSession(
+        name=f"{path}#{conversation_id}",
+        messages=(),
+        kind=KIND,
+        session=conversation_id,
+        title=text_at(row.value, "title"),
+    )
+    branches = build_branch_sessions(tree, template, id_of_node, read_branch, report)
     return [session for session in branches if session.messages]
 
 
@@ -111,23 +122,37 @@ def _list_nodes_from_root(mapping: Mapping[str, object]) -> list[_MessageNode]:
     were written.
     """
     roots = [name for name, node in mapping.items() if text_at(node, "parent") not in mapping]
-    waiting = [(name, ROOT, False) for name in reversed(roots)]
-    seen: set[str] = set()
+    # The next one to visit is the last. A node's children are visited before its siblings.
+    pending = [_PendingNode(name, ROOT, begins_branch=False) for name in reversed(roots)]
+    visited_ids: set[str] = set()
     nodes: list[_MessageNode] = []
-    while waiting:
-        name, parent, begins = waiting.pop()
-        node = mapping.get(name)
-        if name in seen or not isinstance(node, Mapping):
+    while pending:
+        current = pending.pop()
+        node = mapping.get(current.id)
+        if current.id in visited_ids or not isinstance(node, Mapping):
             continue
-        seen.add(name)
+        visited_ids.add(current.id)
+
+        # Nodes without a message are left out: their children follow their parent.
+        parent = current.parent
         message = object_at(node, "message")
         if message:
-            nodes.append(_MessageNode(name, parent, begins, message))
-            parent = name
+            nodes.append(_MessageNode(current.id, parent, current.begins_branch, message))
+            parent = current.id
         children = [child for child in list_at(node, "children") if isinstance(child, str)]
+        has_branches = len(children) > 1
         for child in reversed(children):
-            waiting.append((child, parent, len(children) > 1))
+            pending.append(_PendingNode(child, parent, has_branches))
     return nodes
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingNode:
+    """A node that is still to be visited, and the node with a message that it follows."""
+
+    id: str
+    parent: str
+    begins_branch: bool
 
 
 @dataclass(slots=True)
@@ -165,19 +190,18 @@ class _ChatgptMessages(history_rows.HistoryMessages):
     def _add_answer(self, value: Mapping[str, object], text: str, time: float) -> None:
         model = text_at(value, "metadata", "model_slug")
         recipient = text_at(value, "recipient")
-        reasoning = "\n".join(filter(None, self.reasoning))
-        calls: tuple[ToolCall, ...] = ()
+        answer = RecordedMessage("assistant", text, time=time, model=model)
         if recipient not in _TO_EVERYBODY:
+            # What is said to a tool is a call.
             arguments = history_rows.format_arguments({"input": text})
-            calls = (ToolCall(text_at(value, "id"), recipient, arguments),)
-            self.open_calls += calls
-            text = ""
-        if not (text.strip() or calls):
+            call = ToolCall(text_at(value, "id"), recipient, arguments)
+            self.open_calls.append(call)
+            answer = replace(answer, text="", calls=(call,))
+        if not answer.text.strip() and not answer.calls:
             return
+        reasoning = history_rows.join_nonempty_texts(self.reasoning, "\n")
         self.reasoning.clear()
-        self.messages.append(
-            RecordedMessage("assistant", text, calls, reasoning=reasoning, time=time, model=model)
-        )
+        self.messages.append(replace(answer, reasoning=reasoning))
 
     def _add_result(self, value: Mapping[str, object], text: str, time: float) -> None:
         """A result does not name its call: it answers the last call of that tool."""
@@ -193,23 +217,28 @@ class _ChatgptMessages(history_rows.HistoryMessages):
     def _text_of_content(self, content: Mapping[str, object]) -> str:
         kind = text_at(content, "content_type")
         if kind == "thoughts":
-            thoughts = objects_at(content, "thoughts")
-            return "\n".join(first_text(thought, "content", "summary") for thought in thoughts)
+            thoughts: list[str] = []
+            for thought in objects_at(content, "thoughts"):
+                thoughts.append(first_text(thought, "content", "summary"))
+            return "\n".join(thoughts)
         if kind == "user_editable_context":
             texts = [text_at(content, "user_profile"), text_at(content, "user_instructions")]
-            return "\n".join(filter(None, texts))
+            return history_rows.join_nonempty_texts(texts, "\n")
         parts = list_at(content, "parts")
         if not parts:
             return first_text(content, "text", "result", "content")
-        return "\n".join(filter(None, map(self._text_of_chatgpt_part, parts)))
+        texts = [self._text_of_chatgpt_part(part) for part in parts]
+        return history_rows.join_nonempty_texts(texts, "\n")
 
     def _text_of_chatgpt_part(self, part: object) -> str:
         if isinstance(part, str):
             return part
         pointer = text_at(part, "asset_pointer")
         if pointer:
-            name = pointer.rpartition("/")[2]
-            return f"[{text_at(part, 'content_type').partition('_')[0]} {name}]"
+            # "image_asset_pointer" becomes "[image file-1a2b]".
+            kind, _, _ = text_at(part, "content_type").partition("_")
+            _, _, name = pointer.rpartition("/")
+            return f"[{kind} {name}]"
         text = text_at(part, "text")
         if not text:
             self.report.add_left_out_row(f"part {text_at(part, 'content_type')}")

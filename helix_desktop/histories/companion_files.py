@@ -19,8 +19,8 @@ def read_file_below(folder: Path, path: str, limit_bytes: int = LARGEST) -> byte
     with closing_handle(os.open(folder, DIRECTORY)) as inside:
         handle = choose_opener()(inside, path, os.O_RDONLY)
     with os.fdopen(handle, "rb") as file:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > limit_bytes:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > limit_bytes:
             raise OSError(errno.EFBIG, "is no file, or too large", path)
         return file.read(limit_bytes)
 
@@ -29,14 +29,16 @@ def list_files_below(folder: Path, *patterns: str, allowed_root: Path | None = N
     """Return the files below a folder. Links that lead out of it, or of `allowed_root`,
     are not followed.
     """
+    files: set[Path] = set()
     try:
-        inside = (allowed_root or folder).resolve()
-        files = {file for pattern in patterns for file, _ in list_tree_files(folder, pattern)}
-        return sorted(
-            file for file in files if file.is_file() and file.resolve().is_relative_to(inside)
-        )
+        root = (allowed_root or folder).resolve()
+        for pattern in patterns:
+            for file, _status in list_tree_files(folder, pattern):
+                if file.is_file() and file.resolve().is_relative_to(root):
+                    files.add(file)
     except OSError:
         return []
+    return sorted(files)
 
 
 def _read_file_by_resolved_path(folder: Path, path: str, limit_bytes: int) -> bytes:

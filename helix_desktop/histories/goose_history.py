@@ -48,32 +48,50 @@ def read_goose_database(
 ) -> Iterator[RecordedSession]:
     report.shape = KIND
     for session in query_until_damage(connection, "SELECT * FROM sessions", (), report, ("id",)):
+        session_id = text_at(session, "id")
         query = "SELECT * FROM messages WHERE session_id = ?"
-        rows = []
-        for row in query_until_damage(connection, query, [text_at(session, "id")], report, ("id",)):
-            place = f"{path}, message {row.get('id')}"
-            content_json = f'{{"content": {row.get("content_json") or "[]"}}}'
-            content = parse_json_column(content_json, place, report)
-            about = parse_json_column(row.get("metadata_json") or "{}", place, report)
-            if content is None:
-                continue
-            report.note_unknown_fields(content)
-            value: dict[str, object] = {**row, **content.value}
-            value["metadata"] = about.value if about is not None else {}
-            value["created"] = row.get("created_timestamp")
-            rows.append(history_rows.HistoryRow(value, place))
-        yield _build_goose_recording(session, rows, f"{path}#{text_at(session, 'id')}", report)
+        rows: list[history_rows.HistoryRow] = []
+        for message in query_until_damage(connection, query, [session_id], report, ("id",)):
+            row = _row_of_stored_message(message, path, report)
+            if row is not None:
+                rows.append(row)
+        yield _build_goose_recording(session, rows, f"{path}#{session_id}", report)
+
+
+def _row_of_stored_message(
+    message: Mapping[str, object], path: Path, report: history_rows.ReadingReport
+) -> history_rows.HistoryRow | None:
+    """Return a message of the database as a row of an older file would have it, or None if its
+    content cannot be read.
+    """
+    place = f"{path}, message {message.get('id')}"
+    content_json = f'{{"content": {message.get("content_json") or "[]"}}}'
+    content = parse_json_column(content_json, place, report)
+    metadata = parse_json_column(message.get("metadata_json") or "{}", place, report)
+    if content is None:
+        return None
+    report.note_unknown_fields(content)
+    value = dict(message)
+    value.update(content.value)
+    value["metadata"] = {}
+    if metadata is not None:
+        value["metadata"] = metadata.value
+    value["created"] = message.get("created_timestamp")
+    return history_rows.HistoryRow(value, place)
 
 
 def read_goose_recordings(
     rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
     """Return the session of an older file."""
-    descriptions = [row.value for row in rows if "working_dir" in row.value]
-    message_rows = [row for row in rows if "working_dir" not in row.value]
-    session: dict[str, object] = {"id": path.stem}
-    if descriptions:
-        session = {**descriptions[0], "id": path.stem}
+    session: dict[str, object] = {}
+    message_rows: list[history_rows.HistoryRow] = []
+    for row in rows:
+        if "working_dir" not in row.value:
+            message_rows.append(row)
+        elif not session:  # The head of the file.
+            session = dict(row.value)
+    session["id"] = path.stem
     return [_build_goose_recording(session, message_rows, str(path), report)]
 
 
@@ -85,12 +103,12 @@ def _build_goose_recording(
 ) -> RecordedSession:
     reader = _GooseMessages(report).read_rows(rows)
     return RecordedSession(
-        recording_name,
-        tuple(reader.messages),
-        KIND,
-        text_at(session, "id"),
-        first_text(session, "name", "description"),
-        text_at(session, "working_dir"),
+        name=recording_name,
+        messages=tuple(reader.messages),
+        kind=KIND,
+        session=text_at(session, "id"),
+        title=first_text(session, "name", "description"),
+        folder=text_at(session, "working_dir"),
         compactions=tuple(reader.compactions),
     )
 

@@ -57,10 +57,12 @@ class FactDraft:
 
 
 def summary_text_of_draft(draft: FactDraft) -> str:
-    said = draft.fact
-    if isinstance(said, facts.UserSaid) and isinstance(said.parts[0], facts.Text):
-        return f"{SUMMARY}\n{said.parts[0].text}"
-    content, _ = draft.contents[0]
+    """Return the text of a fold with this summary. A long summary is in a content of the draft."""
+    if isinstance(draft.fact, facts.UserSaid):
+        first_part = draft.fact.parts[0]
+        if isinstance(first_part, facts.Text):
+            return f"{SUMMARY}\n{first_part.text}"
+    content, _origin = draft.contents[0]
     return f"{SUMMARY}\n{content.decode('utf-8', 'replace')}"
 
 
@@ -81,12 +83,12 @@ def build_started_fact(
     if parent:
         parent_call = recording.parent_call
     return facts.ConversationStarted(
-        title_of_recording(recording),
-        parent,
-        parent_call,
-        forked_from,
-        forked_at,
-        origin_of_recording(recording),
+        title=title_of_recording(recording),
+        parent=parent,
+        parent_call=parent_call,
+        forked_from=forked_from,
+        forked_at=forked_at,
+        origin=origin_of_recording(recording),
     )
 
 
@@ -118,24 +120,24 @@ def draft_facts(
     """Draft the recording's facts, in order. `find_child` returns a sub-agent's
     conversation or "".
     """
-    drafting = _FactDrafting(tokens, find_child, has_folds=bool(recording.compactions))
+    drafter = _FactDrafter(tokens, find_child, has_folds=bool(recording.compactions))
     compactions = {compaction.at: compaction for compaction in recording.compactions}
     instruction_count = _count_instructions(recording)
     if instruction_count:
         texts = [message.text for message in recording.messages[:instruction_count]]
         text = "\n\n".join(texts)
         system = facts.SystemSet(text, tokens.count_tokens(text))
-        drafting.add_draft(recording.messages[0].time, system)
+        drafter.add_draft(recording.messages[0].time, system)
     for position, message in enumerate(recording.messages):
         if position in compactions:
-            drafting.draft_compaction(compactions[position])
+            drafter.draft_compaction(compactions[position])
         if position >= instruction_count:
-            drafting.draft_message(position, message)
+            drafter.draft_message(position, message)
     compaction_at_end = compactions.get(len(recording.messages))
     if compaction_at_end is not None:
-        drafting.draft_compaction(compaction_at_end)
-    drafting.end_last_turn()
-    return drafting.drafts
+        drafter.draft_compaction(compaction_at_end)
+    drafter.end_last_turn()
+    return drafter.drafts
 
 
 def _count_instructions(recording: RecordedSession) -> int:
@@ -147,7 +149,7 @@ def _count_instructions(recording: RecordedSession) -> int:
 
 
 @dataclass(slots=True)
-class _FactDrafting:
+class _FactDrafter:
     """The drafts so far. If there are folds, `state` follows them, to turn invalid
     folds into messages.
     """
@@ -158,9 +160,11 @@ class _FactDrafting:
     drafts: list[FactDraft] = field(default_factory=list)
     state: ConversationState = field(default_factory=ConversationState)
     # By the position of a message: the number of its first draft.
-    first_drafts: dict[int, int] = field(default_factory=dict)
-    waiting: dict[str, facts.ToolCall] = field(default_factory=dict)  # Calls without a result.
-    last_reply_called: bool = False
+    first_draft_of_message: dict[int, int] = field(default_factory=dict)
+    unanswered_calls: dict[str, facts.ToolCall] = field(
+        default_factory=dict
+    )  # Calls without a result.
+    has_last_reply_calls: bool = False
     is_turn_running: bool = False
     fold_number: int = 0
     time: float = 0.0
@@ -175,7 +179,7 @@ class _FactDrafting:
         return len(self.drafts)
 
     def draft_message(self, position: int, message: RecordedMessage) -> None:
-        self.first_drafts[position] = len(self.drafts) + 1
+        self.first_draft_of_message[position] = len(self.drafts) + 1
         self.message = position
         if message.role == "assistant":
             self._draft_reply(message)
@@ -188,15 +192,18 @@ class _FactDrafting:
 
     def end_last_turn(self) -> None:
         """End the last turn if its last reply made no calls."""
-        if self.is_turn_running and not self.last_reply_called:
+        if self.is_turn_running and not self.has_last_reply_calls:
             self._draft_turn_end(self.time, facts.TurnEnd.DONE)
 
     # --- Turning the recording's messages into facts
 
     def _draft_user_message(self, message: RecordedMessage) -> None:
         if not message.beside:
-            reason = facts.TurnEnd.STOPPED if self.waiting else facts.TurnEnd.DONE
+            reason = facts.TurnEnd.DONE
+            if self.unanswered_calls:
+                reason = facts.TurnEnd.STOPPED
             self._draft_turn_end(message.time, reason)
+
         text = message.text
         if message.role != "user":
             text = f"{SYSTEM_MESSAGE}{text}"
@@ -223,16 +230,24 @@ class _FactDrafting:
             self.drafts[-1] = replace(self.drafts[-1], is_summary=message.is_summary)
 
     def _draft_reply(self, message: RecordedMessage) -> None:
+        parts: list[facts.ReplyPart] = []
+        calls: dict[str, facts.ToolCall] = {}
         recorded_parts = message.parts or recorded_session.reply_parts_from_message(message)
-        parts = tuple(map(self._with_counted_tokens, recorded_parts))
+        for recorded_part in recorded_parts:
+            part = self._with_counted_tokens(recorded_part)
+            parts.append(part)
+            if isinstance(part, facts.ToolCall):
+                calls[part.id] = part
         if not parts:
             return
-        self.waiting = {part.id: part for part in parts if isinstance(part, facts.ToolCall)}
-        self.last_reply_called = bool(self.waiting)
+        self.unanswered_calls = calls
+        self.has_last_reply_calls = bool(calls)
         self.is_turn_running = True
-        stop = facts.Stop.CALLS if self.waiting else facts.Stop.END
+        stop = facts.Stop.END
+        if calls:
+            stop = facts.Stop.CALLS
         reply = facts.ModelReplied(
-            parts, message.model, stop, message.usage, seconds=message.seconds
+            tuple(parts), message.model, stop, message.usage, seconds=message.seconds
         )
         self.add_draft(message.time, reply)
 
@@ -240,7 +255,7 @@ class _FactDrafting:
         content = message.text.encode("utf-8", "replace")
         output = reference_to_content(content)
         tokens = self.tokens.count_tokens(message.text)
-        call = self.waiting.pop(message.answers, None)
+        call = self.unanswered_calls.pop(message.answers, None)
         if call is None:
             parts = (
                 facts.Text("[An output that answers no call]", tokens=8),
@@ -251,7 +266,7 @@ class _FactDrafting:
             return
         origin = EntryOrigin(call.name, describe_call_as_source(call.arguments))
         contents = [(content, origin)]
-        images = []
+        images: list[facts.Stored] = []
         for picture in message.pictures:
             if picture.media_type.startswith(IMAGES):
                 images.append(reference_to_content(picture.data, picture.media_type))
@@ -287,12 +302,12 @@ class _FactDrafting:
         if excerpt_tokens >= output_tokens:
             return
         fold = facts.Folded(
-            self._next_fold_name(facts.FoldKind.EXCERPT),
-            facts.FoldKind.EXCERPT,
-            facts.PartRef(number),
-            text,
-            excerpt_tokens,
-            output_tokens,
+            fold=self._next_fold_name(facts.FoldKind.EXCERPT),
+            kind=facts.FoldKind.EXCERPT,
+            cover=facts.PartRef(number),
+            text=text,
+            tokens=excerpt_tokens,
+            tokens_before=output_tokens,
             entries=(output.digest,),
             why=SHOWN_BY_OTHER,
         )
@@ -302,8 +317,8 @@ class _FactDrafting:
         if self.is_turn_running:
             self.add_draft(time, facts.TurnEnded(reason, why))
         self.is_turn_running = False
-        self.last_reply_called = False
-        self.waiting = {}
+        self.has_last_reply_calls = False
+        self.unanswered_calls = {}
 
     # --- Turning the recording's compactions into folds
 
@@ -324,16 +339,18 @@ class _FactDrafting:
         self, compaction: recorded_session.RecordedCompaction, cover: facts.Span
     ) -> bool:
         """Draft the fold, and return whether it is valid. One that is not is taken back."""
-        folds = [draft.fact for draft in self.drafts if isinstance(draft.fact, facts.Folded)]
-        document_count = sum(fold.kind in DOCUMENTS for fold in folds)
+        document_count = 0
+        for draft in self.drafts:
+            if isinstance(draft.fact, facts.Folded) and draft.fact.kind in DOCUMENTS:
+                document_count += 1
         text = f"{SUMMARY}\n{compaction.text}"
         fold = facts.Folded(
-            self._next_fold_name(facts.FoldKind.HANDOVER),
-            facts.FoldKind.HANDOVER,
-            cover,
-            text,
-            self.tokens.count_tokens(text),
-            self.state.branch.shown_tokens(cover),
+            fold=self._next_fold_name(facts.FoldKind.HANDOVER),
+            kind=facts.FoldKind.HANDOVER,
+            cover=cover,
+            text=text,
+            tokens=self.tokens.count_tokens(text),
+            tokens_before=self.state.branch.shown_tokens(cover),
             number=document_count + 1,
             why=compaction.why,
         )
@@ -341,17 +358,17 @@ class _FactDrafting:
         if fold.fold in self.state.branch.live:
             return True
         self.drafts.pop()
-        self.state = build_state(
-            facts.Recorded("", number, draft.time, draft.fact)
-            for number, draft in enumerate(self.drafts, 1)
-        )
+        recorded_facts: list[facts.Recorded] = []
+        for number, draft in enumerate(self.drafts, 1):
+            recorded_facts.append(facts.Recorded("", number, draft.time, draft.fact))
+        self.state = build_state(recorded_facts)
         return False
 
     def _cover_of_compaction(
         self, compaction: recorded_session.RecordedCompaction
     ) -> facts.Span | None:
         """Return the span of messages before the first one kept, or None if it cannot be folded."""
-        first_kept = self.first_drafts.get(compaction.keep, len(self.drafts) + 1)
+        first_kept = self.first_draft_of_message.get(compaction.keep, len(self.drafts) + 1)
         # A result, and the fold of one, are covered with the call that stands before them.
         for draft in self.drafts[first_kept - 1 :]:
             if not isinstance(draft.fact, facts.ToolReturned | facts.Folded):
@@ -396,7 +413,7 @@ class _FactDrafting:
 
 def _name_of_long_text(text: str) -> str:
     """Return its first line, without the brackets that only agents' own words begin with."""
-    first_line = text.split("\n", 1)[0]
+    first_line, _, _ = text.partition("\n")
     words = re.sub(r"[<>\[\]]", " ", first_line).split()
     return " ".join(words)[:60] or "text"
 

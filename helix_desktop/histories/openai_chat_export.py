@@ -23,7 +23,8 @@ def digests_needed_for_export(recorded_facts: Sequence[facts.Recorded]) -> list[
     for recorded in build_state(recorded_facts).facts_on_path():
         if isinstance(recorded.fact, facts.ToolReturned):
             digests.append(recorded.fact.output.digest)
-            digests += [image.digest for image in recorded.fact.images]
+            for image in recorded.fact.images:
+                digests.append(image.digest)
         elif isinstance(recorded.fact, facts.UserSaid):
             for part in recorded.fact.parts:
                 if isinstance(part, facts.Attachment):
@@ -33,29 +34,31 @@ def digests_needed_for_export(recorded_facts: Sequence[facts.Recorded]) -> list[
 
 def list_messages_in_order(recorded_facts: Sequence[facts.Recorded]) -> Iterator[facts.Recorded]:
     """Yield messages and results, with the results of a reply directly after it."""
-    waiting: dict[str, facts.Recorded] = {}  # By call: the reply with it.
-    said_meanwhile: list[facts.Recorded] = []
+    reply_by_call: dict[str, facts.Recorded] = {}  # Of the calls that have no result yet.
+    messages_meanwhile: list[facts.Recorded] = []  # What the user has said before the results.
     for recorded in build_state(recorded_facts).facts_on_path():
         fact = recorded.fact
         if isinstance(fact, facts.ToolReturned):
-            if waiting.pop(fact.call, None) is not None:
+            if reply_by_call.pop(fact.call, None) is not None:
                 yield recorded
-            if not waiting:
-                yield from said_meanwhile
-                said_meanwhile = []
-        elif isinstance(fact, facts.UserSaid) and waiting:
-            said_meanwhile.append(recorded)
+            if not reply_by_call:
+                yield from messages_meanwhile
+                messages_meanwhile = []
+        elif isinstance(fact, facts.UserSaid) and reply_by_call:
+            messages_meanwhile.append(recorded)
         elif isinstance(fact, facts.UserSaid):
             yield recorded
         elif isinstance(fact, facts.ModelReplied):
-            yield from _build_results_of_unanswered_calls(waiting)
-            yield from said_meanwhile
-            said_meanwhile = []
-            calls = [part.id for part in fact.parts if isinstance(part, facts.ToolCall)]
-            waiting = dict.fromkeys(calls, recorded)
+            yield from _build_results_of_unanswered_calls(reply_by_call)
+            yield from messages_meanwhile
+            messages_meanwhile = []
+            reply_by_call = {}
+            for part in fact.parts:
+                if isinstance(part, facts.ToolCall):
+                    reply_by_call[part.id] = recorded
             yield recorded
-    yield from _build_results_of_unanswered_calls(waiting)
-    yield from said_meanwhile
+    yield from _build_results_of_unanswered_calls(reply_by_call)
+    yield from messages_meanwhile
 
 
 def _build_results_of_unanswered_calls(
@@ -122,13 +125,13 @@ def export_openai_lines(
 
 
 def _openai_reply_message(fact: facts.ModelReplied) -> Line:
-    calls = []
-    texts = []
+    calls: list[Line] = []
+    texts: list[str] = []
     for part in fact.parts:
         if isinstance(part, facts.ToolCall):
-            named = with_plain_name(part)
-            function = {"name": named.name, "arguments": named.arguments}
-            calls.append({"id": named.id, "type": "function", "function": function})
+            call = with_plain_name(part)
+            function = {"name": call.name, "arguments": call.arguments}
+            calls.append({"id": call.id, "type": "function", "function": function})
         elif isinstance(part, facts.Text):
             texts.append(part.text)
     message: dict[str, Any] = {"role": "assistant", "content": "\n".join(texts) or None}
@@ -154,7 +157,8 @@ def _openai_user_content(fact: facts.UserSaid, read_content: ReadContent) -> str
     text = "\n".join(texts)
     if not pictures:
         return text
-    return [{"type": "text", "text": text}, *pictures]
+    text_part: Line = {"type": "text", "text": text}
+    return [text_part] + pictures
 
 
 def _is_picture_attachment(part: facts.Attachment) -> bool:

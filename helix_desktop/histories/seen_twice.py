@@ -43,7 +43,10 @@ class SeenSession:
 
 def is_seen_live(recorded_facts: Iterable[facts.Recorded]) -> bool:
     """Whether an agent is, or was, connected to the conversation or works in it over ACP."""
-    return any(isinstance(recorded.fact, facts.Received) for recorded in recorded_facts)
+    for recorded in recorded_facts:
+        if isinstance(recorded.fact, facts.Received):
+            return True
+    return False
 
 
 def find_replies_paid_elsewhere(sessions: Sequence[SeenSession]) -> list[set[int]]:
@@ -102,11 +105,11 @@ def is_session_seen_live(
     if not replies_with_content:
         return False
     newest_reply = replies_with_content[-1]
-    is_reply_due = bool(live_messages) and not isinstance(
-        live_messages[-1].fact, facts.ModelReplied
-    )
-    if is_reply_due:
-        return newest_reply.ended <= live_messages[-1].time + SAME_REPLY_SECONDS
+    if live_messages:
+        newest_message = live_messages[-1]
+        is_reply_due = not isinstance(newest_message.fact, facts.ModelReplied)
+        if is_reply_due:
+            return newest_reply.ended <= newest_message.time + SAME_REPLY_SECONDS
     return bool(find_replies_seen_live([newest_reply], live_replies))
 
 
@@ -120,7 +123,8 @@ def find_replies_seen_live(
     candidates = sorted(live_replies, key=lambda live_reply: live_reply.ended)
     end_times = [candidate.ended for candidate in candidates]
     unmatched_keys = [keys_of_reply(candidate.reply) for candidate in candidates]
-    longest_seconds = max((candidate.reply.seconds for candidate in candidates), default=0.0)
+    durations = [candidate.reply.seconds for candidate in candidates]
+    longest_seconds = max(durations, default=0.0)
     seen_live: set[int] = set()
     for position, own_reply in enumerate(own_replies):
         own_keys = keys_of_reply(own_reply.reply)
@@ -128,16 +132,18 @@ def find_replies_seen_live(
         latest_end = own_reply.ended + longest_seconds + SAME_REPLY_SECONDS
         first = bisect_left(end_times, own_reply.ended - SAME_REPLY_SECONDS)
         end = bisect_right(end_times, latest_end)
-        best: int | None = None
-        most_in_common = 0
+        best_candidate: int | None = None
+        most_common_keys = 0
         for number in range(first, end):
-            in_common = len(unmatched_keys[number] & own_keys)
-            if in_common > most_in_common and _has_begun_by(candidates[number], own_reply.ended):
-                best = number
-                most_in_common = in_common
-        if best is not None:
+            common_key_count = len(unmatched_keys[number] & own_keys)
+            if common_key_count <= most_common_keys:
+                continue
+            if _has_begun_by(candidates[number], own_reply.ended):
+                best_candidate = number
+                most_common_keys = common_key_count
+        if best_candidate is not None:
             # It cannot stand for another reply, too.
-            unmatched_keys[best] = set()
+            unmatched_keys[best_candidate] = set()
             seen_live.add(position)
     return seen_live
 
@@ -180,15 +186,20 @@ def _name_by_beginning(
     first_reply: facts.ModelReplied,
 ) -> str:
     """Return the agent, the first words that were typed, and what the model replied to them."""
-    agents = [fact.agent or NAMES.get(fact.origin.kind, "") for fact in starts]
-    first_agent = next(filter(None, agents), "")
-    texts = [part.text for part in first_reply.parts if isinstance(part, facts.Text)]
-    words_of_reply = " ".join(texts).split()
-    content = [first_agent, _first_typed_words(session_facts), *words_of_reply]
-    if not words_of_reply:
-        for part in first_reply.parts:
-            if isinstance(part, facts.ToolCall):
-                content.append(f"{part.name} {parse_json_or_none(part.arguments)}")
+    first_agent = ""
+    for fact in starts:
+        first_agent = fact.agent or NAMES.get(fact.origin.kind, "")
+        if first_agent:
+            break
+    words_of_reply: list[str] = []
+    calls_of_reply: list[str] = []
+    for part in first_reply.parts:
+        if isinstance(part, facts.Text):
+            words_of_reply.extend(part.text.split())
+        elif isinstance(part, facts.ToolCall):
+            calls_of_reply.append(f"{part.name} {parse_json_or_none(part.arguments)}")
+    content = [first_agent, _first_typed_words(session_facts)]
+    content.extend(words_of_reply or calls_of_reply)
     return json.dumps(content)
 
 

@@ -67,9 +67,8 @@ def plain_call_id(call: str) -> str:
 
 
 def format_iso_time(time: float) -> str:
-    return (
-        datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
+    moment = datetime.fromtimestamp(time, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def format_picture_data(picture: recorded_session.RecordedPicture) -> str:

@@ -6,6 +6,7 @@ A call is only translated if all arguments have counterparts, so nothing is misr
 import json
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
@@ -20,10 +21,19 @@ OPENCODE = "opencode"
 GEMINI_CLI = "gemini-cli"
 PI = "pi"
 _TABLE = read_table("agent_tools")
-_ACTS = {name: act for act, names in _TABLE["acts"].items() for name in names.split()}
-_ARGUMENTS = {
-    name: meaning for meaning, names in _TABLE["arguments"].items() for name in names.split()
-}
+
+
+def _key_by_name(names_by_key: Mapping[str, str]) -> dict[str, str]:
+    """Turn a table around. In it, the names of each key are separated by spaces."""
+    key_by_name: dict[str, str] = {}
+    for key, names in names_by_key.items():
+        for name in names.split():
+            key_by_name[name] = key
+    return key_by_name
+
+
+_ACTS = _key_by_name(_TABLE["acts"])
+_ARGUMENTS = _key_by_name(_TABLE["arguments"])
 _WITHOUT_EFFECT = frozenset({"description", "timeout", "timeout_ms", "timeout_seconds", "yield_time_ms", "max_output_tokens"})  # fmt: skip
 _PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: (.+?)(?:\\n|\n|$)")
 # What the user wrote behind a command of Claude Code's.
@@ -54,27 +64,32 @@ def translate_call(call: ToolCall, target_agent: str) -> ToolCall | None:
         if act != "command":
             return None
         arguments["command"] = f"cd {shlex.quote(folder)} && {arguments['command']}"
-    written = {tool[meaning]: value for meaning, value in arguments.items()}
-    return replace(call, name=tool["name"], arguments=json.dumps(written, ensure_ascii=False))
+    target_arguments = {tool[meaning]: value for meaning, value in arguments.items()}
+    arguments_text = json.dumps(target_arguments, ensure_ascii=False)
+    return replace(call, name=tool["name"], arguments=arguments_text)
 
 
 def edited_files_of_call(call: ToolCall) -> list[str]:
     """Return the files that a call of an agent writes or edits, also by a patch in Codex's form."""
-    given = parse_json_or_none(call.arguments)
-    if not isinstance(given, dict) or _ACTS.get(call.name) not in ("write", "edit"):
+    arguments = parse_json_or_none(call.arguments)
+    if not isinstance(arguments, dict) or _ACTS.get(call.name) not in ("write", "edit"):
         return _PATCHED.findall(call.arguments)
-    return [str(value) for name, value in given.items() if _ARGUMENTS.get(name) == "path"]
+    files: list[str] = []
+    for name, value in arguments.items():
+        if _ARGUMENTS.get(name) == "path":
+            files.append(str(value))
+    return files
 
 
 def _canonical_arguments(arguments_text: str) -> dict[str, str] | None:
     """Return the arguments by common names, or None if one is unknown or is not a text."""
-    given = parse_json_or_none(arguments_text or "{}")
-    if given is None:
+    parsed_arguments = parse_json_or_none(arguments_text or "{}")
+    if parsed_arguments is None:
         return None
-    if not isinstance(given, dict):
+    if not isinstance(parsed_arguments, dict):
         return {}
     arguments: dict[str, str] = {}
-    for name, value in given.items():
+    for name, value in parsed_arguments.items():
         if name in _WITHOUT_EFFECT:
             continue
         text = value
@@ -88,15 +103,17 @@ def _canonical_arguments(arguments_text: str) -> dict[str, str] | None:
 
 def _command_line_of_words(words: list[object]) -> str | None:
     """Return the command line, or that which a shell is given: `["bash", "-lc", "ls"]`."""
-    plain = [word for word in words if isinstance(word, str)]
-    if len(plain) != len(words):
-        return None
-    if len(plain) == 3:
-        program, option, command_line = plain
-        is_shell = program.rpartition("/")[2] in ("bash", "sh", "zsh")
-        if is_shell and option in ("-c", "-lc"):
+    texts: list[str] = []
+    for word in words:
+        if not isinstance(word, str):
+            return None
+        texts.append(word)
+    if len(texts) == 3:
+        program_path, option, command_line = texts
+        _, _, program = program_path.rpartition("/")
+        if program in ("bash", "sh", "zsh") and option in ("-c", "-lc"):
             return command_line
-    return shlex.join(plain)
+    return shlex.join(texts)
 
 
 class MessageTranslation:
@@ -155,7 +172,7 @@ class MessageTranslation:
 
     def _translate_reply(self, message: RecordedMessage) -> RecordedMessage | None:
         calls = self._translate_calls(message)
-        becomes_text = any(call is None for call in calls.values())
+        becomes_text = None in calls.values()
         parts: list[ReplyPart] = []
         for part in message.parts:
             if isinstance(part, Text):
@@ -173,7 +190,8 @@ class MessageTranslation:
                     parts.append(Text(f"[Call of the tool {part.name}]\n{part.arguments}"))
                 else:
                     parts.append(call)
-        if not any(_says_something(part) for part in parts):
+        parts_with_content = [part for part in parts if _says_something(part)]
+        if not parts_with_content:
             return None
         return build_recorded_reply(
             parts, model=message.model, time=message.time, usage=message.usage
@@ -181,11 +199,18 @@ class MessageTranslation:
 
     def _translate_calls(self, message: RecordedMessage) -> dict[str, ToolCall | None]:
         """Return the calls for the target, by id. None stands for one that does not translate."""
-        calls = [part for part in message.parts if isinstance(part, ToolCall)]
-        if self._same_agent:
-            return {call.id: call for call in calls}
-        return {call.id: translate_call(call, self._target) for call in calls}
+        calls: dict[str, ToolCall | None] = {}
+        for part in message.parts:
+            if not isinstance(part, ToolCall):
+                continue
+            if self._same_agent:
+                calls[part.id] = part
+            else:
+                calls[part.id] = translate_call(part, self._target)
+        return calls
 
 
 def _says_something(part: ReplyPart) -> bool:
-    return isinstance(part, ToolCall) or (isinstance(part, Text) and bool(part.text.strip()))
+    if isinstance(part, ToolCall):
+        return True
+    return isinstance(part, Text) and bool(part.text.strip())

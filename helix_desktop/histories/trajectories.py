@@ -23,7 +23,6 @@ from helix_desktop.histories.openai_history import OpenaiMessages
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedSession,
-    Speaker,
     build_recorded_reply,
 )
 from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at
@@ -96,30 +95,35 @@ def _messages_until_unreadable(
 def _read_swe_agent(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
     """Read the history with its calls, or else each step's thought, action and observation."""
     history = objects_at(value, "history")
-    if any(message.get("tool_calls") for message in history):
-        rows = (HistoryRow(message, "history") for message in history)
+    messages_with_calls = [message for message in history if message.get("tool_calls")]
+    if messages_with_calls:
+        rows = [HistoryRow(message, "history") for message in history]
         yield from OpenaiMessages(ReadingReport()).read_rows(rows).messages
         return
     # The system prompt, demonstrations and task before the agent's first reply.
     for message in history:
-        if message.get("role") == "assistant" and not message.get("is_demo"):
+        role = message.get("role")
+        if role == "assistant" and not message.get("is_demo"):
             break
-        speaker: Speaker = "system" if message.get("role") == "system" else "user"
-        yield RecordedMessage(speaker, text_of_message_content(message.get("content")))
+        text = text_of_message_content(message.get("content"))
+        if role == "system":
+            yield RecordedMessage("system", text)
+        else:
+            yield RecordedMessage("user", text)
     for number, step in enumerate(objects_at(value, "trajectory")):
         yield from _read_swe_agent_step(step, f"step-{number}")
 
 
 def _read_swe_agent_step(step: Mapping[str, object], name: str) -> Iterator[RecordedMessage]:
     action = text_at(step, "action")
-    said = text_at(step, "thought")
-    if not said:
-        said = text_at(step, "response").removesuffix(action).strip()
+    spoken_text = text_at(step, "thought")
+    if not spoken_text:
+        spoken_text = text_at(step, "response").removesuffix(action).strip()
     if not action.strip():
-        yield build_recorded_reply([Text(said)])
+        yield build_recorded_reply([Text(spoken_text)])
         return
     call = ToolCall(name, "bash", format_arguments({"command": action}))
-    yield build_recorded_reply([Text(said), call])
+    yield build_recorded_reply([Text(spoken_text), call])
     observation = text_of_message_content(step.get("observation"))
     yield RecordedMessage("tool", observation, answers=name)
 
@@ -155,10 +159,9 @@ def _read_atif_reply(step: Mapping[str, object], model: str, time: float) -> Rec
         parts.append(ToolCall(call_id, tool, format_arguments(call.get("arguments"))))
     metrics = object_at(step, "metrics")
     usage = Usage(
-        number_at(metrics, "prompt_tokens"),
-        number_at(metrics, "cached_tokens"),
-        0,
-        number_at(metrics, "completion_tokens"),
+        input=number_at(metrics, "prompt_tokens"),
+        cache_read=number_at(metrics, "cached_tokens"),
+        output=number_at(metrics, "completion_tokens"),
         cost=cost_or_zero(metrics.get("cost_usd")),
     )
     own_model = text_at(step, "model_name") or model
@@ -166,23 +169,27 @@ def _read_atif_reply(step: Mapping[str, object], model: str, time: float) -> Rec
 
 
 def _ids_of_atif_calls(step: Mapping[str, object]) -> list[str]:
-    return [
-        text_at(call, "tool_call_id") or f"step-{step.get('step_id')}-{number}"
-        for number, call in enumerate(objects_at(step, "tool_calls"))
-    ]
+    call_ids: list[str] = []
+    for number, call in enumerate(objects_at(step, "tool_calls")):
+        call_id = text_at(call, "tool_call_id")
+        if not call_id:
+            call_id = f"step-{step.get('step_id')}-{number}"
+        call_ids.append(call_id)
+    return call_ids
 
 
 def _read_atif_results(step: Mapping[str, object], time: float) -> Iterator[RecordedMessage]:
-    waiting = _ids_of_atif_calls(step)
+    """Yield the results of a step's calls. One that names no call is of the next one in order."""
+    unanswered_ids = _ids_of_atif_calls(step)
     for result in objects_at(step, "observation", "results"):
         call_id = text_at(result, "source_call_id")
-        if not call_id and waiting:
-            call_id = waiting[0]
+        if not call_id and unanswered_ids:
+            call_id = unanswered_ids[0]
         text = text_of_message_content(result.get("content"))
-        if call_id not in waiting:
+        if call_id not in unanswered_ids:
             yield RecordedMessage("user", text, time=time, beside=True)
             continue
-        waiting.remove(call_id)
+        unanswered_ids.remove(call_id)
         pictures = pictures_in_content(result.get("content"))
         yield RecordedMessage("tool", text, answers=call_id, time=time, pictures=pictures)
 
@@ -194,7 +201,7 @@ def _read_managed_agent_events(
     rows: Sequence[HistoryRow], report: ReadingReport
 ) -> Iterator[RecordedMessage]:
     parts: list[ReplyPart] = []
-    begun = 0.0
+    start_time = 0.0
     for row in rows:
         value = row.value
         kind = text_at(value, "type")
@@ -202,17 +209,17 @@ def _read_managed_agent_events(
         part = _managed_agent_part(value, kind)
         if part is not None:
             if not parts:
-                begun = time
+                start_time = time
             parts.append(part)
             continue
         if parts and (kind in _RESULTS or kind == "user.message"):
-            yield build_recorded_reply(parts, time=begun)
+            yield build_recorded_reply(parts, time=start_time)
             parts = []
         if kind in _RESULTS:
-            answers = first_text(value, _RESULTS[kind], "tool_use_id")
+            call_id = first_text(value, _RESULTS[kind], "tool_use_id")
             text = text_of_message_content(value.get("content"))
             is_ok = not value.get("is_error")
-            yield RecordedMessage("tool", text, answers=answers, ok=is_ok, time=time)
+            yield RecordedMessage("tool", text, answers=call_id, ok=is_ok, time=time)
         elif kind == "user.message":
             text = text_of_message_content(value.get("content"))
             pictures = pictures_in_content(value.get("content"))
@@ -220,7 +227,7 @@ def _read_managed_agent_events(
         else:
             report.add_left_out_row(kind or "no type")
     if parts:
-        yield build_recorded_reply(parts, time=begun)
+        yield build_recorded_reply(parts, time=start_time)
 
 
 def _managed_agent_part(value: Mapping[str, object], kind: str) -> ReplyPart | None:

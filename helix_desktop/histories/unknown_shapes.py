@@ -81,7 +81,10 @@ def is_row_of_notes(shape: str, row: Mapping[str, object]) -> bool:
     subkind = first_text(row, "subtype") or text_at(row, "payload", "type")
     # Claude Code's kinds are named as in "system/turn_duration", Codex's as in "event task_started".
     names = [kind, f"{kind}/{subkind}", f"{kind.removesuffix('_msg')} {subkind}"]
-    return any(name and is_known_note(shape, name) for name in names)
+    for name in names:
+        if name and is_known_note(shape, name):
+            return True
+    return False
 
 
 def unknown_fields(shape: str, row: Mapping[str, object]) -> set[str]:
@@ -115,7 +118,7 @@ def note_sentences(data_folder: Path, sentences: Sequence[str]) -> None:
     with suppress(OSError):
         file = data_folder / NOTED
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_file_atomically(file, json.dumps([*sentences]).encode())
+        write_file_atomically(file, json.dumps(list(sentences)).encode())
 
 
 def read_noted_sentences(data_folder: Path) -> list[str]:
@@ -123,8 +126,9 @@ def read_noted_sentences(data_folder: Path) -> list[str]:
         noted = parse_json_or_none((data_folder / NOTED).read_bytes())
     except OSError:
         return []
-    listed = noted if isinstance(noted, list) else []
-    return [sentence for sentence in listed if isinstance(sentence, str)]
+    if not isinstance(noted, list):
+        return []
+    return [sentence for sentence in noted if isinstance(sentence, str)]
 
 
 def describe_unknown_shapes(
@@ -136,7 +140,8 @@ def describe_unknown_shapes(
     # The most frequent first, and those that are equally frequent by their names.
     names = sorted(counts)
     names.sort(key=counts.__getitem__, reverse=True)
-    listed_names = ", ".join(f"{name} ({counts[name]:,})" for name in names[:MOST_NAMES])
+    names_with_counts = [f"{name} ({counts[name]:,})" for name in names[:MOST_NAMES]]
+    listed_names = ", ".join(names_with_counts)
     if len(names) > MOST_NAMES:
         listed_names += f", and {len(names) - MOST_NAMES:,} more"
     program = NAMES.get(shape.removesuffix("-2"), shape)
