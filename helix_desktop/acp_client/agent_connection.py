@@ -217,6 +217,7 @@ class AgentConnection:
         params: Any,
         is_notification: bool,  # noqa: FBT001 -- the SDK calls it so
     ) -> dict[str, Any] | None:
+        """Lets our side answer a request. The SDK sends errors back to the agent."""
         if is_notification:
             return None
         try:
@@ -287,6 +288,9 @@ class AgentConnection:
             self.kill_with_reason(f"it sent a message of more than {LONGEST_MESSAGE_BYTES:,} bytes")
 
     async def send(self, message: dict[str, Any]) -> None:
+        """Writes a message to the agent's input. Raises ConnectionError for a request
+        that cannot be sent.
+        """
         stdin = cast(asyncio.StreamWriter, self._command.process.stdin)
         try:
             if self._end_reason:

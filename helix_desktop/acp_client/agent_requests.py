@@ -130,6 +130,7 @@ class AgentRequests:
     _allowed_edits: list[AllowedEdit] = field(default_factory=list)
 
     async def answer_agent(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Answers a request by its method. Raises a RequestError for an unknown one."""
         match method:
             case "session/request_permission":
                 return await self._answer_permission_request(params)
@@ -163,6 +164,9 @@ class AgentRequests:
     # --- Deciding what the agent may do, by a rule or by asking the user
 
     async def _answer_permission_request(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Decides by the workspace's rules, or asks the user, and chooses among the options
+        that the agent offers. One that holds only for this call is preferred.
+        """
         noted = await self.recorder.record_call_update(object_at(params, "toolCall"), is_live=True)
         # A copy: the agent may change the call while the user is asked.
         call = replace(noted, told=dict(noted.told))
@@ -281,6 +285,7 @@ class AgentRequests:
         return f"it would run outside the sandbox, in {self._folder_as_rules_name_it(folder)}"
 
     def _describe_place(self, path: str, effect: ActionEffect) -> PlaceForRules:
+        """Returns a path as rules name it, and why an action there is dangerous."""
         roots = self.kit.resources.roots.with_nothing_hidden
         try:
             path_as_named = roots.resolve_path(path)
@@ -349,6 +354,7 @@ class AgentRequests:
     # --- Reading and writing files for the agent
 
     async def _read_text_file(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Reads lines of a file for the agent, if that is allowed."""
         roots = self.kit.resources.roots
         path = roots.resolve_path(text_at(params, "path"))
         displayed_path = roots.display_path(path)
@@ -424,6 +430,7 @@ class AgentRequests:
     # --- Running commands for the agent in terminals
 
     def _create_terminal(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Starts a command, and returns the terminal's id without waiting for it."""
         if self._count_running_terminals() >= MOST_TERMINALS:
             raise ActionRefused(
                 f"This agent is already running {MOST_TERMINALS} commands.",
@@ -448,6 +455,9 @@ class AgentRequests:
     async def _run_in_terminal(
         self, terminal_id: str, call: ToolCall, command_and_folder: tuple[str, str]
     ) -> CallOutcome:
+        """Runs a command as a call of our own, and records it once the agent has had
+        time to show it.
+        """
         terminal = self.terminals[terminal_id]
 
         ask = partial(
@@ -474,6 +484,7 @@ class AgentRequests:
         return outcome
 
     async def _answer_terminal_request(self, method: str, terminal_id: str) -> dict[str, Any]:
+        """Returns a command's output, waits for its end, or ends it."""
         if terminal_id not in self.terminals:
             raise RequestError(MISSING_FILE, f"There is no terminal {terminal_id[:80]}.")
         terminal = self.terminals[terminal_id]
@@ -492,6 +503,9 @@ class AgentRequests:
 
 
 def _command_of_call(call: AcpCall) -> str:
+    """Returns the command line of a call as agents write it: as text, or as a list of
+    words.
+    """
     call_input = object_at(call.told, "rawInput")
     commands: list[str] = []
     for key in _COMMAND_KEYS:
@@ -558,6 +572,9 @@ def _host_of_call(call: AcpCall) -> str:
 
 
 def _format_terminal_command(params: dict[str, Any]) -> str:
+    """Returns the command line for a terminal, with the variables that the agent sets
+    for it.
+    """
     pieces: list[str] = []
     for variable in objects_at(params, "env"):
         name = text_at(variable, "name")

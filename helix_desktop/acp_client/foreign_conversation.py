@@ -173,6 +173,9 @@ class ForeignConversation:
         return await self._prompt_agent(turn)
 
     async def _prompt_agent(self, turn: AgentRequests) -> dict[str, Any]:
+        """Sends the agent what is new in the conversation, and returns its answer at
+        the turn's end.
+        """
         connection = await self.open_agent_session(turn.conversation, turn.kit)
         branch = turn.conversation.state.branch
         parts_to_send = _parts_since_last_reply(branch)
@@ -206,6 +209,9 @@ class ForeignConversation:
     async def _build_prompt_block(
         self, connection: AgentConnection, part: facts.UserPart, kit: WorkspaceTools
     ) -> dict[str, Any]:
+        """Returns a part of a message as the protocol has it. Raises ActionRefused for
+        a picture that the agent does not take.
+        """
         if isinstance(part, facts.Text):
             return {"type": "text", "text": part.text}
         content = await kit.resources.cache.read_content(part.stored.digest)
@@ -274,6 +280,9 @@ class ForeignConversation:
     async def _ensure_session(
         self, connection: AgentConnection, conversation: Conversation, kit: WorkspaceTools
     ) -> None:
+        """Opens a session for the conversation's messages, unless the agent has it
+        open: the one that it had before if it can resume it, or else a new one.
+        """
         known_session = _find_agent_session_id(conversation)
         if self._session and (self._is_session_new or known_session == self._session):
             return
@@ -390,6 +399,9 @@ class ForeignConversation:
         return await self._turn.answer_agent(method, params)
 
     async def _apply_and_record_update(self, update: dict[str, Any], size: int) -> None:
+        """Takes over what the agent says of itself, and records what it says in the
+        turn.
+        """
         mode = text_at(update, "currentModeId")
         if mode and "mode" in self.choices:
             self.choices["mode"] = replace(self.choices["mode"], current=mode)

@@ -291,6 +291,7 @@ class TurnRecorder:
             )
 
     async def _record_draft_as_reply(self, stop: facts.Stop) -> None:
+        """Appends the draft as a reply, and reports what its calls do."""
         draft = self._draft
         self._draft = []
         self._draft_size = 0
@@ -321,6 +322,9 @@ class TurnRecorder:
         return facts.Text(text, count(text))
 
     async def _store_output_and_build_result(self, call: AcpCall) -> facts.ToolReturned:
+        """Stores what a call put out, unless a command of ours has, and returns its
+        result.
+        """
         outcome = self._outcomes.get(call.id)
         if outcome is None:
             origin = EntryOrigin(call.as_tool_call().name, call.title[:200])

@@ -36,6 +36,7 @@ def read_anthropic_recordings(
 
 class AnthropicMessages(history_rows.HistoryMessages):
     def read_row(self, value: Mapping[str, object]) -> None:
+        """Add a message of the row's role."""
         role = value.get("role")
         content = value.get("content")
         time = history_rows.parse_time(value.get("ts", value.get("timestamp")))

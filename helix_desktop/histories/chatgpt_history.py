@@ -78,6 +78,9 @@ def read_chatgpt_recordings(
 def _read_conversation(
     row: history_rows.HistoryRow, report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
+    """Return a conversation and its branches, which arise where the user edited a
+    message or asked for another answer.
+    """
     nodes = _list_nodes_from_root(object_at(row.value, "mapping"))
     message_rows = [history_rows.HistoryRow(node.message, row.place, row.line) for node in nodes]
     tree = HistoryTree()
@@ -90,9 +93,6 @@ def _read_conversation(
         rows_of_branch = [message_rows[index] for index in indices]
         return _ChatgptMessages(report_of_branch).read_rows(rows_of_branch)
 
-    def id_of_node(index: int) -> str:
-        return nodes[index].id
-
     conversation_id = first_text(row.value, "conversation_id", "id")
     template = RecordedSession(
         name=f"{path}#{conversation_id}",
@@ -101,7 +101,8 @@ def _read_conversation(
         session=conversation_id,
         title=text_at(row.value, "title"),
     )
-    branches = build_branch_sessions(tree, template, id_of_node, read_branch, report)
+    node_ids = [node.id for node in nodes]
+    branches = build_branch_sessions(tree, template, node_ids, read_branch, report)
     return [session for session in branches if session.messages]
 
 
@@ -188,6 +189,7 @@ class _ChatgptMessages(history_rows.HistoryMessages):
             self.messages.append(RecordedMessage("system", text, time=time))
 
     def _add_answer(self, value: Mapping[str, object], text: str, time: float) -> None:
+        """Add what the model said to the user, or its call of a tool."""
         model = text_at(value, "metadata", "model_slug")
         recipient = text_at(value, "recipient")
         answer = RecordedMessage("assistant", text, time=time, model=model)
@@ -215,6 +217,7 @@ class _ChatgptMessages(history_rows.HistoryMessages):
             self.add_user_message(f"[{name}]\n{text}", time, beside=True)
 
     def _text_of_content(self, content: Mapping[str, object]) -> str:
+        """Return the text of a message's content, which has another form for each kind."""
         kind = text_at(content, "content_type")
         if kind == "thoughts":
             thoughts: list[str] = []
@@ -231,6 +234,7 @@ class _ChatgptMessages(history_rows.HistoryMessages):
         return history_rows.join_nonempty_texts(texts, "\n")
 
     def _text_of_chatgpt_part(self, part: object) -> str:
+        """Return a part's text, or a note in place of a picture or a recording."""
         if isinstance(part, str):
             return part
         pointer = text_at(part, "asset_pointer")

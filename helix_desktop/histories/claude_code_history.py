@@ -123,6 +123,7 @@ class _ClaudeCodeFile:
     def read_recordings(
         self, rows: Sequence[HistoryRow], session_id: str, name: str
     ) -> list[RecordedSession]:
+        """Return the session in these rows, and a fork for each branch of it."""
         tree = HistoryTree()
         title = ""
         kept_row_ids: list[str] = []
@@ -148,6 +149,7 @@ class _ClaudeCodeFile:
     def _build_claude_recordings(
         self, rows: Sequence[HistoryRow], tree: HistoryTree, session_id: str, name: str, title: str
     ) -> list[RecordedSession]:
+        """Read the messages of each branch of the tree, with what all have in common."""
         folder = ""
         version = ""
         for row in rows:
@@ -164,9 +166,6 @@ class _ClaudeCodeFile:
             reader.correct_message_times()
             return reader
 
-        def id_of_row(index: int) -> str:
-            return text_at(rows[index].value, "uuid")
-
         template = RecordedSession(
             name=name,
             messages=(),
@@ -176,7 +175,8 @@ class _ClaudeCodeFile:
             folder=folder,
             version=version,
         )
-        return build_branch_sessions(tree, template, id_of_row, read_claude_messages, self.report)
+        row_ids = [text_at(row.value, "uuid") for row in rows]
+        return build_branch_sessions(tree, template, row_ids, read_claude_messages, self.report)
 
 
 def _name_of_kind(value: Mapping[str, object]) -> str:
@@ -231,6 +231,7 @@ def _is_typed_by_person(value: Mapping[str, object], message: Mapping[str, objec
 
 
 def _row_ids_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
+    """Return the ids of the rows that stay in the context behind a compaction's summary."""
     details = object_at(boundary, "compactMetadata")
     segment = object_at(details, "preservedSegment")
     row_ids: list[str] = []
@@ -311,6 +312,9 @@ class _ClaudeCodeMessages(HistoryMessages):
     def _read_claude_reply(
         self, value: Mapping[str, object], message: Mapping[str, object]
     ) -> None:
+        """Add a reply, or what this row adds to one: Claude Code writes a row for each
+        block.
+        """
         model = text_at(message, "model")
         parts = read_claude_reply_parts(message.get("content"), model)
         usage = anthropic_gateway.parse_usage(object_at(message, "usage"))
@@ -443,6 +447,9 @@ def parse_time_of_request_id(request_id: str) -> float:
 
 
 def read_claude_reply_parts(content: object, model: str) -> list[ReplyPart]:
+    """Return the blocks of a reply as parts. Blocks of unknown kinds become notes in
+    its text.
+    """
     if not isinstance(content, list):
         return [Text(text_of_message_content(content))]
     parts: list[ReplyPart] = []
@@ -531,6 +538,7 @@ def _read_subagent(
     parent: str,
     main_sessions: Sequence[RecordedSession],
 ) -> RecordedSession:
+    """Return a sub-agent's session, linked to the call that started it."""
     name = f"agent-{first_text(rows[0].value, 'agentId', 'uuid')}"
     file_reader = _ClaudeCodeFile(report, path.parent / path.stem)
     session = file_reader.read_recordings(rows, name, f"{path}#{name}")[0]

@@ -93,6 +93,7 @@ def build_title_line(title: str, session_id: str) -> Mapping[str, str]:
 
 
 def _compaction_lines(text: str, time: float) -> list[Block]:
+    """Return the line that marks a compaction, and the one with its summary."""
     timestamp = format_iso_time(time)
     boundary: Block = {
         "type": "system",
@@ -186,6 +187,7 @@ def _result_block(
 
 
 def _reply_message(message: recorded_session.RecordedMessage) -> Block:
+    """Return a reply as Anthropic's API has it."""
     blocks: list[Block] = []
     for part in message.parts:
         if isinstance(part, Reasoning) and part.opaque and part.provider.startswith("anthropic "):

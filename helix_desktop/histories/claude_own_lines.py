@@ -34,6 +34,7 @@ class ClaudeOwnLines:
 
     @classmethod
     def from_stored_lines(cls, stored: Iterable[bytes]) -> "ClaudeOwnLines":
+        """Return the program's own lines among those that imports have stored."""
         lines: list[ClaudeOwnLine] = []
         for stored_line in stored:
             value = object_at(parse_json_or_none(stored_line.decode("utf-8", "replace")))

@@ -182,6 +182,7 @@ class _CodexMessages(history_rows.HistoryMessages):
             self._add_left_out_codex_row(value)
 
     def _read_event_of_rollout(self, kind: str, value: Mapping[str, object]) -> None:
+        """Read a row that wraps its values in a "payload"."""
         payload = object_at(value, "payload")
         match kind:
             case "session_meta":
@@ -213,6 +214,7 @@ class _CodexMessages(history_rows.HistoryMessages):
             self.messages.append(RecordedMessage("system", text, time=self.time))
 
     def _read_codex_item(self, item: Mapping[str, object]) -> None:
+        """Read an item of the Responses API."""
         kind = item.get("type")
         if kind == "message":
             self._read_codex_message(item)
@@ -239,6 +241,7 @@ class _CodexMessages(history_rows.HistoryMessages):
         self.messages.append(RecordedMessage("user", text, time=self.time, beside=True))
 
     def _read_codex_message(self, item: Mapping[str, object]) -> None:
+        """Add a message of the user or the system, or a text to the reply."""
         role = item.get("role")
         text, pictures = history_rows.text_and_pictures(item.get("content"))
         if role == "assistant":
@@ -263,6 +266,7 @@ class _CodexMessages(history_rows.HistoryMessages):
             self.finish_reply()
 
     def _read_codex_reasoning(self, item: Mapping[str, object]) -> None:
+        """Add reasoning to the reply, with what the provider needs back of it."""
         self._begin_reply_unless_reasoning_alone()
         text = history_rows.text_of_message_content(item.get("summary"))
         if not text:
@@ -280,6 +284,7 @@ class _CodexMessages(history_rows.HistoryMessages):
         self._add_reply_part_to_draft(reasoning)
 
     def _read_codex_call(self, item: Mapping[str, object]) -> None:
+        """Add a call to the reply. Each kind of call has its arguments elsewhere."""
         kind = item.get("type")
         name = text_at(item, "name")
         arguments = item.get("arguments", item.get("input"))
@@ -349,6 +354,7 @@ class _CodexMessages(history_rows.HistoryMessages):
         self.messages.append(result)
 
     def _read_codex_event(self, payload: Mapping[str, object]) -> None:
+        """Read an event that says something about the session besides its messages."""
         kind = text_at(payload, "type")
         # Some events have their values in an "item", others have them directly.
         event = dict(payload) | object_at(payload, "item")
@@ -382,6 +388,9 @@ class _CodexMessages(history_rows.HistoryMessages):
             self.messages[self.last_reply_index] = replace(last_reply, usage=recorded_usage)
 
     def _read_codex_compaction(self, payload: Mapping[str, object]) -> None:
+        """Add a compaction, or a message with the summary if the file has nothing
+        before it.
+        """
         self.finish_reply()
         kept_items = objects_at(payload, "replacement_history")
         text = _text_after_compaction(text_at(payload, "message"), kept_items)

@@ -37,6 +37,7 @@ def rollout_path_below_sessions(new_id: str, time: float) -> str:
 def build_codex_lines(
     session: RecordedSession, new_id: str, start_time: float
 ) -> Iterator[Mapping[str, Any]]:
+    """Yield the lines of the session's rollout. `new_id`: its id there."""
     items = list(list_session_items(session))
     session_meta: Item = {
         "id": new_id,
@@ -122,6 +123,7 @@ def _message_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator
 
 
 def _reply_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator[Item]:
+    """Yield the reasoning, the texts and the calls of a reply."""
     for part in message.parts:
         if isinstance(part, Reasoning) and part.opaque:
             reasoning: Item = {"summary": []}

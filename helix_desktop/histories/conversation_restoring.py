@@ -303,6 +303,9 @@ def _build_from_original_lines(
 
 
 def _read_original_file(origin: Origin, form: AgentFormat) -> OriginalFile | None:
+    """Return the agent's own file as it is now, or None if it cannot be read or has
+    another session.
+    """
     own_id, branch, _ = origin.session.partition("#")
     path = Path(origin.path)
     if branch:
@@ -432,6 +435,9 @@ def _lines_before_compaction(lines: Lines, form: AgentFormat, number: int) -> Li
 def _build_translated_session(
     session: RecordedSession, agent: str, session_id: str
 ) -> RestoredSession:
+    """Build a session in the agent's format from messages that its tools and provider
+    can take.
+    """
     form = FORMATS[agent]
     is_own = session.kind == form.kind
     translation = MessageTranslation(
@@ -525,6 +531,7 @@ def write_restored_session(restored: RestoredSession, places: HistoryPlaces) -> 
 
 
 def _session_path_below_agent_folder(restored: RestoredSession, agent_folder: Path) -> str:
+    """Return where the agent looks for a session, relative to its own folder."""
     if restored.agent == "codex":
         return f"sessions/{codex_writer.rollout_path_below_sessions(restored.session, time.time())}"
     if restored.agent == "pi":
@@ -561,6 +568,9 @@ def write_new_session_file(root: Path, relative_path: str, content: bytes) -> Pa
 
 
 def _write_new_file(root: Path, relative_path: str, content: bytes) -> None:
+    """Write a file beside its place and move it there, so that it never appears half-
+    written.
+    """
     folder, _, name = relative_path.rpartition("/")
     # The outermost folder comes first: for "a/b", "a" and then "a/b".
     folders_to_create = [str(parent) for parent in PurePosixPath(relative_path).parents]

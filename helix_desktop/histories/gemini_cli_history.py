@@ -52,6 +52,7 @@ def is_gemini_cli_row(value: Mapping[str, object]) -> bool:
 def read_gemini_cli_recordings(
     rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
+    """Return the session of these rows, and a fork for each branch of it."""
     log = _GeminiLog()
     for row in rows:
         log.read_gemini_row(row)
@@ -61,9 +62,6 @@ def read_gemini_cli_recordings(
     ) -> _GeminiMessages:
         records = [(index, log.records[index]) for index in indices]
         return _GeminiMessages(report).read_gemini_records(records, log.compressions)
-
-    def id_of_record(index: int) -> str:
-        return text_at(log.records[index].value, "id")
 
     parent = ""
     if path.parent.parent.name == "chats":  # It is a sub-agent's file.
@@ -80,7 +78,8 @@ def read_gemini_cli_recordings(
         folder=folder,
         parent=parent,
     )
-    return build_branch_sessions(log.tree, template, id_of_record, read_gemini_messages, report)
+    record_ids = _ids_of_records(log.records)
+    return build_branch_sessions(log.tree, template, record_ids, read_gemini_messages, report)
 
 
 def read_gemini_project_folder(path: Path) -> str:
@@ -116,6 +115,9 @@ class _GeminiLog:
     parent_after_rewind: str = ""  # The record that the next one follows, if not the last one.
 
     def read_gemini_row(self, row: history_rows.HistoryRow) -> None:
+        """Apply a row to the records so far: add one, rewind, or replace the whole
+        history.
+        """
         value = row.value
         fields = object_at(value.get("$set", value))
         if "$rewindTo" in value:
@@ -136,6 +138,7 @@ class _GeminiLog:
             self._replace_whole_history(rows)
 
     def _add_or_replace_record(self, row: history_rows.HistoryRow) -> None:
+        """Add a record, or replace the earlier one with its id."""
         name = text_at(row.value, "id")
         if name in self.index_by_record_id:
             self.records[self.index_by_record_id[name]] = row
@@ -220,6 +223,9 @@ class _GeminiMessages(history_rows.HistoryMessages):
         rows: Sequence[tuple[int, history_rows.HistoryRow]],
         compressions: Mapping[int, GeminiCompression],
     ) -> "_GeminiMessages":
+        """Read these records, given with their positions, and the compressions between
+        them.
+        """
         # By a record's position: that of its first message.
         message_index_by_record: dict[int, int] = {}
         for position, row in rows:
@@ -283,6 +289,7 @@ class _GeminiMessages(history_rows.HistoryMessages):
         self.messages.append(RecordedMessage("tool", text, answers=answers, ok=ok, time=time))
 
     def _read_gemini_reply(self, value: Mapping[str, object], time: float) -> None:
+        """Add a reply, and the results that its record has."""
         calls = _calls_of_record(value)
         parts: list[ReplyPart] = []
         thoughts = _thoughts_of_record(value)
@@ -301,6 +308,7 @@ class _GeminiMessages(history_rows.HistoryMessages):
             self._read_gemini_call_result(call, time)
 
     def _read_gemini_call_result(self, call: Mapping[str, object], time: float) -> None:
+        """Add the result that stands in a call, if it has one."""
         result = call.get("result")
         if result is None:
             return

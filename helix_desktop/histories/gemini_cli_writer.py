@@ -88,6 +88,7 @@ def gemini_file_name(new_id: str, start_time: float) -> str:
 def build_gemini_lines(
     session: RecordedSession, new_id: str, start_time: float
 ) -> Iterator[Mapping[str, Any]]:
+    """Yield the lines of the session's file. `new_id`: its id there."""
     header: Line = {
         "sessionId": new_id,
         "projectHash": hashlib.sha256(session.folder.encode()).hexdigest(),
@@ -145,6 +146,7 @@ def _gemini_reply(message: RecordedMessage, results: Mapping[str, RecordedMessag
 
 
 def _gemini_call(call: ToolCall, result: RecordedMessage | None) -> Line:
+    """Return a call with its result, or as cancelled if it has none."""
     call_id = session_writing.plain_call_id(call.id)
     name = with_plain_name(call).name
     line: Line = {

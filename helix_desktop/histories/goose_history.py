@@ -46,6 +46,7 @@ def is_goose_row(value: Mapping[str, object]) -> bool:
 def read_goose_database(
     connection: ForeignConnection, path: Path, report: history_rows.ReadingReport
 ) -> Iterator[RecordedSession]:
+    """Yield all sessions of a database of goose."""
     report.shape = KIND
     for session in query_until_damage(connection, "SELECT * FROM sessions", (), report, ("id",)):
         session_id = text_at(session, "id")
@@ -101,6 +102,7 @@ def _build_goose_recording(
     recording_name: str,
     report: history_rows.ReadingReport,
 ) -> RecordedSession:
+    """Return a session with the messages in these rows."""
     reader = _GooseMessages(report).read_rows(rows)
     return RecordedSession(
         name=recording_name,
@@ -173,6 +175,7 @@ def _goose_reply_part(part: Mapping[str, object]) -> Iterator[ReplyPart]:
 
 
 def _goose_result(part: Mapping[str, object], time: float) -> RecordedMessage:
+    """Return the result of a call. A failed one may have an error in place of a value."""
     call_id = text_at(part, "id")
     if not call_id:
         raise history_rows.UnreadableRow("a tool result names no call")

@@ -198,6 +198,7 @@ class _FactDrafter:
     # --- Turning the recording's messages into facts
 
     def _draft_user_message(self, message: RecordedMessage) -> None:
+        """Draft a message of the user. What a person typed ends the turn before it."""
         if not message.beside:
             reason = facts.TurnEnd.DONE
             if self.unanswered_calls:
@@ -230,6 +231,7 @@ class _FactDrafter:
             self.drafts[-1] = replace(self.drafts[-1], is_summary=message.is_summary)
 
     def _draft_reply(self, message: RecordedMessage) -> None:
+        """Draft a reply of the model."""
         parts: list[facts.ReplyPart] = []
         calls: dict[str, facts.ToolCall] = {}
         recorded_parts = message.parts or recorded_session.reply_parts_from_message(message)
@@ -252,6 +254,9 @@ class _FactDrafter:
         self.add_draft(message.time, reply)
 
     def _draft_result(self, message: RecordedMessage) -> None:
+        """Draft the result of a call. One that answers no call becomes a message of the
+        user.
+        """
         content = message.text.encode("utf-8", "replace")
         output = reference_to_content(content)
         tokens = self.tokens.count_tokens(message.text)

@@ -221,6 +221,7 @@ def list_files_of_history(history: FoundHistories) -> Sequence[Path]:
 
 
 def _history_in_file(kind: str, file: Path) -> Iterator[FoundHistories]:
+    """Yield what is known of a file's session without reading all of it."""
     try:
         status = file.stat()
     except OSError:
@@ -286,6 +287,7 @@ def _find_opencode_histories(data: Path) -> Iterator[FoundHistories]:
 
 
 def _opencode_history_in_file(data: Path, file: Path) -> Iterator[FoundHistories]:
+    """Yield the session of a file of older versions, unless a sub-agent's."""
     content = read_file_below(data, str(file.relative_to(data)), _LARGEST_DESCRIPTION_BYTES)
     value = object_at(parse_json_or_none(content))
     if value.get("parentID"):

@@ -210,6 +210,7 @@ def read_sessions(
 def _read_sessions_as_written(
     path: Path, report: ReadingReport, kind: str, copy: Path | None
 ) -> Iterator[RecordedSession]:
+    """Yield a file's sessions by its format: an added one, a database, or JSON."""
     readable_path = copy or path
     try:
         if not readable_path.is_file() and readable_path.exists():
@@ -237,6 +238,7 @@ def _read_sessions_as_written(
 def _sessions_in_database(
     path: Path, report: ReadingReport, kind: str, readable_path: Path
 ) -> Iterator[RecordedSession]:
+    """Yield the sessions of a database in each format whose tables it has."""
     try:
         with foreign_sqlite.open_foreign_database(readable_path) as connection:
             tables = foreign_sqlite.ordinary_table_names(connection)
@@ -273,6 +275,7 @@ def _read_sessions_from_json_file(
 def _read_sessions_of_rows(
     rows: Sequence[HistoryRow], path: Path, report: ReadingReport, kind: str
 ) -> list[RecordedSession]:
+    """Return the sessions of rows that belong together. Unreadable ones are complaints."""
     form = _choose_history_form(rows, path, kind)
     report.shape = ""
     if known_shapes(form.kind) is not None:
@@ -340,6 +343,7 @@ def _read_rows(path: Path, report: ReadingReport, readable_path: Path) -> Iterat
 def _rows_of_lines(
     lines: Iterable[bytes], path: Path, report: ReadingReport
 ) -> Iterator[HistoryRow]:
+    """Yield a row for each line. One that is no JSON object is a complaint."""
     for number, line in enumerate(lines, 1):
         if line.isspace():
             continue
@@ -355,6 +359,7 @@ def _rows_of_lines(
 
 
 def _rows_of_document(content: bytes, path: Path, complaints: list[str]) -> Iterator[HistoryRow]:
+    """Yield the rows of a document, or those before the place where it is damaged."""
     text = content.decode("utf-8-sig", "replace")
     try:
         yield from _rows_of_value(json.loads(text), path)

@@ -326,6 +326,7 @@ def _content_parts(content: object) -> Sequence[object]:
 
 
 def _picture_of_part(part: object) -> RecordedPicture | None:
+    """Return the picture or document in a part, in the form of any protocol, or None."""
     if not isinstance(part, Mapping):
         return None
     source = object_at(part, "source")
@@ -343,6 +344,7 @@ def _picture_of_part(part: object) -> RecordedPicture | None:
 
 
 def _text_or_placeholder_of_part(part: object) -> str:
+    """Return a part's text, or its kind in brackets if it has none."""
     if isinstance(part, str):
         return part
     if not isinstance(part, Mapping):

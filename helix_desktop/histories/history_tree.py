@@ -128,12 +128,12 @@ class HistoryTree:
 def build_branch_sessions(
     tree: HistoryTree,
     template: RecordedSession,
-    name_of_row: Callable[[int], str],
+    row_ids: Sequence[str],
     read_messages: Callable[[Sequence[int], ReadingReport], HistoryMessages],
     report: ReadingReport,
 ) -> list[RecordedSession]:
-    """Build a session for each branch, named by its first own row, with the fields of
-    `template`.
+    """Build a session for each branch, with the fields of `template`. It is named by its first own
+    row: `row_ids` has the ids of all rows by their positions.
     """
     sessions: list[RecordedSession] = []
     for number, branch in enumerate(tree.branches):
@@ -157,7 +157,7 @@ def build_branch_sessions(
             forked_from = sessions[branch.parent].session
         first_own_row = ""
         if branch.rows:
-            first_own_row = name_of_row(branch.rows[0])
+            first_own_row = row_ids[branch.rows[0]]
         fork = replace(
             session,
             name=f"{template.name}#{number + 1}",

@@ -97,6 +97,7 @@ def _ends_of_replies(messages: Sequence[RecordedMessage]) -> dict[int, int]:
 def _messages_in_new_order(
     messages: Sequence[RecordedMessage], moved: Sequence[MovedResult]
 ) -> tuple[RecordedMessage, ...]:
+    """Return the messages with each moved result in its new place."""
     arriving: defaultdict[int, list[RecordedMessage]] = defaultdict(list)
     for result in moved:
         arriving[result.before].append(messages[result.position])

@@ -107,6 +107,7 @@ def last_system_prompt(recorded_facts: Sequence[facts.Recorded]) -> str:
 def export_openai_lines(
     recorded_facts: Sequence[facts.Recorded], read_content: ReadContent
 ) -> Iterator[Line]:
+    """Yield the conversation as messages of the Chat Completions API."""
     system = last_system_prompt(recorded_facts)
     if system:
         yield {"role": "system", "content": system}

@@ -53,6 +53,9 @@ class OpenaiMessages(history_rows.HistoryMessages):
 def _read_openai_message(
     value: Mapping[str, object], earlier_messages: Sequence[RecordedMessage]
 ) -> RecordedMessage:
+    """Return a message. `earlier_messages`: those before it, of which a result may
+    answer a call.
+    """
     role = _ROLES.get(str(value.get("role")))
     if role is None:
         raise history_rows.UnknownRow(f"there is no role {value.get('role')!r}")
@@ -77,6 +80,7 @@ def _read_openai_message(
 
 
 def _openai_calls(message: Mapping[str, object], message_number: int) -> tuple[ToolCall, ...]:
+    """Return the calls in a reply. Those without an id get one from their place."""
     entries = message.get("tool_calls") or []
     if not isinstance(entries, list):
         raise history_rows.UnreadableRow("its tool_calls are not a list")

@@ -65,6 +65,9 @@ def ids_of_opencode2_sessions(connection: ForeignConnection) -> frozenset[str]:
 def read_opencode2_database(
     connection: ForeignConnection, path: Path, report: history_rows.ReadingReport
 ) -> Iterator[RecordedSession]:
+    """Yield the sessions of version 2, with the messages that a fork shares with its
+    source.
+    """
     ids = ids_of_opencode2_sessions(connection)
     tables = ordinary_table_names(connection) & {SESSIONS, "session"}
     session_by_id: dict[str, Mapping[str, object]] = {}
@@ -199,6 +202,7 @@ class _Opencode2Messages(history_rows.HistoryMessages):
         """Nothing: the parts of a reply have kinds of their own, and `_read_reply` knows them."""
 
     def _read_user(self, value: Mapping[str, object]) -> None:
+        """Add a message of the user, with the texts of the skills and files in it."""
         texts = [text_at(skill, "text") for skill in objects_at(value, "skills")]
         texts.append(text_at(value, "text"))
         pictures = []
@@ -235,6 +239,7 @@ class _Opencode2Messages(history_rows.HistoryMessages):
             self.add_compaction(text, self.time, "opencode compacted the conversation here")
 
     def _read_reply(self, value: Mapping[str, object]) -> None:
+        """Add a reply with the results of its calls, and the error that ended it."""
         parts: list[ReplyPart] = []
         results: list[RecordedMessage] = []
         for part in objects_at(value, "content"):
@@ -268,6 +273,7 @@ class _Opencode2Messages(history_rows.HistoryMessages):
     def _results_of_tool(
         self, call: ToolCall, state: Mapping[str, object], part: Mapping[str, object]
     ) -> Iterator[RecordedMessage]:
+        """Yield the result of a call, if it has one."""
         status = text_at(state, "status")
         if status not in ("completed", "error"):
             return

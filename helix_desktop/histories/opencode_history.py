@@ -47,6 +47,7 @@ class MessageWithParts:
 def read_opencode_database(
     connection: ForeignConnection, path: Path, report: history_rows.ReadingReport
 ) -> Iterator[recorded_session.RecordedSession]:
+    """Yield the sessions of version 1 that version 2 has not taken over."""
     report.shape = KIND
     in_version_2 = ids_of_opencode2_sessions(connection)
     sessions = query_until_damage(connection, "SELECT * FROM session", (), report, ("id",))
@@ -64,6 +65,7 @@ def read_opencode_database(
 def _read_messages_with_parts(
     connection: ForeignConnection, session: str, path: Path, report: history_rows.ReadingReport
 ) -> list[MessageWithParts]:
+    """Return a session's messages in their order, without those that cannot be read."""
     parts_by_message = _read_parts_by_message(connection, session, path, report)
     messages: list[MessageWithParts] = []
     rows = query_until_damage(connection, _MESSAGES, [session], report, ("time_created", "id"))
@@ -248,6 +250,9 @@ class _OpencodeMessages(history_rows.HistoryMessages):
         self.add_compaction(text, time, "opencode compacted the conversation here", keep)
 
     def _read_opencode_user(self, parts: Parts, time: float) -> None:
+        """Add a message of the user. What opencode alone has added is beside the
+        conversation.
+        """
         texts: list[str] = []
         files: list[recorded_session.RecordedPicture] = []
         has_words_of_user = False
@@ -332,6 +337,7 @@ def _call_id_of_part(part: Mapping[str, object]) -> str:
 def _opencode_result(
     part: Mapping[str, object], time: float
 ) -> Iterator[recorded_session.RecordedMessage]:
+    """Yield the result that a call contains, if it has ended."""
     state = object_at(part, "state")
     status = text_at(state, "status")
     if status not in ("completed", "error"):

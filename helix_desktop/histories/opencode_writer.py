@@ -213,6 +213,7 @@ def _opencode_reply_info(message: RecordedMessage, folder: str, time_ms: int) ->
 
 
 def _opencode_tool(call: ToolCall, result: RecordedMessage | None, time_ms: int) -> Line:
+    """Return a call with its result. Without one, it counts as interrupted."""
     state: Line = {
         "input": parse_arguments_object(call.arguments),
         "time": {"start": time_ms, "end": time_ms},
@@ -262,6 +263,7 @@ def insert_opencode_session(database: Path, content: bytes) -> None:
 
 
 def _insert_rows(connection: sqlite3.Connection, document: Mapping[str, Any]) -> None:
+    """Insert the rows of a session, its messages and their parts."""
     info = document["info"]
     session_row = {
         "id": info["id"],

@@ -48,6 +48,7 @@ def is_pi_row(value: Mapping[str, object]) -> bool:
 def read_pi_recordings(
     rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
+    """Return the session of these rows, and a fork for each branch of it."""
     tree = HistoryTree()
     title = ""
     header: Mapping[str, object] = {}
@@ -68,9 +69,6 @@ def read_pi_recordings(
     def read_pi_messages(indices: Sequence[int], report: history_rows.ReadingReport) -> _PiMessages:
         return _PiMessages(report).read_rows(rows[index] for index in indices)
 
-    def id_of_row(index: int) -> str:
-        return text_at(rows[index].value, "id")
-
     session_id = text_at(header, "id")
     if not session_id:  # The first line is damaged. The file's name ends in the id, too.
         _, _, session_id = path.stem.rpartition("_")
@@ -83,7 +81,8 @@ def read_pi_recordings(
         folder=text_at(header, "cwd"),
         version=f"format {number_at(header, 'version') or 1}",
     )
-    return build_branch_sessions(tree, template, id_of_row, read_pi_messages, report)
+    row_ids = [text_at(row.value, "id") for row in rows]
+    return build_branch_sessions(tree, template, row_ids, read_pi_messages, report)
 
 
 def _node_of_pi_entry(value: Mapping[str, object]) -> HistoryNode:

@@ -46,6 +46,7 @@ def build_relative_pi_session_path(working_folder: str, new_id: str, start_time:
 def build_pi_lines(
     session: RecordedSession, new_id: str, start_time: float
 ) -> Iterator[Mapping[str, Any]]:
+    """Yield the lines of the session's file. `new_id`: its id there."""
     yield {
         "type": "session",
         "version": 3,

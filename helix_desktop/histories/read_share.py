@@ -69,6 +69,7 @@ def measure_read_shares(places: HistoryPlaces, now: float | None = None) -> list
 
 
 def _measure_files(kind: str, folder: Path, recent_since: float) -> Iterator[_MeasuredFile]:
+    """Yield the files below a folder that may hold sessions."""
     for file, file_status in list_tree_files(folder):
         # What SQLite writes beside a database counts as the database.
         name = file.name
@@ -98,6 +99,7 @@ def _is_history_or_beside_one(kind: str, folder: Path, file: Path) -> bool:
 
 
 def _share_of_files(kind: str, files: Sequence[_MeasuredFile]) -> ReadShare:
+    """Add up the sizes of an agent's files."""
     all_bytes = 0
     read_bytes = 0
     recent_bytes = 0

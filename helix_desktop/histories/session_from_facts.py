@@ -177,6 +177,7 @@ class _ExportedMessageBuilder:
     keeps_additions: bool
 
     def message_of_fact(self, recorded: facts.Recorded) -> RecordedMessage:
+        """Return the message that a fact stands for."""
         fact = recorded.fact
         if isinstance(fact, facts.ModelReplied):
             model = fact.model
@@ -214,6 +215,7 @@ class _ExportedMessageBuilder:
         )
 
     def _message_of_user(self, fact: facts.UserSaid) -> RecordedMessage:
+        """Return a message of the user, with or without what an agent added to it."""
         texts: list[str] = []
         pictures: list[RecordedPicture] = []
         for part in fact.parts:

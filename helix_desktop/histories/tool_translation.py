@@ -171,6 +171,7 @@ class MessageTranslation:
         return self._target in _KEEPS_OWN_CONTEXT and (message.beside or self._target == CODEX)
 
     def _translate_reply(self, message: RecordedMessage) -> RecordedMessage | None:
+        """Return a reply for the target, or None if nothing of it is left."""
         calls = self._translate_calls(message)
         becomes_text = None in calls.values()
         parts: list[ReplyPart] = []

@@ -132,6 +132,7 @@ def _read_swe_agent_step(step: Mapping[str, object], name: str) -> Iterator[Reco
 
 
 def _read_atif(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
+    """Yield the messages of each step, and the results behind a step of the agent."""
     model = text_at(value, "agent", "model_name")
     for step in objects_at(value, "steps"):
         time = parse_time(step.get("timestamp"))
@@ -200,6 +201,7 @@ def _read_atif_results(step: Mapping[str, object], time: float) -> Iterator[Reco
 def _read_managed_agent_events(
     rows: Sequence[HistoryRow], report: ReadingReport
 ) -> Iterator[RecordedMessage]:
+    """Yield messages. What the agent does between two inputs is one reply."""
     parts: list[ReplyPart] = []
     start_time = 0.0
     for row in rows:

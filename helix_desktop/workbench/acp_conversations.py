@@ -109,6 +109,9 @@ class AcpConversations:
         tools: ToolSet,
         callbacks: TurnCallbacks,
     ) -> TurnEnded:
+        """Let the agent answer what is new in a conversation, and return how the turn
+        ended.
+        """
         foreign = await self.open_conversation(conversation)
         # It moves to the end, because its turn is now the last one.
         del self._open_conversations[conversation.id]

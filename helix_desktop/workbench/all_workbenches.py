@@ -264,6 +264,9 @@ class Workbenches:
                 raise error
 
     async def _open_with_service(self, workspace: str) -> OpenWorkspace:
+        """Open the stores and tools of a workspace, and let commands from outside reach
+        it.
+        """
         # If a step fails, the stack closes what was opened before.
         async with AsyncExitStack() as exit_stack:
             stored = await self._open_as_owner(workspace)

@@ -176,6 +176,9 @@ class BranchPublishing:
 
 
 def _read_branch_state(root: Path) -> BranchState:
+    """Returns the branch of a repository. Raises a HelixError if there is none or no
+    commit.
+    """
     branch = _read_git_line(root, "symbolic-ref", "--short", "-q", "HEAD")
     commit = _read_git_line(root, "rev-parse", "--verify", "HEAD")
     remote = _choose_remote(root, branch)
@@ -201,6 +204,9 @@ def _read_git_line(root: Path, *arguments: str) -> str:
 
 
 def _choose_remote(root: Path, branch: str) -> str:
+    """Returns the remote to push to: the branch's own, else `origin`, else the first
+    one.
+    """
     remotes = _read_git_line(root, "remote").splitlines()
     try:
         upstream = _read_git_line(root, "config", "--get", f"branch.{branch}.remote")
@@ -270,6 +276,9 @@ def _find_pull_request_tool(address: str) -> str:
 
 
 def _push_branch(state: BranchState) -> None:
+    """Pushes the branch from an empty repository of our own, as the module's
+    description says.
+    """
     if len(state.address) > LONGEST_ADDRESS or state.address.startswith("-"):
         raise ActionRefused("The address of the remote is not usable.", remedy=NOT_PUSHED)
     with tempfile.TemporaryDirectory(prefix="helix-push-") as folder:
@@ -315,6 +324,9 @@ def _remember_pushed_branch(state: BranchState) -> None:
 
 
 def _error_of_push(finished: starter.FinishedProcess, state: BranchState) -> ActionRefused:
+    """Returns an error that says whether the server refused, could not be reached, or
+    git failed.
+    """
     message = _output_text(finished)
     reason = _shorten_reason(message)
     if _REJECTED.search(message):
@@ -428,6 +440,7 @@ def _parse_gitlab_checks(pipeline: object) -> list[BranchCheck]:
 
 
 def _read_failure_log(state: BranchState, check: BranchCheck) -> str:
+    """Returns the end of a failed check's log. Raises ActionRefused if there is none."""
     if not check.job:
         remedy = ""
         if check.link:
@@ -489,6 +502,9 @@ def _run_users_program(
 
 
 def _environment_without_git_variables(folder: Path) -> dict[str, str]:
+    """Returns the user's variables for a program that must neither ask anything nor use
+    another repository.
+    """
     environment: dict[str, str] = {}
     for name, value in os.environ.items():
         # The user's own variables for git could name another repository.

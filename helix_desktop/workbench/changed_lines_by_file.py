@@ -151,6 +151,9 @@ class StepDifferences:
         sources: Sequence[ChangeSource],
         broken: bool,  # noqa: FBT001 -- one of three
     ) -> FileChange:
+        """Return a change as the user sees it: with its path on the disk, and who
+        changed it last.
+        """
         changed_by = ""
         step = 0
         if sources:

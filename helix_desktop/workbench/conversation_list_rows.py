@@ -325,6 +325,7 @@ def _list_row_of_stored(row: StoredConversation) -> ConversationListRow:
 
 
 def _list_row_after_fact(row: ConversationListRow, recorded: facts.Recorded) -> ConversationListRow:
+    """Return a row as it is after a new fact of its conversation."""
     fact = recorded.fact
     changes: dict[str, Any] = {"updated": recorded.time}
     if isinstance(fact, facts.ConversationChanged):

@@ -362,6 +362,9 @@ class WorkspaceSharing:
         return not session.is_idle and conversation not in self.synced_sessions.starting
 
     async def _sync_until_cancelled(self) -> None:
+        """Exchange facts again and again: soon after new ones, otherwise after a pause,
+        which grows while the store is away.
+        """
         pause = EVERY
         while True:
             self._has_news_to_send.clear()

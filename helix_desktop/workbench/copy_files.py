@@ -117,6 +117,9 @@ def create_copy_files(
     with_changes: bool,  # noqa: FBT001 -- for to_thread
     parent: str,
 ) -> FolderCopy:
+    """Copy the folders of a workspace, or of another copy. Until the caller saves what is
+    returned, the copy counts as incomplete.
+    """
     roots = kit.resources.roots.folders
     if not roots:
         raise ActionRefused("This workspace has no folder, so there is nothing to copy.")
@@ -227,6 +230,9 @@ def _repositories_after_merge(copy: FolderCopy) -> list[CopySource]:
 
 
 def read_copy_description(folder: Path) -> FolderCopy:
+    """Read what was saved about a copy. One that cannot be read is returned with a
+    sentence about the problem.
+    """
     problem = "What describes this copy cannot be read."
     try:
         description = json.loads(atomic_files.read_small_file(folder / NAME))
@@ -277,6 +283,7 @@ def put_back_files_of_copy(copy: FolderCopy) -> None:
 
 
 def read_copy_status(copy: FolderCopy) -> CopyStatus:
+    """Return what is in a copy and nowhere else, as far as git can tell."""
     size = 0
     for _, file_status in list_tree_files(copy.folder):
         size += file_status.st_blocks * 512  # The system counts in blocks of 512 bytes.

@@ -62,6 +62,7 @@ class FileAttachments:
     async def _attach_document(
         self, name: str, content: bytes, kind: DocumentKind
     ) -> tuple[facts.Attachment, ...]:
+        """Store a document with its text, and pictures of pages that have no text."""
         document = await document_reading.read_document_pages(name, content, kind)
         # Only pages of a PDF can be sent as pictures.
         scanned: Sequence[int] = ()
@@ -110,6 +111,9 @@ class FileAttachments:
     async def _attach_picture_file(
         self, name: str, content: bytes, media_type: str
     ) -> facts.Attachment:
+        """Store a picture that the model sees. Raises InvalidInput for one that it
+        cannot be sent.
+        """
         if not self.sees_pictures:
             raise InvalidInput(
                 f"{name} is a picture, and the model does not see pictures. It was not attached.",

@@ -78,6 +78,9 @@ async def read_previewed_file(roots: WorkspaceRoots, written_path: str) -> Previ
 def _choose_preview_kind(
     name: str, content: bytes, document_kind: DocumentKind | None
 ) -> PreviewKind:
+    """Return how a file is shown, by what it contains and then by the ending of its
+    name.
+    """
     if document_kind is document_kinds.PDF:
         return PreviewKind.PAGES
     by_ending = _KINDS_BY_ENDING.get(PurePosixPath(name).suffix.lower())
@@ -135,6 +138,9 @@ def _names_a_folder(roots: WorkspaceRoots, path: RootPath) -> bool:
 
 
 def _find_by_end_of_path(roots: WorkspaceRoots, written_path: str) -> list[RootPath]:
+    """Return files whose path ends in what is written, which may be relative to another
+    folder.
+    """
     end_of_path = written_path.replace("\\", "/").lstrip("./")
     if not end_of_path:
         return []

@@ -325,6 +325,9 @@ class RepositoryCopies(CopiesInUse):
         return ToolOutput(" ".join(sentences), source=row.title)
 
     async def _brought_and_present_versions(self, copy: copy_files.FolderCopy) -> CopyVersions:
+        """Return a copy's files as they are now, and as they were when they were
+        brought back. Raises ActionRefused without checkpoints.
+        """
         tools = await self.get_or_open_tools(copy.id)
         checkpoints = tools.resources.checkpoints
         if checkpoints is None or not copy.start:
@@ -456,6 +459,9 @@ class RepositoryCopies(CopiesInUse):
     async def _merge_copy(
         self, copy: copy_files.FolderCopy, message: str, *, rebase: bool
     ) -> tuple[str, ...]:
+        """Merge or rebase the commits of a copy. If that is refused, the user's
+        branches are as before.
+        """
         brought = await self._brought_versions_if_known(copy)
         try:
             sentences = await asyncio.to_thread(
@@ -542,6 +548,9 @@ class RepositoryCopies(CopiesInUse):
     async def _finish_interrupted_merge(
         self, copy: copy_files.FolderCopy, unfinished: UnfinishedBringBack
     ) -> None:
+        """Move the user's branches to the end, or back, after the program was ended
+        while it moved them.
+        """
         is_merged = await asyncio.to_thread(repair_moves, unfinished.moves)
         if is_merged:
             brought = await self._brought_versions_if_known(copy)
@@ -558,6 +567,9 @@ class RepositoryCopies(CopiesInUse):
     async def _finish_interrupted_apply(
         self, copy: copy_files.FolderCopy, unfinished: UnfinishedBringBack
     ) -> None:
+        """Record what was written to the user's files before the program was ended, so
+        that it can be undone.
+        """
         tools = await self.get_or_open_tools(copy.parent)
         checkpoints = tools.resources.checkpoints
         if checkpoints is None or not checkpoints.is_undo_available:
@@ -579,6 +591,7 @@ class RepositoryCopies(CopiesInUse):
         await asyncio.to_thread(copy_files.remember_brought_back, copy, applied_changes, steps)
 
     def _check_nobody_works_in(self, copy: copy_files.FolderCopy) -> None:
+        """Raise ActionRefused while a session or a background command works in the copy."""
         is_in_use = False
         for session in self._bench.sessions:
             if session.conversation.state.own_copy == copy.id and not session.is_idle:
@@ -657,6 +670,7 @@ class RepositoryCopies(CopiesInUse):
     async def _restore_planned_steps(
         self, copy: copy_files.FolderCopy, plan: BringBackPlan, unfinished: UnfinishedBringBack
     ) -> tuple[str, ...]:
+        """Write the planned files, and record them. Return sentences for the user."""
         checkpoints = plan.checkpoints
         # Saved before the first write: if the program is killed, its next start records
         # what was written.

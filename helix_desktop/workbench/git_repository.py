@@ -113,6 +113,7 @@ class GitRepository:
         root: Path,
         committed_files: dict[str, RevisionFile],
     ) -> list[PathChange]:
+        """Return what differs in one folder between a revision and the present files."""
         known_items = checkpoints.folders.known_items()
         items_not_compared: dict[str, TreeItem] = {}
         for path, item in known_items.items():
@@ -151,6 +152,7 @@ class GitRepository:
     async def _is_as_committed(
         self, checkpoints: Checkpoints, item: TreeItem | None, committed: RevisionFile | None
     ) -> bool:
+        """Whether a file has the content, the kind and the mode that the revision has."""
         if item is None or committed is None:
             return item is None and committed is None
         is_link = item.kind is PathKind.LINK
@@ -233,6 +235,7 @@ def _is_any_repository(folders: Sequence[Path]) -> bool:
 
 
 def _run_git_commit(root: Path, names: Sequence[str], message: str) -> str:
+    """Commit these files alone, whatever else is staged. Return what git says."""
     tracked_files = set(run_git(root, "ls-files", "-z").split(b"\0"))
     new_files: list[bytes] = []
     changed_files: list[bytes] = []

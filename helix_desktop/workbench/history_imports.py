@@ -195,6 +195,7 @@ class HistoryImport:
     async def _import_session(
         self, session: session_import.SessionToImport
     ) -> session_import.ImportedConversation | None:
+        """Take in one session, and note in the result what came of it."""
         intake_result = await self.intake.take_in_session(session)
         self.result.complaints.extend(intake_result.complaints)
         if intake_result.unchanged_conversation:

@@ -204,6 +204,9 @@ class HookRunner:
     def _find_matching_hooks(
         self, event: str, about: str, tool_input: Mapping[str, Any]
     ) -> list[tuple[ProjectItem, ProjectHook]]:
+        """Return the hooks in force for an event and a tool, each with the item that it
+        is from.
+        """
         hooks: list[tuple[ProjectItem, ProjectHook]] = []
         for item in self.project.now.items_in_force("hook"):
             # A hook of the workspace is in a folder such as .claude, and runs above it.
@@ -238,6 +241,7 @@ class HookRunner:
         payload: Mapping[str, Any],
         watched: CommandCheck,
     ) -> HookAnswer:
+        """Run one hook, and return its answer. One that cannot be run is only noted."""
         if self.kit.sandbox.kind is SandboxKind.NONE and not hook.is_of_user:
             return HookAnswer(note="this system has no sandbox, so hooks of a folder don't run.")
         try:
@@ -268,6 +272,7 @@ class HookRunner:
     async def _run_hook_process(
         self, hook: ProjectHook, payload: Mapping[str, Any], watched: CommandCheck
     ) -> HookAnswer:
+        """Run a hook's command with the payload as its input, and return its answer."""
         hook_variables = _hook_environment(hook, payload)
         # A file instead of a pipe: a hook that does not read its input cannot block us.
         with tempfile.TemporaryFile() as hook_input:

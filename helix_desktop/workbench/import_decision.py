@@ -131,6 +131,9 @@ class ConversationHere:
 
     @classmethod
     def from_facts(cls, facts: Sequence[Recorded]) -> "ConversationHere":
+        """Sort a conversation's facts into what imports brought and what was done here
+        since.
+        """
         last_import_seq = 0
         is_last_import_undone = False
         for recorded in facts:
@@ -217,6 +220,9 @@ def _decide_for_damaged_file(
     matched: MatchedMessages,
     is_other_file_longer: bool,  # noqa: FBT001 -- as in its only caller
 ) -> ImportDecision:
+    """Keep what is here, say once that the file is damaged, and add what is certainly
+    new.
+    """
     damage = f"{session.file} is damaged. {KEPT_DESPITE_DAMAGE}"
     note = TurnEnded(TurnEnd.FAILED, damage)
     is_noted = any(recorded.fact == note for recorded in conversation.facts)
@@ -248,6 +254,7 @@ def _choose_outcome(
     is_other_file_longer: bool,
     damage: str = "",
 ) -> ImportDecision:
+    """Return what to do with matched messages: nothing, append what is new, or fork."""
     has_new_messages = matched.first_new < session.behind_last
     is_worth_a_fact = bool(folds or changes) or conversation.is_last_import_undone
     if not has_new_messages and (is_other_file_longer or not is_worth_a_fact):
@@ -264,6 +271,7 @@ def _append_after(
     changes: Sequence[Fact],
     damage: str = "",
 ) -> Append:
+    """Append behind the last matched message. What the file lacks after it is rewound."""
     keeps_up_to = None
     if matched.count < len(conversation.messages):
         keeps_up_to = conversation.messages[matched.count].seq - 1

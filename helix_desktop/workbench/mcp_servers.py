@@ -198,6 +198,9 @@ class WorkspaceMcpServers:
             await self._host.aclose()
 
     async def _require_host(self) -> McpServerHost:
+        """Return the object that runs the servers. It is created when it is first
+        needed.
+        """
         if self._host is None:
             host = await asyncio.to_thread(
                 importlib.import_module, "helix_desktop.mcp_client.server_host"

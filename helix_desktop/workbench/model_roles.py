@@ -80,6 +80,9 @@ class ChosenModel:
         return self.info.name
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
+        """Ask the model, and learn its window from its answer if that is smaller than
+        expected.
+        """
         way = await self._choose_way_to_provider()
         client = provider_catalog.connect_model_client(
             way.config, self.info, way.key, connections=way.connections, clock=self.access.clock

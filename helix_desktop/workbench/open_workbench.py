@@ -363,6 +363,9 @@ class Workbench:
             return session
 
     async def _open_stored_conversation(self, name: str) -> Session:
+        """Open a conversation's session as it was left, also by a program that was
+        killed.
+        """
         conversation = await Conversation.open(self.workspace.journal, name)
         state = conversation.state
         if state.own_model:
@@ -599,6 +602,7 @@ class Workbench:
     def _build_session_services(
         self, conversation: Conversation, depth: int, allowed_tools: Sequence[str]
     ) -> SessionServices:
+        """Return all that a session uses of its workspace."""
         kit = self.copies.tools_of_copy(conversation.state.own_copy)
         other_tools = list(self.project.skill_tools())
         other_tools.extend(self.planning.plan_tools(depth))
@@ -674,6 +678,9 @@ class Workbench:
     async def _run_event_hooks(
         self, event: str, conversation: str, values: Mapping[str, Any]
     ) -> HookOutcome:
+        """Run the hooks for an event, and in a new copy the user's set-up command
+        before them.
+        """
         row = self._rows.find_row(conversation)
         if event == "Stop" and row is not None and row.parent:
             event = "SubagentStop"
@@ -1109,6 +1116,7 @@ class Workbench:
         )
 
     def _on_event(self, event: session_events.Event) -> None:
+        """Update what depends on an event, and pass it on to all who listen."""
         self._partial.update_partial_reply(event)
         self._pending_questions.update_pending_questions(event)
         match event:
@@ -1130,6 +1138,7 @@ class Workbench:
             listener(event)
 
     def _update_after_fact(self, recorded: facts.Recorded) -> None:
+        """Update the rows, the tools and the sub-agents after a fact was appended."""
         self._meters.update_row_after_fact(recorded)
         fact = recorded.fact
         if isinstance(fact, facts.FilesChanged):
@@ -1230,6 +1239,7 @@ def _build_checkpoints_of_workspace(
 def _build_checkpoints_of_copy(
     workspace: StoredWorkspace, roots: Sequence[Path], copy: FolderCopy
 ) -> Checkpoints:
+    """Build the checkpoints of a copy. They keep no known state of its files on the disk."""
     coverage = system_prompt_and_settings.parse_coverage(workspace.settings.changes)
     return Checkpoints(
         [root.resolve() for root in roots],

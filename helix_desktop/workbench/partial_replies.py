@@ -62,6 +62,7 @@ class PartialReplies:
         self._writing = False
 
     def update_partial_reply(self, event: Event) -> None:
+        """Note what an event adds to a reply or an output, or that it is complete."""
         if isinstance(event, ReplyStreamed) and isinstance(event.delta, TextDelta):
             self._add_text(event.conversation, event.conversation, event.delta.text)
         elif isinstance(event, ToolPrinted):
@@ -127,6 +128,7 @@ class PartialReplies:
     async def _recover_cut_off_reply(
         self, conversation: Conversation, model: str, tokens: TokenCounter
     ) -> None:
+        """Append what a model had written of a reply when the program was killed."""
         saved = await asyncio.to_thread(self._read_partial_reply, conversation.id)
         if saved is None:
             return
@@ -147,6 +149,7 @@ class PartialReplies:
             file.unlink(missing_ok=True)
 
     async def _write_due_replies(self) -> None:
+        """Save what has come since the last time, until nothing is left to save."""
         try:
             while True:
                 due = self._unsaved_texts()

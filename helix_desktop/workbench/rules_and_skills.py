@@ -41,6 +41,7 @@ class UsedProjectItems:
     def update_from_facts(
         self, state: ConversationState, roots: Sequence[Path]
     ) -> "UsedProjectItems":
+        """Note the paths and skills in the facts since the last time."""
         for recorded in state.facts[self.read :]:
             fact = recorded.fact
             if isinstance(fact, ModelReplied):
@@ -82,6 +83,9 @@ class WorkspaceRulesAndSkills:
         self._used: dict[str, UsedProjectItems] = {}
 
     def read_project_folders(self) -> ProjectItems:
+        """Read rules, skills, commands, hooks and agents from the workspace's and the
+        user's folders.
+        """
         settings = self._workspace.settings
         touched: list[Path] = []
         # Copies, because this runs in a thread, and conversations go on meanwhile.
@@ -126,6 +130,7 @@ class WorkspaceRulesAndSkills:
     async def _run_use_skill(
         self, args: built_in_tool.ToolArguments, _: built_in_tool.ToolResources
     ) -> built_in_tool.ToolOutput:
+        """Tell the model that a skill follows. Its text is added with the next step."""
         name = args.text_argument("name")
         items = await self.reread_project_folders()
         item = items.find_item("skill", name)
@@ -269,6 +274,9 @@ def _notes_on_nested_rules(
 def _notes_with_skill_texts(
     found: ProjectItems, used: Iterable[str], state: ConversationState
 ) -> list[StandingNote]:
+    """Return the texts of the skills that a conversation uses, and revoke those that
+    are gone.
+    """
     existing_names = {item.name for item in found.items_of_kind("skill")}
     notes: list[StandingNote] = []
     for name in used:

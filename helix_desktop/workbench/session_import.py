@@ -221,6 +221,9 @@ class SessionWriter:
     imported: ImportedConversation | None = None
 
     async def write_session(self) -> None:
+        """Write what is new in the session. If it cannot be in its conversation, try
+        another one.
+        """
         async with self.hold(self.conversation):
             facts = await self.workspace.journal.read_facts(self.conversation)
             if not facts:
@@ -262,6 +265,7 @@ class SessionWriter:
     async def _act_on_decision(
         self, facts: Sequence[Recorded], decision: ImportDecision | Apart
     ) -> None:
+        """Append, fork or do nothing. `Reject` and `Apart` are for the caller."""
         match decision:
             case Unchanged(damage=damage):
                 self.damage = damage
@@ -479,6 +483,7 @@ class SessionWriter:
     async def _build_import_fact(
         self, new_facts: Sequence[Fact], earlier_facts: Sequence[Recorded]
     ) -> BroughtIn:
+        """Return the fact that says where the new facts are from, and what they cost."""
         size, modified = self.session.stamp
         cost = 0.0
         for fact in new_facts:
@@ -517,6 +522,7 @@ def _digests_of_unread_lines(facts: Sequence[Recorded]) -> list[Digest]:
 def _imported_conversation_from_facts(
     appended: Sequence[Recorded], state: str, title: str, origin: Origin
 ) -> ImportedConversation:
+    """Count what an import has appended, for the user."""
     messages = 0
     outputs = 0
     folds = 0

@@ -89,6 +89,7 @@ class SessionIntake:
     _seen_live: dict[str, "SessionSeenLive"] = field(default_factory=dict)
 
     async def take_in_session(self, read_session: SessionToImport) -> SessionIntakeResult:
+        """Find the session's conversation, and write there what is new."""
         session = await self._without_deleted_part(read_session)
         if session is None:
             return SessionIntakeResult()
@@ -114,6 +115,9 @@ class SessionIntake:
     async def _write_session(
         self, session: SessionToImport, conversation: str
     ) -> SessionIntakeResult:
+        """Write the session, and remember where it is for the sessions that belong to
+        it.
+        """
         writer = SessionWriter(
             self.workspace,
             self.hold,

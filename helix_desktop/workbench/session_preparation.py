@@ -83,6 +83,9 @@ class SessionPreparation:
     def prepare_file(
         self, file: Path, stamp: tuple[int, int], tokens: TokenCounter
     ) -> Iterator[Prepared]:
+        """Yield a file's sessions, sentences about what could not be read, and last the
+        file itself.
+        """
         report = ReadingReport()
         sessions = history_reading.read_sessions(
             file, report, self.kinds.get(str(file), ""), self.copy_of_file(file)
@@ -144,6 +147,9 @@ class SessionPreparation:
     def _prepare_session(
         self, file: Path, recording: RecordedSession, tokens: TokenCounter
     ) -> Prepared:
+        """Draft a session's facts and count their tokens. An unexpected error is a
+        complaint.
+        """
         try:
             if isinstance(tokens, token_counting.TiktokenCounter):
                 tokens.count_ahead(_all_texts_to_count(recording))
@@ -167,6 +173,7 @@ class SessionPreparation:
     def _prepare_in_another_process(
         self, files: Sequence[FileToRead], encoding: str
     ) -> Iterator[Prepared]:
+        """Yield what a process of ours prepares. It is ended if nobody asks for more."""
         launch = starter.ProcessLaunch(
             starter.CommandAuthor.PROGRAM, starter.own_program_command(*COMMAND)
         )

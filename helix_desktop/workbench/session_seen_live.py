@@ -89,6 +89,7 @@ def decide_for_session_seen_live(
 def _compare_session_with_file(
     facts: Sequence[Recorded], drafts: Sequence[FactDraft]
 ) -> Unchanged | Append | Apart:
+    """Return what of the file is new, or `Apart` if the two cannot be one conversation."""
     replies_here = list_replies_here(facts)
     replies_on_path = [reply for reply in replies_here if reply.is_on_path]
     replies_in_file = list_replies_in_file(drafts)

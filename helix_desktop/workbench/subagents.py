@@ -227,6 +227,7 @@ class SubagentRunner:
         return team.began + self.limits().agents_seconds - time.monotonic()
 
     async def _create_agent(self, order: Delegation, team: AgentTeam) -> DelegatedAgent:
+        """Create an agent's conversation and session, and add it to the team."""
         title = " ".join(order.task.split())[:60]
         started = ConversationStarted(
             title=title, parent=order.parent, parent_call=order.call, role=order.role
@@ -355,6 +356,7 @@ class SubagentRunner:
         return [self._build_agent_row(agent) for agent in team.agents.values()]
 
     def _build_agent_row(self, agent: DelegatedAgent) -> SubagentRow:
+        """Return an agent as the list of agents shows it."""
         meter = agent.session.context.next_request_meter()
         state = agent.state
         if agent.session.running is ConversationActivity.ASKING:

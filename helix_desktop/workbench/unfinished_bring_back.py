@@ -47,6 +47,7 @@ class UnfinishedBringBack:
     applied_changes: Sequence[PathChange] = ()
 
     def save_in_copy(self, folder: Path) -> None:
+        """Save this in the copy's folder, for the next start after a kill."""
         packed_steps: list[list[str]] = []
         for step in self.steps:
             packed_steps.append(_pack_items(step.path, step.now, step.target))

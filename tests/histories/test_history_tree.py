@@ -108,7 +108,8 @@ def test_each_line_is_a_session_that_names_the_one_it_left_and_how_much_it_share
         )
 
     first = RecordedSession("file", (), "kind", "session", title="Named")
-    one, two, three = build_branch_sessions(tree, first, lambda row: f"row{row}", read, report)
+    row_ids = [f"row{number}" for number in range(5)]
+    one, two, three = build_branch_sessions(tree, first, row_ids, read, report)
     assert report.complaints == ["3 rows"], "each row is told of once"
     assert [message.text for message in one.messages] == ["row 0", "row 1", "row 2"]
     assert (one.name, one.session, one.forked_from, one.forked_at) == ("file", "session", "", 0)
