@@ -95,7 +95,7 @@ class AgentTerminal:
     printed: str = ""  # The end of the command's output so far.
     is_cut: bool = False
     # Set by the agent's first request about this terminal.
-    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    first_request: asyncio.Event = field(default_factory=asyncio.Event)
 
     def exit_status(self) -> dict[str, Any]:
         """Returns how the command ended. A command that was refused or could not start
@@ -169,7 +169,7 @@ class AgentRequests:
         """
         noted = await self.recorder.record_call_update(object_at(params, "toolCall"), is_live=True)
         # A copy: the agent may change the call while the user is asked.
-        call = replace(noted, told=dict(noted.told))
+        call = replace(noted, description=dict(noted.description))
         preferred_kind = "allow_once"
         other_kind = "allow_always"
         try:
@@ -210,7 +210,7 @@ class AgentRequests:
         """
         paths = set(_find_paths_in_call_input(call))
         for key in ("locations", "content"):
-            for named in objects_at(call.told, key):
+            for named in objects_at(call.description, key):
                 paths.add(text_at(named, "path"))
         paths.discard("")
         if len(paths) > MOST_PATHS:
@@ -479,7 +479,7 @@ class AgentRequests:
         terminal.printed = end_of_output.decode("utf-8", "replace")
         terminal.is_cut = start > 0
         with suppress(TimeoutError, asyncio.CancelledError):
-            await wait_with_limit(terminal.asked.wait(), SHOW_SECONDS)
+            await wait_with_limit(terminal.first_request.wait(), SHOW_SECONDS)
         await self.recorder.record_finished_command(terminal_id, call, outcome)
         return outcome
 
@@ -488,7 +488,7 @@ class AgentRequests:
         if terminal_id not in self.terminals:
             raise RequestError(MISSING_FILE, f"There is no terminal {terminal_id[:80]}.")
         terminal = self.terminals[terminal_id]
-        terminal.asked.set()
+        terminal.first_request.set()
         if method == "terminal/output":
             answer = {"output": terminal.printed, "truncated": terminal.is_cut}
             if terminal.running.done():
@@ -506,7 +506,7 @@ def _command_of_call(call: AcpCall) -> str:
     """Returns the command line of a call as agents write it: as text, or as a list of
     words.
     """
-    call_input = object_at(call.told, "rawInput")
+    call_input = object_at(call.description, "rawInput")
     commands: list[str] = []
     for key in _COMMAND_KEYS:
         command = call_input.get(key)
@@ -527,7 +527,7 @@ def _command_of_call(call: AcpCall) -> str:
 def _folder_of_call(call: AcpCall) -> str:
     """Returns the folder of a command as the agent gives it. Empty means the agent's own folder."""
     folders: list[str] = []
-    for key, value in object_at(call.told, "rawInput").items():
+    for key, value in object_at(call.description, "rawInput").items():
         if value and _FOLDER_KEY.fullmatch(key):
             folders.append(str(value))
     return ", ".join(dict.fromkeys(folders))
@@ -535,7 +535,7 @@ def _folder_of_call(call: AcpCall) -> str:
 
 def _find_paths_in_call_input(call: AcpCall) -> Iterator[str]:
     """Yield every path that the call's input names, at any depth, also as a field's name."""
-    without_command = object_at(call.told, "rawInput") | dict.fromkeys(_COMMAND_KEYS)
+    without_command = object_at(call.description, "rawInput") | dict.fromkeys(_COMMAND_KEYS)
     pending: list[tuple[str, Any]] = [("", without_command)]
     while pending:
         key, value = pending.pop()
@@ -567,7 +567,7 @@ def _path_in_text(text: str, *, is_path: bool) -> str:
 
 def _host_of_call(call: AcpCall) -> str:
     with suppress(ValueError):
-        return urlsplit(text_at(call.told, "rawInput", "url")).hostname or ""
+        return urlsplit(text_at(call.description, "rawInput", "url")).hostname or ""
     return ""
 
 
@@ -591,10 +591,10 @@ def _format_terminal_command(params: dict[str, Any]) -> str:
 
 def _effect_of_call(call: AcpCall, path: str) -> ActionEffect:
     """Return what a call does, by what it names. The agent's own word for it is not enough."""
-    effect = _EFFECTS.get(text_at(call.told, "kind"), ActionEffect.FOREIGN)
+    effect = _EFFECTS.get(text_at(call.description, "kind"), ActionEffect.FOREIGN)
     if _command_of_call(call):
         return ActionEffect.RUN  # Some agents label a command that only reads as "read".
-    searched = first_text(object_at(call.told, "rawInput"), "pattern", "regex", "glob")
+    searched = first_text(object_at(call.description, "rawInput"), "pattern", "regex", "glob")
     is_run_without_command = effect is ActionEffect.RUN
     is_edit_of_nothing = effect is ActionEffect.EDIT and not path
     is_read_of_nothing = effect is ActionEffect.READ and not path and not searched

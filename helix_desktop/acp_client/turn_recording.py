@@ -45,7 +45,7 @@ class AcpCall:
     """
 
     id: str
-    told: dict[str, Any]
+    description: dict[str, Any]
     is_live: bool = False
     is_over: bool = False
     was_cut: bool = False  # True if the turn ended before this call did.
@@ -53,23 +53,23 @@ class AcpCall:
 
     @property
     def title(self) -> str:
-        return text_at(self.told, "title")
+        return text_at(self.description, "title")
 
     def as_tool_call(self) -> facts.ToolCall:
         """Builds the call with the agent's name for the tool if known, or else its kind."""
-        name = text_at(object_at(self.told, "_meta", "claudeCode"), "toolName")
+        name = text_at(object_at(self.description, "_meta", "claudeCode"), "toolName")
         if not name and self.title.replace("_", "").isalnum():
             name = self.title
         if not name:
-            name = text_at(self.told, "kind") or "tool"
-        arguments = object_at(self.told, "rawInput") or {"title": self.title}
+            name = text_at(self.description, "kind") or "tool"
+        arguments = object_at(self.description, "rawInput") or {"title": self.title}
         arguments_text = json.dumps(arguments, ensure_ascii=False)
         return facts.ToolCall(self.id, name[:LONGEST_NAME], arguments_text[:LONGEST_ARGUMENTS])
 
     @property
     def differences(self) -> list[dict[str, Any]]:
         """What the call changes in files, according to the agent."""
-        contents = objects_at(self.told, "content")
+        contents = objects_at(self.description, "content")
         return [content for content in contents if text_at(content, "type") == "diff"]
 
     def difference_text(self) -> str:
@@ -87,12 +87,12 @@ class AcpCall:
         if self.was_cut:
             return UNREAD
         texts = [self.difference_text()]
-        for content in objects_at(self.told, "content"):
+        for content in objects_at(self.description, "content"):
             texts.append(first_text(object_at(content, "content"), "text", "mimeType"))
         output = "\n".join(text for text in texts if text)
         if output:
             return output
-        raw_output = value_at(self.told, "rawOutput")
+        raw_output = value_at(self.description, "rawOutput")
         if not raw_output:
             return "[no output]"
         if isinstance(raw_output, str):
@@ -192,7 +192,7 @@ class TurnRecorder:
             self._draft.append(call)
         for name, value in update.items():
             if value is not None:
-                call.told[name] = value
+                call.description[name] = value
         status = text_at(update, "status")
         if status in ("completed", "failed"):
             self._mark_call_done_and_notify(call)
@@ -227,7 +227,7 @@ class TurnRecorder:
 
     def _find_call_of_terminal(self, terminal_id: str) -> AcpCall | None:
         for call in self._calls.values():
-            for content in objects_at(call.told, "content"):
+            for content in objects_at(call.description, "content"):
                 if text_at(content, "terminalId") == terminal_id:
                     return call
         return None
@@ -330,7 +330,7 @@ class TurnRecorder:
             origin = EntryOrigin(call.as_tool_call().name, call.title[:200])
             content = call.output_text().encode("utf-8", "replace")
             stored = await self._cache.store_content(content, origin)
-            is_completed = text_at(call.told, "status") == "completed"
+            is_completed = text_at(call.description, "status") == "completed"
             outcome = CallOutcome(stored, is_completed, stopped=call.was_cut)
         size = outcome.output.size
         sample = await self._cache.read_range(outcome.output.digest, 0, min(size, SAMPLE_BYTES))

@@ -52,10 +52,10 @@ def read_codex_recordings(
 ) -> list[RecordedSession]:
     """Return a rollout's session. A fork begins with a copy of its original."""
     rollout = _read_rollout(rows, report)
-    about = rollout.about
-    source = object_at(about, "source", "subagent", "thread_spawn")
+    session_meta = rollout.session_meta
+    source = object_at(session_meta, "source", "subagent", "thread_spawn")
     parent = text_at(source, "parent_thread_id")
-    forked_from = text_at(about, "forked_from_id")
+    forked_from = text_at(session_meta, "forked_from_id")
     copied_message_count = 0
     if forked_from and not parent:
         copied_message_count = _count_copied_messages(rollout.messages, path, forked_from)
@@ -66,11 +66,11 @@ def read_codex_recordings(
             str(path),
             tuple(rollout.messages),
             KIND,
-            text_at(about, "id") or _session_id_of_file(path),
+            text_at(session_meta, "id") or _session_id_of_file(path),
             # Codex has no titles, and a copy needs one of its own.
-            title=text_at(about, "helix_title"),
-            folder=text_at(about, "cwd"),
-            version=text_at(about, "cli_version"),
+            title=text_at(session_meta, "helix_title"),
+            folder=text_at(session_meta, "cwd"),
+            version=text_at(session_meta, "cli_version"),
             compactions=tuple(rollout.compactions),
             forked_from=forked_from,
             forked_at=copied_message_count,
@@ -155,11 +155,11 @@ def _comparable_message(message: RecordedMessage) -> object:
 
 @dataclass(slots=True)
 class _CodexMessages(history_rows.HistoryMessages):
-    """`reply_parts`: those of the reply being assembled. `about`: the session's metadata."""
+    """`reply_parts`: those of the reply being assembled. `session_meta`: the session's metadata."""
 
     reply_parts: list[ReplyPart] = field(default_factory=list)
     reply_start_time: float = 0.0
-    about: Mapping[str, object] = field(default_factory=dict)
+    session_meta: Mapping[str, object] = field(default_factory=dict)
     model: str = ""
     # Each command's complete output, by call id.
     complete_outputs: dict[str, str] = field(default_factory=dict)
@@ -175,7 +175,7 @@ class _CodexMessages(history_rows.HistoryMessages):
             self._read_codex_item(value)
         elif kind in _EVENTS:
             self._read_event_of_rollout(str(kind), value)
-        elif "id" in value and "instructions" in value and not self.about:
+        elif "id" in value and "instructions" in value and not self.session_meta:
             # The first line of older files has no type.
             self._read_session_meta(value)
         else:
@@ -201,11 +201,11 @@ class _CodexMessages(history_rows.HistoryMessages):
     def _add_left_out_codex_row(self, value: Mapping[str, object]) -> None:
         self.report.add_left_out_row(first_text(value, "type", "record_type") or "no type")
 
-    def _read_session_meta(self, about: Mapping[str, object]) -> None:
-        if self.about:
+    def _read_session_meta(self, session_meta: Mapping[str, object]) -> None:
+        if self.session_meta:
             return
-        self.about = about
-        instructions = about.get("base_instructions", about.get("instructions"))
+        self.session_meta = session_meta
+        instructions = session_meta.get("base_instructions", session_meta.get("instructions"))
         if isinstance(instructions, str):
             text = instructions
         else:

@@ -98,17 +98,51 @@ class AgentFormat:
     compaction: Sequence[str] = ("", "")
 
 
+def _build_claude_lines(
+    session: RecordedSession, new_id: str, _start_time: float
+) -> Iterator[Mapping[str, Any]]:
+    """Yield Claude Code's lines. Its file has no time of the session's start."""
+    return claude_writer.build_claude_code_lines(session, new_id)
+
+
+_FORMAT_SETTINGS = read_table("agent_formats")
 FORMATS = {
-    name: AgentFormat(module.KIND, seen, provider, build_lines, **read_table("agent_formats")[name])
-    for name, module, seen, provider, build_lines in (
-        ("claude", claude_reader, claude_writer.SEEN_VERSION, claude_reader.TAG,
-         lambda session, name, _: claude_writer.build_claude_code_lines(session, name)),
-        ("codex", codex_reader, codex_writer.SEEN_VERSION, codex_reader.TAG, codex_writer.build_codex_lines),
-        ("opencode", opencode_history, opencode_writer.SEEN_VERSION, "", opencode_writer.build_opencode_lines),
-        ("gemini", gemini_cli_history, gemini_cli_writer.SEEN_VERSION, "", gemini_cli_writer.build_gemini_lines),
-        ("pi", pi_history, pi_writer.SEEN_VERSION, "", pi_writer.build_pi_lines),
-    )
-}  # fmt: skip
+    "claude": AgentFormat(
+        kind=claude_reader.KIND,
+        seen_version=claude_writer.SEEN_VERSION,
+        provider=claude_reader.TAG,
+        build_lines=_build_claude_lines,
+        **_FORMAT_SETTINGS["claude"],
+    ),
+    "codex": AgentFormat(
+        kind=codex_reader.KIND,
+        seen_version=codex_writer.SEEN_VERSION,
+        provider=codex_reader.TAG,
+        build_lines=codex_writer.build_codex_lines,
+        **_FORMAT_SETTINGS["codex"],
+    ),
+    "opencode": AgentFormat(
+        kind=opencode_history.KIND,
+        seen_version=opencode_writer.SEEN_VERSION,
+        provider="",
+        build_lines=opencode_writer.build_opencode_lines,
+        **_FORMAT_SETTINGS["opencode"],
+    ),
+    "gemini": AgentFormat(
+        kind=gemini_cli_history.KIND,
+        seen_version=gemini_cli_writer.SEEN_VERSION,
+        provider="",
+        build_lines=gemini_cli_writer.build_gemini_lines,
+        **_FORMAT_SETTINGS["gemini"],
+    ),
+    "pi": AgentFormat(
+        kind=pi_history.KIND,
+        seen_version=pi_writer.SEEN_VERSION,
+        provider="",
+        build_lines=pi_writer.build_pi_lines,
+        **_FORMAT_SETTINGS["pi"],
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,8 +419,12 @@ def _with_title(content: bytes, agent: str, session_id: str, title: str) -> byte
         line = claude_writer.build_title_line(title, session_id)
         return content + json.dumps(line).encode() + b"\n"
     if agent == "codex":
+        # The first line's "payload" describes the session. The title is its first field.
+        beginning = re.search(rb'"payload":\s*\{', content)
+        if beginning is None:
+            return content
         field = b'"helix_title":%b,' % json.dumps(title).encode()
-        return re.sub(rb'"payload":\s*\{', lambda begin: begin[0] + field, content, count=1)
+        return content[: beginning.end()] + field + content[beginning.end() :]
     return content
 
 

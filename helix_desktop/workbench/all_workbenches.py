@@ -98,7 +98,7 @@ class Workbenches:
 
     async def open_workspace(self, workspace: str) -> Workbench:
         """Return a workspace's workbench, which is opened if it is not open in this program."""
-        known = await asyncio.to_thread(self._known.find_known_workspace, workspace)
+        known_workspace = await asyncio.to_thread(self._known.find_known_workspace, workspace)
         async with self._opening:
             if not self._has_cleaned_up:
                 self._has_cleaned_up = True
@@ -107,9 +107,9 @@ class Workbenches:
                 )
                 for sentence in sentences:
                     log.info("%s", sentence)
-            if known.id not in self._open:
-                self._open[known.id] = await self._open_with_service(known.id)
-            return self._open[known.id].bench
+            if known_workspace.id not in self._open:
+                self._open[known_workspace.id] = await self._open_with_service(known_workspace.id)
+            return self._open[known_workspace.id].bench
 
     async def close_workspace(self, workspace: str) -> None:
         closed = self._open.pop(workspace, None)
@@ -125,22 +125,22 @@ class Workbenches:
 
     async def search_closed_workspace(self, workspace: str, words: str) -> ClosedSearchResult:
         """Search a workspace that is not open. Raises StoreBusy if it is, here or elsewhere."""
-        known = await asyncio.to_thread(self._known.find_known_workspace, workspace)
-        wire_to_owner = await running_instance.connect_to_owner(self.places.run, known.id)
+        known_workspace = await asyncio.to_thread(self._known.find_known_workspace, workspace)
+        wire_to_owner = await running_instance.connect_to_owner(self.places.run, known_workspace.id)
         if wire_to_owner is not None:
             await wire_to_owner.close()
             raise StoreBusy(
-                f"{known.name} is open in another program.",
+                f"{known_workspace.name} is open in another program.",
                 remedy="Use the workspace in the other program, or close it there first.",
             )
         async with self._opening:  # While this is held, this program does not open the workspace.
-            if known.id in self._known.workspaces_open_here():
+            if known_workspace.id in self._known.workspaces_open_here():
                 raise StoreBusy(
-                    f"{known.name} is already open in this program.",
+                    f"{known_workspace.name} is already open in this program.",
                     remedy="Use the workspace in the window where it is open.",
                 )
             return await asyncio.to_thread(
-                closed_workspace_search.search_closed_stores, known.folder, words
+                closed_workspace_search.search_closed_stores, known_workspace.folder, words
             )
 
     async def read_import_facts(self) -> list[Recorded]:
@@ -163,8 +163,8 @@ class Workbenches:
         if folder is not None:
             await asyncio.to_thread(self._known.check_usable_by_tools, folder)
         models = await self._last_chosen_models()
-        known = await asyncio.to_thread(self._known.create_stored_workspace, name, folder)
-        return await self._open_new_workspace(known, models)
+        known_workspace = await asyncio.to_thread(self._known.create_stored_workspace, name, folder)
+        return await self._open_new_workspace(known_workspace, models)
 
     async def join_workspace(self, address: str, key: str, name: str, folder: Path) -> Workbench:
         if not await asyncio.to_thread(folder.is_dir):
@@ -185,9 +185,9 @@ class Workbenches:
         return {}
 
     async def _open_new_workspace(
-        self, known: KnownWorkspace, models: Mapping[str, str]
+        self, known_workspace: KnownWorkspace, models: Mapping[str, str]
     ) -> Workbench:
-        bench = await self.open_workspace(known.id)
+        bench = await self.open_workspace(known_workspace.id)
         if models:
             await bench.change_settings({f"models.{role}": model for role, model in models.items()})
         return bench
@@ -200,9 +200,9 @@ class Workbenches:
 
     async def trash_workspace(self, *, workspace: str) -> None:
         """Close a workspace and move all of it to the trash. `restore_workspace` brings it back."""
-        known = await asyncio.to_thread(self._known.find_known_workspace, workspace)
-        await self.close_workspace(known.id)
-        await asyncio.to_thread(self._known.trash_workspace, known.id)
+        known_workspace = await asyncio.to_thread(self._known.find_known_workspace, workspace)
+        await self.close_workspace(known_workspace.id)
+        await asyncio.to_thread(self._known.trash_workspace, known_workspace.id)
 
     async def restore_workspace(self, workspace: str) -> None:
         await asyncio.to_thread(self._known.restore_workspace, workspace)

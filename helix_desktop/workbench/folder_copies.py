@@ -706,7 +706,9 @@ class RepositoryCopies(CopiesInUse):
             if fact is not None:
                 facts.append(replace(fact, by="command"))
             if not conversation_exists or not unfinished.last_seq:
-                facts.insert(0, UserSaid((Text(_describe_brought_files(unfinished)),)))
+                # It is a conversation of its own, so it gets a message and an end.
+                description = Text(_describe_brought_files(unfinished))
+                facts.insert(0, UserSaid((description,)))
                 facts.append(TurnEnded(TurnEnd.DONE))
             await session.conversation.append_facts(*facts)
         return session.conversation.state.title

@@ -64,8 +64,8 @@ class HookRunner:
         """
         if not self._has_hooks_for(event):
             return HookOutcome()
-        about = str(values.get("source") or values.get("trigger") or "")
-        answers = await self._run_all_hooks(event, conversation, about, values)
+        matched_name = str(values.get("source") or values.get("trigger") or "")
+        answers = await self._run_all_hooks(event, conversation, matched_name, values)
         first_block = ""
         texts: list[str] = []
         for answer in answers:
@@ -164,14 +164,14 @@ class HookRunner:
         self,
         event: str,
         conversation: str,
-        about: str,
+        matched_name: str,
         values: Mapping[str, Any],
         use: ToolResources | None = None,
     ) -> list[HookAnswer]:
         """Run all hooks for it at the same time. Autorun files that they changed are
         reverted, or asked about.
         """
-        hooks = self._find_matching_hooks(event, about, values.get("tool_input") or {})
+        hooks = self._find_matching_hooks(event, matched_name, values.get("tool_input") or {})
         if not hooks:
             return []
         payload: dict[str, Any] = {
@@ -202,7 +202,7 @@ class HookRunner:
         return answers
 
     def _find_matching_hooks(
-        self, event: str, about: str, tool_input: Mapping[str, Any]
+        self, event: str, matched_name: str, tool_input: Mapping[str, Any]
     ) -> list[tuple[ProjectItem, ProjectHook]]:
         """Return the hooks in force for an event and a tool, each with the item that it
         is from.
@@ -214,7 +214,7 @@ class HookRunner:
             if item.own:
                 hook_folder = self._first_folder
             hook = build_hook_from_item(item, hook_folder)
-            if hook.event != event or not hook.matches_tool(about):
+            if hook.event != event or not hook.matches_tool(matched_name):
                 continue
             if hook.matches_arguments(tool_input):
                 hooks.append((item, hook))
@@ -304,27 +304,29 @@ class HookRunner:
         sandbox = replace(self.kit.sandbox, read_only=is_read_only)
         # What commands of the model see without asking.
         opened_for_commands = await asyncio.to_thread(self.kit.commands.opened)
-        opened = replace(opened_for_commands, hidden=tuple(watched.guard.hidden_files))
-        if sandbox.paths_left_visible(opened):
+        openings = replace(opened_for_commands, hidden=tuple(watched.guard.hidden_files))
+        if sandbox.paths_left_visible(openings):
             raise ActionRefused(
                 "The weaker sandbox, Landlock, cannot keep the hook from reading hidden files."
             )
-        words = shell_command_line(hook.command)
-        held = watched.guard.paths_to_hold_in_place()
+        command_line = shell_command_line(hook.command)
+        held_paths = watched.guard.paths_to_hold_in_place()
         environment = sandbox.build_environment(
-            os.environ, network=False, free=False, opened=opened
+            os.environ, network=False, free=False, opened=openings
         )
         environment |= hook_variables
         launch = ProcessLaunch(
             CommandAuthor.TRUSTED,
-            words,
+            command_line,
             hook.folder,
             environment,
             place=ProcessPlace.SANDBOX,
             trusted_hash=hook.trust,
             checks=watched,
         )
-        wrap = partial(sandbox.wrap_command, words, network=False, held=held, opened=opened)
+        wrap = partial(
+            sandbox.wrap_command, command_line, network=False, held=held_paths, opened=openings
+        )
         return await RunningCommand.start_in_jail(launch, wrap, stdin=stdin, stderr=PIPE)
 
     async def _start_users_hook(
@@ -338,11 +340,11 @@ class HookRunner:
         environment["PATH"] = search_path_without_roots(
             environment.get("PATH", os.defpath), self.kit.resources.roots.folders
         )
-        words = shell_command_line(hook.command)
+        command_line = shell_command_line(hook.command)
         launch = ProcessLaunch(
-            CommandAuthor.USER, words, hook.folder, environment, place=ProcessPlace.WATCHED
+            CommandAuthor.USER, command_line, hook.folder, environment, place=ProcessPlace.WATCHED
         )
-        wrap = partial(self.kit.sandbox.wrap_command, words, network=True, outside=True)
+        wrap = partial(self.kit.sandbox.wrap_command, command_line, network=True, outside=True)
         return await RunningCommand.start_in_jail(launch, wrap, stdin=stdin, stderr=PIPE)
 
     def _add_hook_notes(self, conversation: str, event: str, answers: list[HookAnswer]) -> None:

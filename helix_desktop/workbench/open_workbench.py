@@ -822,7 +822,7 @@ class Workbench:
         return replace(
             result,
             facts=result.facts + changed_tasks,
-            elsewhere=(*result.elsewhere, *tasks_elsewhere),
+            elsewhere=tuple(result.elsewhere) + tuple(tasks_elsewhere),
         )
 
     async def empty_conversation_trash(self, ids_instead: Collection[str] = ()) -> EmptyTrashResult:
@@ -1173,7 +1173,8 @@ class _SettingsForTools:
 
     def command_openings(self) -> CommandOpenings:
         settings = self.workspace.settings
-        return CommandOpenings(settings.openings, (*settings.readable, *self.borrowed))
+        readable_folders = tuple(settings.readable) + self.borrowed
+        return CommandOpenings(settings.openings, readable_folders)
 
     def hidden_patterns(self) -> tuple[str, ...]:
         return system_prompt_and_settings.parse_hidden_patterns(self.workspace.settings)

@@ -227,34 +227,34 @@ def _summaries_of(items: Iterable[ProjectItem]) -> tuple[tools_on_demand.SourceS
 
 
 def _rules_for_prompt(
-    found: ProjectItems, state: ConversationState, tokens: TokenCounter
+    items: ProjectItems, state: ConversationState, tokens: TokenCounter
 ) -> tuple[RulesSet, ...]:
     """Return trusted rules files. One that has changed is used as it was when trusted."""
     facts: list[RulesSet] = []
     kept_paths: set[str] = set()
-    for item in found.items_in_force("rules"):
+    for item in items.items_in_force("rules"):
         if not item.is_nested:
             path = str(item.path)
             facts.append(RulesSet(path, item.body, tokens.count_tokens(item.body)))
             kept_paths.add(path)
-    for item in found.items_of_kind("rules"):
+    for item in items.items_of_kind("rules"):
         # It has changed: until the user has decided, what was trusted goes on to hold.
         if item.known and not item.trusted and not item.off:
             kept_paths.add(str(item.path))
-    for _, known in state.settings.rules:
-        if known.path not in kept_paths:
-            facts.append(RulesSet(known.path, "", 0))
+    for _, known_rules in state.settings.rules:
+        if known_rules.path not in kept_paths:
+            facts.append(RulesSet(known_rules.path, "", 0))
     return tuple(facts)
 
 
 def _notes_on_nested_rules(
-    found: ProjectItems, touched: Iterable[Path], state: ConversationState
+    items: ProjectItems, touched: Iterable[Path], state: ConversationState
 ) -> list[StandingNote]:
     """Return rules that apply to paths this conversation used, and revoke those that are gone."""
     paths = tuple(touched)
     notes: list[StandingNote] = []
     kept_authors: set[str] = set()
-    for item in found.items_of_kind("rules"):
+    for item in items.items_of_kind("rules"):
         author = f"rules:{item.path}"
         if not item.is_nested:
             continue
@@ -272,16 +272,16 @@ def _notes_on_nested_rules(
 
 
 def _notes_with_skill_texts(
-    found: ProjectItems, used: Iterable[str], state: ConversationState
+    items: ProjectItems, used: Iterable[str], state: ConversationState
 ) -> list[StandingNote]:
     """Return the texts of the skills that a conversation uses, and revoke those that
     are gone.
     """
-    existing_names = {item.name for item in found.items_of_kind("skill")}
+    existing_names = {item.name for item in items.items_of_kind("skill")}
     notes: list[StandingNote] = []
     for name in used:
         author = f"skill:{name}"
-        item = found.find_item("skill", name)
+        item = items.find_item("skill", name)
         if item is not None:
             head = f"[The skill {name}, word for word. Its files are in {item.path.parent}.]"
             notes.append(StandingNote(author, f"{head}\n\n{item.body}"))

@@ -18,13 +18,18 @@ def create_tour_folder(folder: Path) -> None:
         f"def count_{name}(sequence):\n    return sequence.count({name!r})\n" for name in "ACGT"
     ]
     (folder / "src" / "pairs.py").write_text("\n\n".join(functions), encoding="utf-8")
-    rows = ["sample,length,content"] + [
-        f"s{i},{numbers.randint(200, 900)},{numbers.random():.3f}" for i in range(400)
-    ]
+    rows = ["sample,length,content"]
+    for number in range(400):
+        length = numbers.randint(200, 900)
+        content = numbers.random()
+        rows.append(f"s{number},{length},{content:.3f}")
     (folder / "samples.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    lines = [
-        f"{i:05d} read {numbers.randint(1, 99999):05d} quality {numbers.randint(10, 40)}"
-        for i in range(2_500)
-    ]
+
+    lines: list[str] = []
+    for number in range(2_500):
+        read_number = numbers.randint(1, 99999)
+        quality = numbers.randint(10, 40)
+        lines.append(f"{number:05d} read {read_number:05d} quality {quality}")
+    # One line that a search finds among all others.
     lines[1_777] = "01777 ERROR adapter not trimmed in s177"
     (folder / "run.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
