@@ -41,7 +41,7 @@ from helix_desktop.tools.workspace_tools import WorkspaceTools
 SILENT_SECONDS = 900.0  # An agent silent for longer is assumed to hang, unless it waits for us.
 STOP_SECONDS = 1.0  # How long the agent may take to end its turn when the user stops it.
 LONGEST_HISTORY = 120_000  # Only this many last characters of a history are sent to a new session.
-HISTORY = "[This conversation goes on in a new session. What was parts_to_send so far:]\n\n{}\n\n[End of what was parts_to_send so far.]"
+HISTORY = "[This conversation goes on in a new session. What was said so far:]\n\n{}\n\n[End of what was said so far.]"
 GO_ON = "Go on."
 _ENDS = {
     "cancelled": facts.TurnEnded(facts.TurnEnd.STOPPED),

@@ -437,7 +437,7 @@ def parse_time_of_request_id(request_id: str) -> float:
     uuid_number = 0
     for digit in digits:
         uuid_number = uuid_number * 58 + BASE_58.index(digit)
-    # The fields of a UUID as RFC 9562 message_index_by_row_id them in its 128 bits.
+    # The fields of a UUID as RFC 9562 places them in its 128 bits.
     milliseconds = uuid_number >> 80
     version = uuid_number >> 76 & 0b1111
     variant = uuid_number >> 62 & 0b11

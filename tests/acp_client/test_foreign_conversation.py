@@ -90,6 +90,7 @@ async def test_after_a_rewind_and_in_a_fork_the_agent_knows_only_what_is_there(
     await session.rewind_to(before)
     await run_turn(session, "say three")
     (rewound, text) = json.loads(state_file.read_text().splitlines()[-1])
+    assert "in a new session. What was said so far:]" in text
     assert "assistant: one" in text
     assert "secret" not in text
     fork = await bench.fork_conversation(session.id)
