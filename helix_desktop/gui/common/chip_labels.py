@@ -32,18 +32,22 @@ class ChipLabel(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         theme = self._theme
         radius = theme.zoomed_pixels(5)
+        surface = QRectF(self.rect())
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        looks = {"strong": ("accent_soft", "accent"), "danger": ("danger_soft", "danger")}
-        ground, ink = looks.get(self._look, ("", "muted"))
-        whole = QRectF(self.rect())
-        if ground:
-            theme.fill_surface(painter, whole, ground, radius)
+        if self._look == "strong":
+            theme.fill_surface(painter, surface, "accent_soft", radius)
+            text_colour = "accent"
+        elif self._look == "danger":
+            theme.fill_surface(painter, surface, "danger_soft", radius)
+            text_colour = "danger"
         else:
             painter.setPen(QPen(theme.colour_of_token("line"), 1))
-            painter.drawRoundedRect(whole.adjusted(0.5, 0.5, -0.5, -0.5), radius, radius)
+            painter.drawRoundedRect(surface.adjusted(0.5, 0.5, -0.5, -0.5), radius, radius)
+            text_colour = "muted"
         font = theme.build_font(11)
-        theme.draw_words(painter, whole, self._text, font, ink, Qt.AlignmentFlag.AlignCenter)
+        centred = Qt.AlignmentFlag.AlignCenter
+        theme.draw_words(painter, surface, self._text, font, text_colour, centred)
         painter.end()
 
     def _restyle_chip(self) -> None:

@@ -36,26 +36,29 @@ class ConsentDialog(TransientDialog):
         refused: Callable[[], object] = bool,
     ) -> None:
         super().__init__(question.title, parent, 720, 420)
+        sentence = build_plain_label(question.sentence, "", self)
         self._text = ExactTextView(theme, question.text, self)
         self._text.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self._text.setAccessibleName(tr("Exactly what you allow"))
+        self._text.reading_state_changed.connect(self._update_as_text_is_read)
         self._length = build_plain_label("", "faint", self)
+
         self._agree = QPushButton(question.yes, self)
         self._agree.setProperty("look", "primary")
+        self._agree.clicked.connect(lambda: self._decide(agreed))
         buttons = QDialogButtonBox(self)
         buttons.addButton(self._agree, QDialogButtonBox.ButtonRole.AcceptRole)
         if question.no:
             refuse = buttons.addButton(question.no, QDialogButtonBox.ButtonRole.DestructiveRole)
             refuse.clicked.connect(lambda: self._decide(refused))
-        later = question.later or tr("Cancel")
-        cancel = buttons.addButton(later, QDialogButtonBox.ButtonRole.RejectRole)
-        cancel.setDefault(True)
-        self._agree.clicked.connect(lambda: self._decide(agreed))
+        label_of_later = question.later or tr("Cancel")
+        later = buttons.addButton(label_of_later, QDialogButtonBox.ButtonRole.RejectRole)
+        # Enter must not agree to what nobody has looked at.
+        later.setDefault(True)
         buttons.rejected.connect(self.reject)
-        words = build_plain_label(question.sentence, "", self)
-        rows = (words, (self._text, 1), self._length, buttons)
-        build_column(*rows, owner=self, margins=20, spacing=12)
-        self._text.reading_state_changed.connect(self._update_as_text_is_read)
+        build_column(
+            sentence, (self._text, 1), self._length, buttons, owner=self, margins=20, spacing=12
+        )
         self._update_as_text_is_read()
 
     def _decide(self, act: Callable[[], object]) -> None:

@@ -54,9 +54,8 @@ class ExactTextView(QPlainTextEdit):
         self._append_next_part_near_end()
 
     def sizeHint(self) -> QSize:
-        return QSize(
-            200, self._height_for_line_count(min(max(self._count_visible_rows(), 1), LINES))
-        )
+        shown_rows = min(max(self._count_visible_rows(), 1), LINES)
+        return QSize(200, self._height_for_line_count(shown_rows))
 
     def minimumSizeHint(self) -> QSize:
         return QSize(100, self._height_for_line_count(1))
@@ -68,32 +67,32 @@ class ExactTextView(QPlainTextEdit):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
-        at_end = self._is_last_line_visible()
-        if at_end:
-            self._short = False
-        if at_end != self.is_end_seen and (at_end or self._short):
-            self._short = False
-            self.is_end_seen = at_end
+        is_at_end = self._is_last_line_visible()
+        # A short text counted as seen before its place was known. Now it is known.
+        was_only_expected = self._short
+        self._short = False
+        if is_at_end == self.is_end_seen:
+            return
+        # What has been seen stays so when the reader scrolls back.
+        if is_at_end or was_only_expected:
+            self.is_end_seen = is_at_end
             self.reading_state_changed.emit()
 
     def _is_last_line_visible(self) -> bool:
-        bar = self.verticalScrollBar()
-        if self._more or bar.value() < bar.maximum():
+        scroll_bar = self.verticalScrollBar()
+        if self._more or scroll_bar.value() < scroll_bar.maximum():
             return False
-        last = self.blockBoundingGeometry(self.document().lastBlock()).translated(
-            self.contentOffset()
-        )
-        return last.bottom() <= self.viewport().height() + self.fontMetrics().descent()
+        last_block = self.document().lastBlock()
+        last_line = self.blockBoundingGeometry(last_block).translated(self.contentOffset())
+        return last_line.bottom() <= self.viewport().height() + self.fontMetrics().descent()
 
     def _count_visible_rows(self) -> int:
         """Counts wrapped lines at this width, up to the number that can be shown at once."""
-        blocks = (
-            self.document().findBlockByNumber(at) for at in range(min(self.blockCount(), LINES))
-        )
-        return round(
-            sum(self.blockBoundingRect(block).height() for block in blocks)
-            / self.fontMetrics().lineSpacing()
-        )
+        height = 0.0
+        for number in range(min(self.blockCount(), LINES)):
+            block = self.document().findBlockByNumber(number)
+            height += self.blockBoundingRect(block).height()
+        return round(height / self.fontMetrics().lineSpacing())
 
     def _height_for_line_count(self, lines: int) -> int:
         return lines * self.fontMetrics().lineSpacing() + self._theme.zoomed_pixels(26)

@@ -37,8 +37,18 @@ class DifferenceLine:
         if self.counterpart is None:
             return ()
         if self.mark == "-":
-            return find_changes_within_line(self.text, self.counterpart)[0]
-        return find_changes_within_line(self.counterpart, self.text)[1]
+            old_spans, _ = find_changes_within_line(self.text, self.counterpart)
+            return old_spans
+        _, new_spans = find_changes_within_line(self.counterpart, self.text)
+        return new_spans
+
+
+@dataclass(frozen=True, slots=True)
+class _SignedLine:
+    """A line of a hunk: "-", "+" or a blank, and the text behind it."""
+
+    sign: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +73,26 @@ class DifferenceSheet:
     lengths: Sequence[int]
 
 
-def build_difference_sheet(found: Sequence[DifferenceRow], *, two_columns: bool) -> DifferenceSheet:
+def build_difference_sheet(rows: Sequence[DifferenceRow], *, two_columns: bool) -> DifferenceSheet:
     heads: list[int] = []
     lengths: list[int] = []
-    for number, row in enumerate(found):
+    for number, row in enumerate(rows):
         if row.head:
             heads.append(number)
         length = _estimate_width_in_letters(row.right)
         if two_columns:
             length = max(length, _estimate_width_in_letters(row.left))
         lengths.append(length)
-    return DifferenceSheet(two_columns, found, heads, lengths)
+    return DifferenceSheet(two_columns, rows, heads, lengths)
 
 
 def build_hunk_rows(hunks: Sequence[Hunk], *, two_columns: bool) -> list[DifferenceRow]:
     rows: list[DifferenceRow] = []
     for number, hunk in enumerate(hunks):
-        lines: list[tuple[str, str]] = []
+        lines: list[_SignedLine] = []
         for sign, raw_line in hunk.rows:
             text = raw_line.decode("utf-8", "replace")
-            lines.append((sign, text.removesuffix("\n").removesuffix("\r")))
+            lines.append(_SignedLine(sign, text.removesuffix("\n").removesuffix("\r")))
         numbered_lines = _number_hunk_lines(lines, hunk.old, hunk.new)
         rows += _build_rows_of_hunk(number, hunk.unified_header, numbered_lines, two_columns)
     return rows
@@ -95,11 +105,7 @@ def build_patch_rows(text: str, *, two_columns: bool) -> list[DifferenceRow]:
     names = _FILES.match(text)
     if names is None:
         return []
-    old_name, new_name = (DifferenceLine("", mark_text(line)) for line in names[0].splitlines())
-    if two_columns:
-        rows = [DifferenceRow(-1, left=old_name, right=new_name)]
-    else:
-        rows = [DifferenceRow(-1, right=old_name), DifferenceRow(-1, right=new_name)]
+    rows = _build_rows_of_file_names(names[0], two_columns=two_columns)
     lines = text[names.end() :].removesuffix("\n").split("\n")
     hunk_number = 0
     hunk_start = 0
@@ -110,17 +116,34 @@ def build_patch_rows(text: str, *, two_columns: bool) -> list[DifferenceRow]:
         hunk_end = _find_hunk_end(lines, hunk_start + 1, head)
         if hunk_end == 0:
             return []
-        shown_lines: list[tuple[str, str]] = []
-        for line in lines[hunk_start + 1 : hunk_end]:
-            sign = line[:1]
-            shown_lines += [(sign, piece) for piece in marked_lines(line[1:])]
+        marked = _mark_hidden_characters(lines[hunk_start + 1 : hunk_end])
+        # The header counts from 1, the numbering from the line before.
         old_before = max(0, int(head[1]) - 1)
         new_before = max(0, int(head[3]) - 1)
-        numbered_lines = _number_hunk_lines(shown_lines, old_before, new_before)
+        numbered_lines = _number_hunk_lines(marked, old_before, new_before)
         rows += _build_rows_of_hunk(hunk_number, lines[hunk_start], numbered_lines, two_columns)
         hunk_start = hunk_end
         hunk_number += 1
     return rows
+
+
+def _build_rows_of_file_names(names: str, *, two_columns: bool) -> list[DifferenceRow]:
+    old_line, new_line = names.splitlines()
+    old_name = DifferenceLine("", mark_text(old_line))
+    new_name = DifferenceLine("", mark_text(new_line))
+    if two_columns:
+        return [DifferenceRow(-1, left=old_name, right=new_name)]
+    return [DifferenceRow(-1, right=old_name), DifferenceRow(-1, right=new_name)]
+
+
+def _mark_hidden_characters(lines: Sequence[str]) -> list[_SignedLine]:
+    """A very long line becomes several, which all have its sign."""
+    marked: list[_SignedLine] = []
+    for line in lines:
+        sign = line[:1]
+        for piece in marked_lines(line[1:]):
+            marked.append(_SignedLine(sign, piece))
+    return marked
 
 
 def find_changed_words(lines: Sequence[str]) -> Iterator[tuple[int, str, Span]]:
@@ -161,12 +184,12 @@ def _find_changed_words_of_block(
             yield new_number, "+", (start + 1, length)
 
 
-def _find_hunk_end(lines: Sequence[str], at: int, head: re.Match[str]) -> int:
+def _find_hunk_end(lines: Sequence[str], first_line: int, head: re.Match[str]) -> int:
     """The end of a hunk's lines; 0 if they do not match its header."""
-    old_left = _line_count_of_head(head[2])
-    new_left = _line_count_of_head(head[4])
-    end = at
-    while (old_left or new_left) and end < len(lines):
+    missing_old = _line_count_of_head(head[2])
+    missing_new = _line_count_of_head(head[4])
+    end = first_line
+    while (missing_old or missing_new) and end < len(lines):
         line = lines[end]
         end += 1
         if line == _NO_END:
@@ -175,10 +198,10 @@ def _find_hunk_end(lines: Sequence[str], at: int, head: re.Match[str]) -> int:
         if sign not in ("+", "-", " "):
             return 0
         if sign != "+":
-            old_left -= 1
+            missing_old -= 1
         if sign != "-":
-            new_left -= 1
-    if old_left or new_left:
+            missing_new -= 1
+    if missing_old or missing_new:
         return 0
     if end < len(lines) and lines[end] == _NO_END:
         end += 1
@@ -209,36 +232,38 @@ def _build_rows_of_hunk(
 
 
 def _number_hunk_lines(
-    lines: Sequence[tuple[str, str]], old: int, new: int
+    lines: Sequence[_SignedLine], old_before: int, new_before: int
 ) -> list[DifferenceLine]:
-    """Adds line numbers and changed words. A continuation of a wrapped line has no number."""
+    """Adds line numbers and changed words. `old_before` and `new_before` are the numbers of the
+    lines before the hunk. A continuation of a wrapped line has no number.
+    """
     numbered: list[DifferenceLine] = []
     removed: list[DifferenceLine] = []
     added: list[DifferenceLine] = []
+    last_old = old_before
+    last_new = new_before
     is_continuation = False
-    for sign, text in lines:
-        is_in_old = sign in ("-", " ")
-        is_in_new = sign in ("+", " ")
+    for line in lines:
         old_number = 0
         new_number = 0
-        if not is_continuation:
-            old += is_in_old
-            new += is_in_new
-            if is_in_old:
-                old_number = old
-            if is_in_new:
-                new_number = new
-        line = DifferenceLine(sign, text, old_number, new_number)
-        is_continuation = text.endswith(GOES_ON)
-        if sign == "-":
-            removed.append(line)
-        elif sign == "+":
-            added.append(line)
+        if not is_continuation and line.sign in ("-", " "):
+            last_old += 1
+            old_number = last_old
+        if not is_continuation and line.sign in ("+", " "):
+            last_new += 1
+            new_number = last_new
+        is_continuation = line.text.endswith(GOES_ON)
+
+        numbered_line = DifferenceLine(line.sign, line.text, old_number, new_number)
+        if line.sign == "-":
+            removed.append(numbered_line)
+        elif line.sign == "+":
+            added.append(numbered_line)
         else:
             numbered += _pair_replaced_lines(removed, added)
             removed = []
             added = []
-            numbered.append(line)
+            numbered.append(numbered_line)
     numbered += _pair_replaced_lines(removed, added)
     return numbered
 
@@ -249,11 +274,14 @@ def _pair_replaced_lines(
     """Gives each removed line the added line that stands in its place, and the other way round."""
     if max(len(removed), len(added)) > MOST:
         return removed + added
-    pairs = min(len(removed), len(added))
-    lines = [replace(old, counterpart=new.text) for old, new in zip(removed, added, strict=False)]
-    lines += removed[pairs:]
-    lines += [replace(new, counterpart=old.text) for old, new in zip(removed, added, strict=False)]
-    return lines + added[pairs:]
+    removed_with_counterparts = list(removed)
+    added_with_counterparts = list(added)
+    for index in range(min(len(removed), len(added))):
+        old_line = removed[index]
+        new_line = added[index]
+        removed_with_counterparts[index] = replace(old_line, counterpart=new_line.text)
+        added_with_counterparts[index] = replace(new_line, counterpart=old_line.text)
+    return removed_with_counterparts + added_with_counterparts
 
 
 def _pair_for_two_columns(

@@ -7,8 +7,13 @@ from helix_desktop.gui.translation import format_count
 
 def describe_attachment_size(attachment: Attachment) -> str:
     """Returns "14 pages · 9.2K tokens", or the tokens of a file that has no pages."""
-    tokens = describe_token_count(attachment.tokens) if attachment.tokens else ""
-    return " · ".join(filter(None, [describe_document_pages(attachment), tokens]))
+    figures: list[str] = []
+    pages = describe_document_pages(attachment)
+    if pages:
+        figures.append(pages)
+    if attachment.tokens:
+        figures.append(describe_token_count(attachment.tokens))
+    return " · ".join(figures)
 
 
 def describe_document_pages(attachment: Attachment) -> str:
@@ -16,19 +21,20 @@ def describe_document_pages(attachment: Attachment) -> str:
     document = attachment.document
     if document is None or not document.count:
         return ""
+    count = document.count
     # A CSV file has parts, which its writer did not make, so they are not counted.
     words = ""
     match document.unit:
         case "page":
-            words = format_count(document.count, "{n} page", "{n} pages")
+            words = format_count(count, "{n} page", "{n} pages")
         case "sheet":
-            words = format_count(document.count, "{n} sheet", "{n} sheets")
+            words = format_count(count, "{n} sheet", "{n} sheets")
         case "slide":
-            words = format_count(document.count, "{n} slide", "{n} slides")
+            words = format_count(count, "{n} slide", "{n} slides")
         case "chapter":
-            words = format_count(document.count, "{n} chapter", "{n} chapters")
+            words = format_count(count, "{n} chapter", "{n} chapters")
         case "cell":
-            words = format_count(document.count, "{n} cell", "{n} cells")
+            words = format_count(count, "{n} cell", "{n} cells")
         case "section":
-            words = format_count(document.count, "{n} section", "{n} sections")
+            words = format_count(count, "{n} section", "{n} sections")
     return words

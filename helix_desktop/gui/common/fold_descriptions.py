@@ -1,9 +1,9 @@
 """Describes a fold in the same words in the chat, the timeline and the inspector."""
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 
 from helix_desktop.engine.facts import (
+    Fact,
     Folded,
     FoldKind,
     ModelReplied,
@@ -39,25 +39,25 @@ def split_agent_compaction(fold: Folded) -> tuple[str, str]:
     return agent, trigger.strip(" ()")
 
 
-def fold_title(fold: Folded, folds: int = 1) -> str:
-    agent = split_agent_compaction(fold)[0]
+def fold_title(fold: Folded, fold_count: int = 1) -> str:
+    agent, _trigger = split_agent_compaction(fold)
     if agent:
         return tr("Compaction by {agent}", agent=agent)
     if fold.kind is FoldKind.HANDOVER and fold.number:
         return tr("Summary {n}", n=fold.number)
     if fold.kind is FoldKind.HANDOVER:
         return tr("Summary")
-    title = _name_for_count("title of a fold", "title of folds", fold.kind, folds)
+    title = _name_for_count("title of a fold", "title of folds", fold.kind, fold_count)
     return title or describe_fold_kind(fold.kind).capitalize()
 
 
-def _name_for_count(one: str, several: str, kind: FoldKind, folds: int) -> str:
-    """Returns the name in the table `one` or `several`. Some kinds have the second alone."""
-    number = format_number(folds)
+def _name_for_count(table_for_one: str, table_for_several: str, kind: FoldKind, count: int) -> str:
+    """Returns the name in one of two tables. Some kinds have a name in the second alone."""
+    number = format_number(count)
     name = ""
-    if folds == 1:
-        name = translate_name(one, kind, n=number)
-    return name or translate_name(several, kind, n=number)
+    if count == 1:
+        name = translate_name(table_for_one, kind, n=number)
+    return name or translate_name(table_for_several, kind, n=number)
 
 
 def describe_fold_kind(kind: FoldKind) -> str:
@@ -69,8 +69,11 @@ def count_covered_messages(fold: Folded, recorded: Sequence[Recorded]) -> int:
     cover = fold.cover
     if not isinstance(cover, Span):
         cover = Span(cover.seq, cover.seq)
-    covered = recorded[cover.first - 1 : cover.last]
-    return sum(isinstance(entry.fact, UserSaid | ModelReplied) for entry in covered)
+    count = 0
+    for entry in recorded[cover.first - 1 : cover.last]:
+        if isinstance(entry.fact, UserSaid | ModelReplied):
+            count += 1
+    return count
 
 
 def format_token_change(before: int, after: int) -> str:
@@ -90,43 +93,57 @@ def describe_token_change(
     conversation alone says less than half, because it lacks the agent's tools. What is
     not measured is marked as an estimate.
     """
-    before = before or fold.tokens_before
-    after = after or fold.tokens
-    if not split_agent_compaction(fold)[0]:
-        return format_token_change(before, after)
+    tokens_before = before or fold.tokens_before
+    tokens_after = after or fold.tokens
+    agent, _trigger = split_agent_compaction(fold)
+    if not agent:
+        return format_token_change(tokens_before, tokens_after)
+
     # The agent may have recorded the request for its summary as a step. It is smaller
     # than the one before.
-    earlier_requests = _reported_requests(recorded, range(seq - 2, -1, -1))
-    request_before = max(islice(earlier_requests, 2), default=0)
-    request_after = next(_reported_requests(recorded, range(seq, len(recorded))), 0)
+    earlier_places = range(seq - 2, -1, -1)  # The fact `seq` stands at the place before.
+    later_places = range(seq, len(recorded))
+    request_before = max(_reported_requests(recorded, earlier_places, most=2), default=0)
+    request_after = max(_reported_requests(recorded, later_places, most=1), default=0)
     if request_before and request_after:
         return format_token_change(request_before, request_after)
-    words_before = f"≈ {format_token_count(before)}"
+
+    words_before = f"≈ {format_token_count(tokens_before)}"
     if request_before:
         words_before = format_token_count(request_before)
-    estimate_after = max(after, request_before - before + after)
+    estimate_after = max(tokens_after, request_before - tokens_before + tokens_after)
     words_after = f"≈ {format_token_count(estimate_after)}"
     return tr("{before} → {after} tokens", before=words_before, after=words_after)
 
 
-def _reported_requests(recorded: Sequence[Recorded], places: range) -> Iterator[int]:
-    """Yields the tokens of the agent's requests at these places, up to its next
+def _reported_requests(recorded: Sequence[Recorded], places: range, *, most: int) -> list[int]:
+    """Returns the tokens of the agent's first requests at these places, up to its next
     compaction or our next request.
     """
+    tokens: list[int] = []
     for place in places:
         fact = recorded[place].fact
-        if isinstance(fact, ToolsOffered) or (
-            isinstance(fact, Folded) and split_agent_compaction(fact)[0]
-        ):
-            return
+        if _ends_requests_of_agent(fact) or len(tokens) == most:
+            break
         if isinstance(fact, ModelReplied) and fact.usage.input > 0:
-            yield fact.usage.input
+            tokens.append(fact.usage.input)
+    return tokens
+
+
+def _ends_requests_of_agent(fact: Fact) -> bool:
+    if isinstance(fact, ToolsOffered):
+        return True
+    if not isinstance(fact, Folded):
+        return False
+    agent, _trigger = split_agent_compaction(fact)
+    return bool(agent)
 
 
 def has_poor_summary(fold: Folded) -> bool:
     """Whether a model wrote the folded text and left out more than half of the details."""
-    by_model = bool(fold.model or split_agent_compaction(fold)[0])
-    return by_model and fold.details.kept < fold.details.found / 2
+    agent, _trigger = split_agent_compaction(fold)
+    is_written_by_model = bool(fold.model or agent)
+    return is_written_by_model and fold.details.kept < fold.details.found / 2
 
 
 def describe_kept_details(fold: Folded) -> str:
@@ -142,7 +159,7 @@ def describe_kept_details(fold: Folded) -> str:
     return tr("important details in the text: {kept} of {found}", kept=kept, found=found)
 
 
-def describe_fold(fold: Folded, folds: int = 1, change: str = "") -> str:
+def describe_fold(fold: Folded, fold_count: int = 1, change: str = "") -> str:
     """Describes a fold in one sentence across the chat. `change`: the tokens before and
     after all folds of the batch.
     """
@@ -150,17 +167,18 @@ def describe_fold(fold: Folded, folds: int = 1, change: str = "") -> str:
     if has_poor_summary(fold):
         return tr(
             "{title}: the model kept only {kept} of {found} details · {change}",
-            title=fold_title(fold, folds),
+            title=fold_title(fold, fold_count),
             kept=fold.details.kept,
             found=fold.details.found,
             change=change,
         )
-    agent = split_agent_compaction(fold)[0]
+    agent, _trigger = split_agent_compaction(fold)
     if agent:
         happened = tr("{agent} compacted the conversation here", agent=agent)
     else:
-        happened = _name_for_count("what a fold did", "what folds did", fold.kind, folds)
-        happened = happened or fold_title(fold, folds)
+        happened = _name_for_count("what a fold did", "what folds did", fold.kind, fold_count)
+    if not happened:
+        happened = fold_title(fold, fold_count)
     if agent or fold.kind is FoldKind.TRUNCATION:
         return tr(
             "{happened}: {change}. What was replaced stays here.", happened=happened, change=change

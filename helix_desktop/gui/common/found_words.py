@@ -1,9 +1,7 @@
 """Marks the words of a search where they occur in a text."""
 
-import itertools
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 
 from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QPainter
@@ -15,20 +13,25 @@ from helix_desktop.engine.search_query import (
 )
 from helix_desktop.errors import InvalidInput
 
+MOST_SPANS = 100  # At most so many words of a line are marked.
+
 
 def list_needles_of_query(query: str) -> tuple[str, ...]:
     """Returns the words that a search looks for, and their stems, to be marked in what it found."""
-    words: list[str] = []
-    with suppress(InvalidInput):  # The search itself says what is wrong with a filter.
-        words = re.findall(r"[^\s\"]+", split_query_into_words_and_filters(query.lower())[0])
+    try:
+        words_of_query, _filters = split_query_into_words_and_filters(query.lower())
+    except InvalidInput:  # The search itself says what is wrong with a filter.
+        return ()
+    words = re.findall(r"[^\s\"]+", words_of_query)
     if '"' not in query:
         words = without_stop_words(words)
-    needles: dict[str, None] = {}  # A dict, because each needle is wanted once and in order.
+    needles: list[str] = []
     for word in words:
         for form in (word, stem_of_word(word)):
             # A single Latin letter would be marked nearly everywhere.
-            if len(form) > 1 or not form.isascii():
-                needles[form] = None
+            is_single_letter = len(form) <= 1 and form.isascii()
+            if not is_single_letter and form not in needles:
+                needles.append(form)
     return tuple(needles)
 
 
@@ -37,19 +40,25 @@ def find_needle_spans(needles: Sequence[str], text: str) -> tuple[tuple[int, int
     if not needles:
         return ()
     longest_first = sorted(needles, key=len, reverse=True)
-    pattern = "|".join(map(re.escape, longest_first))
-    matches = re.finditer(pattern, text, re.IGNORECASE)
-    return tuple((match.start(), len(match[0])) for match in itertools.islice(matches, 100))
+    pattern = "|".join(re.escape(needle) for needle in longest_first)
+    spans: list[tuple[int, int]] = []
+    for match in re.finditer(pattern, text, re.IGNORECASE):
+        spans.append((match.start(), len(match[0])))
+        if len(spans) == MOST_SPANS:
+            break
+    return tuple(spans)
 
 
 def draw_text_with_found_words(
-    painter: QPainter, rect: QRect, text: str, needles: Sequence[str], marked: QColor
+    painter: QPainter, rect: QRect, text: str, needles: Sequence[str], background: QColor
 ) -> None:
     """Draws a line of text, shortened at its end, with a background behind each of these words."""
     metrics = QFontMetrics(painter.font())
-    shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, rect.width())
-    for start, length in find_needle_spans(needles, shown):
-        left = rect.left() + metrics.horizontalAdvance(shown[:start])
-        width = metrics.horizontalAdvance(shown[start : start + length])
-        painter.fillRect(QRect(left, rect.center().y() - 9, width, 18), marked)
-    painter.drawText(rect, Qt.AlignmentFlag.AlignVCenter, shown)
+    shown_text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, rect.width())
+    for start, length in find_needle_spans(needles, shown_text):
+        text_before = shown_text[:start]
+        found_word = shown_text[start : start + length]
+        left = rect.left() + metrics.horizontalAdvance(text_before)
+        width = metrics.horizontalAdvance(found_word)
+        painter.fillRect(QRect(left, rect.center().y() - 9, width, 18), background)
+    painter.drawText(rect, Qt.AlignmentFlag.AlignVCenter, shown_text)

@@ -32,15 +32,16 @@ def read_picture(content: bytes, widest: int = 0) -> QImage | None:
     """Reads a picture and scales it down to `widest`. None if it is unreadable or huge.
     Runs on any thread.
     """
-    kind = detect_picture_format(content)
-    if not kind:
+    picture_format = detect_picture_format(content)
+    if not picture_format:
         return None
     data = QByteArray(content)
     buffer = QBuffer(data)
     buffer.open(QIODevice.OpenModeFlag.ReadOnly)
-    reader = QImageReader(buffer, QByteArray(kind))
+    reader = QImageReader(buffer, QByteArray(picture_format))
     reader.setAutoDetectImageFormat(False)
     reader.setAutoTransform(True)
+
     size = reader.size()
     pixels = size.width() * size.height()
     most_pixels = _MOST_PIXELS
@@ -49,7 +50,10 @@ def read_picture(content: bytes, widest: int = 0) -> QImage | None:
     if not size.isValid() or not 0 < pixels <= most_pixels:
         return None
     if widest:
-        scale = min(widest / size.width(), (_MOST_SCALED_PIXELS / pixels) ** 0.5)
+        scale_to_width = widest / size.width()
+        # The square root, because both edges are scaled.
+        scale_to_memory = (_MOST_SCALED_PIXELS / pixels) ** 0.5
+        scale = min(scale_to_width, scale_to_memory)
         if scale < 1.0:
             width = max(1, round(size.width() * scale))
             height = max(1, round(size.height() * scale))

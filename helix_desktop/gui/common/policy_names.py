@@ -6,32 +6,31 @@ from helix_desktop.engine.messages import ContextKind
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.translation import format_percent, tr, translate_name
 
-FoldThreshold = tuple[
-    str, ContextKind, float
-]  # What happens, the kind of the result, and the share of the window.
+# What happens, the kind of the result, and the share of the window.
+FoldThreshold = tuple[str, ContextKind, float]
 
 
 def list_policy_choices() -> list[tuple[str, str]]:
     return [(name, translate_name("preset", name)) for name in PRESETS]
 
 
-def list_fold_thresholds(chosen: Policy, meter: WindowMeter) -> list[FoldThreshold]:
+def list_fold_thresholds(policy: Policy, meter: WindowMeter) -> list[FoldThreshold]:
     """Lists the latest points at which a policy folds: observe at 30%, reflect at 50%,
     handover document at 85%.
     """
     thresholds: list[FoldThreshold] = []
-    if chosen.observation:
-        observe = chosen.observation_share
-        words = tr("dated notes at {share}", share=format_percent(observe))
-        thresholds.append((words, ContextKind.OBSERVATIONS, observe))
-        reflect = chosen.reflection_share
-        words = tr("notes merged at {share}", share=format_percent(reflect))
-        thresholds.append((words, ContextKind.OBSERVATIONS, reflect))
-    if chosen.handover != "off":
-        tokens = tokens_at_which_handover_must_start(meter, chosen)
-        handover = tokens / max(1, meter.window)
-        words = tr("summary at {share}", share=format_percent(handover))
-        thresholds.append((words, ContextKind.HANDOVER, handover))
+    if policy.observation:
+        notes_share = policy.observation_share
+        words = tr("dated notes at {share}", share=format_percent(notes_share))
+        thresholds.append((words, ContextKind.OBSERVATIONS, notes_share))
+        merging_share = policy.reflection_share
+        words = tr("notes merged at {share}", share=format_percent(merging_share))
+        thresholds.append((words, ContextKind.OBSERVATIONS, merging_share))
+    if policy.handover != "off":
+        tokens = tokens_at_which_handover_must_start(meter, policy)
+        summary_share = tokens / max(1, meter.window)
+        words = tr("summary at {share}", share=format_percent(summary_share))
+        thresholds.append((words, ContextKind.HANDOVER, summary_share))
     return thresholds
 
 

@@ -24,8 +24,9 @@ from PySide6.QtWidgets import QWidget
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.theme import Theme
 
+LEAST_DRAG = 3  # The pixels that the pointer has to move.
 _EIGHT = 8
-_LEAST_SPAN = 12.0
+_LEAST_SPAN = 12.0  # The plot is not zoomed in further than to so many points.
 _ZOOM_IN = 0.8
 _ZOOM_OUT = 1.25
 
@@ -307,14 +308,20 @@ class StepPlot(QWidget):
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         x = event.position().x()
-        if self._dragged_from is not None and event.buttons() & Qt.MouseButton.LeftButton:
-            by = self.scale.point_at(self._dragged_from) - self.scale.point_at(x)
-            if abs(self._dragged_from - x) > 3:
-                self._moved = True
-                self._zoom_to_point_range(self._first + by, self._last + by)
-                self._dragged_from = x
+        is_dragging = bool(event.buttons() & Qt.MouseButton.LeftButton)
+        if self._dragged_from is not None and is_dragging:
+            self._drag_plot(self._dragged_from, x)
         self._hover = self._nearest_point(x)
         self.update()
+
+    def _drag_plot(self, from_x: float, to_x: float) -> None:
+        # A click that trembles is no drag.
+        if abs(from_x - to_x) <= LEAST_DRAG:
+            return
+        self._moved = True
+        points = self.scale.point_at(from_x) - self.scale.point_at(to_x)
+        self._zoom_to_point_range(self._first + points, self._last + points)
+        self._dragged_from = to_x
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         self._dragged_from = event.position().x()
