@@ -280,6 +280,7 @@ class DetailCollector:
             between()
 
     def _collect_from_source(self, source: DetailSource) -> None:
+        """Collect what matters by who said it, and then the names and addresses in it."""
         if source.role == "call":
             self._remember_attempted_call(source)
             source = replace(source, text=format_argument_values(source.text))
@@ -310,6 +311,7 @@ class DetailCollector:
         return other_details
 
     def finish_collecting(self) -> list[Detail]:
+        """Add what no later message has settled, and return all details."""
         self._collect_from_last_message_without_calls()
         for demand in self._preferences.demands:
             kind = "rule"
@@ -361,6 +363,7 @@ class DetailCollector:
             self._size += _merge_detail_and_count_new_characters(self.merged, important_detail)
 
     def _collect_from_user(self, source: DetailSource) -> None:
+        """Collect a user's message: a decision if it answers a question, and demands."""
         self._collect_from_last_message_without_calls()
         self._has_acted = False
         self._preferences.add_next_message()
@@ -399,6 +402,7 @@ class DetailCollector:
             self._add_detail_line("failure", line, source.seq)
 
     def _collect_from_assistant(self, source: DetailSource) -> None:
+        """Collect open tasks, and remember the message and its last sentence for what follows."""
         self._collect_from_last_message_without_calls()
         self._last_message = replace(source, text=source.text[:LONGEST_MESSAGE])
         tasks = list(agent_findings.find_tasks_left_open(self._last_message.text))
@@ -434,6 +438,7 @@ class DetailCollector:
             self._add_detail_line("lesson", conclusion, message.seq)
 
     def _remember_attempted_call(self, source: DetailSource) -> None:
+        """Note what a call tries to do. Whether it did is known only from its result."""
         arguments = tool_result_reading.parse_call_arguments(source.text)
         command = tool_result_reading.command_of_call(source.tool, arguments, source.text)
         paths = tuple(
@@ -476,6 +481,7 @@ class DetailCollector:
                 self._add_detail_line("read", path, source.seq)
 
     def _collect_from_output(self, source: DetailSource) -> None:
+        """Collect what a call changed, its errors, and whether it failed or was refused."""
         has_call = self._answer_count < self._call_count
         call_if_unknown = _AttemptedCall(source.seq, source.tool)
         call = self._calls_without_result.pop(self._answer_count, call_if_unknown)

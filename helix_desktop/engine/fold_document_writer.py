@@ -471,6 +471,7 @@ class FoldDocumentWriter:
         model: str,
         seconds: float,
     ) -> facts.Folded:
+        """Return the fact that puts a document in place of the span that it covers."""
         plan = material.plan
         number = 0
         if plan.kind is facts.FoldKind.HANDOVER:

@@ -140,6 +140,7 @@ class AgentFollower:
     async def _build_tool_result(
         self, output: AgentOutput, call: facts.ToolCall
     ) -> facts.ToolReturned:
+        """Store an output, and return the fact that records it as the call's result."""
         stored = output.stored or await self.store_output(output.text, call)
         self.stored(stored, output.text)
         seq_of_same_output = self._remember_read_and_find_earlier(call, stored.digest)

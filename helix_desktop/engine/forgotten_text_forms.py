@@ -126,6 +126,7 @@ class _FormPattern(Generic[AnyStr]):
         self._around = len(text) * _LONGEST_ESCAPE * width
 
     def occurs_within(self, content: AnyStr) -> bool:
+        """Whether the text is there in any form. The slow pattern is tried only near hints."""
         if self._hint.always:
             return self.pattern.search(content) is not None
         if not any(sign in content for sign in self._hint.signs):

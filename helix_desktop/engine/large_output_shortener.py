@@ -304,6 +304,9 @@ class LargeOutputShortener:
         policy: Policy,
         inquiry: ModelInquiry,
     ) -> dict[int, OutputChoice]:
+        """Return, by index, what to show of each output, as the policy says who chooses: the
+        main model, the agent in advance with `keep`, or nobody, which means a preview.
+        """
         if policy.admission == "ask":
             return await self._ask_model_for_choices(large_outputs, may_be_full, inquiry)
         if policy.admission != "ahead":
@@ -436,6 +439,7 @@ class LargeOutputShortener:
     def _build_excerpt_fold(
         self, output: LargeOutput, shortened: ShortenedOutput, batch: str, cover: facts.PartRef
     ) -> facts.Folded:
+        """Return the fold that shows a shortened output in place of the whole one."""
         returned = output.returned
         excerpt = large_output_choice.format_excerpt(
             returned.output, returned.tokens, shortened.text, asked=shortened.asked
@@ -455,6 +459,7 @@ class LargeOutputShortener:
     def _build_fold_of_part(
         self, cover: facts.PartRef, excerpt: str, tokens_before: int, entry: Digest, why: str
     ) -> facts.Folded:
+        """Return a fold of one part of a message. `entry`: where the whole of it is stored."""
         kind = facts.FoldKind.EXCERPT
         return facts.Folded(
             fold=self.conversation.new_fold_name(kind),

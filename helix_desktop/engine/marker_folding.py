@@ -99,6 +99,7 @@ class PartShortener:
     async def _store_arguments_and_build_marker(
         self, ref: facts.PartRef, block: Block, call: facts.ToolCall
     ) -> ShortenedPart:
+        """Build the marker of a call's long arguments, after storing them in the cache."""
         content = markers.content_to_store(call.arguments).encode("utf-8", "replace")
         summary = markers.summarise_arguments(call.arguments)
         stored = await self.cache.store_content(content, EntryOrigin(call.name, summary))
@@ -149,6 +150,7 @@ class PartShortener:
     def _folds_of_unchanged_parts(
         self, parts: Sequence[ShortenedPart], batch: str, why: str, *, panic: bool
     ) -> Iterator[facts.Folded]:
+        """Yield a fold of each part that is still shown as it was and would get shorter."""
         for part in parts:
             # The user or another fold may have changed it while its content was being stored.
             if self.find_block(part.ref) != part.block:

@@ -177,6 +177,7 @@ def _list_files_of_record(work: StateOfWork) -> list[str]:
 
 
 async def _describe_tests(work: StateOfWork, cache: ContentCache) -> list[str]:
+    """Describe the last test run, and name what was changed after it and so was not tested."""
     test_run = work.tests
     if test_run is None:
         return ["No test run is recorded: these changes were not tested here."]

@@ -130,6 +130,7 @@ class _MessageBuilder:
         return tuple(Message(message.role, tuple(message.parts)) for message in self.messages)
 
     def _add_reply_part(self, block: Block) -> None:
+        """Add a part of a reply. Before the first part of a reply, the user must have spoken."""
         part = block.content
         if isinstance(part, Attachment | Stored):
             raise TypeError("a reply has no attachments")

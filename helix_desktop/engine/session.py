@@ -272,6 +272,7 @@ class Session:
         self.conversation.notify_listeners(changed)
 
     async def _ask_user(self, question: PermissionQuestion) -> PermissionAnswer:
+        """Show a question to the user, and wait until it is answered or the turn is stopped."""
         if self.asked_elsewhere is not None:
             asker = question.by or self.conversation.state.title
             return await self.asked_elsewhere(replace(question, by=asker))

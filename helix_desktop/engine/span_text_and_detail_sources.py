@@ -169,6 +169,7 @@ async def read_short_outputs(
 def _source_of_output(
     branch: ConversationBranch, seq: int, fact: facts.ToolReturned, text: str
 ) -> DetailSource:
+    """Return an output as a source of details, with what the model saw of it if not all."""
     tool = ""
     call = call_answered_by(branch, seq)
     if call is not None:

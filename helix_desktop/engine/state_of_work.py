@@ -153,6 +153,7 @@ class StateOfWork:
     _added: list[GitCommand] = field(default_factory=list)
 
     def add_answered_call(self, answered: AnsweredCall) -> None:
+        """Note what a call says of tests, tasks and commits, if it was run, or that it was not."""
         if answered.was_stopped:
             self.stopped[answered.key] = (answered.seq, describe_call(answered.call))
             if answered.is_test_run and not answered.text.startswith(NOT_BEGUN):
@@ -184,6 +185,7 @@ class StateOfWork:
                 self.git_since.append((answered.seq, git.text))
 
     def _add_commit(self, answered: AnsweredCall, git: GitCommand) -> None:
+        """Add a commit if its output or its exit code proves it, and otherwise note the doubt."""
         reported = test_and_commit_commands.find_reported_commit(answered.text)
         programs = test_and_commit_commands.split_command_line(answered.command)
         # The exit code of several programs together does not say whether git succeeded.
@@ -333,6 +335,7 @@ class _RecordReader:
                 self._compared_calls.add(recorded.fact.call)
 
     def read_fact(self, recorded: facts.Recorded) -> None:
+        """Follow the record by one fact. Most kinds of facts say nothing of the work."""
         work = self.work
         match recorded.fact:
             case facts.ModelReplied(parts=parts):
@@ -414,6 +417,7 @@ async def read_answered_calls_of(
 def _pair_calls_with_results(
     state: ConversationState, recorded_facts: Sequence[facts.Recorded]
 ) -> dict[int, AnsweredCall]:
+    """Return each result with its call, by the result's number, still without the texts."""
     pauses = InterpreterPauses()
     answered_calls = {}
     for recorded in recorded_facts:
@@ -466,6 +470,7 @@ def _add_changes_of_call(work: StateOfWork, answered: AnsweredCall) -> None:
 
 
 async def _lines_about_tests(work: StateOfWork, cache: ContentCache) -> list[str]:
+    """Describe the last test run: its command, its exit code and its summary."""
     answered = work.tests
     if answered is None:
         return []
@@ -497,6 +502,7 @@ def _describe_exit_code(answered: AnsweredCall, output: str) -> str:
 
 
 def _lines_about_commits_and_changes(work: StateOfWork) -> Iterator[str]:
+    """Yield the last commit, and what was changed since then or is not in it."""
     changed_files = _list_files(work.changes.values())
     if work.commit is None:
         if changed_files:

@@ -195,6 +195,7 @@ class ToolCallRunner:
     async def _result_fact(
         self, call: ToolCall, outcome: CallOutcome, seconds: float
     ) -> ToolReturned:
+        """Return the fact that records a call's outcome. `seconds`: how long the call ran."""
         head, tokens = await self._head_and_token_count(outcome)
         repeat_of = 0
         if outcome.repeated:

@@ -444,6 +444,9 @@ class TurnLoop:
         return True
 
     def _turn_end_after_reply(self, reply: Reply, *, going_on: bool) -> facts.TurnEnded | None:
+        """Return how a reply ends the turn, or None if another step follows. `going_on`: it
+        made calls, or the user has said something meanwhile.
+        """
         end_of_endless = self._turn_end_of_endless_reply(reply, going_on=going_on)
         if end_of_endless is not None:
             return end_of_endless

@@ -303,6 +303,7 @@ def _build_hunk(
     new_lines: Sequence[bytes],
     context: int,
 ) -> Hunk:
+    """Join changed lines that are close together, with the unchanged lines around them."""
     first_block = group[0]
     last_block = group[-1]
     # There are fewer lines of context at the start and at the end of a file.

@@ -95,6 +95,7 @@ def _version_for_git(version: tuple[TreeItem | None, bytes]) -> tuple[TreeItem |
 def _patch_lines(
     name: str, old: tuple[TreeItem | None, bytes], new: tuple[TreeItem | None, bytes]
 ) -> Iterator[bytes]:
+    """Yield a file's patch as git writes it: names, mode, and then its content's changes."""
     old_item, old_content = old
     new_item, new_content = new
     raw_name = name.encode("utf-8", "surrogateescape")

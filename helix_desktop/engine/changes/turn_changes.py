@@ -164,6 +164,7 @@ class _TurnGrouping:
         self._is_foreign = False
 
     def add_fact(self, recorded: facts.Recorded) -> None:
+        """Follow the conversation by one fact. Only some kinds say something of turns and files."""
         match recorded.fact:
             case facts.ConversationStarted(agent=agent, origin=origin):
                 self._is_foreign = bool(agent or origin.kind)
@@ -197,6 +198,7 @@ class _TurnGrouping:
                 self._calls_by_id[part.id] = call
 
     def _add_change(self, recorded: facts.Recorded, fact: facts.FilesChanged) -> None:
+        """Add a change to the turn that made it, or an undo to the turns that it undoes."""
         call = self._calls_by_id.get(fact.call, _CallOfTurn())
         source = ChangeSource(
             recorded.conversation, recorded.seq, recorded.time, fact, call.tool, call.step

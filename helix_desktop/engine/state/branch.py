@@ -125,6 +125,7 @@ class ConversationBranch(LiveFolds):
     # --- Adding messages, replies and results
 
     def _add_message(self, recorded: facts.Recorded, fact: message_blocks.MessageFact) -> None:
+        """Show another message at the end, and add it to all running sums."""
         if isinstance(fact, facts.ToolReturned):
             # Providers reject a result without a call.
             if not self._pair_result_with_call(recorded.seq, fact):
@@ -296,6 +297,7 @@ class ConversationBranch(LiveFolds):
         return False
 
     def update_sums(self, item: ViewItem, sign: int) -> None:
+        """Add an item to the sums, or subtract it with -1. Documents are not in all of them."""
         LiveFolds.update_sums(self, item, sign)
         position = self.message_position(item.first)
         self.token_sums.change_number(position, sign * item.tokens)
