@@ -25,14 +25,18 @@ from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.shared_store_setup import unshare_workspace
 from helix_desktop.workbench.worker_claims import WorkerClaim, WorkerClaims
 
-EVERY = 1.0  # While the store can be reached, facts are exchanged after this many seconds.
+EXCHANGE_SECONDS = (
+    1.0  # While the store can be reached, facts are exchanged after this many seconds.
+)
 # While the store is out of reach, the pause between attempts grows up to this many
 # seconds.
-SLOWER = 10.0
-LAST = 0.8  # When the workspace closes, the last facts must be sent within this many seconds.
+LONGEST_PAUSE_SECONDS = 10.0
+LAST_SEND_SECONDS = (
+    0.8  # When the workspace closes, the last facts must be sent within this many seconds.
+)
 TURN_PATIENCE = 8.0  # A turn waits this many seconds for the store before it begins without it.
 SEND_PATIENCE = 20.0  # At its end, a turn gives the store this many seconds to receive all facts.
-SOON = 0.05  # Facts that are appended within this many seconds are sent together.
+GATHERING_SECONDS = 0.05  # Facts that are appended within this many seconds are sent together.
 
 Changed = Callable[[], object]
 Connect = Callable[[], Awaitable[ConversationSync]]
@@ -73,17 +77,17 @@ class WorkspaceSharing:
         self._listeners: list[Changed] = []
         self._has_news_to_send = asyncio.Event()
         # Conversations whose turn began while no other machine had the lease.
-        self._working: set[str] = set()
+        self._working_conversations: set[str] = set()
         # Facts of other machines are fetched this often, and also before each turn.
-        self.fetch_seconds = EVERY
-        self._fetched = float("-inf")
+        self.fetch_seconds = EXCHANGE_SECONDS
+        self._last_fetch_time = float("-inf")
         self._connect: Connect | None = None
-        self._connecting = asyncio.Lock()
-        self._stepping = asyncio.Lock()
-        self._next_step: asyncio.Task[None] | None = None  # The next exchange, until it begins.
+        self._connecting_lock = asyncio.Lock()
+        self._sending_lock = asyncio.Lock()
+        self._next_send: asyncio.Task[None] | None = None  # The next exchange, until it begins.
         self._task: asyncio.Task[None] | None = None
-        self._writing: dict[str, str] = {}
-        self._entries: Callable[[], int] = lambda: 0
+        self._machine_by_conversation: dict[str, str] = {}
+        self._count_waiting_entries: Callable[[], int] = lambda: 0
         self.sharing_state = SharingStatus()
         self.unsent = UnsentFacts(bench.claims)
 
@@ -94,7 +98,7 @@ class WorkspaceSharing:
 
     def other_machine_writing(self, conversation: str) -> str:
         """Return the machine that writes there now, or an empty string if this one may."""
-        if self._conversations is None or conversation in self._working:
+        if self._conversations is None or conversation in self._working_conversations:
             return ""
         return self._conversations.leases.find_machine_writing(conversation)
 
@@ -131,18 +135,18 @@ class WorkspaceSharing:
         await self._send_facts_now()
 
     async def _send_facts_now(self) -> None:
-        if self._next_step is None or self._next_step.done():
-            self._next_step = self._bench.tasks.spawn_task(
+        if self._next_send is None or self._next_send.done():
+            self._next_send = self._bench.tasks.spawn_task(
                 self._send_after_current_send(), name="send what is new"
             )
-        await asyncio.shield(self._next_step)
+        await asyncio.shield(self._next_send)
 
     async def _send_after_current_send(self) -> None:
         """Send after the current exchange, which may have begun too early. Waiters share it."""
-        async with self._stepping:
+        async with self._sending_lock:
             # From here on, a caller may have facts that this exchange no longer reads:
             # it must start another one.
-            self._next_step = None
+            self._next_send = None
             conversations = await self._connect_if_conversations_shared()
             if conversations is not None:
                 await conversations.send_new_facts()
@@ -265,7 +269,7 @@ class WorkspaceSharing:
         self, connect: Connect, *, address: str = "", entries: Callable[[], int] = lambda: 0
     ) -> None:
         """Sync once `connect` succeeds. `entries` returns how many contents wait to be sent."""
-        self._entries = entries
+        self._count_waiting_entries = entries
         self._connect = connect
         self.sharing_state = SharingStatus("starting", address=address)
         self._bench.workspace.journal.asked = self._hold_while_writing
@@ -284,7 +288,7 @@ class WorkspaceSharing:
         elif link is None and self._task is not None:
             self._bench.tasks.spawn_task(self.stop_conversation_sync(), name="share no more")
 
-    async def stop_conversation_sync(self, *, limit_seconds: float = LAST) -> None:
+    async def stop_conversation_sync(self, *, limit_seconds: float = LAST_SEND_SECONDS) -> None:
         """Send the last facts and release the leases. What cannot be sent in time is
         sent at the next start.
         """
@@ -330,7 +334,7 @@ class WorkspaceSharing:
                 )
             session = self._bench.sessions.find_open_session(conversation)
             if session is not None and not session.is_idle:
-                self._working.add(conversation)
+                self._working_conversations.add(conversation)
             yield
 
     async def _prepare_for_facts_of_worker(
@@ -365,17 +369,17 @@ class WorkspaceSharing:
         """Exchange facts again and again: soon after new ones, otherwise after a pause,
         which grows while the store is away.
         """
-        pause = EVERY
+        pause = EXCHANGE_SECONDS
         while True:
             self._has_news_to_send.clear()
             was_reached = await self._sync_once()
             if was_reached:
-                pause = EVERY
-                pause_after_news = SOON
+                pause = EXCHANGE_SECONDS
+                pause_after_news = GATHERING_SECONDS
             else:
                 # News do not reach the store either, so they must not make attempts quick.
-                pause = min(pause * 2, SLOWER)
-                pause_after_news = EVERY
+                pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+                pause_after_news = EXCHANGE_SECONDS
             with suppress(TimeoutError):
                 await wait_with_limit(self._has_news_to_send.wait(), pause)
             if self._has_news_to_send.is_set():
@@ -389,7 +393,7 @@ class WorkspaceSharing:
 
     async def _connect_conversations(self) -> ConversationSync | None:
         """Return the connection, made if necessary, or None if nothing is shared."""
-        async with self._connecting:
+        async with self._connecting_lock:
             if self._conversations is None and self._connect is not None:
                 conversations = await self._connect()
                 conversations.open_conversations = self.synced_sessions
@@ -407,18 +411,18 @@ class WorkspaceSharing:
     async def _sync_once(self) -> bool:
         """Exchange facts once. Returns whether the store was reached."""
         still_working = set[str]()
-        for conversation in self._working:
+        for conversation in self._working_conversations:
             session = self._bench.sessions.find_open_session(conversation)
             if session is not None and not session.is_idle:
                 still_working.add(conversation)
-        self._working = still_working
+        self._working_conversations = still_working
         try:
             conversations = await self._connect_conversations()
             if conversations is not None:
-                await conversations.renew_leases(tuple(self._working))
-                if clock.monotonic() >= self._fetched + self.fetch_seconds:
+                await conversations.renew_leases(tuple(self._working_conversations))
+                if clock.monotonic() >= self._last_fetch_time + self.fetch_seconds:
                     await conversations.fetch_new_facts()
-                    self._fetched = clock.monotonic()
+                    self._last_fetch_time = clock.monotonic()
                 await conversations.send_new_facts()
         except SharedStoreUnreachable as error:
             await self._set_sharing_status("away", str(error))
@@ -441,8 +445,8 @@ class WorkspaceSharing:
         """
         conversations = self._conversations
         before = self.sharing_state
-        waiting = self._entries()
-        writing = self._writing
+        waiting = self._count_waiting_entries()
+        writing = self._machine_by_conversation
         if conversations is not None:
             waiting += await self.count_facts_not_sent(was_sent=not problem)
             writing = conversations.leases.conversations_written_elsewhere()
@@ -459,9 +463,9 @@ class WorkspaceSharing:
         else:
             state = "in step"
         status = SharingStatus(state, waiting, since, why, before.address)
-        if status != before or writing != self._writing:
+        if status != before or writing != self._machine_by_conversation:
             self.sharing_state = status
-            self._writing = writing
+            self._machine_by_conversation = writing
             self._notify_sharing_listeners()
 
     def _notify_sharing_listeners(self) -> None:

@@ -290,7 +290,7 @@ async def test_a_turn_begins_with_what_the_other_machine_wrote(
     homes: tuple[Home, Home], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        conversation_sharing, "EVERY", 600.0
+        conversation_sharing, "EXCHANGE_SECONDS", 600.0
     )  # between two looks: what is known of the other machine is old
     here, there = homes
     session = await here.bench.start_conversation()
@@ -375,8 +375,8 @@ async def test_where_work_counts_once_it_is_shared_a_turn_ends_when_others_have_
 async def test_what_was_written_apart_is_a_branch_before_the_next_turn_begins(
     homes: tuple[Home, Home], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversation_sharing, "EVERY", 600.0)
-    monkeypatch.setattr(conversation_sharing, "SLOWER", 600.0)
+    monkeypatch.setattr(conversation_sharing, "EXCHANGE_SECONDS", 600.0)
+    monkeypatch.setattr(conversation_sharing, "LONGEST_PAUSE_SECONDS", 600.0)
     here, there = homes
     session = await here.bench.start_conversation()
     await told(session, "read README.md")
