@@ -16,12 +16,13 @@ from helix_desktop.errors import ConfigFileMistake, InvalidInput, StoreFailed
 # The umask takes permissions away from these. It may be 000 where a service manager started us.
 MOST_OPEN_FOLDER = 0o775
 MOST_OPEN_FILE = 0o664
-_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-_NAMELESS = getattr(os, "O_TMPFILE", 0)
-_DIGITS = frozenset("0123456789abcdef")
+_NEW_FILE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_UNNAMED_FILE_FLAG = getattr(os, "O_TMPFILE", 0)
+_HEX_DIGITS = frozenset("0123456789abcdef")
 # Matches temporary files, which are beside a file while it is being replaced.
-_LEFT = ".*-????????"
-_OLD = 3_600.0  # A temporary file this many seconds old was left by a crash and can be deleted.
+_TEMPORARY_FILES = ".*-????????"
+# A temporary file of this age was left by a crash and can be deleted.
+_ABANDONED_AFTER_SECONDS = 3_600.0
 
 if sys.platform == "win32":
     import msvcrt
@@ -32,14 +33,20 @@ if sys.platform == "win32":
         """
         # Locks a byte far beyond the text, so that other processes can still read the text.
         os.lseek(handle, 1 << 30, os.SEEK_SET)
-        msvcrt.locking(handle, msvcrt.LK_LOCK if waits else msvcrt.LK_NBLCK, 1)
+        mode = msvcrt.LK_NBLCK
+        if waits:
+            mode = msvcrt.LK_LOCK
+        msvcrt.locking(handle, mode, 1)
         os.lseek(handle, 0, os.SEEK_SET)
 
 else:
     import fcntl
 
     def lock_open_file(handle: int, *, waits: bool = False) -> None:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        operation = fcntl.LOCK_EX
+        if not waits:
+            operation |= fcntl.LOCK_NB
+        fcntl.flock(handle, operation)
 
 
 class ReplacementFile:
@@ -48,35 +55,35 @@ class ReplacementFile:
     """
 
     def __init__(self, path: Path, mode: int = MOST_OPEN_FILE) -> None:
-        self._path = path
-        self._name = path.with_name(f".{path.name[:200]}-{os.urandom(4).hex()}")
+        self._target = path
+        self._temporary_path = path.with_name(f".{path.name[:200]}-{os.urandom(4).hex()}")
         self.file = os.fdopen(self._open_beside_target(mode), "w+b")
 
     def _open_beside_target(self, mode: int) -> int:
-        if _NAMELESS:
+        if _UNNAMED_FILE_FLAG:
             # Not all file systems support this. If the disk is full, the next call reports it.
             with suppress(OSError):
-                return os.open(self._path.parent, _NAMELESS | os.O_RDWR, mode)
-        return os.open(self._name, _NEW, mode)
+                return os.open(self._target.parent, _UNNAMED_FILE_FLAG | os.O_RDWR, mode)
+        return os.open(self._temporary_path, _NEW_FILE_FLAGS, mode)
 
     def replace_target(self) -> None:
         """Syncs the new file to the disk, and then replaces the old one."""
         try:
             self.file.flush()
             os.fsync(self.file.fileno())
-            if not self._name.exists() and os.name != "nt":
+            if not self._temporary_path.exists() and os.name != "nt":
                 self._rename_over_target()
             self.file.close()  # On Windows, a file cannot be moved while it is open.
-            self._name.replace(self._path)
-            sync_folder_to_disk(self._path.parent)
+            self._temporary_path.replace(self._target)
+            sync_folder_to_disk(self._target.parent)
         finally:
             self.discard_replacement()
 
     def _rename_over_target(self) -> None:
-        folder = os.open(self._path.parent, os.O_RDONLY)
+        folder = os.open(self._target.parent, os.O_RDONLY)
         try:  # With a folder's handle, os.link follows the link in /proc to the unnamed file.
             source = f"/proc/self/fd/{self.file.fileno()}"
-            os.link(source, self._name, src_dir_fd=folder, follow_symlinks=True)
+            os.link(source, self._temporary_path, src_dir_fd=folder, follow_symlinks=True)
         finally:
             os.close(folder)
 
@@ -84,16 +91,16 @@ class ReplacementFile:
         with suppress(OSError):
             self.file.close()
         with suppress(OSError):
-            self._name.unlink(missing_ok=True)
+            self._temporary_path.unlink(missing_ok=True)
 
 
 def find_abandoned_files(folder: Path) -> Iterator[Path]:
-    for path in folder.glob(_LEFT):
+    for path in folder.glob(_TEMPORARY_FILES):
         with suppress(OSError):
             status = path.lstat()
             is_file = stat.S_ISREG(status.st_mode)
-            has_our_name = _DIGITS.issuperset(path.name[-8:])
-            is_old = time.time() - status.st_mtime > _OLD
+            has_our_name = _HEX_DIGITS.issuperset(path.name[-8:])
+            is_old = time.time() - status.st_mtime > _ABANDONED_AFTER_SECONDS
             if is_file and has_our_name and is_old:
                 yield path
 
@@ -150,15 +157,15 @@ def _write_replacement(path: Path, content: bytes, *, private: bool) -> None:
     mode = MOST_OPEN_FILE
     if private or exists:  # An existing file's permissions are set before it is replaced.
         mode = 0o600
-    beside = ReplacementFile(path, mode)
+    replacement = ReplacementFile(path, mode)
     try:
-        beside.file.write(content)
+        replacement.file.write(content)
         if exists and not private and os.name != "nt":
             permissions = stat.S_IMODE(path.stat().st_mode)
-            os.fchmod(beside.file.fileno(), permissions)
-        beside.replace_target()
+            os.fchmod(replacement.file.fileno(), permissions)
+        replacement.replace_target()
     finally:
-        beside.discard_replacement()
+        replacement.discard_replacement()
 
 
 def create_folders(path: Path) -> None:
@@ -195,21 +202,21 @@ def hold_for_change(path: Path) -> Iterator[None]:
             os.close(handle)
 
 
-def read_small_file(path: Path, most: int = 4 << 20) -> bytes:
+def read_small_file(path: Path, limit_bytes: int = 4 << 20) -> bytes:
     """Reads a small regular file. InvalidInput for anything else: a pipe would block,
     and a device never ends.
     """
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with os.fdopen(handle, "rb") as file:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode):
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
             raise InvalidInput(f"{path} is not a regular file.", remedy="Choose a text file.")
-        if about.st_size > most:
+        if status.st_size > limit_bytes:
             raise InvalidInput(
-                f"{path} is larger than {most >> 20} MB.",
+                f"{path} is larger than {limit_bytes >> 20} MB.",
                 remedy="Replace the file with a smaller one.",
             )
-        return file.read(most)
+        return file.read(limit_bytes)
 
 
 def make_path_private(path: Path) -> None:

@@ -24,10 +24,10 @@ MOST_MEMBERS = 1_000  # The maximum number of gzip members in one body.
 MOST_ARCHIVE_MEMBERS = 100
 # The largest single read, in bytes. The directory of a zip archive is read in one piece.
 _LONGEST_ARCHIVE_READ = 4 << 20
-_PIECE = 64 << 10
-_SLICE = 16 << 10
-_WINDOW = 8 << 20  # The window size that RFC 8878 asks every zstd decoder to support.
-_SPARE = 64 << 10  # Compressed data may exceed the limit by this many bytes.
+_OUTPUT_PIECE_BYTES = 64 << 10
+_INPUT_PIECE_BYTES = 16 << 10
+_ZSTD_WINDOW_BYTES = 8 << 20  # The window size that RFC 8878 asks every zstd decoder to support.
+_SPARE_BYTES = 64 << 10  # Compressed data may exceed the limit by this many bytes.
 
 Sink = Callable[[bytes], object]
 
@@ -57,14 +57,14 @@ class BodyDecompressor:
             raise UnreadableCoding(
                 f"it is compressed {len(names)} times, and {MOST_CODINGS} times are read"
             )
-        self._limit = limit_bytes
+        self._limit_bytes = limit_bytes
         self._decoded = bytearray()
         last_step = _LimitedSink(self._append_decoded, limit_bytes)
-        self._first: Sink = last_step.pass_on_or_raise_at_limit
+        self._first_step: Sink = last_step.pass_on_or_raise_at_limit
         for name in names:  # The coding that was applied last is decoded first.
-            decoder = _build_decoder(name, self._first)
-            step = _LimitedSink(decoder, limit_bytes + _SPARE)
-            self._first = step.pass_on_or_raise_at_limit
+            decoder = _build_decoder(name, self._first_step)
+            step = _LimitedSink(decoder, limit_bytes + _SPARE_BYTES)
+            self._first_step = step.pass_on_or_raise_at_limit
 
     def decode_piece(self, data: bytes | bytearray) -> bytes:
         """Decompresses the next piece. Raises DecodedTooLarge past the limit,
@@ -77,10 +77,10 @@ class BodyDecompressor:
         all other threads.
         """
         try:
-            for start in range(0, len(data), _SLICE):
-                self._first(bytes(data[start : start + _SLICE]))
+            for start in range(0, len(data), _INPUT_PIECE_BYTES):
+                self._first_step(bytes(data[start : start + _INPUT_PIECE_BYTES]))
         except DecodedTooLarge:
-            raise DecodedTooLarge(self._limit, self._pop_decoded()) from None
+            raise DecodedTooLarge(self._limit_bytes, self._pop_decoded()) from None
         except (zlib.error, zstandard.ZstdError, EOFError) as error:
             raise UnreadableCoding(f"its compression is damaged: {error}") from None
         return self._pop_decoded()
@@ -105,7 +105,7 @@ def decompress_zstd_frame(content: bytes, limit_bytes: int) -> bytes:
     """Decompresses a whole zstd frame. Its declared size is checked before memory is allocated."""
     if zstandard.frame_content_size(content) > limit_bytes:
         raise DecodedTooLarge(limit_bytes)
-    return zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompress(
+    return zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompress(
         content, max_output_size=limit_bytes
     )
 
@@ -164,8 +164,8 @@ def _build_decoder(name: str, sink: Sink) -> Sink:
             return _Deflate(sink).decode_deflate_piece
         case "zstd":
             target = cast("IO[bytes]", _ZstdTarget(sink))
-            decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
-            writer = decompressor.stream_writer(target, write_size=_PIECE)
+            decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
+            writer = decompressor.stream_writer(target, write_size=_OUTPUT_PIECE_BYTES)
             return writer.write
     raise UnreadableCoding(f"its coding {name[:40]!r} is not read")
 
@@ -175,16 +175,16 @@ class _LimitedSink:
 
     def __init__(self, sink: Sink, limit_bytes: int) -> None:
         self._sink = sink
-        self._limit = limit_bytes
-        self._room = limit_bytes
+        self._limit_bytes = limit_bytes
+        self._bytes_left = limit_bytes
 
     def pass_on_or_raise_at_limit(self, data: bytes) -> None:
-        within = data[: self._room]
-        self._room -= len(data)
-        self._sink(within)
-        if self._room < 0:
-            self._room = 0
-            raise DecodedTooLarge(self._limit)
+        data_within_limit = data[: self._bytes_left]
+        self._bytes_left -= len(data)
+        self._sink(data_within_limit)
+        if self._bytes_left < 0:
+            self._bytes_left = 0
+            raise DecodedTooLarge(self._limit_bytes)
 
 
 class _ZstdTarget:
@@ -204,20 +204,20 @@ class _Gzip:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._members = 1
-        self._inner = zlib.decompressobj(wbits=31)
+        self._decompressor = zlib.decompressobj(wbits=31)
 
     def decode_gzip_piece(self, data: bytes) -> None:
         while data:
-            if self._inner.eof:
+            if self._decompressor.eof:
                 data = data.lstrip(b"\0")
                 if not data:
                     return
                 self._members += 1
                 if self._members > MOST_MEMBERS:
                     raise UnreadableCoding(f"it has more than {MOST_MEMBERS} members of gzip")
-                self._inner = zlib.decompressobj(wbits=31)
-            _inflate_fully(self._inner, data, self._sink)
-            data = self._inner.unused_data
+                self._decompressor = zlib.decompressobj(wbits=31)
+            _inflate_fully(self._decompressor, data, self._sink)
+            data = self._decompressor.unused_data
 
 
 class _Deflate:
@@ -225,33 +225,33 @@ class _Deflate:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._head = b""
-        self._inner: zlib._Decompress | None = None
+        self._header = b""
+        self._decompressor: zlib._Decompress | None = None
 
     def decode_deflate_piece(self, data: bytes) -> None:
-        if self._inner is None:
-            self._head += data
-            if len(self._head) < 2:
+        if self._decompressor is None:
+            self._header += data
+            if len(self._header) < 2:
                 return
-            data = self._head
-            first = data[0]
-            second = data[1]
+            data = self._header
+            first_byte = data[0]
+            second_byte = data[1]
             # The zlib header (RFC 1950): method 8, and a check that makes it divisible by 31.
-            has_zlib_header = first & 15 == 8 and (first << 8 | second) % 31 == 0
+            has_zlib_header = first_byte & 15 == 8 and (first_byte << 8 | second_byte) % 31 == 0
             window_bits = -15
             if has_zlib_header:
                 window_bits = 15
-            self._inner = zlib.decompressobj(wbits=window_bits)
-        if not self._inner.eof:
-            _inflate_fully(self._inner, data, self._sink)
+            self._decompressor = zlib.decompressobj(wbits=window_bits)
+        if not self._decompressor.eof:
+            _inflate_fully(self._decompressor, data, self._sink)
 
 
-def _inflate_fully(inner: "zlib._Decompress", data: bytes, sink: Sink) -> None:
-    while data and not inner.eof:
-        sink(inner.decompress(data, _PIECE))
-        data = inner.unconsumed_tail
-    while not inner.eof:
-        held_back = inner.decompress(b"", _PIECE)
+def _inflate_fully(decompressor: "zlib._Decompress", data: bytes, sink: Sink) -> None:
+    while data and not decompressor.eof:
+        sink(decompressor.decompress(data, _OUTPUT_PIECE_BYTES))
+        data = decompressor.unconsumed_tail
+    while not decompressor.eof:
+        held_back = decompressor.decompress(b"", _OUTPUT_PIECE_BYTES)
         if not held_back:
             return
         sink(held_back)

@@ -14,9 +14,13 @@ from pathlib import Path
 
 from helix_desktop.fast_dataclass import dataclass
 
-_FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_FOLDER_FLAGS = (
+    getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+)
 _WITHIN_OPEN_FOLDER = {os.open, os.rename, os.rmdir, os.unlink}
-_HAS_HANDLES = os.supports_dir_fd >= _WITHIN_OPEN_FOLDER and os.scandir in os.supports_fd
+_CAN_WORK_IN_OPEN_FOLDERS = (
+    os.supports_dir_fd >= _WITHIN_OPEN_FOLDER and os.scandir in os.supports_fd
+)
 
 
 def list_tree_files(
@@ -30,9 +34,9 @@ def list_tree_files(
     Links are not followed. `on_error` receives an error for each file and folder that
     could not be read, `on_folder` each folder before it is listed.
     """
-    waiting = [os.fspath(folder)]
-    while waiting:
-        listed_folder = waiting.pop()
+    folders_to_list = [os.fspath(folder)]
+    while folders_to_list:
+        listed_folder = folders_to_list.pop()
         on_folder(listed_folder)
         try:
             with os.scandir(listed_folder) as iterator:
@@ -43,7 +47,7 @@ def list_tree_files(
         for entry in entries:
             try:
                 if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
+                    folders_to_list.append(entry.path)
                 elif fnmatch.fnmatchcase(entry.name, pattern):
                     yield Path(entry.path), entry.stat(follow_symlinks=False)
             except OSError as error:
@@ -56,14 +60,14 @@ def delete_folder_tree(folder: Path, *, ignore_errors: bool = False) -> None:
     Whatever can be deleted is deleted. Then the first error is raised, unless errors
     are to be ignored.
     """
-    if not _HAS_HANDLES:
+    if not _CAN_WORK_IN_OPEN_FOLDERS:
         shutil.rmtree(folder, ignore_errors=ignore_errors)
         return
     errors: list[OSError] = []
     try:
         _allow_changes(os.fspath(folder), None)
-        with _open_folder(os.fspath(folder), None) as top:
-            _empty_folder(top, errors)
+        with _open_folder(os.fspath(folder), None) as top_handle:
+            _empty_folder(top_handle, errors)
         folder.rmdir()
     except OSError as error:
         errors.append(error)
@@ -71,29 +75,31 @@ def delete_folder_tree(folder: Path, *, ignore_errors: bool = False) -> None:
         raise errors[0]
 
 
-def _empty_folder(top: int, errors: list[OSError]) -> None:
+def _empty_folder(top_handle: int, errors: list[OSError]) -> None:
     """Go down and up again with one open handle. Stop if a folder on the way up is not
     the one it was.
     """
-    handle = os.dup(top)
-    way = [_FolderOnTheWay("", _identify(top), _delete_files(top, errors))]
+    handle = os.dup(top_handle)
+    folders_on_way = [_FolderOnWay("", _identify(top_handle), _delete_files(top_handle, errors))]
     try:
         while True:
-            current = way[-1]
-            is_at_top = len(way) == 1
+            current = folders_on_way[-1]
+            is_at_top = len(folders_on_way) == 1
             if is_at_top and not current.folders_left:
                 return
             try:
                 if current.folders_left:
                     name = current.folders_left.pop()
                     handle = _exchange_handle(handle, name)
-                    inner = _FolderOnTheWay(name, _identify(handle), _delete_files(handle, errors))
-                    way.append(inner)
+                    folder_below = _FolderOnWay(
+                        name, _identify(handle), _delete_files(handle, errors)
+                    )
+                    folders_on_way.append(folder_below)
                     continue
-                way.pop()
+                folders_on_way.pop()
                 handle = _exchange_handle(handle, "..")
                 # Somebody may have moved the folder meanwhile, so that ".." is another one.
-                if _identify(handle) != way[-1].identity:
+                if _identify(handle) != folders_on_way[-1].identity:
                     errors.append(OSError(errno.ESTALE, os.strerror(errno.ESTALE), current.name))
                     return
                 os.rmdir(current.name, dir_fd=handle)
@@ -104,7 +110,7 @@ def _empty_folder(top: int, errors: list[OSError]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _FolderOnTheWay:
+class _FolderOnWay:
     """A folder between the top one and the open one, with its folders that are still there."""
 
     name: str
@@ -113,9 +119,9 @@ class _FolderOnTheWay:
 
 
 def _exchange_handle(handle: int, name: str) -> int:
-    inner = os.open(name, os.O_RDONLY | _FOLDER, dir_fd=handle)
+    new_handle = os.open(name, os.O_RDONLY | _FOLDER_FLAGS, dir_fd=handle)
     os.close(handle)
-    return inner
+    return new_handle
 
 
 def _identify(handle: int) -> tuple[int, int]:
@@ -142,17 +148,17 @@ def _delete_files(handle: int, errors: list[OSError]) -> list[str]:
     return folders
 
 
-def _allow_changes(name: str, within: int | None) -> None:
+def _allow_changes(name: str, parent_handle: int | None) -> None:
     """Let the owner change a folder. The folder is held open, so that nobody can put a
     link in its place.
     """
-    with _open_folder(name, within, getattr(os, "O_PATH", os.O_RDONLY)) as handle:
+    with _open_folder(name, parent_handle, getattr(os, "O_PATH", os.O_RDONLY)) as handle:
         os.chmod(f"/proc/self/fd/{handle}" if hasattr(os, "O_PATH") else handle, 0o700)  # noqa: PTH101 -- an open handle
 
 
 @contextmanager
-def _open_folder(name: str, within: int | None, access: int = os.O_RDONLY) -> Iterator[int]:
-    handle = os.open(name, access | _FOLDER, dir_fd=within)
+def _open_folder(name: str, parent_handle: int | None, access: int = os.O_RDONLY) -> Iterator[int]:
+    handle = os.open(name, access | _FOLDER_FLAGS, dir_fd=parent_handle)
     try:
         yield handle
     finally:

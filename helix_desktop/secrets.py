@@ -32,11 +32,11 @@ if sys.platform == "linux":
 
 T = TypeVar("T")
 # Matches the names of secrets that do not belong to a provider.
-_OTHERS = re.compile(r"mcp[./].*|shared-.*[0-9a-f]{6}(#.*)?|webhook#.*", re.DOTALL)
+_NAMES_OF_OTHER_SECRETS = re.compile(r"mcp[./].*|shared-.*[0-9a-f]{6}(#.*)?|webhook#.*", re.DOTALL)
 SERVICE = "helix-desktop"
 _PORTS = {"https": 443, "http": 80}
-CHOICES = "Use the key for this session only, set it as an environment variable, or store it in a file only you can read."
-LOCKED = "The system's keyring asked to be unlocked, but is still locked."
+OTHER_PLACES_FOR_KEYS = "Use the key for this session only, set it as an environment variable, or store it in a file only you can read."
+STILL_LOCKED = "The system's keyring asked to be unlocked, but is still locked."
 # The names of errors that keyrings raise if nobody enters the password.
 REFUSALS = frozenset({"KeyringLocked", "LockedException", "PromptDismissedException", "KeyDenied"})
 
@@ -59,7 +59,7 @@ class ProviderKey:
     is_optional: bool = False
 
     def __post_init__(self) -> None:
-        if _OTHERS.fullmatch(self.provider):
+        if _NAMES_OF_OTHER_SECRETS.fullmatch(self.provider):
             raise ActionRefused(
                 f"A provider cannot be named {self.provider[:60]!r}.", remedy="Choose another name."
             )
@@ -82,9 +82,10 @@ class ProviderKey:
 
     def may_use_variable(self, variable: str) -> bool:
         """Whether this variable's key may go to the host, as far as keys entered here say."""
-        if self.own_hosts and (variable == self.variable or not self.entered_for):
-            return any(self.host == own or self.host.endswith(f".{own}") for own in self.own_hosts)
-        return not self.is_for_another_host
+        is_for_own_hosts = variable == self.variable or not self.entered_for
+        if not self.own_hosts or not is_for_own_hosts:
+            return not self.is_for_another_host
+        return any(_is_host_or_below(self.host, own_host) for own_host in self.own_hosts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,13 @@ class WebhookToken:
 
 def _with_binding(name: str, binding: str) -> str:
     """A secret that is bound to something has another name when that changes, and is not found."""
-    return f"{name}#{binding}" if binding else name
+    if not binding:
+        return name
+    return f"{name}#{binding}"
+
+
+def _is_host_or_below(host: str, parent: str) -> bool:
+    return host == parent or host.endswith(f".{parent}")
 
 
 Addressee: TypeAlias = (
@@ -212,7 +219,8 @@ def system_keyring() -> Keyring:
     backend = keyring.get_keyring()
     if "plaintext" in type(backend).__name__.lower():
         raise NoUsableKeyring(
-            "The only keyring on this system stores keys as plain text.", remedy=CHOICES
+            "The only keyring on this system stores keys as plain text.",
+            remedy=OTHER_PLACES_FOR_KEYS,
         )
     return backend
 
@@ -233,18 +241,18 @@ class SecretStorage:
         environ: Mapping[str, str] = os.environ,
         limit: float = 10.0,
     ) -> None:
-        self._file = key_file
+        self._key_file = key_file
         self._service = service
-        self._consent = consent
-        self._seen = seen
-        self._keyring = keyring
-        self._environ = environ
-        self._limit = limit
-        self._session: dict[str, str] = {}
-        self._hanging: asyncio.Future[Any] | None = None
+        self._allows_file = consent
+        self._note_for_redaction = seen
+        self._open_keyring = keyring
+        self._environment = environ
+        self._limit_seconds = limit
+        self._secrets_of_session: dict[str, str] = {}
+        self._hanging_call: asyncio.Future[Any] | None = None
         self._is_refused = False  # True if the user was asked to unlock the keyring, but did not.
         # Otherwise the keyring could ask for its password several times at once.
-        self._one_at_a_time = asyncio.Lock()
+        self._keyring_lock = asyncio.Lock()
         keep_keys_out_of_core_dumps()
 
     async def read_secret(self, secret: Addressee) -> str | None:
@@ -252,20 +260,20 @@ class SecretStorage:
         answer. ActionRefused if a provider's key belongs to another host than its current address.
         """
         name = keyring_name_of(secret)
-        stored = self._session.get(name)
+        stored = self._secrets_of_session.get(name)
         if not stored:
-            given = self._read_from_environment(secret)
-            if given:
-                self._seen(given)
-                return given
-        if stored is None and self._consent():
+            environment_value = self._read_from_environment(secret)
+            if environment_value:
+                self._note_for_redaction(environment_value)
+                return environment_value
+        if stored is None and self._allows_file():
             stored = self._read_key_file().get(name)
         if stored is None:
             stored = await self._read_from_keyring(name)
         if not stored:
             self._refuse_key_of_other_host(secret)
             return None
-        self._seen(stored)
+        self._note_for_redaction(stored)
         if isinstance(secret, ProviderKey) and secret.is_for_another_host:
             raise ActionRefused(
                 f"The key for {secret.provider} was entered for {secret.entered_for} and was not sent to {secret.host}.",
@@ -276,10 +284,10 @@ class SecretStorage:
     def _read_from_environment(self, secret: Addressee) -> str | None:
         if not isinstance(secret, ProviderKey):
             return None
-        bound = self._with_named_host(secret)
+        secret_for_named_host = self._with_named_host(secret)
         for variable in secret.environment_variables:
-            value = self._environ.get(variable)
-            if value and bound.may_use_variable(variable):
+            value = self._environment.get(variable)
+            if value and secret_for_named_host.may_use_variable(variable):
                 return value
         return None
 
@@ -291,7 +299,7 @@ class SecretStorage:
         address. Empty if there is none.
         """
         for variable in secret.address_variables:
-            address = self._environ.get(variable)
+            address = self._environment.get(variable)
             if address:
                 return variable, address
         return "", ""
@@ -305,12 +313,14 @@ class SecretStorage:
     def _refuse_key_of_other_host(self, secret: Addressee) -> None:
         if not isinstance(secret, ProviderKey) or secret.is_optional:
             return
-        given = [name for name in secret.environment_variables if self._environ.get(name)]
-        if not given:
+        variables_with_key = [
+            name for name in secret.environment_variables if self._environment.get(name)
+        ]
+        if not variables_with_key:
             return
         hosts = " or ".join(self._with_named_host(secret).own_hosts) or secret.entered_for
         raise ActionRefused(
-            f"The key in {given[0]} is for {hosts} and was not sent to {secret.host}.",
+            f"The key in {variables_with_key[0]} is for {hosts} and was not sent to {secret.host}.",
             remedy=f"Enter a key for this address: run `helix-desktop provider add {secret.provider} --key`.",
         )
 
@@ -321,15 +331,15 @@ class SecretStorage:
         if there is none.
         """
         name = keyring_name_of(secret)
-        self._seen(value)
+        self._note_for_redaction(value)
         if where is SecretKeeper.ENVIRONMENT:
             raise ActionRefused(
                 f"Set {environment_variable_name(name)} before you start the program. The program cannot set environment variables itself."
             )
-        if where is SecretKeeper.FILE and not self._consent():
+        if where is SecretKeeper.FILE and not self._allows_file():
             raise ActionRefused(
                 "Keys are stored in a file only if you allow this in the settings.",
-                remedy=f"To allow a key file, go to Settings > Models and keys > Keys. You can also set file = true under [keys] in {self._file.with_name('settings.toml')}.",
+                remedy=f"To allow a key file, go to Settings > Models and keys > Keys. You can also set file = true under [keys] in {self._key_file.with_name('settings.toml')}.",
             )  # fmt: skip
         if where is SecretKeeper.KEYRING:
             self.allow_asking_keyring()
@@ -339,11 +349,11 @@ class SecretStorage:
         # A secret is in one place only.
         if where is SecretKeeper.FILE:
             self._change_key_file(name, value)
-        elif self._file.exists():
+        elif self._key_file.exists():
             self._change_key_file(name, None)
-        self._session.pop(name, None)
+        self._secrets_of_session.pop(name, None)
         if where is SecretKeeper.SESSION:
-            self._session[name] = value
+            self._secrets_of_session[name] = value
 
     async def store_secret(self, secret: Addressee, value: str) -> None:
         """Stores a secret in the keyring, or in the file if that is allowed, or raises
@@ -352,14 +362,14 @@ class SecretStorage:
         try:
             await self.store_secret_at(secret, value)
         except NoUsableKeyring:
-            if not self._consent():
+            if not self._allows_file():
                 raise
             await self.store_secret_at(secret, value, where=SecretKeeper.FILE)
 
     async def delete_secret(self, secret: Addressee) -> None:
         """Deletes a secret everywhere but in the environment. A missing keyring is ignored."""
         name = keyring_name_of(secret)
-        self._session.pop(name, None)
+        self._secrets_of_session.pop(name, None)
         if name in self._read_key_file():
             self._change_key_file(name, None)
         with contextlib.suppress(NoUsableKeyring):
@@ -370,11 +380,11 @@ class SecretStorage:
     async def find_secret_keeper(self, secret: Addressee) -> SecretKeeper | None:
         """Returns who stores a secret now, or None."""
         name = keyring_name_of(secret)
-        if name in self._session:
+        if name in self._secrets_of_session:
             return SecretKeeper.SESSION
         if self._read_from_environment(secret):
             return SecretKeeper.ENVIRONMENT
-        if self._consent() and name in self._read_key_file():
+        if self._allows_file() and name in self._read_key_file():
             return SecretKeeper.FILE
         if await self._read_from_keyring(name):
             return SecretKeeper.KEYRING
@@ -394,7 +404,7 @@ class SecretStorage:
             )
         except NoUsableKeyring as error:
             # One that is there and does not answer may have it.
-            is_silent = isinstance(error.__cause__, TimeoutError) or self._hanging is not None
+            is_silent = isinstance(error.__cause__, TimeoutError) or self._hanging_call is not None
             if is_silent or self._is_refused:
                 raise
             return None
@@ -407,55 +417,57 @@ class SecretStorage:
         """Calls the keyring on a thread, one call at a time, unless a call hangs or the
         user refused.
         """
-        async with self._one_at_a_time:
+        async with self._keyring_lock:
             return await self._call_keyring_on_thread(work)
 
     async def _call_keyring_on_thread(self, work: Callable[[Keyring], T]) -> T:
-        if self._hanging is not None and not self._hanging.done():
+        if self._hanging_call is not None and not self._hanging_call.done():
             raise NoUsableKeyring(
                 "The system's keyring has not responded yet; it may be waiting to be unlocked.",
-                remedy=CHOICES,
+                remedy=OTHER_PLACES_FOR_KEYS,
             )
-        if self._hanging is not None:
-            self._remember_keyring_refusal(self._hanging.exception())
-        self._hanging = None
+        if self._hanging_call is not None:
+            self._remember_keyring_refusal(self._hanging_call.exception())
+        self._hanging_call = None
         if self._is_refused:
-            raise NoUsableKeyring(LOCKED, remedy=CHOICES)
-        silent = f"The system's keyring did not respond within {self._limit:.0f} s; it may be waiting to be unlocked."
-        call = concurrency.run_on_detached_thread(lambda: work(self._keyring()), name="keyring")
-        # Reads the error, because asyncio logs errors that nobody reads.
-        call.add_done_callback(lambda late: late.cancelled() or late.exception())
+            raise NoUsableKeyring(STILL_LOCKED, remedy=OTHER_PLACES_FOR_KEYS)
+        timeout_message = f"The system's keyring did not respond within {self._limit_seconds:.0f} s; it may be waiting to be unlocked."
+        keyring_call = concurrency.run_on_detached_thread(
+            lambda: work(self._open_keyring()), name="keyring"
+        )
+        keyring_call.add_done_callback(_read_error_of_call)
         try:
-            async with asyncio.timeout(self._limit):
-                return await asyncio.shield(call)
+            async with asyncio.timeout(self._limit_seconds):
+                return await asyncio.shield(keyring_call)
         except TimeoutError as error:
-            self._hanging = call
-            raise NoUsableKeyring(silent, remedy=CHOICES) from error
+            self._hanging_call = keyring_call
+            raise NoUsableKeyring(timeout_message, remedy=OTHER_PLACES_FOR_KEYS) from error
         except NoUsableKeyring:
             raise
         except Exception as error:  # Keyring backends raise any kind of error, even D-Bus errors.
             self._remember_keyring_refusal(error)
             if self._is_refused:
-                raise NoUsableKeyring(LOCKED, remedy=CHOICES) from error
-            why = f"The system's keyring cannot be used ({type(error).__name__})."
+                raise NoUsableKeyring(STILL_LOCKED, remedy=OTHER_PLACES_FOR_KEYS) from error
+            problem = f"The system's keyring cannot be used ({type(error).__name__})."
             # Compared by name, because the keyring library is imported only when needed.
             if type(error).__name__ == "NoKeyringError":
-                why = "This system has no keyring."
-            raise NoUsableKeyring(why, remedy=CHOICES) from error
+                problem = "This system has no keyring."
+            raise NoUsableKeyring(problem, remedy=OTHER_PLACES_FOR_KEYS) from error
         finally:
-            del call  # The call's error refers to this frame, so they would keep each other alive.
+            # The call's error refers to this frame, so they would keep each other alive.
+            del keyring_call
 
     def _remember_keyring_refusal(self, error: BaseException | None) -> None:
         self._is_refused = self._is_refused or type(error).__name__ in REFUSALS
 
     def _read_key_file(self) -> dict[str, str]:
         try:
-            content = json.loads(_read_private_file(self._file))
+            content = json.loads(_read_private_file(self._key_file))
         except FileNotFoundError:
             return {}
         except (ValueError, OSError, RecursionError, HelixError) as error:
             raise ConfigFileMistake(
-                f"The key file {self._file} cannot be read.", remedy="Fix or remove the file."
+                f"The key file {self._key_file} cannot be read.", remedy="Fix or remove the file."
             ) from error
         if not isinstance(content, dict):
             return {}
@@ -463,13 +475,13 @@ class SecretStorage:
 
     def _change_key_file(self, name: str, value: str | None) -> None:
         """Sets a secret in the key file, or removes it if `value` is None."""
-        with atomic_files.hold_for_change(self._file):
+        with atomic_files.hold_for_change(self._key_file):
             content = self._read_key_file()
             content.pop(name, None)
             if value is not None:
                 content[name] = value
             atomic_files.write_file_atomically(
-                self._file, json.dumps(content, indent=1), private=True
+                self._key_file, json.dumps(content, indent=1), private=True
             )
 
 
@@ -510,11 +522,18 @@ def environment_variable_name(name: str) -> str:
     return f"HELIX_KEY_{re.sub('[^A-Z0-9]+', '_', name.upper()).strip('_')}"
 
 
+def _read_error_of_call(call: asyncio.Future[Any]) -> None:
+    """Reads the error, because asyncio logs errors that nobody reads."""
+    if not call.cancelled():
+        call.exception()
+
+
 def _store_in_keyring(keyring: Keyring, service: str, name: str, value: str) -> None:
     keyring.set_password(service, name, value)
     if keyring.get_password(service, name) != value:  # keyring's null backend stores nothing.
         raise NoUsableKeyring(
-            "The system's keyring accepted the key but didn't store it.", remedy=CHOICES
+            "The system's keyring accepted the key but didn't store it.",
+            remedy=OTHER_PLACES_FOR_KEYS,
         )
 
 
@@ -543,4 +562,5 @@ def _has_secret_service_item(attributes: dict[str, str]) -> bool:
     import secretstorage
 
     with contextlib.closing(secretstorage.dbus_init()) as connection:
-        return any(True for _ in secretstorage.search_items(connection, attributes))
+        first_item = next(secretstorage.search_items(connection, attributes), None)
+        return first_item is not None

@@ -238,5 +238,5 @@ def test_no_settings_file_is_waited_for_or_read_without_an_end(tmp_path: Path) -
         ("large", "larger"),
     ):
         with pytest.raises(InvalidInput, match=why):
-            atomic_files.read_small_file(tmp_path / name, most=50)
+            atomic_files.read_small_file(tmp_path / name, limit_bytes=50)
     assert atomic_files.read_small_file(tmp_path / "large") == b"x" * 100

@@ -238,7 +238,7 @@ async def test_a_silent_keyring_costs_its_limit_once_and_one_thread(make: Make) 
             await secrets.read_secret(ProviderKey("openai"))
     assert backend.calls == 1
     backend.release.set()
-    while secrets._hanging is not None and not secrets._hanging.done():
+    while secrets._hanging_call is not None and not secrets._hanging_call.done():
         await asyncio.sleep(0)
     assert await secrets.read_secret(ProviderKey("openai")) == KEY
 

@@ -16,8 +16,8 @@ from helix_desktop.documents.document_page import (
 )
 
 Element = ET.Element
-LARGEST_MEMBER = 64 << 20
-LARGEST_TOTAL = 256 << 20  # All members that are read, unpacked.
+LARGEST_MEMBER_BYTES = 64 << 20
+MOST_BYTES_READ = 256 << 20  # All members that are read, unpacked.
 _DECLARATIONS_WITHIN = 1 << 16
 
 
@@ -26,17 +26,17 @@ class DocumentArchive:
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
-        self._room = LARGEST_TOTAL
+        self._bytes_left = MOST_BYTES_READ
         self.names = frozenset(archive.namelist())
 
     def read_member(self, name: str) -> bytes:
         if name not in self.names:
             raise DocumentDamaged(f"it has no {name}")
-        declared = self._archive.getinfo(name).file_size
-        if declared > min(LARGEST_MEMBER, self._room):
+        declared_bytes = self._archive.getinfo(name).file_size
+        if declared_bytes > min(LARGEST_MEMBER_BYTES, self._bytes_left):
             raise DocumentTooLarge(name)
-        content = read_archive_member(self._archive, name, LARGEST_MEMBER)
-        self._room -= len(content)
+        content = read_archive_member(self._archive, name, LARGEST_MEMBER_BYTES)
+        self._bytes_left -= len(content)
         return content
 
     def read_xml(self, name: str) -> Element:
@@ -57,7 +57,8 @@ class DocumentArchive:
         """Raise DocumentTooLarge if the members together unpack to more than is read. For
         libraries that unpack the archive themselves.
         """
-        if sum(member.file_size for member in self._archive.infolist()) > LARGEST_TOTAL:
+        unpacked_bytes = sum(member.file_size for member in self._archive.infolist())
+        if unpacked_bytes > MOST_BYTES_READ:
             raise DocumentTooLarge("its members")
 
 
@@ -67,9 +68,10 @@ def open_document_archive(content: bytes) -> Iterator[DocumentArchive]:
         with open_foreign_archive(io.BytesIO(content), MOST_MEMBERS) as archive:
             yield DocumentArchive(archive)
     except zipfile.BadZipFile as error:
-        if any(word in str(error) for word in ("larger than", "too large", "more than")):
-            raise DocumentTooLarge(str(error)) from error
-        raise DocumentDamaged(str(error)) from error
+        reason = str(error)
+        if any(words in reason for words in ("larger than", "too large", "more than")):
+            raise DocumentTooLarge(reason) from error
+        raise DocumentDamaged(reason) from error
     except RuntimeError as error:  # The library's answer to an encrypted member.
         raise DocumentNeedsPassword(str(error)) from error
 
@@ -116,15 +118,18 @@ def number_attribute(element: Element | None, name: str, otherwise: int = 0) -> 
 def child_named(element: Element | None, name: str) -> Element | None:
     if element is None:
         return None
-    return next((child for child in element if local_name(child) == name), None)
+    for child in element:
+        if local_name(child) == name:
+            return child
+    return None
 
 
 def descendants_named(element: Element | None, name: str) -> Iterator[Element]:
     if element is None:
         return
-    for inner in element.iter():
-        if local_name(inner) == name:
-            yield inner
+    for descendant in element.iter():
+        if local_name(descendant) == name:
+            yield descendant
 
 
 def read_relations(archive: DocumentArchive, member: str) -> dict[str, tuple[str, str]]:

@@ -127,17 +127,17 @@ def find_document_kind(name: str, content: bytes) -> DocumentKind | None:
         return PDF
     if content.startswith(b"PK\x03\x04"):
         return _find_kind_of_archive(content)
-    named = find_kind_by_ending(name)
+    kind_by_ending = find_kind_by_ending(name)
     if content.startswith(_OLE_MARK):
-        if named in (OLD_EXCEL, WORD, POWERPOINT, EXCEL):
-            return named
+        if kind_by_ending in (OLD_EXCEL, WORD, POWERPOINT, EXCEL):
+            return kind_by_ending
         return None
     # A file that is called .docx but contains anything else is damaged, which its reader says.
     is_utf16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))
     has_zeros = b"\0" in content[:4_096]
-    if named in _KINDS_NAMED_BY_TEXT and has_zeros and not is_utf16:
+    if kind_by_ending in _KINDS_NAMED_BY_TEXT and has_zeros and not is_utf16:
         return None
-    return named
+    return kind_by_ending
 
 
 def find_kind_by_ending(name: str) -> DocumentKind | None:

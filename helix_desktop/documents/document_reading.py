@@ -20,10 +20,10 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes import starter
 
-SECONDS = 60.0
-MOST_MEMORY = 3 << 30  # Bytes of address space; PDFium alone maps half a gigabyte.
-MOST_OUTPUT = 128 << 20  # Bytes that the process may write: far more text than a window takes.
-LARGEST_DOCUMENT = 200 << 20
+TIME_LIMIT_SECONDS = 60.0
+MEMORY_LIMIT_BYTES = 3 << 30  # Of address space; PDFium alone maps half a gigabyte.
+OUTPUT_LIMIT_BYTES = 128 << 20  # What the process may write: far more text than a window takes.
+LARGEST_DOCUMENT_BYTES = 200 << 20
 _LIBRARIES = ("helix_desktop", "pypdfium2", "python_calamine", "zstandard")
 _KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH")
 
@@ -44,39 +44,43 @@ class ReadDocument:
     @property
     def numbers_without_text(self) -> tuple[int, ...]:
         """Return the numbers of pages that have no text, such as scanned ones."""
-        return tuple(number for number, page in enumerate(self.pages, 1) if not page.text.strip())
+        numbers: list[int] = []
+        for number, page in enumerate(self.pages, 1):
+            if not page.text.strip():
+                numbers.append(number)
+        return tuple(numbers)
 
 
 async def read_document_pages(name: str, content: bytes, kind: DocumentKind) -> ReadDocument:
     """Return the text of a document. Raises InvalidInput if it cannot be read."""
-    if len(content) > LARGEST_DOCUMENT:
+    if len(content) > LARGEST_DOCUMENT_BYTES:
         raise _unreadable(name, kind, "too large")
     if kind.name != "xls" and is_office_file_with_password(content):
         raise _unreadable(name, kind, "password")
     lines = await _run_worker(name, kind, {"reader": kind.reader}, content)
-    pages = tuple(
-        DocumentPage(str(line["text"]), str(line["title"]), int(line["unit"])) for line in lines
-    )
-    return ReadDocument(kind, pages)
+    pages: list[DocumentPage] = []
+    for line in lines:
+        pages.append(DocumentPage(str(line["text"]), str(line["title"]), int(line["unit"])))
+    return ReadDocument(kind, tuple(pages))
 
 
 async def draw_pages(
     name: str, content: bytes, kind: DocumentKind, page_numbers: Sequence[int], edge: int
 ) -> list[PagePicture]:
     """Return pictures of a PDF's pages, whose longer edge has `edge` pixels."""
-    wanted = {"reader": kind.reader, "pages": list(page_numbers), "edge": edge}
-    lines = await _run_worker(name, kind, wanted, content)
+    request = {"reader": kind.reader, "pages": list(page_numbers), "edge": edge}
+    lines = await _run_worker(name, kind, request, content)
     return [PagePicture(int(line["number"]), base64.b64decode(line["png"])) for line in lines]
 
 
 async def _run_worker(
-    name: str, kind: DocumentKind, wanted: dict[str, object], content: bytes
+    name: str, kind: DocumentKind, request: dict[str, object], content: bytes
 ) -> list[dict[str, Any]]:
     process = await _start_worker()
     try:
-        async with asyncio.timeout(SECONDS), asyncio.TaskGroup() as both:
-            both.create_task(_send_document(process, wanted, content))
-            receiving = both.create_task(_receive_output(process))
+        async with asyncio.timeout(TIME_LIMIT_SECONDS), asyncio.TaskGroup() as tasks:
+            tasks.create_task(_send_document(process, request, content))
+            receiving = tasks.create_task(_receive_output(process))
         output = receiving.result()
     except TimeoutError:
         raise _unreadable(name, kind, "too slow") from None
@@ -86,11 +90,11 @@ async def _run_worker(
         raise _unreadable(name, kind, "too large")
     lines = await asyncio.to_thread(_parse_lines, output)
     # Without a last line, the system ended the process: a library ran out of memory or time.
-    end = "stopped"
+    ending = "stopped"
     if lines and "end" in lines[-1]:
-        end = str(lines[-1]["end"])
-    if end != "read":
-        raise _unreadable(name, kind, end)
+        ending = str(lines[-1]["end"])
+    if ending != "read":
+        raise _unreadable(name, kind, ending)
     return lines[:-1]
 
 
@@ -103,19 +107,25 @@ async def _start_worker() -> starter.Process:
     argv = starter.isolated_python_command(
         "-S", document_worker.__file__, os.pathsep.join(map(str, folders))
     )
-    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    environment: dict[str, str] = {}
+    for name in _KEPT_VARIABLES:
+        if name in os.environ:
+            environment[name] = os.environ[name]
     launch = starter.ProcessLaunch(
-        starter.CommandAuthor.PROGRAM, argv, environment=kept, memory_bytes=MOST_MEMORY
+        starter.CommandAuthor.PROGRAM,
+        argv,
+        environment=environment,
+        memory_bytes=MEMORY_LIMIT_BYTES,
     )
     return await starter.start_process(launch, stdin=starter.PIPE, stderr=starter.DEVNULL)
 
 
 async def _send_document(
-    process: starter.Process, wanted: dict[str, object], content: bytes
+    process: starter.Process, request: dict[str, object], content: bytes
 ) -> None:
     stdin = cast(asyncio.StreamWriter, process.stdin)
     try:
-        stdin.write(json.dumps(wanted).encode() + b"\n")
+        stdin.write(json.dumps(request).encode() + b"\n")
         stdin.write(content)
         await stdin.drain()
         stdin.close()
@@ -128,11 +138,11 @@ async def _receive_output(process: starter.Process) -> bytes | None:
     """Return what the process writes, or None if that is more than any document needs."""
     stdout = cast(asyncio.StreamReader, process.stdout)
     pieces: list[bytes] = []
-    room = MOST_OUTPUT
+    bytes_left = OUTPUT_LIMIT_BYTES
     piece = await stdout.read(1 << 20)
     while piece:
-        room -= len(piece)
-        if room < 0:
+        bytes_left -= len(piece)
+        if bytes_left < 0:
             await starter.end_process(process)
             return None
         pieces.append(piece)
@@ -164,7 +174,7 @@ def _unreadable(name: str, kind: DocumentKind, reason: str) -> InvalidInput:
             )
         case "too slow":
             return InvalidInput(
-                f"{name} was not read within {SECONDS:.0f} seconds, so reading was stopped.",
+                f"{name} was not read within {TIME_LIMIT_SECONDS:.0f} seconds, so reading was stopped.",
                 remedy="Save the part that you need as a file of its own.",
             )
         case "stopped":

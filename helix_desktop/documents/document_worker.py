@@ -26,7 +26,7 @@ CPU_SECONDS = 45
 def serve_one_document() -> None:
     sys.path += [folder for folder in sys.argv[1].split(os.pathsep) if folder]
     _limit_reading_process()
-    wanted = json.loads(sys.stdin.buffer.readline())
+    request = json.loads(sys.stdin.buffer.readline())
     content = sys.stdin.buffer.read()
     from helix_desktop.documents import document_page
 
@@ -36,15 +36,18 @@ def serve_one_document() -> None:
         MemoryError: "too large",
     }
     try:
-        if "pages" in wanted:
-            _write_pictures(content, wanted["pages"], wanted["edge"])
+        if "pages" in request:
+            _write_pictures(content, request["pages"], request["edge"])
         else:
-            for page in _find_reader(wanted["reader"])(content):
+            for page in _find_reader(request["reader"])(content):
                 _write_line({"text": page.text, "title": page.title, "unit": page.unit_number})
-        end = "read"
+        ending = "read"
     except Exception as error:  # noqa: BLE001 - whatever a stranger's file brings about
-        end = next((word for kind, word in endings.items() if isinstance(error, kind)), "damaged")
-    _write_line({"end": end})
+        ending = "damaged"
+        for error_type, word in endings.items():
+            if isinstance(error, error_type):
+                ending = word
+    _write_line({"end": ending})
 
 
 def _find_reader(name: str) -> Callable[[bytes], Iterator[DocumentPage]]:  # noqa: PLR0911

@@ -30,33 +30,37 @@ def split_rows_into_pages(
     """Yield a sheet's rows as comma-separated lines, some hundreds on each page, and each page
     with the sheet's first row before it, which usually names the columns.
     """
-    head: Sequence[str] = ()
-    held: list[Sequence[str]] = []
-    first = 1
-    number = 0
-    for number, row in enumerate(rows, 1):
-        if number == 1:
-            head = row
-        held.append(row)
-        if len(held) == ROWS_OF_A_PART:
-            yield _page_of_rows(held, head, title, first, unit_number)
-            held = []
-            first = number + 1
-    if held or not number:
-        if first == 1:
-            first = 0  # A sheet of one page needs no row numbers.
-        yield _page_of_rows(held, head, title, first, unit_number)
+    first_row: Sequence[str] = ()
+    rows_of_page: list[Sequence[str]] = []
+    first_number = 1
+    row_number = 0
+    for row_number, row in enumerate(rows, 1):
+        if row_number == 1:
+            first_row = row
+        rows_of_page.append(row)
+        if len(rows_of_page) == ROWS_OF_A_PART:
+            yield _page_of_rows(rows_of_page, first_row, title, first_number, unit_number)
+            rows_of_page = []
+            first_number = row_number + 1
+    if rows_of_page or not row_number:
+        if first_number == 1:
+            first_number = 0  # A sheet of one page needs no row numbers.
+        yield _page_of_rows(rows_of_page, first_row, title, first_number, unit_number)
 
 
 def _page_of_rows(
-    rows: Sequence[Sequence[str]], head: Sequence[str], title: str, first: int, unit_number: int
+    rows: Sequence[Sequence[str]],
+    column_names: Sequence[str],
+    title: str,
+    first_number: int,
+    unit_number: int,
 ) -> DocumentPage:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    if first > 1:
-        writer.writerow(head)
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    if first_number > 1:
+        writer.writerow(column_names)
     writer.writerows(rows)
-    if first:
-        span = f"rows {first}-{first + len(rows) - 1}"
+    if first_number:
+        span = f"rows {first_number}-{first_number + len(rows) - 1}"
         title = ", ".join(filter(None, [title, span]))
-    return DocumentPage(out.getvalue().rstrip("\n"), title, unit_number)
+    return DocumentPage(buffer.getvalue().rstrip("\n"), title, unit_number)

@@ -160,7 +160,7 @@ class ProjectReading:
             self.count_file_accesses(max(front_length, 0) >> 6)
         return text
 
-    def list_folder(self, folder: Path) -> list[Path]:
+    def list_folder_inside(self, folder: Path) -> list[Path]:
         """Return a folder's entries by name, or nothing if it is outside or unreadable."""
         self.count_file_accesses(1)
         if not self.contains(folder):
@@ -191,7 +191,7 @@ class ProjectReading:
             listed_folders.add(real_path)
             # Deep folders, to which a link may lead, take longer.
             self.count_file_accesses(real_path.count(os.sep) >> 3)
-            for path in self.list_folder(folder_to_list):
+            for path in self.list_folder_inside(folder_to_list):
                 leads_out = path.is_symlink() and not self.contains(path)
                 if not leads_out and path.is_dir():
                     if len(path.parts) <= most_parts:

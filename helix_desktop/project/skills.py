@@ -80,7 +80,7 @@ def _find_mistakes_in_skill_name(value: Any, folder: str) -> list[str]:
 
 def find_skills(skills_folder: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
     """Yield a folder's skills. Harmless differences from the specification become notes."""
-    for folder in reading.list_folder(skills_folder)[:1_000]:
+    for folder in reading.list_folder_inside(skills_folder)[:1_000]:
         if not reading.contains(folder):
             continue
         path = _find_skill_file(folder)

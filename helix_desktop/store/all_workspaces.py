@@ -228,7 +228,7 @@ class AllWorkspaces:
         loop = asyncio.get_running_loop()
         stop_requested = threading.Event()
 
-        def report_progress(done: int, total: int) -> None:
+        def report_or_stop_import(done: int, total: int) -> None:
             if stop_requested.is_set():
                 raise errors.StoppedByUser("The import was stopped.")
             loop.call_soon_threadsafe(report, done, total)
@@ -239,7 +239,7 @@ class AllWorkspaces:
                 path,
                 hidden_folder,
                 name=new_name,
-                report=report_progress,
+                report=report_or_stop_import,
             )
             if notes:
                 atomic_files.write_file_atomically(

@@ -218,13 +218,13 @@ class StoredWorkspace:
         wanted = forgetting.ForgetRequest(text, entries)
         bytes_read = 0
 
-        def note_progress(size: int) -> None:
+        def note_bytes_read(size: int) -> None:
             nonlocal bytes_read
             bytes_read += size
             report(min(bytes_read, total - 1), total)
 
         await self._stores.thread.run_slices(
-            forgetting.find_entries_to_forget(self._stores.cache, wanted), note_progress
+            forgetting.find_entries_to_forget(self._stores.cache, wanted), note_bytes_read
         )
         report(total, total)
         if self.link is not None:

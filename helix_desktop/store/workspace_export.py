@@ -276,7 +276,7 @@ def unpack_export(
     """
     manifest = read_export_manifest(path)
 
-    def note_progress(done: int) -> None:
+    def stop_if_disk_is_full(done: int) -> None:
         if shutil.disk_usage(folder).free < KEPT_FREE_BYTES:
             raise errors.StoreFailed(
                 f"{path} needs more space than is free on the disk.",
@@ -296,7 +296,7 @@ def unpack_export(
             atomic_files.write_file_atomically(settings, settings_with_proposals, private=True)
             workspace_settings.read_workspace_settings(settings)
             with archive.open("facts.jsonl") as member:
-                _import_facts(member, folder / "journal.sqlite3", note_progress)
+                _import_facts(member, folder / "journal.sqlite3", stop_if_disk_is_full)
             with archive.open("entries.bin") as member:
                 forgotten = [
                     Digest.from_hex(member_name) for member_name in list_at(manifest, "forgotten")
@@ -305,7 +305,7 @@ def unpack_export(
                     member,
                     folder / "cache",
                     forgotten,
-                    lambda done: note_progress(fact_bytes + done),
+                    lambda done: stop_if_disk_is_full(fact_bytes + done),
                 )
     except (*_ERRORS_OF_BROKEN_FILES, TypeError, EOFError) as error:
         raise errors.InvalidInput(

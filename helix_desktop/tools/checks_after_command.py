@@ -64,11 +64,11 @@ class CommandCheck:
             sentence = _KEPT
             await self._keep_changes(changes_to_show)
         self.is_settled = True
-        outcome = _describe_outcome(
+        outcome = _describe_check_outcome(
             resources, sentence, [change.path for change in changes_to_show]
         )
-        outcome += _describe_outcome(resources, _LOST, paths_too_large)
-        outcome += _describe_outcome(resources, _NOT_PUT_BACK, failed_paths)
+        outcome += _describe_check_outcome(resources, _LOST, paths_too_large)
+        outcome += _describe_check_outcome(resources, _NOT_PUT_BACK, failed_paths)
         return outcome
 
     async def _keep_changes(self, changes: list[AutorunChange]) -> None:
@@ -159,7 +159,7 @@ _LOST = "[Put back as it was: {}. Other programs run what is in there later, and
 _NOT_PUT_BACK = "[Could not be put back: {}. Other programs run what is in there. Tell the user.]\n"
 
 
-def _describe_outcome(resources: ToolResources, sentence: str, paths: Sequence[str]) -> str:
+def _describe_check_outcome(resources: ToolResources, sentence: str, paths: Sequence[str]) -> str:
     if not paths:
         return ""
     listed_paths = ", ".join(display_path_or_text(resources, path) for path in paths[:_MOST_NAMED])

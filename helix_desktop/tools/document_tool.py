@@ -71,7 +71,7 @@ async def _open_file(path_text: str, resources: ToolResources) -> _OpenDocument:
         workspace_roots.read_whole_file,
         resources.roots,
         root_path,
-        document_reading.LARGEST_DOCUMENT,
+        document_reading.LARGEST_DOCUMENT_BYTES,
     )
     return await _read_document_bytes(
         resources.cache, resources.call.name, displayed_path, root_path.full_path.name, content

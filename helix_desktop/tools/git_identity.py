@@ -15,11 +15,11 @@ from pathlib import Path
 from helix_desktop.resources import read_word_lists
 from helix_desktop.tools import risky_git_settings
 
-_KEPT = read_word_lists("git_settings")["kept_for_commands"]
-_DEEPEST = 5
+_KEPT_SETTINGS = read_word_lists("git_settings")["kept_for_commands"]
+_DEEPEST_INCLUDE = 5
 # A hidden file is empty for commands. Git then uses its content in the index, or a
 # commit would empty it.
-_FILTER = 'f=%f; if [ -s "$f" ]; then cat; else cat >/dev/null; git cat-file blob ":$f" 2>/dev/null || :; fi'
+_HIDDEN_FILE_FILTER = 'f=%f; if [ -s "$f" ]; then cat; else cat >/dev/null; git cat-file blob ":$f" 2>/dev/null || :; fi'
 
 
 def write_identity(folder: Path, roots: Sequence[Path]) -> None:
@@ -35,7 +35,7 @@ def write_identity(folder: Path, roots: Sequence[Path]) -> None:
         content = ignore_file.read_bytes()
     (folder / "ignore").write_bytes(content)
     settings = format_identity_settings(pairs)
-    settings += _format_git_setting("filter.hidden-file.clean", _FILTER)
+    settings += _format_git_setting("filter.hidden-file.clean", _HIDDEN_FILE_FILTER)
     (folder / "config").write_text(settings, "utf-8", "surrogateescape")
 
 
@@ -46,9 +46,9 @@ def write_attributes_of_hidden_files(folder: Path, hidden: Sequence[str]) -> Non
         repository = _find_repository_around(path)
         if repository is None:
             continue
-        inside = path.relative_to(repository).as_posix()
-        without_wildcards = re.sub(r"[*?\[\\]", r"\\\g<0>", inside)
-        lines.append(f'"/{_escape_git_value(without_wildcards)}" filter=hidden-file\n')
+        path_in_repository = path.relative_to(repository).as_posix()
+        literal_path = re.sub(r"[*?\[\\]", r"\\\g<0>", path_in_repository)
+        lines.append(f'"/{_escape_git_value(literal_path)}" filter=hidden-file\n')
     # Git processes in the background must never see half a file.
     new_file = folder / "attributes.new"
     new_file.write_text("".join(lines), "utf-8", "surrogateescape")
@@ -66,7 +66,7 @@ def format_identity_settings(pairs: Sequence[tuple[str, str]]) -> str:
     """Format those of the settings that are harmless as git reads them."""
     lines = []
     for name, value in pairs:
-        is_kept = any(fnmatchcase(name, pattern) for pattern in _KEPT)
+        is_kept = any(fnmatchcase(name, pattern) for pattern in _KEPT_SETTINGS)
         # Git starts a program for a value that begins with an exclamation mark.
         is_harmless = not value.startswith("!") and "\0" not in value
         if is_kept and is_harmless:
@@ -106,7 +106,7 @@ def _read_git_settings_file(
     for name, value in risky_git_settings.parse_git_settings(text):
         yield name, value
         is_include = name == "include.path" or _is_include_for_roots(name, path, roots)
-        if is_include and depth < _DEEPEST:  # Files may include one another.
+        if is_include and depth < _DEEPEST_INCLUDE:  # Files may include one another.
             included = path.parent / Path(value).expanduser()
             yield from _read_git_settings_file(included, roots, depth + 1)
 
@@ -122,8 +122,8 @@ def _is_include_for_roots(name: str, path: Path, roots: Sequence[Path]) -> bool:
     pattern = _expand_include_pattern(given_pattern, path)
     if kind == "gitdir":
         return any(fnmatchcase(f"{root}/.git", pattern) for root in roots)
-    folded = pattern.casefold()
-    return any(fnmatchcase(f"{root}/.git".casefold(), folded) for root in roots)
+    folded_pattern = pattern.casefold()
+    return any(fnmatchcase(f"{root}/.git".casefold(), folded_pattern) for root in roots)
 
 
 def _expand_include_pattern(pattern: str, path: Path) -> str:

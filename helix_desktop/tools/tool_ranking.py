@@ -17,21 +17,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from helix_desktop.engine.search_query import STOP_WORDS, stem_of_word
 
 _WORD = re.compile(r"[^\W_]+")
-_JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_")
+_WORD_BOUNDARY_IN_NAME = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_")
 _SATURATION = 1.2
-_LENGTH = 0.5
+_LENGTH_INFLUENCE = 0.5
 _NAME_WEIGHT = 2
 # Occurrences to score, rarest words first, so that long questions stay fast.
-_MOST_LOOKED_AT = 40_000
+_MOST_SCORED_OCCURRENCES = 40_000
 # What every question says, besides the words without meaning.
-_ASKING = frozenset(
+_WORDS_OF_ANY_QUESTION = frozenset(
     re.findall(r"\w+", "find get give help know like looking need other please tell want")
 )
 
 
 def distinguishing_stems(text: str) -> list[str]:
-    plain = _WORD.findall(_JOINT.sub(" ", text).lower())
-    return [stem_of_word(word) for word in plain if word not in STOP_WORDS and word not in _ASKING]
+    words = _WORD.findall(_WORD_BOUNDARY_IN_NAME.sub(" ", text).lower())
+    return [
+        stem_of_word(word)
+        for word in words
+        if word not in STOP_WORDS and word not in _WORDS_OF_ANY_QUESTION
+    ]
 
 
 class TextRanking:
@@ -51,7 +55,10 @@ class TextRanking:
                 counts_by_stem[stem][number] = count
         total_length = sum(map(len, stems_of_texts))
         mean_length = max(1.0, total_length / max(1, len(stems_of_texts)))
-        lengths = [1 - _LENGTH + _LENGTH * len(stems) / mean_length for stems in stems_of_texts]
+        lengths = [
+            1 - _LENGTH_INFLUENCE + _LENGTH_INFLUENCE * len(stems) / mean_length
+            for stems in stems_of_texts
+        ]
         self._text_count = len(stems_of_texts)
         self._weights_by_stem = {
             stem: _weights_by_text(counts, lengths) for stem, counts in counts_by_stem.items()
@@ -67,11 +74,11 @@ class TextRanking:
                 known_stems.append(self._weights_by_stem[stem])
         known_stems.sort(key=lambda weights: len(weights[0]))
         scores = [0.0] * self._text_count
-        looked_at = 0
+        scored_occurrences = 0
         for numbers, weights in known_stems:
-            if looked_at and looked_at + len(numbers) > _MOST_LOOKED_AT:
+            if scored_occurrences and scored_occurrences + len(numbers) > _MOST_SCORED_OCCURRENCES:
                 break  # The remaining words occur in most texts, so they say little.
-            looked_at += len(numbers)
+            scored_occurrences += len(numbers)
             for number, weight in zip(numbers, weights, strict=True):
                 scores[number] += weight
         return list(itertools.islice(filter(fits, _iterate_by_score(scores)), limit))

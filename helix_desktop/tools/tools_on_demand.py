@@ -23,9 +23,9 @@ from helix_desktop.tools.tool_ranking import TextRanking
 
 MOST_FOUND = 20
 _HEADING = "\nMore tools, by source:\n"
-_SHOWN = 600  # Search results show this many characters of a description.
-_SCHEMA_SHOWN = 4_000
-_LEAST_LINE = 12  # This many tokens are enough for the name of a source and little else.
+_SHOWN_DESCRIPTION_CHARACTERS = 600  # Search results show this many characters of a description.
+_SHOWN_SCHEMA_CHARACTERS = 4_000
+_LEAST_TOKENS_OF_LINE = 12  # This many tokens are enough for the name of a source and little else.
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class ToolFinder:
     def __init__(self) -> None:
         self._specs: tuple[ToolSpec, ...] = ()
         self._ranking = TextRanking(())
-        self._making = asyncio.Lock()
+        self._building_lock = asyncio.Lock()
 
     async def find_best_tools(
         self, query: str, limit: int, specs: Sequence[ToolSpec], allowed: Callable[[str], bool]
@@ -73,7 +73,7 @@ class ToolFinder:
         """Return the tools of `specs` that match best. Building and asking the search
         runs in a thread.
         """
-        async with self._making:
+        async with self._building_lock:
             wanted_specs = tuple(specs)
             if wanted_specs != self._specs:
                 texts = []
@@ -110,9 +110,9 @@ class OnDemandTools:
     # The number of definitions that are not sent, and roughly how many tokens they have.
     withheld_count_and_tokens: tuple[int, int] = 0, 0
     # By server: True if its definitions are sent.
-    _sent: dict[str, bool] = field(default_factory=dict)
-    _lines: dict[str, SourceSummary] = field(default_factory=dict)
-    _begun: bool = False
+    _is_sent_by_server: dict[str, bool] = field(default_factory=dict)
+    _summaries_by_server: dict[str, SourceSummary] = field(default_factory=dict)
+    _has_restored_decisions: bool = False
 
     def definitions_to_send(
         self, foreign: Sequence[ToolSpec], rare: Sequence[ToolSpec]
@@ -128,12 +128,14 @@ class OnDemandTools:
         sent: list[ToolSpec] = []
         withheld: list[ToolSpec] = []
         for server, specs in by_server.items():
-            if self._sent[server]:
+            if self._is_sent_by_server[server]:
                 sent.extend(specs)
                 continue
             withheld.extend(specs)
-            if server not in self._lines:
-                self._lines[server] = SourceSummary(server, self._summarise_server(server, specs))
+            if server not in self._summaries_by_server:
+                self._summaries_by_server[server] = SourceSummary(
+                    server, self._summarise_server(server, specs)
+                )
         withheld.extend(rare)
         tokens = self._estimate_definition_tokens(withheld)
         self.withheld_count_and_tokens = (len(withheld), tokens)
@@ -162,45 +164,45 @@ class OnDemandTools:
 
     def _restore_sent_definitions(self, by_server: Mapping[str, object]) -> None:
         """Restore the decisions that the journal recorded."""
-        if self._begun:
+        if self._has_restored_decisions:
             return
-        self._begun = True
+        self._has_restored_decisions = True
         for spec in self.specs_sent_before():
             if spec.name == FIND_TOOLS and _HEADING in spec.description:
                 lines = spec.description.partition(_HEADING)[2].partition("\n\n")[0]
                 for line in lines.splitlines():
                     name, _, summary = line.removeprefix("- ").partition(": ")
-                    self._lines[name] = SourceSummary(name, summary)
-                    self._sent.setdefault(name, False)
+                    self._summaries_by_server[name] = SourceSummary(name, summary)
+                    self._is_sent_by_server.setdefault(name, False)
                 continue
             server = server_of_tool(spec.name)
             if server in by_server:
-                self._sent[server] = True
+                self._is_sent_by_server[server] = True
 
     def _decide_new_servers(self, by_server: Mapping[str, Sequence[ToolSpec]]) -> None:
         """Send a new server's definitions if there is room for all of them besides the others."""
-        new_servers = [server for server in by_server if server not in self._sent]
+        new_servers = [server for server in by_server if server not in self._is_sent_by_server]
         if not new_servers:
             return
-        room = self.token_room().definition_tokens
+        token_limit = self.token_room().definition_tokens
         wanted: list[ToolSpec] = []
         for server, specs in by_server.items():
-            is_new = server not in self._sent
-            if is_new or self._sent[server]:
+            is_new = server not in self._is_sent_by_server
+            if is_new or self._is_sent_by_server[server]:
                 wanted.extend(specs)
-        fits = self._definitions_fit(wanted, room)
-        self._sent.update(dict.fromkeys(new_servers, fits))
+        fits = self._definitions_fit(wanted, token_limit)
+        self._is_sent_by_server.update(dict.fromkeys(new_servers, fits))
 
-    def _definitions_fit(self, specs: Sequence[ToolSpec], room: int) -> bool:
+    def _definitions_fit(self, specs: Sequence[ToolSpec], token_limit: int) -> bool:
         """Whether these definitions fit. Counting stops at the limit: thousands are
         never read completely.
         """
-        if sum(len(spec.schema) + len(spec.description) for spec in specs) > room * 16:
+        if sum(len(spec.schema) + len(spec.description) for spec in specs) > token_limit * 16:
             return False
         used = 0
         for spec in specs:
             used += self.tokens.count_tokens(spec.name + spec.description + spec.schema)
-            if used > room:
+            if used > token_limit:
                 return False
         return True
 
@@ -214,24 +216,25 @@ class OnDemandTools:
 
     def _summarise_server(self, server: str, specs: Sequence[ToolSpec]) -> str:
         """Return as many names of the server's tools as fit into its line."""
-        room = max(_LEAST_LINE, self.token_room().catalogue_tokens // max(8, len(self._sent)))
+        share_of_server = self.token_room().catalogue_tokens // max(8, len(self._is_sent_by_server))
+        token_limit = max(_LEAST_TOKENS_OF_LINE, share_of_server)
         names = [spec.name.removeprefix(f"{server}__") for spec in specs]
         summary = ", ".join(names[:40])
-        while self.tokens.count_tokens(summary) > room - 4 and len(names) > 1:
+        while self.tokens.count_tokens(summary) > token_limit - 4 and len(names) > 1:
             names = names[: max(1, min(len(names), 40) * 3 // 4)]
             summary = ", ".join(names) + " …"
         return summary
 
     def _own_definitions(self) -> tuple[ToolSpec, ...]:
-        servers = SourceCatalogue(_HEADING.strip(), tuple(self._lines.values()))
+        servers = SourceCatalogue(_HEADING.strip(), tuple(self._summaries_by_server.values()))
         catalogues = self._catalogue_lines_that_fit([servers, *self.catalogues()])
         descriptions = built_in_tool.read_tool_descriptions()
         find_tools = descriptions[FIND_TOOLS]
         call_tool = descriptions[CALL_TOOL]
-        about = "\n\n".join([find_tools["description"], *catalogues])
-        about = about.replace(f"\n{_HEADING}", _HEADING)
+        description = "\n\n".join([find_tools["description"], *catalogues])
+        description = description.replace(f"\n{_HEADING}", _HEADING)
         return (
-            build_spec(FIND_TOOLS, about, find_tools["schema"]),
+            build_spec(FIND_TOOLS, description, find_tools["schema"]),
             build_spec(CALL_TOOL, call_tool["description"], call_tool["schema"]),
         )
 
@@ -239,14 +242,14 @@ class OnDemandTools:
         """Return as many lines as fit, from all catalogues in turn. The rest can be
         searched for.
         """
-        room = self.token_room().catalogue_tokens
+        tokens_left = self.token_room().catalogue_tokens
         shown: dict[int, list[str]] = {}
         for row in itertools.zip_longest(*(catalogue.lines for catalogue in catalogues)):
             for number, line in enumerate(row):
                 if line is None:
                     continue
-                room -= self.tokens.count_tokens(f"{line}\n")
-                if room >= 0:
+                tokens_left -= self.tokens.count_tokens(f"{line}\n")
+                if tokens_left >= 0:
                     shown.setdefault(number, []).append(str(line))
         texts = []
         for number in sorted(shown):
@@ -281,8 +284,10 @@ def _format_found_tools(tools: Sequence[ToolSpec], query: str) -> str:
         return f"No tool was found for {query[:200]!r}. Try other words: what it should do, and to what."
     paragraphs = []
     for spec in tools:
-        description = " ".join(spec.description.split())[:_SHOWN]
-        paragraphs.append(f"{spec.name}\n  {description}\n  {spec.schema[:_SCHEMA_SHOWN]}")
+        description = " ".join(spec.description.split())[:_SHOWN_DESCRIPTION_CHARACTERS]
+        paragraphs.append(
+            f"{spec.name}\n  {description}\n  {spec.schema[:_SHOWN_SCHEMA_CHARACTERS]}"
+        )
     return "\n\n".join(paragraphs)
 
 
@@ -327,5 +332,5 @@ def check_arguments_of_server_tool(
         where = f"{tool_name}: {'.'.join(map(str, mistake.absolute_path))}"
     raise InvalidInput(
         f"{where}: {mistake.message[:300]}. The tool was not run.",
-        remedy=f"Its parameters: {json.dumps(schema, ensure_ascii=False)[:_SCHEMA_SHOWN]}",
+        remedy=f"Its parameters: {json.dumps(schema, ensure_ascii=False)[:_SHOWN_SCHEMA_CHARACTERS]}",
     )

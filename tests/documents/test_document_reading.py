@@ -158,7 +158,7 @@ async def test_damaged_bytes_never_end_in_anything_but_text_or_a_sentence() -> N
 
 
 async def test_a_reader_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(document_reading, "SECONDS", 0.001)
+    monkeypatch.setattr(document_reading, "TIME_LIMIT_SECONDS", 0.001)
     assert "reading was stopped" in await refused("slow.pdf", written.pdf())
 
 

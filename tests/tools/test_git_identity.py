@@ -60,7 +60,7 @@ def test_who_commits_is_there_and_what_starts_or_names_something_is_not(home: Pa
         "user.email": "ada@work.example",
         "alias.st": "status -sb",
         "pull.rebase": "true",
-        "filter.hidden-file.clean": git_identity._FILTER,
+        "filter.hidden-file.clean": git_identity._HIDDEN_FILE_FILTER,
     }
     assert (home / "given" / "ignore").read_text() == "*.log\n"
 

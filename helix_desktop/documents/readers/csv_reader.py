@@ -15,10 +15,10 @@ def read_csv_rows(content: bytes) -> Iterator[DocumentPage]:
     text = _decode_csv(content)
     csv.field_size_limit(16 << 20)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_find_separator(text[:_SAMPLE]))
-    number = 0
+    page_number = 0
     try:
-        for number, page in enumerate(split_rows_into_pages(reader, "", 1), 1):
-            yield DocumentPage(page.text, page.title, number)
+        for page_number, page in enumerate(split_rows_into_pages(reader, "", 1), 1):
+            yield DocumentPage(page.text, page.title, page_number)
     except csv.Error as error:
         raise DocumentDamaged(str(error)) from error
 

@@ -26,20 +26,26 @@ def read_chapters(content: bytes) -> Iterator[DocumentPage]:
     with open_document_archive(content) as archive:
         _check_chapters_are_not_encrypted(archive)
         container = archive.read_xml("META-INF/container.xml")
-        root = next(descendants_named(container, "rootfile"), None)
-        package_name = attribute_named(root, "full-path")
+        root_file = next(descendants_named(container, "rootfile"), None)
+        package_name = attribute_named(root_file, "full-path")
         package = archive.read_xml(package_name)
-        number = 0
+        chapter_number = 0
         for member in _members_in_reading_order(package, posixpath.dirname(package_name)):
             if member not in archive.names:
                 continue
-            number += 1
+            chapter_number += 1
             sections = read_html_text(decode_html(archive.read_member(member))).finish_sections()
             text = "\n\n".join(section.text for section in sections)
-            title = next((section.title for section in sections if section.title), "")
-            yield DocumentPage(text, title, number)
-        if not number:
+            yield DocumentPage(text, _first_title(sections), chapter_number)
+        if not chapter_number:
             raise DocumentDamaged("it has no chapters")
+
+
+def _first_title(sections: list[DocumentPage]) -> str:
+    for section in sections:
+        if section.title:
+            return section.title
+    return ""
 
 
 def _members_in_reading_order(package: Element, folder: str) -> Iterator[str]:
@@ -48,8 +54,9 @@ def _members_in_reading_order(package: Element, folder: str) -> Iterator[str]:
         target = unquote(item.get("href", "").partition("#")[0])
         paths[item.get("id", "")] = posixpath.normpath(posixpath.join(folder, target))
     for reference in descendants_named(package, "itemref"):
-        if reference.get("idref", "") in paths:
-            yield paths[reference.get("idref", "")]
+        item_id = reference.get("idref", "")
+        if item_id in paths:
+            yield paths[item_id]
 
 
 def _check_chapters_are_not_encrypted(archive: DocumentArchive) -> None:

@@ -16,6 +16,11 @@ _BLOCKS = frozenset((
 ))  # fmt: skip
 _CHARSET = re.compile(rb"charset\s*=\s*[\"']?([A-Za-z0-9_-]+)", re.IGNORECASE)
 _HEADING = re.compile(r"h([1-6])")
+_ENCODINGS_BY_MARK = {
+    b"\xef\xbb\xbf": "utf-8-sig",
+    b"\xff\xfe": "utf-16",
+    b"\xfe\xff": "utf-16",
+}
 
 
 def read_html_sections(content: bytes) -> Iterator[DocumentPage]:
@@ -31,9 +36,9 @@ def read_html_text(text: str) -> SectionBuilder:
 
 
 def decode_html(content: bytes) -> str:
-    for mark, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):  # fmt: skip
-        if content.startswith(mark):
-            return content.decode(encoding, "replace")
+    for byte_order_mark, marked_encoding in _ENCODINGS_BY_MARK.items():
+        if content.startswith(byte_order_mark):
+            return content.decode(marked_encoding, "replace")
     declared = _CHARSET.search(content[:2_048])
     encoding = "utf-8"
     if declared is not None:
@@ -91,10 +96,10 @@ class _PageParser(HTMLParser):
             self._end_table()
         elif self._table_depth:
             self._end_in_table(tag)
-        elif heading := _HEADING.fullmatch(tag):
+        elif _HEADING.fullmatch(tag):
             text = "".join(self._pieces)
             self._pieces = []
-            self.sections.add_section_heading(int(heading[1]), text)
+            self.sections.add_section_heading(int(tag[1]), text)
         elif tag == "a" and self._links:
             address = self._links.pop()
             if address.startswith(("http:", "https:", "/")):

@@ -139,9 +139,9 @@ def _join_open_document_text(element: Element) -> str:
 
 def _join_open_document_paragraphs(parent: Element) -> str:
     lines = [
-        _join_open_document_text(inner)
-        for inner in parent.iter()
-        if local_name(inner) in ("p", "h")
+        _join_open_document_text(paragraph)
+        for paragraph in parent.iter()
+        if local_name(paragraph) in ("p", "h")
     ]
     return "\n".join(line for line in lines if line.strip())
 

@@ -16,7 +16,7 @@ from helix_desktop.documents.document_page import (
 )
 
 MOST_PAGES = 20_000
-LARGEST_PICTURE = 3_700_000  # Bytes; the strictest provider takes five million characters.
+LARGEST_PICTURE_BYTES = 3_700_000  # Bytes; the strictest provider takes five million characters.
 
 
 def read_pdf_pages(content: bytes) -> Iterator[DocumentPage]:
@@ -60,12 +60,12 @@ def _titles_by_page(pdf: pypdfium2.PdfDocument) -> dict[int, str]:
     titles: dict[int, str] = {}
     try:
         for bookmark in pdf.get_toc(max_depth=3):
-            target = bookmark.get_dest()
-            if target is None:
+            destination = bookmark.get_dest()
+            if destination is None:
                 continue
-            index = target.get_index()
-            if index is not None:
-                titles.setdefault(index, " ".join(bookmark.get_title().split())[:120])
+            page_index = destination.get_index()
+            if page_index is not None:
+                titles.setdefault(page_index, " ".join(bookmark.get_title().split())[:120])
     except (pypdfium2.PdfiumError, ValueError):
         return titles  # Damaged bookmarks: the pages are read all the same.
     return titles
@@ -74,7 +74,8 @@ def _titles_by_page(pdf: pypdfium2.PdfDocument) -> dict[int, str]:
 def _tidy_page_text(text: str) -> str:
     # PDFium writes U+FFFE where a word was divided at the end of a line.
     joined = text.replace("\ufffe\r\n", "").replace("\ufffe\n", "").replace("\ufffe", "")
-    lines = [line.rstrip() for line in joined.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+    joined = joined.replace("\r\n", "\n").replace("\r", "\n")
+    lines = [line.rstrip() for line in joined.split("\n")]
     return "\n".join(lines).strip().replace("\0", "")
 
 
@@ -82,10 +83,10 @@ def _draw_page_within_limit(page: pypdfium2.PdfPage, edge: int) -> bytes:
     width, height = page.get_size()
     scale = edge / max(width, height, 1)
     colour = _encode_png(page.render(scale=scale, rev_byteorder=True))
-    if len(colour) <= LARGEST_PICTURE:
+    if len(colour) <= LARGEST_PICTURE_BYTES:
         return colour
     grey = _encode_png(page.render(scale=scale, grayscale=True))
-    if len(grey) <= LARGEST_PICTURE:
+    if len(grey) <= LARGEST_PICTURE_BYTES:
         return grey
     return _encode_png(page.render(scale=scale / 2, grayscale=True))
 
@@ -94,14 +95,14 @@ def _encode_png(bitmap: pypdfium2.PdfBitmap) -> bytes:
     channels = bitmap.n_channels
     pixels = bytes(bitmap.buffer)
     rows = bytearray()
-    for line in range(bitmap.height):
-        start = line * bitmap.stride
+    for row_number in range(bitmap.height):
+        start = row_number * bitmap.stride
         row = pixels[start : start + bitmap.width * channels]
         if channels == 4:  # The fourth byte of each pixel has no meaning here.
-            plain = bytearray(bitmap.width * 3)
+            colours = bytearray(bitmap.width * 3)
             for channel in range(3):
-                plain[channel::3] = row[channel::4]
-            row = bytes(plain)
+                colours[channel::3] = row[channel::4]
+            row = bytes(colours)
         rows += b"\0" + row
     colour_type = 2  # Red, green and blue; 0 is grey.
     if channels == 1:

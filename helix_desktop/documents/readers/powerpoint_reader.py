@@ -26,29 +26,29 @@ def read_slides(content: bytes) -> Iterator[DocumentPage]:
     with open_document_archive(content) as archive:
         main = archive.read_xml(_MAIN)
         relations = read_relations(archive, _MAIN)
-        number = 0
+        slide_number = 0
         for entry in descendants_named(child_named(main, "sldIdLst"), "sldId"):
             # Two attributes are called id; the relation's is the one with a namespace.
-            keys = [key for key in entry.attrib if key.endswith("}id")]
-            if not keys or entry.attrib[keys[0]] not in relations:
+            relation_attributes = [key for key in entry.attrib if key.endswith("}id")]
+            if not relation_attributes:
                 continue
-            number += 1
-            yield _read_slide(archive, relations[entry.attrib[keys[0]]][1], number)
-        if not number:
+            relation_id = entry.attrib[relation_attributes[0]]
+            if relation_id not in relations:
+                continue
+            slide_number += 1
+            _, member = relations[relation_id]
+            yield _read_slide(archive, member, slide_number)
+        if not slide_number:
             raise DocumentDamaged("it has no slides")
 
 
-def _read_slide(archive: DocumentArchive, member: str, number: int) -> DocumentPage:
+def _read_slide(archive: DocumentArchive, member: str, slide_number: int) -> DocumentPage:
     slide = archive.read_xml(member)
     title = ""
     blocks: list[str] = []
     for shape in _shapes_in(slide):
         if local_name(shape) == "tbl":
-            rows = [
-                [_join_slide_paragraphs(cell) for cell in descendants_named(row, "tc")]
-                for row in descendants_named(shape, "tr")
-            ]
-            blocks.append(format_markdown_table(rows))
+            blocks.append(_format_slide_table(shape))
             continue
         text = _join_slide_paragraphs(shape)
         if not text.strip():
@@ -60,7 +60,14 @@ def _read_slide(archive: DocumentArchive, member: str, number: int) -> DocumentP
             blocks.append(text)
     for kind, path in read_relations(archive, member).values():
         blocks += _blocks_beside_slide(archive, kind, path)
-    return DocumentPage("\n\n".join(blocks), title[:120], number)
+    return DocumentPage("\n\n".join(blocks), title[:120], slide_number)
+
+
+def _format_slide_table(table: Element) -> str:
+    rows: list[list[str]] = []
+    for row in descendants_named(table, "tr"):
+        rows.append([_join_slide_paragraphs(cell) for cell in descendants_named(row, "tc")])
+    return format_markdown_table(rows)
 
 
 def _shapes_in(parent: Element) -> Iterator[Element]:
@@ -101,15 +108,15 @@ def _blocks_beside_slide(archive: DocumentArchive, kind: str, path: str) -> list
     """Return the text of what a slide shows or carries in members of its own."""
     if kind not in ("notesSlide", "chart", "diagramData"):
         return []
-    beside = archive.read_xml_or_none(path)
-    if beside is None:
+    part_of_slide = archive.read_xml_or_none(path)
+    if part_of_slide is None:
         return []
     if kind == "chart":
-        return [_format_chart(beside)]
+        return [_format_chart(part_of_slide)]
     if kind == "diagramData":
-        text = _join_slide_paragraphs(beside)
+        text = _join_slide_paragraphs(part_of_slide)
     else:
-        text = f"Notes: {_notes_text(beside)}"
+        text = f"Notes: {_notes_text(part_of_slide)}"
     if not text.removeprefix("Notes: ").strip():
         return []
     return [text]

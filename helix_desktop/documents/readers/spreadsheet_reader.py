@@ -23,7 +23,8 @@ def read_sheets(content: bytes) -> Iterator[DocumentPage]:
     try:
         book = python_calamine.CalamineWorkbook.from_filelike(io.BytesIO(content))
         for number, name in enumerate(book.sheet_names, 1):
-            if book.sheets_metadata[number - 1].typ is not python_calamine.SheetTypeEnum.WorkSheet:
+            sheet_type = book.sheets_metadata[number - 1].typ
+            if sheet_type is not python_calamine.SheetTypeEnum.WorkSheet:
                 continue
             rows = book.get_sheet_by_name(name).to_python(skip_empty_area=False)
             lines = ([_format_cell(cell) for cell in row] for row in rows)

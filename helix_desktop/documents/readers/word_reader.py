@@ -21,7 +21,7 @@ _BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "softHyphe
 # What was deleted while changes were tracked, and the older twin of a drawing.
 _NOT_SHOWN = frozenset({"del", "moveFrom", "Fallback", "instrText", "delText", "txbxContent"})
 _NOTES = {"footnotes": "footnote", "endnotes": "endnote", "comments": "comment"}
-_STYLE_CHAIN = 20
+_MOST_BASE_STYLES = 20
 _NO_OUTLINE = 9
 _WIDEST_CELL = 100
 
@@ -53,11 +53,11 @@ def _find_main_member(archive: DocumentArchive) -> str:
 
 def _list_styles(styles: Element | None) -> frozenset[str]:
     """Return the paragraph styles that make a paragraph an item of a list."""
-    found: set[str] = set()
+    list_styles: set[str] = set()
     for style in descendants_named(styles, "style"):
         if next(descendants_named(style, "numPr"), None) is not None:
-            found.add(attribute_named(style, "styleId"))
-    return frozenset(found)
+            list_styles.add(attribute_named(style, "styleId"))
+    return frozenset(list_styles)
 
 
 def _heading_levels_by_style(styles: Element | None) -> dict[str, int]:
@@ -73,13 +73,13 @@ def _heading_levels_by_style(styles: Element | None) -> dict[str, int]:
         if base is not None:
             bases[name] = attribute_named(base, "val")
     for name in bases:
-        inherited = name
-        for _ in range(_STYLE_CHAIN):
-            if inherited in levels or inherited not in bases:
+        ancestor = name
+        for _ in range(_MOST_BASE_STYLES):
+            if ancestor in levels or ancestor not in bases:
                 break
-            inherited = bases[inherited]
-        if inherited in levels:
-            levels[name] = levels[inherited]
+            ancestor = bases[ancestor]
+        if ancestor in levels:
+            levels[name] = levels[ancestor]
     return levels
 
 

@@ -196,7 +196,10 @@ async def remove_undo_leftovers(checkpoints: Checkpoints, steps: Sequence[Restor
     while checkpoints.leftovers:
         parent_path, _, name = checkpoints.leftovers.pop().rpartition("/")
         # A leftover that cannot be read or removed stays: it does not prevent the undo.
-        with suppress(OSError, HelixError), checkpoints.reader.open_folder(parent_path) as parent:
+        with (
+            suppress(OSError, HelixError),
+            checkpoints.reader.open_recorded_folder(parent_path) as parent,
+        ):
             digest_or_target = await asyncio.to_thread(
                 atomic_swap.read_digest_or_link_target, parent, name
             )

@@ -437,7 +437,7 @@ class Checkpoints:
                 path, tree_before, tree_now
             ):
                 folder_path, _, name = half_written_path.rpartition("/")
-                with suppress(OSError), self.reader.open_folder(folder_path) as folder:
+                with suppress(OSError), self.reader.open_recorded_folder(folder_path) as folder:
                     os.unlink(name, dir_fd=folder)
 
     async def _read_known_state(self) -> None:

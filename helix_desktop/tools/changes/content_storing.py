@@ -75,7 +75,7 @@ class RootFileOpener:
         with closing_handle(os.open(self._roots[int(number)], _FOLDER)) as root_handle:
             return open_without_links(root_handle, path_in_root or ".", flags | _NOT_WAITING)
 
-    def open_folder(self, path: str) -> AbstractContextManager[int]:
+    def open_recorded_folder(self, path: str) -> AbstractContextManager[int]:
         return closing_handle(self.open_without_link(path, DIRECTORY))
 
 
