@@ -105,7 +105,9 @@ class ChatProgress(QObject):
             case session_events.ActivityChanged():
                 self.update_run_state(side)
                 side.way_on.show_last_turn_end(session)
-                if event.running not in WORKING_STATES:
+                if event.running in WORKING_STATES:
+                    side.rewrite_cost.hide_costs_of_last_turn()
+                else:
                     side.measuring.start()
                     side.rewrite_cost.explain_costs_of_last_turn(session)
             case session_events.QuestionAsked():

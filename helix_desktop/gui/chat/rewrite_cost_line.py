@@ -85,6 +85,11 @@ class RewriteCostLine(QWidget):
             then=lambda found: self._show_costs(session, found),
         )
 
+    def hide_costs_of_last_turn(self) -> None:
+        """Hides them once the next turn runs, of which they would seem to be."""
+        if not self._is_warning:
+            self.hide()
+
     def _show_costs(self, session: Session, requests: Sequence[RequestCost]) -> None:
         words = describe_avoidable_costs(requests)
         if session is self._session and not self._is_warning:

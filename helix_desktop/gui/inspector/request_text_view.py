@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.text_selection import TextPosition
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.views.large_text_view import TextLineView
+from helix_desktop.gui.views.large_text_view import PAD, TextLineView
 
 LEAST_LETTERS_PER_ROW = 20
 WRAP_DELAY_MS = 60  # While the window is being resized, the text is not wrapped for each pixel.
@@ -105,6 +105,11 @@ class RequestTextView(TextLineView):
     def _count_letters_per_row(self) -> int:
         room = self.viewport().width() - self._gutter_width - 8
         return max(LEAST_LETTERS_PER_ROW, int(room / self._ink.code_letter_width))
+
+    @property
+    def _gutter_width(self) -> float:
+        digits = max(3, len(str(len(self._text_lines))))
+        return self._ink.code_letter_width * digits + self._ink.scaled_pixels(PAD) * 1.5
 
     def _wrap_text(self) -> None:
         first_row_in_sight = int(self.verticalScrollBar().value() / self._line_height)

@@ -129,6 +129,12 @@ def test_the_window_shows_it_when_the_turn_has_ended(
     assert line.isVisible()
     assert "the system prompt or the rules have changed" in line._words.text()
     assert "$0.399" in line._words.text()
+    session.set_running(ConversationActivity.THINKING)
+    window.chat.bridge.emit_waiting_events()
+    assert not line.isVisible(), "it would seem to be about the answer that is being written"
+    session.set_running(ConversationActivity.IDLE)
+    window.chat.bridge.emit_waiting_events()
+    assert line.isVisible()
     window.sides.show_session_or_new(None)
     assert not line.isVisible()
 
