@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QBoxLayout, QMenu, QPushButton, QWidget
 from helix_desktop.engine.cache_entry_rows import EntryFilter
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.cache.entry_columns import name_of_writer
+from helix_desktop.gui.common.escape_key import EscapeCloser
 from helix_desktop.gui.common.widgets import (
     add_menu_choice,
     build_line_edit,
@@ -56,6 +57,7 @@ class EntryFilterBar(QWidget):
         hint = tr("Search inside stored outputs, or paste a hash")
         self.field = build_line_edit(hint, hint, self, clearButtonEnabled=True)
         self.field.installEventFilter(self)
+        EscapeCloser(self.field, lambda: bool(self.field.text()), self.field.clear)
         self.field.textChanged.connect(self._hide_hint_and_schedule_search)
         self.field.returnPressed.connect(self._search_immediately)
         self._hint = build_plain_label("", "kbd", self.field, wraps=False)
