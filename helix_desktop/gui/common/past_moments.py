@@ -45,22 +45,26 @@ class PastMomentLoader:
 
 def facts_shown_whole(view: View, recorded_facts: Sequence[facts.Recorded]) -> list[facts.Recorded]:
     """Returns the facts that a view shows without folding, such as outputs."""
-    return [
-        recorded_facts[block.source.seq - 1]
-        for block in view.blocks
-        if isinstance(block.source, facts.PartRef)
-    ]
+    shown_facts: list[facts.Recorded] = []
+    for block in view.blocks:
+        if isinstance(block.source, facts.PartRef):
+            # Numbers of facts begin at 1.
+            shown_facts.append(recorded_facts[block.source.seq - 1])
+    return shown_facts
 
 
 def format_view_as_text(view: View, texts: Mapping[facts.Stored, str]) -> str:
     """Formats a view as text, block by block. Long outputs are represented by their
     entries. `texts`: short outputs.
     """
-    pieces = []
+    block_texts: list[str] = []
     for block in view.blocks:
-        title = f"── {context_kind_name(block.kind)} · {describe_block_source(block)} · {format_token_count(block.tokens)} ──"
-        pieces.append(f"{title}\n{format_block_content(block, texts)}")
-    return "\n\n".join(pieces)
+        kind = context_kind_name(block.kind)
+        source = describe_block_source(block)
+        tokens = format_token_count(block.tokens)
+        content = format_block_content(block, texts)
+        block_texts.append(f"── {kind} · {source} · {tokens} ──\n{content}")
+    return "\n\n".join(block_texts)
 
 
 def describe_block_source(block: Block) -> str:

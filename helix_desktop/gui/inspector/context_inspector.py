@@ -125,13 +125,13 @@ class ContextInspector(QWidget):
         self._read_timer.start()
 
     def update_inspector_from_events(self, events: Sequence[Event]) -> None:
+        has_new_figures = False
         for event in events:
             if isinstance(event, FactAppended) and self._session is not None:
                 self._read_appended_fact(event.recorded, self._session)
-        changes_figures = any(
-            isinstance(event, FactAppended | FoldProgress | MeterChanged) for event in events
-        )
-        if changes_figures and self.isVisible() and not self._refresh_timer.isActive():
+            if isinstance(event, FactAppended | FoldProgress | MeterChanged):
+                has_new_figures = True
+        if has_new_figures and self.isVisible() and not self._refresh_timer.isActive():
             self._refresh_timer.start()
 
     def _read_appended_fact(self, recorded: Recorded, session: Session) -> None:
@@ -149,11 +149,11 @@ class ContextInspector(QWidget):
         self._refresh_timer.start()
 
     def _read_facts_slice(self) -> None:
-        until = time.perf_counter() + READ_SLICE_SECONDS
-        for facts_read, recorded in enumerate(self._unread, 1):
+        deadline = time.perf_counter() + READ_SLICE_SECONDS
+        for read_count, recorded in enumerate(self._unread, 1):
             self._add_step_from_fact(recorded)
-            is_clock_due = facts_read % FACTS_BETWEEN_CLOCK_CHECKS == 0
-            if is_clock_due and time.perf_counter() > until:
+            is_clock_due = read_count % FACTS_BETWEEN_CLOCK_CHECKS == 0
+            if is_clock_due and time.perf_counter() > deadline:
                 return
         self._read_timer.stop()
         self._show_chosen_step()
@@ -187,31 +187,36 @@ class ContextInspector(QWidget):
         self._update_step_slider(at_end=self._is_at_present)
         self._now_button.setVisible(not self._is_at_present)
         if self._session is None:
-            words = tr("What is sent to the model appears here.")
-            self.view.show_boxes(lambda ink, width: [build_note_box(ink, width, words)])
+            hint = tr("What is sent to the model appears here.")
+            self.view.show_boxes(lambda ink, width: [build_note_box(ink, width, hint)])
             self._step.setText("")
-            return
-        if self._is_at_present:
-            self.moment_shown.emit(None)
-            if self._steps:
-                steps = format_number(len(self._steps))
-                self._step.setText(tr("Now, after step {n}", n=steps))
-            else:
-                self._step.setText(tr("Now"))
-            self._past.cancel_pending_question()
-            self._show_moment(self._session.conversation.expected_state)
-            return
-        reply_of_step = self._steps[self.slider.value()]
+        elif self._is_at_present:
+            self._show_present(self._session)
+        else:
+            self._show_earlier_step(self._session, self.slider.value())
+
+    def _show_present(self, session: Session) -> None:
+        self.moment_shown.emit(None)
+        if self._steps:
+            steps = format_number(len(self._steps))
+            self._step.setText(tr("Now, after step {n}", n=steps))
+        else:
+            self._step.setText(tr("Now"))
+        self._past.cancel_pending_question()
+        self._show_moment(session.conversation.expected_state)
+
+    def _show_earlier_step(self, session: Session, index: int) -> None:
+        reply_of_step = self._steps[index]
         words = tr(
             "Step {n} of {all} · {when}",
-            n=format_number(self.slider.value() + 1),
+            n=format_number(index + 1),
             all=format_number(len(self._steps)),
             when=format_time_of_day(reply_of_step.time),
         )
         self._step.setText(words)
         seq_of_moment = newest_fact_seen_by(reply_of_step)
         self.moment_shown.emit(seq_of_moment)
-        self._past.compute_moment_at(self._session.conversation, seq_of_moment, self._show_moment)
+        self._past.compute_moment_at(session.conversation, seq_of_moment, self._show_moment)
 
     def _show_moment(self, state: Moment) -> None:
         policy = context_policy.policy_from_fact(state.settings.policy)
@@ -234,14 +239,7 @@ class ContextInspector(QWidget):
         threshold_words = " · ".join(words for words, _kind, _share in thresholds)
         yield from build_context_boxes(ink, width, state, meter, threshold_words)
         yield from self._build_tool_boxes(ink, width, state)
-        yield build_heading_box(ink, width, tr("Largest parts of the context"), gap=22)
-        gap = 10
-        for part in inspector_figures.largest_blocks(self._parts):
-            figure = format_token_count(part.tokens)
-            act = _toggle_for_block(part)
-            name = part.shown_name
-            yield FigureBox(ink, width, name.words, figure, mono=name.is_code, act=act, gap=gap)
-            gap = 0
+        yield from self._build_boxes_of_largest_parts(ink, width)
         yield build_heading_box(ink, width, tr("This session"), gap=22)
         if self._session is not None and self._is_at_present:
             current_state = self._session.conversation.state
@@ -252,6 +250,22 @@ class ContextInspector(QWidget):
         if self._is_at_present:
             yield from self._build_coming_up_boxes(ink, width)
         yield from self._build_block_list_boxes(ink, width, state)
+
+    def _build_boxes_of_largest_parts(self, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
+        yield build_heading_box(ink, width, tr("Largest parts of the context"), gap=22)
+        gap = 10
+        for part in inspector_figures.largest_blocks(self._parts):
+            name = part.shown_name
+            yield FigureBox(
+                ink,
+                width,
+                name.words,
+                format_token_count(part.tokens),
+                mono=name.is_code,
+                act=_toggle_for_block(part),
+                gap=gap,
+            )
+            gap = 0
 
     def _build_tool_boxes(
         self, ink: DrawingStyle, width: float, state: Moment
@@ -300,7 +314,10 @@ class ContextInspector(QWidget):
         if not isinstance(act, ToggleSection):
             self.intent_requested.emit(act)
         elif act.key == _BLOCKS:
-            self._open ^= {_BLOCKS}  # Opens the list if it is closed, and the other way round.
+            if _BLOCKS in self._open:
+                self._open.remove(_BLOCKS)
+            else:
+                self._open.add(_BLOCKS)
             self._show_chosen_step()
         elif act.key == _REQUEST:
             self.show_request_of_step()

@@ -56,15 +56,18 @@ class MeterBox(LayoutBox):
         ink = self.ink
         bar = QRectF(0, 0, self.width, ink.scaled_pixels(12))
         paint_meter_bar(painter, bar, self._parts, self._window, ink.theme)
+
         painter.setFont(ink.theme.build_font(11))
         painter.setPen(ink.token_colour("faint"))
-        words_rect = QRectF(0, ink.scaled_pixels(18), self.width, ink.scaled_pixels(17))
         metrics = QFontMetricsF(painter.font())
-        share = metrics.elidedText(self._share, Qt.TextElideMode.ElideRight, self.width)
-        painter.drawText(words_rect, _MIDDLE | Qt.AlignmentFlag.AlignLeft, share)
+        elide_right = Qt.TextElideMode.ElideRight
+        line_below = QRectF(0, ink.scaled_pixels(18), self.width, ink.scaled_pixels(17))
+        share = metrics.elidedText(self._share, elide_right, self.width)
+        painter.drawText(line_below, _MIDDLE | Qt.AlignmentFlag.AlignLeft, share)
+        # The thresholds get the room that the share leaves.
         room = self.width - metrics.horizontalAdvance(share) - ink.scaled_pixels(8)
-        words = metrics.elidedText(self._words, Qt.TextElideMode.ElideRight, room)
-        painter.drawText(words_rect, _MIDDLE | Qt.AlignmentFlag.AlignRight, words)
+        thresholds = metrics.elidedText(self._words, elide_right, room)
+        painter.drawText(line_below, _MIDDLE | Qt.AlignmentFlag.AlignRight, thresholds)
 
 
 class FigureBox(LayoutBox):
@@ -110,24 +113,27 @@ class FigureBox(LayoutBox):
         if self._dot is not None:
             self._draw_dot(painter, self._dot)
             words_left = ink.scaled_pixels(16)
+
         figure = self._figure
         if near and self._more:
             figure += f" · {self._more}"
-        colour = "muted"
+        figure_colour = "muted"
         if self._accent:
-            colour = "accent"
+            figure_colour = "accent"
         at_right = _MIDDLE | Qt.AlignmentFlag.AlignRight
-        ink.draw_words(painter, line_rect, figure, ink.text, colour, at_right)
+        ink.draw_words(painter, line_rect, figure, ink.text, figure_colour, at_right)
+
+        # The figure is always complete, so the words get the room that it leaves.
+        font = ink.text
+        if self._mono:
+            font = ink.mono
         figure_width = QFontMetricsF(ink.text).horizontalAdvance(figure)
         room = self.width - words_left - figure_width - ink.scaled_pixels(10)
-        if self._mono:
-            painter.setFont(ink.mono)
-        else:
-            painter.setFont(ink.text)
+        words = QFontMetricsF(font).elidedText(self._words, Qt.TextElideMode.ElideRight, room)
+        words_rect = QRectF(words_left, 0, room + 2, self.height)
+        painter.setFont(font)
         painter.setPen(ink.token_colour("text"))
-        metrics = QFontMetricsF(painter.font())
-        words = metrics.elidedText(self._words, Qt.TextElideMode.ElideRight, room)
-        painter.drawText(QRectF(words_left, 0, room + 2, self.height), _MIDDLE, words)
+        painter.drawText(words_rect, _MIDDLE, words)
 
     def _draw_dot(self, painter: QPainter, colour: QColor) -> None:
         if self._ring:
@@ -147,31 +153,31 @@ def build_context_boxes(
     """Builds boxes for how full the window is and with what. Empty kinds are left out."""
     used = format_token_count(meter.used)
     window = format_token_count(meter.window)
+    title = tr("Context · {used} of {window}", used=used, window=window)
     if meter.is_estimate:
         title = tr("Context · ≈ {used} of {window}", used=used, window=window)
-    else:
-        title = tr("Context · {used} of {window}", used=used, window=window)
     yield build_heading_box(ink, width, title)
     yield MeterBox(ink, width, meter, thresholds, gap=10)
     gap = 12.0
     for kind in ContextKind:
         tokens = meter.counted.get(kind, 0)
-        if not tokens:
+        if tokens == 0:
             continue
         name = context_kind_name(kind)
         if kind is ContextKind.HANDOVER:
             name = newest_handover_name(state)
-        dot = ink.theme.fill_colour_of_kind(kind)
-        yield FigureBox(ink, width, name, format_token_count(tokens), dot=dot, gap=gap)
+        colour = ink.theme.fill_colour_of_kind(kind)
+        yield FigureBox(ink, width, name, format_token_count(tokens), dot=colour, gap=gap)
         gap = 0.0
+
     difference = format_count_difference(tuple(meter.parts.items()), tuple(meter.counted.items()))
     if difference:
         yield FigureBox(ink, width, count_difference_name(), difference)
     recallable = state.count_recallable_tokens()
     if recallable:
-        dot = ink.theme.fill_colour_of_kind(ContextKind.OUTPUT)
         name = tr("Stored, can be recalled")
-        yield FigureBox(ink, width, name, format_token_count(recallable), dot=dot, ring=True)
+        colour = ink.theme.fill_colour_of_kind(ContextKind.OUTPUT)
+        yield FigureBox(ink, width, name, format_token_count(recallable), dot=colour, ring=True)
 
 
 def build_savings_boxes(

@@ -58,17 +58,22 @@ class ListedBlock:
 
 def list_view_blocks(state: Moment) -> list[ListedBlock]:
     """Lists every block of the view in order, with the token counts that all pages show."""
-    model = state.settings.model_for_role(facts.ModelRole.MAIN)
-    dollars_per_token = 0.0
-    if model:
-        dollars_per_token = relative_prices(model).read * model.price_input / PER_MILLION
-    dollars_per_token *= state.billed_per_counted_token()
+    dollars_per_token = _dollars_per_cached_token(state)
     find_name = partial(name_block, state=state)
-    listed = []
+    listed: list[ListedBlock] = []
     for number, block in enumerate(state.get_view().blocks):
         cost = block.tokens * dollars_per_token
         listed.append(ListedBlock(number, block, block.tokens, cost, find_name))
     return listed
+
+
+def _dollars_per_cached_token(state: Moment) -> float:
+    """Returns the price of reading a token that we count from the provider's cache, or 0."""
+    model = state.settings.model_for_role(facts.ModelRole.MAIN)
+    if model is None:
+        return 0.0
+    price_of_billed_token = relative_prices(model).read * model.price_input / PER_MILLION
+    return price_of_billed_token * state.billed_per_counted_token()
 
 
 def name_block(block: Block, state: Moment) -> BlockName:
@@ -83,11 +88,15 @@ def name_block(block: Block, state: Moment) -> BlockName:
         return BlockName(format_call(content.name, content.arguments), is_code=True)
     if isinstance(content, facts.Attachment):
         return BlockName(make_safe_text(content.name), is_code=True)
-    words = ""
+    beginning = ""
     if isinstance(content, facts.Text | facts.Reasoning):
-        plain = make_safe_text(_MARKDOWN_MARKS.sub("", content.text[:200]))
-        words = " ".join(plain.split())
-    return BlockName(words or context_kind_name(block.kind))
+        beginning = _plain_beginning(content.text)
+    return BlockName(beginning or context_kind_name(block.kind))
+
+
+def _plain_beginning(text: str) -> str:
+    without_marks = _MARKDOWN_MARKS.sub("", text[:200])
+    return " ".join(make_safe_text(without_marks).split())
 
 
 def _name_output(block: Block, state: Moment) -> str:
@@ -115,15 +124,17 @@ def largest_blocks(all_parts: Sequence[ListedBlock]) -> list[ListedBlock]:
 def newest_handover_name(state: Moment) -> str:
     """Returns the title of the newest handover in force, or the kind's name if there is none."""
     branch = state.branch
-    handovers: list[facts.Folded] = []
+    newest: facts.Folded | None = None
     for fold_ids in branch.by_span.values():
         for fold_id in fold_ids:
             fold = branch.folds[fold_id]
-            if fold.kind is facts.FoldKind.HANDOVER:
-                handovers.append(fold)
-    if not handovers:
+            if fold.kind is not facts.FoldKind.HANDOVER:
+                continue
+            if newest is None or branch.ages[fold.fold] > branch.ages[newest.fold]:
+                newest = fold
+    if newest is None:
         return context_kind_name(ContextKind.HANDOVER)
-    return fold_title(max(handovers, key=lambda fold: branch.ages[fold.fold]))
+    return fold_title(newest)
 
 
 @dataclass(frozen=True)
@@ -135,7 +146,7 @@ class SavingsRow:
 
 def build_savings_rows(figures: Savings, agents_cost: float = 0.0) -> list[SavingsRow]:
     """Returns what was sent, paid and saved. What is not known or nothing is left out."""
-    rows = []
+    rows: list[SavingsRow] = []
     if figures.without != figures.sent:
         tokens_without_folds = f"≈ {format_token_count(figures.without)}"
         rows.append(SavingsRow(tr("If summarized only when full"), tokens_without_folds))
@@ -143,23 +154,30 @@ def build_savings_rows(figures: Savings, agents_cost: float = 0.0) -> list[Savin
     if figures.cache_read:
         share = _format_saved_share(figures.cache_read_share)
         rows.append(SavingsRow(tr("Read from the provider's cache"), share))
-    if round(figures.paid_before, 3):
-        paid_before = format_dollars(figures.paid_before)
-        rows.append(SavingsRow(tr("Cost before import or fork"), paid_before))
-    have_agents_cost = bool(round(agents_cost, 3))  # Less than a tenth of a cent is left out.
-    if figures.paid or figures.unpriced or have_agents_cost:
-        rows.append(SavingsRow(tr("Cost so far"), format_dollars(figures.paid + agents_cost)))
-    if have_agents_cost:
-        rows.append(SavingsRow(tr("Of this, sub-agents"), format_dollars(agents_cost)))
-    if figures.unpriced:
-        requests = format_number(figures.unpriced)
-        rows.append(SavingsRow(tr("Not included: requests of unknown cost"), requests))
+    rows += _build_cost_rows(figures, agents_cost)
     saved = _describe_saved(figures)
     if saved:
         rows.append(SavingsRow(tr("Saved"), saved, is_highlighted=True))
     lost = _describe_loss(figures)
     if lost:
         rows.append(SavingsRow(tr("Cost more by shortening"), lost))
+    return rows
+
+
+def _build_cost_rows(figures: Savings, agents_cost: float) -> list[SavingsRow]:
+    rows: list[SavingsRow] = []
+    if round(figures.paid_before, 3):
+        paid_before = format_dollars(figures.paid_before)
+        rows.append(SavingsRow(tr("Cost before import or fork"), paid_before))
+    has_agents_cost = bool(round(agents_cost, 3))  # Less than a tenth of a cent is left out.
+    if figures.paid or figures.unpriced or has_agents_cost:
+        whole_cost = format_dollars(figures.paid + agents_cost)
+        rows.append(SavingsRow(tr("Cost so far"), whole_cost))
+    if has_agents_cost:
+        rows.append(SavingsRow(tr("Of this, sub-agents"), format_dollars(agents_cost)))
+    if figures.unpriced:
+        requests = format_number(figures.unpriced)
+        rows.append(SavingsRow(tr("Not included: requests of unknown cost"), requests))
     return rows
 
 

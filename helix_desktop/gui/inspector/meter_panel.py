@@ -23,7 +23,9 @@ from helix_desktop.gui.views.boxes_view import BoxesView
 from helix_desktop.gui.views.choice_pill import PolicyChoicePill
 from helix_desktop.gui.workbench_types import Session
 
-PANEL_WIDTH, WIDER_PANEL = 400, 620
+# The widths of the panel, in pixels: the usual one, and that where it would be too high.
+PANEL_WIDTH = 400
+WIDER_PANEL = 620
 
 
 class ContextPanel(QWidget):
@@ -96,31 +98,39 @@ class ContextPanel(QWidget):
         """Places the panel above the meter. If it would be too high, it is widened, and
         then it scrolls.
         """
-        window = self._window
         px = self._theme.zoomed_pixels
-        opener_corner = self._opener.mapTo(window, QPoint(self._opener.width(), 0))
+        opener_corner = self._opener.mapTo(self._window, QPoint(self._opener.width(), 0))
         room_above = opener_corner.y() - px(18)
-        for wanted_width in (PANEL_WIDTH, WIDER_PANEL):
-            width = min(px(wanted_width), window.width() - px(24))
-            self.figures.setFixedWidth(width - px(36))  # Without the panel's margins.
-            self.figures.setFixedHeight(self.figures.lay_out_all_and_return_height())
-            missing_height = self._column.totalHeightForWidth(width) - room_above
-            if missing_height <= 0:
-                break
-        if missing_height > 0:
-            scrolled_height = self.figures.height() - missing_height
-            self.figures.setFixedHeight(max(scrolled_height, px(60)))
-            self.figures.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
-            self.figures.setViewportMargins(0, 0, px(8), 0)  # This makes room for the bar.
-        else:
-            self.figures.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-            self.figures.setViewportMargins(0, 0, 0, 0)
+        width = self._lay_out_figures(PANEL_WIDTH)
+        if self._column.totalHeightForWidth(width) > room_above:
+            width = self._lay_out_figures(WIDER_PANEL)
+        self._scroll_figures_if_higher(self._column.totalHeightForWidth(width) - room_above)
+
         height = self._column.totalHeightForWidth(width)
         top = max(opener_corner.y() - px(10) - height, px(8))
         # The right edges of the panel and of the control are in line, if the window has the room.
         left_in_line = opener_corner.x() - width
-        left = max(min(left_in_line, window.width() - width), 0)
+        left = max(min(left_in_line, self._window.width() - width), 0)
         self.setGeometry(QRect(left, top, width, height))
+
+    def _lay_out_figures(self, wanted_width: int) -> int:
+        """Lays out the figures for a width at 100 %. Returns the width that the panel gets."""
+        px = self._theme.zoomed_pixels
+        width = min(px(wanted_width), self._window.width() - px(24))
+        self.figures.setFixedWidth(width - px(36))  # Without the panel's margins.
+        self.figures.setFixedHeight(self.figures.lay_out_all_and_return_height())
+        return width
+
+    def _scroll_figures_if_higher(self, missing_height: int) -> None:
+        px = self._theme.zoomed_pixels
+        if missing_height <= 0:
+            self.figures.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+            self.figures.setViewportMargins(0, 0, 0, 0)
+            return
+        scrolled_height = self.figures.height() - missing_height
+        self.figures.setFixedHeight(max(scrolled_height, px(60)))
+        self.figures.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
+        self.figures.setViewportMargins(0, 0, px(8), 0)  # This makes room for the bar.
 
     # --- Placing the panel, and closing it by Escape or a click elsewhere
 

@@ -176,17 +176,17 @@ class PreviewPane(QWidget):
 
     def _hide_tabs_without_room(self) -> None:
         """Hides the oldest tabs where the pane is too narrow for all. The shown one stays."""
-        taken = self._source.sizeHint().width() + self._theme.zoomed_pixels(60)
-        room = self.width() - taken
-        shown_index = -1
+        width_of_other_controls = self._source.sizeHint().width() + self._theme.zoomed_pixels(60)
+        room = self.width() - width_of_other_controls
+        tab_of_shown: QPushButton | None = None
         if self._shown in self._opened:
-            shown_index = self._opened.index(self._shown)
-            room -= self._tab_widgets[shown_index].sizeHint().width()
-        for index in reversed(range(len(self._tab_widgets))):
-            if index == shown_index:
+            tab_of_shown = self._tab_widgets[self._opened.index(self._shown)]
+            room -= tab_of_shown.sizeHint().width()
+        for tab in reversed(self._tab_widgets):
+            if tab is tab_of_shown:
                 continue
-            room -= self._tab_widgets[index].sizeHint().width()
-            self._tab_widgets[index].setVisible(room > 0)
+            room -= tab.sizeHint().width()
+            tab.setVisible(room > 0)
 
     def _build_tab(self, opened: OpenedFile) -> QPushButton:
         name = PurePath(opened.file.shown_path).name
@@ -208,14 +208,13 @@ class PreviewPane(QWidget):
 
     def _show_content(self, opened: OpenedFile) -> None:
         kind = str(opened.file.kind)
+        self._hint.setText("")
         if opened.shows_source or kind == "text":
-            self._hint.setText("")
             self._show_source(opened)
             return
-        self._hint.setText("")
         if kind in _KINDS_WITH_SCRIPTS:
             self._hint.setText(tr("Drawn without scripts and network."))
-        show: dict[str, Callable[[OpenedFile], None]] = {
+        show_by_kind: dict[str, Callable[[OpenedFile], None]] = {
             "markdown": self._show_drawn_text,
             "document": self._show_drawn_text,
             "picture": self._show_drawn_picture,
@@ -224,7 +223,8 @@ class PreviewPane(QWidget):
             "table": self._show_table,
             "html": self._show_html,
         }
-        show.get(kind, self._show_that_it_is_binary)(opened)
+        show_file = show_by_kind.get(kind, self._show_that_it_is_binary)
+        show_file(opened)
 
     def _show_source(self, opened: OpenedFile) -> None:
         text = make_safe_lines(opened.file.text)
@@ -233,17 +233,19 @@ class PreviewPane(QWidget):
         colours = None
         if language and len(text) <= MOST:
             colours = split_runs_by_line(highlight_code(text, language), lines)
-        marked = range(opened.first_line - 1, opened.last_line)
+        # The view counts lines from 0.
+        first_named = opened.first_line - 1
+        last_named = opened.last_line - 1
 
         def tone_of_named_line(number: int) -> str:
-            if number in marked:
+            if first_named <= number <= last_named:
                 return "accent_soft"
             return ""
 
         self.lines.show_text_lines(lines, colours=colours, tone=tone_of_named_line)
         self.stack.setCurrentWidget(self.lines)
         if opened.first_line:
-            self.lines.scroll_to_line(opened.first_line - 1)
+            self.lines.scroll_to_line(first_named)
 
     def _show_drawn_text(self, opened: OpenedFile) -> None:
         text = opened.file.text
@@ -308,25 +310,26 @@ class PreviewPane(QWidget):
     # --- What can be done with it
 
     def _update_comment_button(self) -> None:
+        label = tr("Comment on selection")
         lines = self._selected_lines()
         if lines is not None:
-            first, last = map(str, lines)  # As the margin counts them.
-            words = tr("Comment on line {n}", n=first)
-            if first != last:
-                words = tr("Comment on lines {first}–{last}", first=first, last=last)
-            self._comment.setText(words)
-        else:
-            self._comment.setText(tr("Comment on selection"))
+            first, last = lines
+            if first == last:
+                label = tr("Comment on line {n}", n=str(first))
+            else:
+                label = tr("Comment on lines {first}–{last}", first=str(first), last=str(last))
+        self._comment.setText(label)
         self._comment.setVisible(bool(self._selected_text()))
 
     def _selected_lines(self) -> tuple[int, int] | None:
         """Returns the selected lines as the file counts them."""
         if self.stack.currentWidget() is not self.lines:
             return None
-        selected = self.lines.selected_line_range()
-        if selected is None:
+        selected_range = self.lines.selected_line_range()
+        if selected_range is None:
             return None
-        return selected[0] + 1, selected[1] + 1
+        first, last = selected_range
+        return first + 1, last + 1
 
     def _selected_text(self) -> str:
         match self.stack.currentWidget():

@@ -15,17 +15,7 @@ _KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "FONTCONFIG_FILE", "FONTCONF
 
 async def draw_svg_as_png(content: bytes) -> bytes:
     """Returns a PNG, or nothing if the file is damaged or takes too long."""
-    folders: list[str] = []
-    for library in ("PySide6", "shiboken6"):
-        spec = importlib.util.find_spec(library)
-        if spec is not None and spec.origin:
-            folders.append(str(Path(spec.origin).parents[1]))
-    argv = starter.isolated_python_command("-S", svg_worker.__file__, os.pathsep.join(folders))
-    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
-    launch = starter.ProcessLaunch(
-        starter.CommandAuthor.PROGRAM, argv, environment=kept, memory_bytes=MOST_MEMORY
-    )
-    process = await starter.start_process(launch, stdin=starter.PIPE, stderr=starter.DEVNULL)
+    process = await _start_drawing_process()
     try:
         async with asyncio.timeout(WAIT_SECONDS):
             png, _ = await process.communicate(content)
@@ -36,3 +26,22 @@ async def draw_svg_as_png(content: bytes) -> bytes:
     if process.returncode != 0:
         return b""
     return png
+
+
+async def _start_drawing_process() -> starter.Process:
+    library_folders: list[str] = []
+    for library in ("PySide6", "shiboken6"):
+        spec = importlib.util.find_spec(library)
+        if spec is not None and spec.origin:
+            library_folders.append(str(Path(spec.origin).parents[1]))
+    argv = starter.isolated_python_command(
+        "-S", svg_worker.__file__, os.pathsep.join(library_folders)
+    )
+    environment: dict[str, str] = {}
+    for name in _KEPT_VARIABLES:
+        if name in os.environ:
+            environment[name] = os.environ[name]
+    launch = starter.ProcessLaunch(
+        starter.CommandAuthor.PROGRAM, argv, environment=environment, memory_bytes=MOST_MEMORY
+    )
+    return await starter.start_process(launch, stdin=starter.PIPE, stderr=starter.DEVNULL)

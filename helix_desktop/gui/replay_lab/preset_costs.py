@@ -63,20 +63,21 @@ def compute_preset_costs(
     use, as the meter and the timeline say it; the others are in proportion to it.
     """
     baseline = find_baseline(outcomes, preset_in_use)
+    is_in_use_known = baseline.policy == preset_in_use
     costs: dict[str, PresetCost] = {}
     for outcome in outcomes:
         fits = outcome.peak <= 1
         if compared_by is not ComparedBy.COST:
-            share = outcome.sent / max(1, baseline.sent)
-            costs[outcome.policy] = PresetCost(share, 0.0, fits, outcome.sent)
-            continue
-        share = 1.0
-        dollars = 0.0
-        if baseline.billed:
+            share_of_tokens = outcome.sent / max(1, baseline.sent)
+            costs[outcome.policy] = PresetCost(share_of_tokens, 0.0, fits, outcome.sent)
+        elif not baseline.billed:
+            costs[outcome.policy] = PresetCost(1.0, 0.0, fits)
+        else:
             share = outcome.billed / baseline.billed
-            if baseline.policy == preset_in_use:
+            dollars = 0.0
+            if is_in_use_known:
                 dollars = paid * share
-        costs[outcome.policy] = PresetCost(share, dollars, fits)
+            costs[outcome.policy] = PresetCost(share, dollars, fits)
     return costs
 
 

@@ -43,29 +43,39 @@ class ReplayLabDialog(TransientDialog):
         runner: BackgroundRunner,
         parent: QWidget,
     ) -> None:
+        title = tr("What each preset would have cost")
         if len(conversations) == 1:
             title = tr("What would other settings have cost here?")
-        else:
-            title = tr("What each preset would have cost")
         super().__init__(title, parent, 760, 320)
         self._bench = bench
         self._runner = runner
+        self._names = dict(policies)
         self._count = len(conversations)
         self._paid = sum(row.cost for row in conversations)
-        self._costs: dict[str, PresetCost] = {}
-        self._names = dict(policies)
         self._window = conversations[0].window
         self._compared_by = choose_comparison(bench.models.model_facts(), self._paid)
+        self._costs: dict[str, PresetCost] = {}
+        self._adopting: dict[str, QPushButton] = {}
+
         self.answer = build_plain_label(tr("Replaying…"), "title", self)
         self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 0)
-        about = tr("This is a simulation with placeholder summaries: nothing is sent. Peak: the highest use of the context window. In view: of the text that was needed again, the share that was still in the context.")  # fmt: skip
-        self._status_label = build_plain_label(about, "muted", self)
         self._table = QGridLayout()
-        self._adopting: dict[str, QPushButton] = {}
-        close = build_row(1, build_push_button(tr("Close"), self, self.reject))
-        column = (self.answer, self._bar, self._table, self._status_label, 1, close)
-        build_column(*column, owner=self, margins=20, spacing=12)
+        explanation = tr("This is a simulation with placeholder summaries: nothing is sent. Peak: the highest use of the context window. In view: of the text that was needed again, the share that was still in the context.")  # fmt: skip
+        self._status_label = build_plain_label(explanation, "muted", self)
+        close_row = build_row(1, build_push_button(tr("Close"), self, self.reject))
+        build_column(
+            self.answer,
+            self._bar,
+            self._table,
+            self._status_label,
+            1,
+            close_row,
+            owner=self,
+            margins=20,
+            spacing=12,
+        )
+
         work = play(
             bench,
             [row.id for row in conversations],
@@ -74,10 +84,7 @@ class ReplayLabDialog(TransientDialog):
             self._show_replay_progress,
         )
         self._working: CancellableWork = runner.run_in_background(
-            work,
-            then=self._show_outcomes,
-            owner=self,
-            failed=self._show_replay_error,
+            work, then=self._show_outcomes, owner=self, failed=self._show_replay_error
         )
 
     def done(self, result: int) -> None:
@@ -97,18 +104,21 @@ class ReplayLabDialog(TransientDialog):
         policy_in_use = self._bench.policy_name
         self._baseline = find_baseline(outcomes, policy_in_use)
         self._costs = compute_preset_costs(outcomes, policy_in_use, self._paid, self._compared_by)
-        self.answer.setText(self._describe_cheapest(self._find_cheapest(outcomes)))
-        compared = tr("Cost")
+        cheapest = self._find_cheapest(outcomes)
+        self.answer.setText(self._describe_cheapest(cheapest))
+
+        heading_of_costs = tr("Cost")
         if self._compared_by is not ComparedBy.COST:
-            compared = tr("Sent")
-        headings = (tr("Preset"), compared, tr("Peak"), tr("In view"), "")
+            heading_of_costs = tr("Sent")
+        headings = [tr("Preset"), heading_of_costs, tr("Peak"), tr("In view")]
         for column, heading in enumerate(headings):
             label = build_plain_label(heading, "faint", self, wraps=False)
             self._table.addWidget(label, 0, column)
-        for line, outcome in enumerate(outcomes, 1):
+        for row, outcome in enumerate(outcomes, 1):
             for column, cell in enumerate(self._build_policy_cells(outcome)):
-                self._table.addWidget(cell, line, column)
-        self._table.setColumnStretch(4, 1)
+                self._table.addWidget(cell, row, column)
+        column_of_buttons = len(headings)
+        self._table.setColumnStretch(column_of_buttons, 1)
 
     def _find_cheapest(self, outcomes: Sequence[PolicyOutcome]) -> PolicyOutcome:
         # What would not have fit into the window could not have been sent at any price.
