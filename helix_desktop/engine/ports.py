@@ -182,10 +182,8 @@ class CountingModelClient(Protocol):
     async def count_request_tokens(self, request: Request) -> int:
         """Return what the model's server counts, or 0 if it does not count."""
 
-    async def estimate_token_factor(self, request: Request) -> float:
-        """Return about how many tokens the model needs for each that we count, or 0 if
-        unknown.
-        """
+    async def estimate_request_tokens(self, request: Request) -> int:
+        """Return about how many tokens the model needs for a request, or 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,16 +254,18 @@ class TurnLoop:
         view = self._conversation.current_view()
         contents = await self._contents.read_view_contents(view)
         request = await asyncio.to_thread(request_building.build_request, view, contents)
+        if not meter.used:
+            return
+        counted_here = meter.used / meter.factor
         ledger = self._conversation.state.record.ledger
         seq = self._conversation.state.seq
         tokens_of_server = await client.count_request_tokens(request)
-        if tokens_of_server and meter.used:
-            factor = tokens_of_server * meter.factor / meter.used
-            ledger.set_measured_factor(meter.model, seq, factor)
+        if tokens_of_server:
+            ledger.set_measured_factor(meter.model, seq, tokens_of_server / counted_here)
             return
-        estimated_factor = await client.estimate_token_factor(request)
-        if estimated_factor:
-            ledger.set_estimated_factor(meter.model, seq, estimated_factor)
+        estimated_tokens = await client.estimate_request_tokens(request)
+        if estimated_tokens:
+            ledger.set_estimated_factor(meter.model, seq, estimated_tokens / counted_here)
 
     def _refuse_pins_over_window(self) -> None:
         """Refuse a request if pinned parts, which are never folded, exceed the window."""

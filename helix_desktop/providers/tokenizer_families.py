@@ -10,12 +10,19 @@ the models' own tokenizers. On other texts of these kinds, 95 % of the estimates
 off. `tests/benchmarks/tokenizers.py` measures this again.
 """
 
+import json
 import re
 from collections.abc import Iterable
 
+from helix_desktop.engine.facts import Reasoning, Text, ToolCall, ToolSpec
+from helix_desktop.engine.messages import Request, ToolResult
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import parse_json_or_none
 
+TOKENS_OF_TURN_MARKS = 5  # `<|im_start|>user`, `<|im_end|>` and the line ends of ChatML.
+# What Qwen's, Hermes' and Llama's templates say of tools and of how they are called.
+TOKENS_OF_TOOL_INSTRUCTIONS = 100
 _ACCENTED_LETTERS = re.compile(r"[\u00c0-\u024f]+")
 _CHINESE_CHARACTERS = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]+")
 _KANA_AND_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7af]+")
@@ -219,9 +226,43 @@ def _count_characters(pattern: re.Pattern[str], text: str) -> int:
     return sum(len(run) for run in pattern.findall(text))
 
 
-def estimate_token_factor(model: str, texts: Iterable[str], tokens: TokenCounter) -> float:
-    """Return how many tokens the model needs for each token that we count in these texts."""
+def estimate_tokens_of_texts(model: str, texts: Iterable[str], tokens: TokenCounter) -> float:
+    """Return about how many tokens the model needs for these texts."""
     counts = count_scripts(texts, tokens)
-    if not counts.tokens:
-        return 1.0
-    return find_tokenizer_family(model).estimate_tokens(counts) / counts.tokens
+    return find_tokenizer_family(model).estimate_tokens(counts)
+
+
+def estimate_request_tokens(model: str, request: Request, tokens: TokenCounter) -> int:
+    """Return about how many tokens the model's server makes of a request with its chat template."""
+    texts = [request.system]
+    texts += [_format_tool_for_template(tool) for tool in request.tools]
+    texts += list_message_texts(request)
+    # The system prompt and the beginning of the reply have marks, too.
+    marks = TOKENS_OF_TURN_MARKS * (len(request.messages) + 2)
+    if request.tools:
+        marks += TOKENS_OF_TOOL_INSTRUCTIONS
+    return round(estimate_tokens_of_texts(model, texts, tokens)) + marks
+
+
+def list_message_texts(request: Request) -> list[str]:
+    """Return the texts of a request's messages, without its system prompt and tools."""
+    texts: list[str] = []
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, Text | Reasoning | ToolResult):
+                texts.append(part.text)
+            elif isinstance(part, ToolCall):
+                texts.append(part.name + part.arguments)
+    return texts
+
+
+def _format_tool_for_template(tool: ToolSpec) -> str:
+    """Return a tool as chat templates write it: JSON with spaces, which takes up a fifth more
+    than the schema that we store.
+    """
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": parse_json_or_none(tool.schema),
+    }
+    return json.dumps({"type": "function", "function": function}, ensure_ascii=False)

@@ -9,8 +9,8 @@ from dataclasses import field, replace
 from typing import Any
 
 from helix_desktop.engine.context_usage import WindowSizeSource
-from helix_desktop.engine.facts import ModelReplied, ModelRole, ModelSet, Reasoning, Text, ToolCall
-from helix_desktop.engine.messages import Delta, Reply, Request, ToolResult
+from helix_desktop.engine.facts import ModelReplied, ModelRole, ModelSet
+from helix_desktop.engine.messages import Delta, Reply, Request
 from helix_desktop.engine.ports import Clock, ModelClient, TokenCounter
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import (
@@ -22,7 +22,7 @@ from helix_desktop.errors import (
 )
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import number_at
-from helix_desktop.providers import http_transport, provider_catalog
+from helix_desktop.providers import http_transport, provider_catalog, tokenizer_families
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.demo_model import DEMO, DemoModel
 from helix_desktop.providers.http_transport import ProviderConnections
@@ -32,7 +32,6 @@ from helix_desktop.providers.local_server_details import LocalServerKind, server
 from helix_desktop.providers.model_prices import ModelInfo, window_shown_by_reply
 from helix_desktop.providers.own_tokenizers import COUNTING_SERVERS, count_with_server
 from helix_desktop.providers.provider_catalog import ProviderConfig
-from helix_desktop.providers.tokenizer_families import estimate_token_factor
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -136,14 +135,14 @@ class ChosenModel:
         )
         return await count_with_server(server_root(transport), kind, body)
 
-    async def estimate_token_factor(self, request: Request) -> float:
+    async def estimate_request_tokens(self, request: Request) -> int:
         """Return an estimate for a model on this computer, or 0 for another. A provider's
         model has a large window, and its first reply says how many tokens it counts.
         """
         if not self.info.is_free:
-            return 0.0
+            return 0
         return await asyncio.to_thread(
-            estimate_token_factor, self.info.id, _list_request_texts(request), self.access.tokens
+            tokenizer_families.estimate_request_tokens, self.info.id, request, self.access.tokens
         )
 
     async def _learn_window_from_reply(self, request: Request, reply: Reply) -> None:
@@ -165,19 +164,10 @@ class ChosenModel:
 
 def count_request_tokens(request: Request, tokens: TokenCounter) -> int:
     """Count a request's texts, without the few tokens that a protocol adds."""
-    return sum(tokens.count_tokens(text) for text in _list_request_texts(request))
-
-
-def _list_request_texts(request: Request) -> list[str]:
     texts = [request.system]
     texts += [tool.name + tool.description + tool.schema for tool in request.tools]
-    for message in request.messages:
-        for part in message.parts:
-            if isinstance(part, Text | Reasoning | ToolResult):
-                texts.append(part.text)
-            elif isinstance(part, ToolCall):
-                texts.append(part.name + part.arguments)
-    return texts
+    texts += tokenizer_families.list_message_texts(request)
+    return sum(tokens.count_tokens(text) for text in texts)
 
 
 class WorkspaceModels:

@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 
+from helix_desktop.engine.facts import Text, ToolSpec
+from helix_desktop.engine.messages import Message, Request, Role
 from helix_desktop.providers.tokenizer_families import (
     FAMILY_OF_UNKNOWN_MODELS,
-    estimate_token_factor,
+    TOKENS_OF_TURN_MARKS,
+    estimate_request_tokens,
+    estimate_tokens_of_texts,
     find_tokenizer_family,
 )
 from helix_desktop.token_counting import shared_token_counter
@@ -37,8 +41,7 @@ def _errors(tokenizer: str, model: str) -> list[float]:
     tokens = shared_token_counter()
     errors: list[float] = []
     for counted in COUNTED_TEXTS:
-        factor = estimate_token_factor(model, [counted["text"]], tokens)
-        estimated = factor * tokens.count_tokens(counted["text"])
+        estimated = estimate_tokens_of_texts(model, [counted["text"]], tokens)
         errors.append(abs(estimated / counted["tokens"][tokenizer] - 1))
     return errors
 
@@ -73,5 +76,14 @@ def test_other_names_are_estimated_as_the_usual_ones_together() -> None:
     assert find_tokenizer_family("my-assistant") == FAMILY_OF_UNKNOWN_MODELS
 
 
-def test_without_text_nothing_is_corrected() -> None:
-    assert estimate_token_factor("smollm2", [], shared_token_counter()) == 1.0
+def test_a_request_has_the_marks_of_its_template_and_its_tools_as_json() -> None:
+    tokens = shared_token_counter()
+    question = Message(Role.USER, (Text("Which port?"),))
+    plain = estimate_request_tokens("gpt-oss", Request("m", "Be brief.", (question,)), tokens)
+    words = tokens.count_tokens("Be brief.") + tokens.count_tokens("Which port?")
+    assert plain == words + 3 * TOKENS_OF_TURN_MARKS
+    tool = ToolSpec("look", "Look at a file.", '{"type":"object","properties":{}}')
+    with_tool = estimate_request_tokens(
+        "gpt-oss", Request("m", "Be brief.", (question,), tools=(tool,)), tokens
+    )
+    assert with_tool > plain + tokens.count_tokens(tool.name + tool.description + tool.schema)

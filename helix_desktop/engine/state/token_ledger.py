@@ -29,6 +29,7 @@ LEAST_RATE = 0.5
 MOST_RATE = 3.0
 MOST_MEASURED_RATE = 20.0  # The template of a short first message may be longer than it.
 PRIOR_WEIGHT = 2  # The expected factor counts as much as this many reports.
+REPORTS_BESIDE_ESTIMATE = 3  # As many are enough where the next text is estimated, too.
 REPORTS_USED = 9  # The factor is learned from this many of the latest reports.
 _MOST_TOKENS = 2**40  # Reports that make no sense must not lead to sums of more than 64 bits.
 SUMMARY_PARTS = 10  # A summary is expected to take one tenth of the context window.
@@ -275,8 +276,14 @@ class TokenLedger:
                 corrections.append(factor / self._expected_factor(model, reply_seq))
         if not corrections:
             return expected
+        if model in self.estimated:
+            # An estimate of each text is off by about as much as it was just before.
+            corrections = corrections[-REPORTS_BESIDE_ESTIMATE:]
+            prior_weight = REPORTS_BESIDE_ESTIMATE - len(corrections)
+        else:
+            prior_weight = PRIOR_WEIGHT
         # With "no correction" among them, one odd report changes little.
-        corrections += [1.0] * PRIOR_WEIGHT
+        corrections += [1.0] * prior_weight
         return expected * _median(corrections)
 
     def _expected_factor(self, model: str, seq: int) -> float:
