@@ -132,6 +132,7 @@ class BillingLedger:
         return usage
 
     def _price_of_token_before(self, end: int, cached: "_CachedTokens") -> float:
+        """Return what a token costs by its place: first stand those read, then those written."""
         if end <= cached.read:
             return self.prices.read
         # The few plain tokens are the end of a part that was written but for them.
@@ -174,6 +175,11 @@ class BillingLedger:
         return Usage(input=total, output=output)
 
     def _update_cache(self, pieces: Sequence[Piece], seconds: float) -> "_CachedTokens":
+        """Mark a request as the engine does, and return what it reads from the cache and writes.
+
+        A provider caches the beginning of a request up to each mark. So what was marked before
+        and is unchanged can be read again, until its lifetime ends.
+        """
         blocks = [hash(content) for content, _ in pieces]
         beginnings = _beginnings_of_request(blocks, pieces)
         self._sent = self._sent.mark_next_request(blocks)

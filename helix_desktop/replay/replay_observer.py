@@ -87,6 +87,7 @@ class ReplayObserver:
     async def pages_recalled_before_reply(
         self, view: View, reply: RecordedMessage, recall_mode: simulated_recalls.RecallMode
     ) -> list[simulated_recalls.RecalledPage]:
+        """Return the pages that bring back what a reply uses but the view no longer shows."""
         self._misses.set_shown_view(view.blocks, self._text_in_block)
         view_texts = [self._text_in_block(block) for block in view.blocks]
         used_references = self._misses.references_used_but_not_in_view(reply)
@@ -105,6 +106,7 @@ class ReplayObserver:
     async def _entries_named_in_view(
         self, view: View, view_texts: Sequence[str]
     ) -> list[simulated_recalls.ShownEntry]:
+        """Return the entries that the view names and that can still be read."""
         # An index only lists contents, so reading it answers no recall.
         index_digests: set[Digest] = set()
         for block in view.blocks:

@@ -206,6 +206,7 @@ class SessionPlayer:
         return task
 
     def _build_first_facts(self) -> list[facts.Fact]:
+        """Return the settings of the conversation: prompt, policy and models with their prices."""
         price = self._cache.prices
         if self._cache.for_an_hour:
             # The prices in a model's settings are those for five minutes.
@@ -231,6 +232,7 @@ class SessionPlayer:
         return first_facts
 
     async def _play_messages(self, on_message: Callable[[int], None]) -> None:
+        """Play all messages. Outputs that follow each other are played together, as they came."""
         batch: list[RecordedMessage] = []
         for number, message in enumerate(self._recording.messages, 1):
             if batch and message.role != "tool":
@@ -261,6 +263,7 @@ class SessionPlayer:
             self._waited_now = 0.0
 
     async def _play_reply(self, message: RecordedMessage) -> None:
+        """Play a recorded reply at its time: fold what is due, recall what it needs, and bill it."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(max(0.0, next(self._times) - loop.time()))
         view, request = await self._fold_and_build_next_request()

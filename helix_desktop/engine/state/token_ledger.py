@@ -172,7 +172,11 @@ class SummaryBaseline:
     _in_cache: int = 0  # How many of the last step's tokens the provider had cached, by our count.
 
     def bill_step(self, shown: int, whole: int, sent: int, read: int) -> BilledStep:
-        """Return a step's tokens, with a summary before it if needed."""
+        """Return what a step would have been billed without folds, with a summary if needed.
+
+        `shown`, `whole`: the view's tokens by our count, as it is and without folds. `sent`,
+        `read`: what the provider billed for the step, and how much of it came from its cache.
+        """
         tokens_read = min(max(0, read), sent)
         as_sent = BilledStep(sent, tokens_read)
         if not shown or not whole:
@@ -186,9 +190,11 @@ class SummaryBaseline:
         if not cached_unfolded:
             # Without folds, the first step would have read as much from the cache.
             cached_unfolded = max(0, read) * shown // max(1, sent)
+
         summary: _Summary | None = None
         limit = max(self.window, sent)
-        if self.window and round(sent_unfolded * factor) > limit:
+        exceeds_window = self.window != 0 and round(sent_unfolded * factor) > limit
+        if exceeds_window:
             new_tokens = max(0, sent_unfolded - cached_unfolded)
             summary = _summarise_if_that_makes_room(cached_unfolded, new_tokens, factor, limit)
             if summary is None:
@@ -197,6 +203,7 @@ class SummaryBaseline:
             else:
                 sent_unfolded = summary.left + new_tokens
                 cached_unfolded = 0
+
         self._whole = whole
         self._left_out = whole - sent_unfolded
         self._in_cache = sent_unfolded
