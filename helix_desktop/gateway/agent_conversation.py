@@ -28,7 +28,13 @@ from helix_desktop.gateway.conversation_matching import KnownMessages
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied
 from helix_desktop.gateway.open_questions import FOLDER, OpenQuestions
 from helix_desktop.gateway.view_entries import ViewEntries, ViewEntriesBuilder
-from helix_desktop.protocols.gateway_message import Piece, PieceKind, Speaker, Wired, slice_text
+from helix_desktop.protocols.gateway_message import (
+    Piece,
+    PieceKind,
+    ProtocolMessage,
+    Speaker,
+    slice_text,
+)
 from helix_desktop.providers.http_model_client import fill_in_cost
 from helix_desktop.providers.model_prices import merge_model_knowledge
 from helix_desktop.workbench import system_prompt_and_settings
@@ -253,7 +259,7 @@ class OpenAgentConversation:
             settings.policy,
         )
 
-    def cannot_make_fold_due(self, new_messages: Sequence[Wired]) -> bool:
+    def cannot_make_fold_due(self, new_messages: Sequence[ProtocolMessage]) -> bool:
         """Whether there are only short user texts and results of running calls, so no
         fold can become due.
         """
@@ -276,7 +282,9 @@ class OpenAgentConversation:
 
     # --- Recording a request's messages as facts
 
-    async def append_messages(self, messages: Sequence[Wired], seq_before: int) -> list[int]:
+    async def append_messages(
+        self, messages: Sequence[ProtocolMessage], seq_before: int
+    ) -> list[int]:
         """Append the messages as facts. Return for each message the number of its last fact.
         `seq_before`: the last fact of the message before them.
         """
@@ -313,7 +321,7 @@ class OpenAgentConversation:
         return last_seqs
 
     async def _store_call_outputs(
-        self, messages: Sequence[Wired]
+        self, messages: Sequence[ProtocolMessage]
     ) -> dict[tuple[str, str], facts.Stored]:
         """Store calls' outputs, with one sync. Keyed by id and text, since some servers
         reuse ids in each reply.
@@ -337,7 +345,7 @@ class OpenAgentConversation:
 
     def _split_off_awaited_results(
         self,
-        message: Wired,
+        message: ProtocolMessage,
         answered_ids: set[str],
         stored_outputs: Mapping[tuple[str, str], facts.Stored],
     ) -> tuple[list[AgentOutput], list[Piece]]:
@@ -375,7 +383,7 @@ class OpenAgentConversation:
         waiting.clear()
 
     async def _append_one_message(
-        self, message: Wired, pieces: Sequence[Piece], *, steering: bool
+        self, message: ProtocolMessage, pieces: Sequence[Piece], *, steering: bool
     ) -> None:
         """Append a message that is made of these pieces. `steering`: the user said it while the
         agent was at work.
@@ -474,7 +482,7 @@ def _model_of_arrival(arrival: Arrival) -> facts.ModelSet:
     return model
 
 
-def _countable_texts(messages: Sequence[Wired]) -> list[str]:
+def _countable_texts(messages: Sequence[ProtocolMessage]) -> list[str]:
     """Return the texts whose tokens are counted: all but those of pictures."""
     texts: list[str] = []
     for message in messages:

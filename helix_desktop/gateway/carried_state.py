@@ -13,13 +13,13 @@ from helix_desktop.protocols.gateway_message import (
     Piece,
     PieceEdit,
     PieceKind,
-    Wired,
+    ProtocolMessage,
 )
 
 _CALLS_AND_RESULTS = (PieceKind.CALL, PieceKind.RESULT)
 
 
-def carried_units(protocol: Any, covered: Sequence[Wired]) -> list[Json]:
+def carried_units(protocol: Any, covered: Sequence[ProtocolMessage]) -> list[Json]:
     """Return the values to send of messages that a fold covers, in their order."""
     wanted_pairs = _ids_of_wanted_pairs(covered)
     units: list[Json] = []
@@ -57,7 +57,7 @@ def _positions_of_carried_pieces(pieces: Sequence[Piece], wanted_pairs: set[str]
     return carried_positions
 
 
-def _ids_of_wanted_pairs(covered: Sequence[Wired]) -> set[str]:
+def _ids_of_wanted_pairs(covered: Sequence[ProtocolMessage]) -> set[str]:
     """Return the ids of calls that go on with their results, or the other way round."""
     called_ids = set[str]()
     answered_ids = set[str]()

@@ -12,21 +12,23 @@ from contextlib import asynccontextmanager
 from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.protocols.gateway_message import Wired
+from helix_desktop.protocols.gateway_message import ProtocolMessage
 
 # A request with more new messages is sent, without folds, before they are recorded.
 LONG_HISTORY_MESSAGES = 50
 
 
 def compute_message_hashes(
-    wire: str, messages: Sequence[Wired], before: Sequence[str] = ()
+    wire: str, messages: Sequence[ProtocolMessage], before: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """Return, for each message, the hash of all messages up to it. `before`: the first
     hashes, if known.
     """
     chain = list(before)
-    for message in messages[len(chain) :]:
-        chain.append(next_message_hash(chain, wire, message.identity_key))
+    messages_without_hash = messages[len(chain) :]
+    for message in messages_without_hash:
+        message_hash = next_message_hash(chain, wire, message.identity_key)
+        chain.append(message_hash)
     return tuple(chain)
 
 

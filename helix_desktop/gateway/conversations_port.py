@@ -3,13 +3,13 @@ the journal exchange.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_cost_and_savings import Figures
-from helix_desktop.gateway.view_entries import Changed, Entry
-from helix_desktop.protocols.gateway_message import Piece, Wired
+from helix_desktop.gateway.view_entries import ChangedMessage, Entry
+from helix_desktop.protocols.gateway_message import Piece, ProtocolMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Sent:
     ticket: Ticket
     entries: tuple[Entry, ...]
     recallable: bool
-    taken_out: tuple[Changed, ...] = ()
+    taken_out: tuple[ChangedMessage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +88,28 @@ class Replied:
 AskAgentModel = Callable[[str, str, str, int], Awaitable[tuple[str, Usage, str]]]
 
 
+class HiddenCallAnswer(NamedTuple):
+    """What a hidden call returned. Between processes, it is a list of these values."""
+
+    call_id: str
+    tool_name: str
+    text: str
+    is_ok: bool
+
+
 class AgentConversations(Protocol):
     """The conversations of connected agents in one workspace, in this or another process."""
 
     async def count_known_messages(self, arrival: Arrival) -> int: ...
-    async def receive_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent: ...
-    async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent: ...
+    async def receive_request(
+        self, arrival: Arrival, messages: Sequence[ProtocolMessage]
+    ) -> Sent: ...
+    async def preview_request(
+        self, arrival: Arrival, messages: Sequence[ProtocolMessage]
+    ) -> Sent: ...
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
-    ) -> list[tuple[str, str, str, bool]]: ...
+    ) -> list[HiddenCallAnswer]: ...
     async def record_agent_reply(
         self, ticket: Ticket, replied: Replied | None, shown_key: str
     ) -> None: ...

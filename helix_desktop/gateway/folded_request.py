@@ -17,16 +17,22 @@ from helix_desktop.engine.prompt_cache_marks import (
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.carried_state import carried_units
 from helix_desktop.gateway.view_entries import (
-    As,
-    Changed,
+    ChangedMessage,
+    ChangedPart,
     Entry,
-    Part,
-    Returned,
-    Says,
+    HiddenResult,
+    InsertedText,
+    UnchangedMessage,
     parse_hidden_messages,
 )
 from helix_desktop.protocols.anthropic import anthropic_gateway
-from helix_desktop.protocols.gateway_message import Json, PieceEdit, PieceKind, Speaker, Wired
+from helix_desktop.protocols.gateway_message import (
+    Json,
+    PieceEdit,
+    PieceKind,
+    ProtocolMessage,
+    Speaker,
+)
 from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.protocols.protocol_table import WIRE_MODULES, with_messages
 
@@ -44,7 +50,7 @@ class BuiltMessages:
     history has 70,000 entries.
     """
 
-    messages: Sequence[Wired]
+    messages: Sequence[ProtocolMessage]
     entries: Sequence[Entry]
     units: Units
     unit_counts: list[int]
@@ -66,7 +72,7 @@ class PreviousBody:
     marked_units: Sequence[tuple[Json, Json]] = ()
 
 
-def count_leading_instructions(messages: Sequence[Wired]) -> int:
+def count_leading_instructions(messages: Sequence[ProtocolMessage]) -> int:
     """Return the number of instructions at the beginning, which belong to the request's head."""
     count = 0
     for message in messages:
@@ -86,7 +92,7 @@ def are_all_unchanged(entries: Sequence[Entry], count: int) -> bool:
         return False
     # Without a loop in Python: a long history has 70,000 entries, and other agents wait meanwhile.
     kinds = set(map(type, entries))
-    if kinds != {As}:
+    if kinds != {UnchangedMessage}:
         return False
     positions = map(operator.attrgetter("at"), entries)
     return all(map(operator.eq, positions, range(count)))
@@ -95,7 +101,7 @@ def are_all_unchanged(entries: Sequence[Entry], count: int) -> bool:
 def build_folded_body(
     wire: str,
     body: Mapping[str, Json],
-    messages: Sequence[Wired],
+    messages: Sequence[ProtocolMessage],
     entries: Sequence[Entry],
     marked: Collection[int] | None = None,
     previous: PreviousBody | None = None,
@@ -124,7 +130,7 @@ def build_folded_body(
     return with_messages(wire, body, units)
 
 
-def _find_usual_mark(messages: Sequence[Wired], may_be_marked: Sequence[int]) -> Json:
+def _find_usual_mark(messages: Sequence[ProtocolMessage], may_be_marked: Sequence[int]) -> Json:
     """Return the client's first cache mark: ours are like it, as a longer-lived one must not
     follow a shorter one. None: it sets none.
     """
@@ -142,7 +148,10 @@ def _last_total(totals: Sequence[int]) -> int:
 
 
 def _positions_of_possible_marks(
-    wire: str, messages: Sequence[Wired], instruction_count: int, marked: Collection[int] | None
+    wire: str,
+    messages: Sequence[ProtocolMessage],
+    instruction_count: int,
+    marked: Collection[int] | None,
 ) -> Sequence[int]:
     """Return the messages behind the instructions that may have cache marks."""
     if wire != anthropic_gateway.NAME:  # No other protocol has them.
@@ -157,7 +166,7 @@ class _FoldedMessagesBuilder:
     """Builds the messages of one request from its entries."""
 
     protocol: Any
-    messages: Sequence[Wired]
+    messages: Sequence[ProtocolMessage]
     instruction_count: int  # The instructions at the beginning belong to no entry.
     may_be_marked: Sequence[int]
 
@@ -249,20 +258,20 @@ def _stands_beside_gap(position: int, previous_position: int, unit_counts: Seque
 
 def _position_of_entry(entry: Entry) -> int:
     """Return the position of the agent's own message that it is, or -1."""
-    if isinstance(entry, As | Changed):
+    if isinstance(entry, UnchangedMessage | ChangedMessage):
         return entry.at
     return -1
 
 
 def _messages_needed(entry: Entry) -> int:
     """Return how many messages must be as they are for the entry's units to be the same."""
-    if isinstance(entry, Says) and entry.covered:
+    if isinstance(entry, InsertedText) and entry.covered:
         return entry.covered[-1][1]
     return _position_of_entry(entry) + 1
 
 
 def pair_calls_with_results(
-    wire: str, body: Mapping[str, Json], messages: Sequence[Wired]
+    wire: str, body: Mapping[str, Json], messages: Sequence[ProtocolMessage]
 ) -> dict[str, Json] | None:
     """Return the request with exactly one result per call, or None if nothing changes."""
     protocol: Any = WIRE_MODULES[wire]
@@ -294,7 +303,7 @@ def pair_calls_with_results(
 
 
 def _units_without_pieces(
-    protocol: Any, message: Wired, positions: Sequence[int]
+    protocol: Any, message: ProtocolMessage, positions: Sequence[int]
 ) -> Sequence[Json]:
     """Return what a message is without these of its pieces."""
     if not positions:
@@ -306,7 +315,7 @@ def _units_without_pieces(
     return units
 
 
-def _positions_of_stray_results(message: Wired, awaited_ids: set[str]) -> list[int]:
+def _positions_of_stray_results(message: ProtocolMessage, awaited_ids: set[str]) -> list[int]:
     """Return the results of no waiting call. Calls that get theirs wait no longer."""
     stray_results: list[int] = []
     for position, piece in enumerate(message.pieces):
@@ -319,7 +328,7 @@ def _positions_of_stray_results(message: Wired, awaited_ids: set[str]) -> list[i
     return stray_results
 
 
-def _ids_of_next_results(messages: Sequence[Wired]) -> set[str]:
+def _ids_of_next_results(messages: Sequence[ProtocolMessage]) -> set[str]:
     """Return the calls whose results come before the next reply."""
     answered_ids = set[str]()
     for message in messages:
@@ -330,18 +339,18 @@ def _ids_of_next_results(messages: Sequence[Wired]) -> set[str]:
     return answered_ids
 
 
-def _units_of_entry(protocol: Any, messages: Sequence[Wired], entry: Entry) -> Units:
+def _units_of_entry(protocol: Any, messages: Sequence[ProtocolMessage], entry: Entry) -> Units:
     """Return what an entry sends. `True`: it was added here."""
-    if isinstance(entry, As):
+    if isinstance(entry, UnchangedMessage):
         return [(unit, False) for unit in messages[entry.at].units]
-    if isinstance(entry, Changed):
+    if isinstance(entry, ChangedMessage):
         edited_units = _edit_message(protocol, messages[entry.at], entry.parts, entry.answers)
         if not edited_units and entry.at == 0:  # Providers want the user to speak first.
             return [(protocol.user_message(EXCLUDED), True)]
         return [(unit, False) for unit in edited_units]
-    if isinstance(entry, Says):
+    if isinstance(entry, InsertedText):
         added_units = _units_of_fold(protocol, messages, entry)
-    elif isinstance(entry, Returned):
+    elif isinstance(entry, HiddenResult):
         result = protocol.result_message(entry.call, entry.name, entry.text, ok=entry.ok)
         added_units = [result]
     else:
@@ -350,7 +359,9 @@ def _units_of_entry(protocol: Any, messages: Sequence[Wired], entry: Entry) -> U
     return [(unit, True) for unit in added_units]
 
 
-def _units_of_fold(protocol: Any, messages: Sequence[Wired], fold: Says) -> list[Json]:
+def _units_of_fold(
+    protocol: Any, messages: Sequence[ProtocolMessage], fold: InsertedText
+) -> list[Json]:
     """Return the fold's text, and what goes on although the fold covers it."""
     units = [protocol.user_message(fold.text)]
     for first, end in fold.covered:
@@ -358,10 +369,10 @@ def _units_of_fold(protocol: Any, messages: Sequence[Wired], fold: Says) -> list
     return units
 
 
-def _parse_hidden_reply(protocol: Any, raw: str) -> Wired:
+def _parse_hidden_reply(protocol: Any, raw: str) -> ProtocolMessage:
     """Return the message of a reply that its agent was not shown completely."""
     values = parse_hidden_messages(raw)
-    message: Wired
+    message: ProtocolMessage
     if protocol is responses_gateway:  # Its messages are made of several items.
         message = protocol.parse_message(values)
     else:
@@ -370,7 +381,10 @@ def _parse_hidden_reply(protocol: Any, raw: str) -> Wired:
 
 
 def _edit_message(
-    protocol: Any, message: Wired, parts: Sequence[Part], answers: Sequence[str] = ()
+    protocol: Any,
+    message: ProtocolMessage,
+    parts: Sequence[ChangedPart],
+    answers: Sequence[str] = (),
 ) -> Sequence[Json]:
     """Show parts of a message as something else. A reply left with only reasoning is
     dropped, as providers refuse it.
@@ -387,14 +401,16 @@ def _edit_message(
     return edited_units
 
 
-def _says_something_without(message: Wired, removed_positions: set[int]) -> bool:
+def _says_something_without(message: ProtocolMessage, removed_positions: set[int]) -> bool:
     for position, piece in enumerate(message.pieces):
         if position not in removed_positions and piece.kind is not PieceKind.REASONING:
             return True
     return False
 
 
-def _positions_of_part(message: Wired, part: Part, answers: Sequence[str]) -> list[int]:
+def _positions_of_part(
+    message: ProtocolMessage, part: ChangedPart, answers: Sequence[str]
+) -> list[int]:
     """Return which of the message's pieces are the part."""
     match part.kind:
         case "reasoning":
@@ -413,11 +429,11 @@ def _positions_of_part(message: Wired, part: Part, answers: Sequence[str]) -> li
     return user_positions[part.place : part.place + 1]
 
 
-def _positions_of_kind(message: Wired, kind: PieceKind) -> list[int]:
+def _positions_of_kind(message: ProtocolMessage, kind: PieceKind) -> list[int]:
     return [position for position, piece in enumerate(message.pieces) if piece.kind is kind]
 
 
-def _positions_of_words(message: Wired, words: str) -> list[int]:
+def _positions_of_words(message: ProtocolMessage, words: str) -> list[int]:
     """Find a reply's text by its words, as clients join and split texts: the pieces that have
     exactly these words, or else those that have them among others, or a part of them.
     """

@@ -13,7 +13,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_conversation import parts_from_pieces
 from helix_desktop.gateway.conversations_port import Arrival
 from helix_desktop.histories.seen_twice import names_of_session
-from helix_desktop.protocols.gateway_message import PieceKind, Speaker, Wired
+from helix_desktop.protocols.gateway_message import PieceKind, ProtocolMessage, Speaker
 from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workbench.session_intake import NEWEST, id_of_imported_session
 from helix_desktop.workbench.session_seen_live import (
@@ -40,7 +40,7 @@ class ImportedSession:
 
 
 async def find_imported_session(
-    bench: Workbench, arrival: Arrival, messages: Sequence[Wired]
+    bench: Workbench, arrival: Arrival, messages: Sequence[ProtocolMessage]
 ) -> ImportedSession | None:
     """Return the imported conversation that a request continues, or None. What the user has
     continued here, thrown away or works on with another machine stays as it is.
@@ -64,7 +64,7 @@ async def find_imported_session(
 
 
 async def _compare_with_imported(
-    bench: Workbench, conversation: str, messages: Sequence[Wired]
+    bench: Workbench, conversation: str, messages: Sequence[ProtocolMessage]
 ) -> ImportedSession | None:
     """Return the conversation if it begins with these messages, and may be continued."""
     row = bench.conversation_row(conversation)
@@ -84,7 +84,7 @@ async def _compare_with_imported(
 
 
 async def _list_conversations_that_begin_alike(
-    bench: Workbench, agent: str, messages: Sequence[Wired]
+    bench: Workbench, agent: str, messages: Sequence[ProtocolMessage]
 ) -> list[str]:
     """Return the imported conversations of an agent that names no sessions, by their first words
     and the first reply.
@@ -105,7 +105,7 @@ async def _list_conversations_that_begin_alike(
     return similar_conversations
 
 
-def _facts_of_beginning(agent: str, messages: Sequence[Wired]) -> list[facts.Fact]:
+def _facts_of_beginning(agent: str, messages: Sequence[ProtocolMessage]) -> list[facts.Fact]:
     """Return what a request's messages are as facts, up to the first reply."""
     beginning: list[facts.Fact] = [facts.ConversationStarted(agent=agent)]
     for message in messages:
@@ -137,7 +137,7 @@ def facts_that_connect_agent(imported: ImportedSession, arrival: Arrival) -> lis
 
 
 def find_facts_of_messages(
-    recorded_facts: Sequence[facts.Recorded], messages: Sequence[Wired], after: int = 0
+    recorded_facts: Sequence[facts.Recorded], messages: Sequence[ProtocolMessage], after: int = 0
 ) -> tuple[int, ...]:
     """Return the last fact of each of the first messages, as far as they are recorded behind the
     fact `after`. It may take a second.
@@ -156,7 +156,7 @@ def has_imported_facts(recorded_facts: Sequence[facts.Recorded], after: int) -> 
     return False
 
 
-def _told_message(message: Wired) -> ToldMessage:
+def _told_message(message: ProtocolMessage) -> ToldMessage:
     """Return a request's message in the form in which it is compared with recorded facts."""
     if message.speaker is Speaker.ASSISTANT:
         parts = parts_from_pieces(message.pieces)

@@ -24,7 +24,14 @@ import zstandard
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversation_matching import compute_message_hashes, next_message_hash
 from helix_desktop.gateway.folded_request import PreviousBody, count_leading_instructions
-from helix_desktop.protocols.gateway_message import SLICE, Json, Piece, RequestHead, Speaker, Wired
+from helix_desktop.protocols.gateway_message import (
+    SLICE,
+    Json,
+    Piece,
+    ProtocolMessage,
+    RequestHead,
+    Speaker,
+)
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 
@@ -200,7 +207,7 @@ for _name in _names_of_reading_methods():  # `dict(value)` and `{**value}` use t
     setattr(ValueInBytes, _name, _parsing_method(_name))
 
 
-class MessageInBytes(Wired):
+class MessageInBytes(ProtocolMessage):
     """A short message. Its pieces are parsed whenever they are used."""
 
     __slots__ = ("held", "wire")
@@ -227,7 +234,7 @@ class MessageInBytes(Wired):
     @property
     def pieces(self) -> tuple[Piece, ...]:
         values = [unit.parse() for unit in self.units]
-        parsed_message: Wired = _parse_messages(self.wire, values)[0]
+        parsed_message: ProtocolMessage = _parse_messages(self.wire, values)[0]
         return parsed_message.pieces
 
 
@@ -241,7 +248,7 @@ class ParsedBody:
     wire: str
     places: ValueOffsets
     value: dict[str, Json]
-    messages: list[Wired]
+    messages: list[ProtocolMessage]
     chain: tuple[str, ...]
     head: RequestHead
     marked: frozenset[int] | None
@@ -428,7 +435,7 @@ class _MessageReader:
     def __init__(self, wire: str, places: ValueOffsets, most_values: int | None = None) -> None:
         self.places = places
         self.values: list[Json] = []
-        self.messages: list[Wired] = []
+        self.messages: list[ProtocolMessage] = []
         self.chain: list[str] = []
         self.instructions: list[Json] = []
         self._wire = wire
@@ -474,7 +481,7 @@ class _MessageReader:
         messages = _parse_messages(self._wire, values, self.messages)
         self._add_messages(messages[len(self.messages) :])
 
-    def _add_messages(self, messages: Sequence[Wired]) -> None:
+    def _add_messages(self, messages: Sequence[ProtocolMessage]) -> None:
         """Add messages that are complete, with their hashes. Short ones keep only their bytes."""
         used_before = self._used_values
         for message in messages:
@@ -494,7 +501,7 @@ class _MessageReader:
         del self._waiting_values[: self._used_values - used_before]
 
 
-def _number_of_last_value(message: Wired) -> int:
+def _number_of_last_value(message: ProtocolMessage) -> int:
     """Return which value of the body's list is the last one of a message."""
     last_value: ValueInBytes = message.units[-1]
     return last_value.number
@@ -505,7 +512,9 @@ def _is_instruction(value: dict[str, Json]) -> bool:
     return value.get("role") in _SYSTEM or "tools" in value
 
 
-def _parse_messages(wire: str, values: Sequence[Json], before: Sequence[Wired] = ()) -> Any:
+def _parse_messages(
+    wire: str, values: Sequence[Json], before: Sequence[ProtocolMessage] = ()
+) -> Any:
     return WIRE_MODULES[wire].parse_messages({MESSAGE_FIELDS[wire]: values}, before)
 
 

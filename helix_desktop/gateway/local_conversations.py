@@ -31,7 +31,14 @@ from helix_desktop.gateway.conversation_matching import (
     RequestSender,
     next_message_hash,
 )
-from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied, Sent, Ticket
+from helix_desktop.gateway.conversations_port import (
+    Arrival,
+    AskAgentModel,
+    HiddenCallAnswer,
+    Replied,
+    Sent,
+    Ticket,
+)
 from helix_desktop.gateway.imported_sessions import (
     ImportedSession,
     facts_that_connect_agent,
@@ -40,22 +47,22 @@ from helix_desktop.gateway.imported_sessions import (
     has_imported_facts,
 )
 from helix_desktop.gateway.view_entries import (
-    As,
-    Changed,
+    ChangedMessage,
     Entry,
+    UnchangedMessage,
     ViewEntries,
     ViewEntriesBuilder,
     without_taken_out,
 )
 from helix_desktop.json_values import object_at, parse_json
-from helix_desktop.protocols.gateway_message import Piece, PieceKind, Speaker, Wired
+from helix_desktop.protocols.gateway_message import Piece, PieceKind, ProtocolMessage, Speaker
 from helix_desktop.tools import recall_tools
 from helix_desktop.tools.built_in_tool import ToolArguments
 from helix_desktop.workbench.open_workbench import Workbench
 
 log = logging.getLogger(__name__)
 
-UNSENT_MESSAGE = Wired(Speaker.USER, (), ())
+UNSENT_MESSAGE = ProtocolMessage(Speaker.USER, (), ())
 MOST_OPEN_CONVERSATIONS = 24  # The maximum number of conversations that are kept open.
 MESSAGES_IN_COMMIT = 30
 TITLE_CHARACTERS = 60
@@ -138,7 +145,7 @@ class LocalAgentConversations:
         return self._find_position_of(arrival).known_count
 
     async def receive_request(
-        self, arrival: Arrival, messages: Sequence[Wired], *, known_count: int = 0
+        self, arrival: Arrival, messages: Sequence[ProtocolMessage], *, known_count: int = 0
     ) -> Sent:
         """Record the new messages, fold what is due, and return the entries to send.
         `known_count`: how many earlier messages are recorded here already. While a long
@@ -164,7 +171,7 @@ class LocalAgentConversations:
         self,
         running_import: RunningImport,
         arrival: Arrival,
-        messages: Sequence[Wired],
+        messages: Sequence[ProtocolMessage],
         known_count: int,
     ) -> Sent:
         """Send a request as it came, and record it once the history before it is recorded."""
@@ -190,7 +197,7 @@ class LocalAgentConversations:
     async def _receive_when_free(
         self,
         arrival: Arrival,
-        messages: Sequence[Wired],
+        messages: Sequence[ProtocolMessage],
         known_count: int,
         history_before: KnownMessages | None = None,
     ) -> Sent:
@@ -225,13 +232,13 @@ class LocalAgentConversations:
                     arrival, messages, position, known_messages
                 )
 
-    async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
+    async def preview_request(self, arrival: Arrival, messages: Sequence[ProtocolMessage]) -> Sent:
         """Return what the request would become, without recording it."""
         await self._read_stored_messages_once()
         position = self._find_position_of(arrival)
         known_messages = position.known_messages
         entries: list[Entry] = []
-        taken_out: tuple[Changed, ...] = ()
+        taken_out: tuple[ChangedMessage, ...] = ()
         if known_messages is not None and position.seqs and known_messages.conversation:
             opened = await self._get_open_conversation(known_messages)
             if position.is_at_end:
@@ -247,7 +254,7 @@ class LocalAgentConversations:
         if position.seqs:
             first_new = position.known_count
         for message_position in range(first_new, len(messages)):
-            entries.append(As(message_position))
+            entries.append(UnchangedMessage(message_position))
 
         if known_messages is None:
             known_messages = KnownMessages(conversation="", session="", head="")
@@ -280,7 +287,7 @@ class LocalAgentConversations:
     async def _record_and_fold_request(
         self,
         arrival: Arrival,
-        messages: Sequence[Wired],
+        messages: Sequence[ProtocolMessage],
         position: RequestPosition,
         known_messages: KnownMessages,
     ) -> Sent:
@@ -321,7 +328,7 @@ class LocalAgentConversations:
         opened: OpenAgentConversation,
         known_messages: KnownMessages,
         arrival: Arrival,
-        messages: Sequence[Wired],
+        messages: Sequence[ProtocolMessage],
     ) -> None:
         """Let the conversation end where the request's new messages begin."""
         recorded_facts = opened.conversation.state.facts
@@ -381,7 +388,7 @@ class LocalAgentConversations:
     async def _go_to_position(
         self,
         arrival: Arrival,
-        messages: Sequence[Wired],
+        messages: Sequence[ProtocolMessage],
         position: RequestPosition,
         known_messages: KnownMessages,
     ) -> KnownMessages:
@@ -410,7 +417,7 @@ class LocalAgentConversations:
     async def _start_conversation(
         self,
         arrival: Arrival,
-        messages: Sequence[Wired],
+        messages: Sequence[ProtocolMessage],
         parent: str,
         known_messages: KnownMessages,
     ) -> None:
@@ -447,7 +454,7 @@ class LocalAgentConversations:
             self._matcher.append_message_hash(known_messages, message_hash, seq)
 
     async def _find_fork_base(
-        self, arrival: Arrival, messages: Sequence[Wired], parent: str
+        self, arrival: Arrival, messages: Sequence[ProtocolMessage], parent: str
     ) -> ForkBase | None:
         """Return the conversation whose newest output a request contains. If an agent has
         a session, it can only be `parent`: the agent has changed its tools and its first
@@ -488,7 +495,7 @@ class LocalAgentConversations:
     def _forward_if_no_fold_due(
         self,
         arrival: Arrival,
-        messages: Sequence[Wired],
+        messages: Sequence[ProtocolMessage],
         position: RequestPosition,
         known_messages: KnownMessages,
     ) -> Sent | None:
@@ -521,14 +528,14 @@ class LocalAgentConversations:
         opened: OpenAgentConversation,
         known_messages: KnownMessages,
         arrival: Arrival,
-        messages: Sequence[Wired],
+        messages: Sequence[ProtocolMessage],
         view_entries: ViewEntries,
     ) -> Sent:
         """Send known messages as the view shows them, and all others as they came."""
         entries = list(view_entries.entries)
         if known_messages.chain:
             for position in range(len(known_messages.chain), len(messages)):
-                entries.append(As(position))
+                entries.append(UnchangedMessage(position))
         # Else nothing is known, and without entries the body is sent as it came.
 
         ticket = _build_ticket(
@@ -554,7 +561,7 @@ class LocalAgentConversations:
         opened: OpenAgentConversation,
         known_messages: KnownMessages,
         arrival: Arrival,
-        messages: Sequence[Wired],
+        messages: Sequence[ProtocolMessage],
     ) -> None:
         """Record long histories in parts, one commit each, so that an aborted request
         can be continued later.
@@ -594,7 +601,7 @@ class LocalAgentConversations:
         opened: OpenAgentConversation,
         known_messages: KnownMessages,
         arrival: Arrival,
-        messages: Sequence[Wired],
+        messages: Sequence[ProtocolMessage],
         *,
         is_in_one_transaction: bool,
     ) -> None:
@@ -604,7 +611,7 @@ class LocalAgentConversations:
         hashes = arrival.chain[batch_start:batch_end]
         # Their pieces are kept meanwhile: those of short messages are parsed at each use.
         batch = [
-            Wired(message.speaker, message.units, message.pieces)
+            ProtocolMessage(message.speaker, message.units, message.pieces)
             for message in messages[batch_start:batch_end]
         ]
         writing: AbstractAsyncContextManager[OpenAgentConversation] = nullcontext(opened)
@@ -628,7 +635,7 @@ class LocalAgentConversations:
         opened: OpenAgentConversation,
         known_messages: KnownMessages,
         arrival: Arrival,
-        messages: Sequence[Wired],
+        messages: Sequence[ProtocolMessage],
     ) -> None:
         """Record a request after sending it. An immediate answer gets through, but the reply's
         end waits for this, except for long histories, which take a millisecond a message.
@@ -673,7 +680,7 @@ class LocalAgentConversations:
     async def _fork(
         self,
         arrival: Arrival,
-        messages: Sequence[Wired],
+        messages: Sequence[ProtocolMessage],
         position: RequestPosition,
         known_messages: KnownMessages,
     ) -> KnownMessages:
@@ -732,10 +739,8 @@ class LocalAgentConversations:
 
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
-    ) -> list[tuple[str, str, str, bool]]:
-        """Record a reply with calls of ours, and answer them: id, name, text and
-        success of each.
-        """
+    ) -> list[HiddenCallAnswer]:
+        """Record a reply with calls of ours, and answer them. With a `refusal`, they are not run."""
         known_messages = self._known_messages_of_ticket(ticket)
         outputs: list[AgentOutput] = []
         for call in calls:
@@ -747,10 +752,10 @@ class LocalAgentConversations:
         if known_messages is not None:
             async with known_messages.lock_once_recorded():
                 await self._record_hidden_reply(known_messages, ticket, replied, outputs)
-        return [
-            (call.id, call.name, output.text, output.ok)
-            for call, output in zip(calls, outputs, strict=True)
-        ]
+        answers: list[HiddenCallAnswer] = []
+        for call, output in zip(calls, outputs, strict=True):
+            answers.append(HiddenCallAnswer(call.id, call.name, output.text, output.ok))
+        return answers
 
     async def _record_hidden_reply(
         self,
@@ -997,7 +1002,7 @@ class LocalAgentConversations:
         self._open_conversations.clear()
 
 
-def _digests_of_results(messages: Sequence[Wired]) -> dict[str, Digest]:
+def _digests_of_results(messages: Sequence[ProtocolMessage]) -> dict[str, Digest]:
     """Return the digest of each call's output in a request."""
     digests: dict[str, Digest] = {}
     for message in messages:
@@ -1017,7 +1022,7 @@ def _newest_output_among(
     return None
 
 
-def _can_be_written_together(messages: Sequence[Wired]) -> bool:
+def _can_be_written_together(messages: Sequence[ProtocolMessage]) -> bool:
     """Whether several messages need no model to shorten them."""
     if len(messages) <= 1:
         return False
@@ -1028,14 +1033,14 @@ def _can_be_written_together(messages: Sequence[Wired]) -> bool:
     return characters <= COUNTED_HERE
 
 
-def _is_long_history(messages: Sequence[Wired], known_messages: KnownMessages) -> bool:
+def _is_long_history(messages: Sequence[ProtocolMessage], known_messages: KnownMessages) -> bool:
     """Whether so many messages are new that it is sent, without folds, before they are recorded."""
     known_count = len(known_messages.chain)
     new_count = len(messages) - known_count
     return new_count > LONG_HISTORY_MESSAGES + known_count // KNOWN_MESSAGES_PER_NEW
 
 
-def _end_of_next_batch(messages: Sequence[Wired], batch_start: int) -> int:
+def _end_of_next_batch(messages: Sequence[ProtocolMessage], batch_start: int) -> int:
     """Return the end of the batch: before a reply if possible, so that results stay together."""
     farthest_end = min(batch_start + 2 * MESSAGES_IN_COMMIT, len(messages))
     for position in range(batch_start + MESSAGES_IN_COMMIT, farthest_end):
@@ -1103,7 +1108,7 @@ def _belongs_to_same_session(arrival: Arrival, known_messages: KnownMessages) ->
     return bool(arrival.session) and arrival.session == known_messages.session
 
 
-def title_from_messages(messages: Sequence[Wired]) -> str:
+def title_from_messages(messages: Sequence[ProtocolMessage]) -> str:
     """Return the first words of a person, without what the client added."""
     for message in messages:
         if message.speaker is not Speaker.USER:

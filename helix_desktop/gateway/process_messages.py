@@ -23,15 +23,34 @@ from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
-from helix_desktop.gateway.view_entries import As, Changed, Hidden, Part, Returned, Says
-from helix_desktop.protocols.gateway_message import Piece, Wired
+from helix_desktop.gateway.view_entries import (
+    ChangedMessage,
+    ChangedPart,
+    HiddenReply,
+    HiddenResult,
+    InsertedText,
+    UnchangedMessage,
+)
+from helix_desktop.protocols.gateway_message import Piece, ProtocolMessage
 
+# By the names in messages, which stay as they are: the other process may be of another version.
 _CLASSES_BY_NAME: Mapping[str, type] = {
-    kind.__name__: kind
-    for kind in (
-        Arrival, As, Changed, Figures, Hidden, Part, Piece, Replied, Returned, Says, Sent, Ticket, Usage, Wired,
-    )
-} | {"Tool": ToolSpec}  # fmt: skip  # Its name in older versions, which the other process may be of.
+    "Arrival": Arrival,
+    "As": UnchangedMessage,
+    "Changed": ChangedMessage,
+    "Figures": Figures,
+    "Hidden": HiddenReply,
+    "Part": ChangedPart,
+    "Piece": Piece,
+    "Replied": Replied,
+    "Returned": HiddenResult,
+    "Says": InsertedText,
+    "Sent": Sent,
+    "Ticket": Ticket,
+    "Tool": ToolSpec,
+    "Usage": Usage,
+    "Wired": ProtocolMessage,
+}
 _NAMES_BY_CLASS = {kind: name for name, kind in _CLASSES_BY_NAME.items()}
 MOST_HELD_VALUES = 64  # The maximum number of names whose last value is kept.
 _ANSWERS = frozenset({"answer", "failed", "sent"})
@@ -133,7 +152,7 @@ def _to_json_value(value: Any) -> Any:
     """Return a value as JSON knows it. A dataclass becomes an object that says its class."""
     if isinstance(value, str):  # First, as a long history has thousands of digests.
         return value
-    if isinstance(value, Wired):
+    if isinstance(value, ProtocolMessage):
         pieces = [_to_json_value(piece) for piece in value.pieces]
         return {"is": "Wired", "speaker": value.speaker, "units": [], "pieces": pieces}
     kind = type(value)

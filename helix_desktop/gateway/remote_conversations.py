@@ -16,7 +16,14 @@ from helix_desktop.console import Console
 from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import HelixError, ModelFailed, StoppedByUser
 from helix_desktop.gateway.agent_cost_and_savings import Figures
-from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied, Sent, Ticket
+from helix_desktop.gateway.conversations_port import (
+    Arrival,
+    AskAgentModel,
+    HiddenCallAnswer,
+    Replied,
+    Sent,
+    Ticket,
+)
 from helix_desktop.gateway.local_conversations import UNSENT_MESSAGE, LocalAgentConversations
 from helix_desktop.gateway.process_messages import (
     LastSentValues,
@@ -24,7 +31,7 @@ from helix_desktop.gateway.process_messages import (
     decode_line,
     encode_line,
 )
-from helix_desktop.protocols.gateway_message import Piece, Wired
+from helix_desktop.protocols.gateway_message import Piece, ProtocolMessage
 from helix_desktop.workbench.open_workbench import Workbench
 
 log = logging.getLogger(__name__)
@@ -111,7 +118,7 @@ class RemoteAgentConversations:
         shortened = self._shorten_arrival(arrival)
         return int(await self._call_other_process("known", *shortened))
 
-    async def receive_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
+    async def receive_request(self, arrival: Arrival, messages: Sequence[ProtocolMessage]) -> Sent:
         """Send only messages that the other process lacks."""
         known_count = await self.count_known_messages(arrival)
         shortened = self._shorten_arrival(arrival)
@@ -119,7 +126,7 @@ class RemoteAgentConversations:
         sent: Sent = await self._call_other_process("arrive", *shortened, known_count, new_messages)
         return sent
 
-    async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
+    async def preview_request(self, arrival: Arrival, messages: Sequence[ProtocolMessage]) -> Sent:
         shortened = self._shorten_arrival(arrival)
         sent: Sent = await self._call_other_process("look", *shortened, len(messages))
         return sent
@@ -135,11 +142,12 @@ class RemoteAgentConversations:
 
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
-    ) -> list[tuple[str, str, str, bool]]:
+    ) -> list[HiddenCallAnswer]:
         question: list[Any] = [ticket, replied, tuple(calls)]
         if refusal:  # Older versions do not know of it.
             question.append(refusal)
-        return list(await self._call_other_process("hidden", *question))
+        answers = await self._call_other_process("hidden", *question)
+        return [HiddenCallAnswer(*answer) for answer in answers]
 
     async def record_agent_reply(
         self, ticket: Ticket, replied: Replied | None, shown_key: str

@@ -19,7 +19,12 @@ from helix_desktop.engine.facts import Stop
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import provider_reply_bodies
-from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Ticket
+from helix_desktop.gateway.conversations_port import (
+    AgentConversations,
+    HiddenCallAnswer,
+    Replied,
+    Ticket,
+)
 from helix_desktop.gateway.folded_request import (
     PreviousBody,
     build_folded_body,
@@ -28,10 +33,16 @@ from helix_desktop.gateway.folded_request import (
 from helix_desktop.gateway.incremental_parsing import BodyPieces
 from helix_desktop.gateway.request_forwarding import RequestForwarder, run_in_thread_if_large
 from helix_desktop.gateway.request_parsing import ParsedRequest
-from helix_desktop.gateway.view_entries import As, Entry, Hidden, Returned
+from helix_desktop.gateway.view_entries import Entry, HiddenReply, HiddenResult, UnchangedMessage
 from helix_desktop.json_values import text_at
 from helix_desktop.protocols.event_stream import RawEventSplitter, encode_event, parse_event_data
-from helix_desktop.protocols.gateway_message import Json, Piece, PieceKind, Wired, WireReply
+from helix_desktop.protocols.gateway_message import (
+    Json,
+    Piece,
+    PieceKind,
+    ProtocolMessage,
+    WireReply,
+)
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, HiddenCallFilter
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
@@ -80,7 +91,7 @@ class UnreadRequestRecorder:
         """Return what was read and recorded. If the agent hangs up, that goes on."""
         return await asyncio.shield(self.reading)
 
-    async def answer_hidden_calls(self, _: Ticket, *reply: Any) -> list[tuple[str, str, str, bool]]:
+    async def answer_hidden_calls(self, _: Ticket, *reply: Any) -> list[HiddenCallAnswer]:
         recorded = await self.wait_until_read()
         return await self.conversations.answer_hidden_calls(recorded.ticket, *reply)
 
@@ -112,7 +123,7 @@ class ReplyRelay:
     _shown_pieces: list[Piece] = field(default_factory=list)
     _reply_values: list[Json] = field(default_factory=list)
     _hidden_before: bool = False
-    _recall_results: list[tuple[str, str, str, bool]] = field(default_factory=list)
+    _recall_results: list[HiddenCallAnswer] = field(default_factory=list)
 
     async def relay_until_answered(self, response: httpx.Response) -> None:
         """Relay the reply. While it has only hidden calls, answer these, send the request again
@@ -443,9 +454,10 @@ class ReplyRelay:
         except Exception:
             log.exception("a reply could not be recorded; it went through")
             # The model asked for these, so it must get a result for each of them.
-            self._recall_results = [
-                (call.id, call.name, NOT_RECALLED, False) for call in hidden_calls
-            ]
+            self._recall_results = []
+            for call in hidden_calls:
+                failure = HiddenCallAnswer(call.id, call.name, NOT_RECALLED, is_ok=False)
+                self._recall_results.append(failure)
 
     def _hidden_calls(self, answer: WireReply) -> list[Piece]:
         if not self.tools:
@@ -488,24 +500,28 @@ class ReplyRelay:
 
     def _key_of_shown_message(self, answer: WireReply) -> str:
         """Return the key that identifies the message the agent saw in its next request."""
-        shown_message = Wired(answer.message.speaker, units=(), pieces=tuple(self._shown_pieces))
+        shown_message = ProtocolMessage(
+            answer.message.speaker, units=(), pieces=tuple(self._shown_pieces)
+        )
         return shown_message.identity_key
 
     def _build_request_after_recall(self, answer: WireReply) -> BodyPieces:
         """Build the request that was sent last with the reply and what was recalled behind it."""
         parsed = self.request.body
         last_units = self.body.get(MESSAGE_FIELDS[parsed.wire])
-        messages: list[Wired]
+        messages: list[ProtocolMessage]
         if last_units is parsed.message_units:  # They were sent as they came.
             messages = parsed.messages
         else:
             messages = self._wire_module.parse_messages(self.body)
 
         count = len(messages) - count_leading_instructions(messages)
-        entries: list[Entry] = [As(position) for position in range(count)]
-        entries.append(Hidden(raw=orjson.dumps(answer.message.units).decode()))
-        for call_id, name, text, is_ok in self._recall_results:
-            entries.append(Returned(call_id, name, text, is_ok))
+        entries: list[Entry] = [UnchangedMessage(position) for position in range(count)]
+        entries.append(HiddenReply(raw=orjson.dumps(answer.message.units).decode()))
+        for result in self._recall_results:
+            entries.append(
+                HiddenResult(result.call_id, result.tool_name, result.text, result.is_ok)
+            )
 
         # Of the previous request only the cache marks count: these messages are built anew.
         marks_alone = PreviousBody(marked_request=parsed.previous.marked_request)

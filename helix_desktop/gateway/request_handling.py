@@ -384,18 +384,16 @@ class AgentRequestHandler:
         is_unchanged: bool,
     ) -> None:
         """Remember what was sent. `is_unchanged`: its messages were sent as they came."""
-        parsed = found_request.request.body
+        request = found_request.request
+        parsed = request.body
+        conversation = found_request.sent.ticket.conversation
         try:
-            if is_unchanged and found_request.request.arrival.fold and not parsed.read_rest:
+            if is_unchanged and request.arrival.fold and not parsed.read_rest:
                 folded_request.remember_client_marks(
                     parsed.wire, parsed.message_units, parsed.marked, parsed.previous
                 )
             self.memory.remember_sent_request(
-                self.sending,
-                conversations,
-                found_request.sent.ticket.conversation,
-                found_request.request,
-                body,
+                self.sending, conversations, conversation, request, body
             )
         except Exception:
             log.exception("a request could not be remembered; its reply goes on")

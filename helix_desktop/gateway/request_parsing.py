@@ -19,7 +19,7 @@ from helix_desktop.gateway.request_routes import (
 )
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.asked_cache_lifetime import cache_seconds_asked_for
-from helix_desktop.protocols.gateway_message import Json, Speaker, Wired
+from helix_desktop.protocols.gateway_message import Json, ProtocolMessage, Speaker
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 from helix_desktop.protocols.openai_responses import responses_gateway
@@ -99,7 +99,7 @@ class ParsedRequest:
     is_side: bool = False
 
     @property
-    def messages_after_instructions(self) -> list[Wired]:
+    def messages_after_instructions(self) -> list[ProtocolMessage]:
         """Return the messages of the conversation. The instructions before them are the agent's."""
         instruction_count = count_leading_instructions(self.body.messages)
         return self.body.messages[instruction_count:]

@@ -12,7 +12,7 @@ from helix_desktop.gateway.agent_identity import AGENTS_WITH_TOOLS
 from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Ticket
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.request_parsing import SIDE_REQUEST_BYTES, ParsedRequest
-from helix_desktop.protocols.gateway_message import PieceKind, Speaker, Wired
+from helix_desktop.protocols.gateway_message import PieceKind, ProtocolMessage, Speaker
 
 MOST_WAITING = 64  # Replies to requests that came before their conversation began.
 
@@ -134,7 +134,7 @@ def is_about_same_words(side: ParsedRequest, step: ParsedRequest) -> bool:
     return False
 
 
-def _user_texts(messages: Sequence[Wired]) -> list[str]:
+def _user_texts(messages: Sequence[ProtocolMessage]) -> list[str]:
     """Return what the user said in these messages, without empty texts."""
     texts: list[str] = []
     for message in messages:

@@ -6,7 +6,7 @@ from helix_desktop.gateway.conversations_port import Arrival
 from helix_desktop.gateway.folded_request import build_folded_body
 from helix_desktop.gateway.incremental_parsing import BodyPieces
 from helix_desktop.gateway.request_parsing import ParsedRequest
-from helix_desktop.gateway.view_entries import As, Changed, Entry
+from helix_desktop.gateway.view_entries import ChangedMessage, Entry, UnchangedMessage
 from helix_desktop.protocols.gateway_message import Json
 
 NOT_SENT = (
@@ -21,7 +21,7 @@ class TakenOutMessage:
     """A message of which something was taken out. `change`: the message without it."""
 
     session: str
-    change: Changed
+    change: ChangedMessage
 
 
 class TakenOutMessages:
@@ -31,7 +31,7 @@ class TakenOutMessages:
         # By the hash of a message and all before it (`Arrival.chain`).
         self._messages_by_hash: dict[str, TakenOutMessage] = {}
 
-    def remember_taken_out(self, arrival: Arrival, taken_out: tuple[Changed, ...]) -> None:
+    def remember_taken_out(self, arrival: Arrival, taken_out: tuple[ChangedMessage, ...]) -> None:
         """Remember what the user has taken out of this request, replacing what was known."""
         if not self._messages_by_hash and not taken_out:
             return  # Usually: most users take nothing out, and a chain may be long.
@@ -68,7 +68,7 @@ class TakenOutMessages:
             for position, message_hash in enumerate(chain):
                 message = self._messages_by_hash.get(message_hash)
                 if message is None:
-                    entries.append(As(position))
+                    entries.append(UnchangedMessage(position))
                 else:
                     entries.append(message.change)
             body = build_folded_body(parsed.wire, parsed.value, parsed.messages, entries)

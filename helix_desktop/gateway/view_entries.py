@@ -23,14 +23,14 @@ BLOCKS_BEFORE_PAUSE = 4_000  # So many blocks are not looked at twice without a 
 
 
 @dataclass(frozen=True, slots=True)
-class As:
-    """The request's message at this position, unchanged."""
+class UnchangedMessage:
+    """The request's message at the position `at`, sent as it came."""
 
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChangedPart:
     """A part shown as `text`, or left out (None). `name`: a call's id, or a text's original."""
 
     kind: str
@@ -40,16 +40,18 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """The message with some parts changed. `answers`: the calls whose results are outputs here."""
+class ChangedMessage:
+    """The request's message at the position `at`, with some parts changed. `answers`: the calls
+    whose results are outputs here.
+    """
 
     at: int
-    parts: tuple[Part, ...]
+    parts: tuple[ChangedPart, ...]
     answers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Says:
+class InsertedText:
     """A user's text in place of what a fold covers.
 
     `covered`: the positions of the covered messages, as pairs of the first one and the one
@@ -62,17 +64,17 @@ class Says:
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
+class HiddenReply:
     """A reply that the agent was not shown completely, as its provider wrote it, with
     some parts changed.
     """
 
     raw: str
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ChangedPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
+class HiddenResult:
     """The result of a hidden call."""
 
     call: str
@@ -81,8 +83,8 @@ class Returned:
     ok: bool = True
 
 
-Entry = As | Changed | Says | Hidden | Returned
-CLIENT_MESSAGES = (As, Changed)  # Entries for the agent's own messages.
+Entry = UnchangedMessage | ChangedMessage | InsertedText | HiddenReply | HiddenResult
+CLIENT_MESSAGES = (UnchangedMessage, ChangedMessage)  # Entries for the agent's own messages.
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class ViewEntries:
     messages: int
     spans: tuple[facts.Span, ...]
     seq: int
-    taken_out: tuple[Changed, ...] = ()
+    taken_out: tuple[ChangedMessage, ...] = ()
     is_plain: bool = False
     has_fold: bool = False
 
@@ -170,10 +172,12 @@ class ViewEntriesBuilder:
 
     def _leave_messages_unchanged(self, known_count: int) -> None:
         """Make every new message one that goes on as it came, in its order."""
-        positions = [entry.at for entry in self.out[known_count:] if type(entry) is As]
+        positions = [
+            entry.at for entry in self.out[known_count:] if type(entry) is UnchangedMessage
+        ]
         all_new_positions = range(known_count, len(self.seqs))
         if positions != list(all_new_positions):
-            self.out[known_count:] = map(As, all_new_positions)
+            self.out[known_count:] = map(UnchangedMessage, all_new_positions)
 
     def _begin_with_user(self) -> None:
         """Put a note before entries that begin with a reply: providers want the user to speak
@@ -183,12 +187,14 @@ class ViewEntriesBuilder:
             return
         if self.out:
             first_entry = self.out[0]
-            is_first_message = isinstance(first_entry, As | Changed) and first_entry.at == 0
-            if isinstance(first_entry, Says) or is_first_message:
+            is_first_message = (
+                isinstance(first_entry, UnchangedMessage | ChangedMessage) and first_entry.at == 0
+            )
+            if isinstance(first_entry, InsertedText) or is_first_message:
                 return
-        self.out.insert(0, Says(message_blocks.EXCLUDED))
+        self.out.insert(0, InsertedText(message_blocks.EXCLUDED))
 
-    def find_taken_out(self) -> Iterator[Changed]:
+    def find_taken_out(self) -> Iterator[ChangedMessage]:
         """Yield messages of which the user took out something, without it and without folds."""
         branch = self.conversation.state.branch
         for position in self._positions_of_taken_out():
@@ -230,11 +236,11 @@ class ViewEntriesBuilder:
                 self.spans.append(source)
                 self._append_entries_of_messages(collected)
                 covered = self._positions_in_span(source)
-                self.out.append(Says(self._shown_text_of_block(block), covered))
+                self.out.append(InsertedText(self._shown_text_of_block(block), covered))
             elif self._is_in_last_fold(source.seq):  # The fold quotes this part word for word.
                 quotation = self._text_kept_word_for_word(block)
                 if not quotation.startswith(SYSTEM_MESSAGE):  # The message itself goes on.
-                    self.out.append(Says(quotation))
+                    self.out.append(InsertedText(quotation))
             else:
                 position = self._position_of_fact(source.seq)
                 if position not in collected:
@@ -295,23 +301,23 @@ class ViewEntriesBuilder:
         if changed.parts:
             yield changed
         else:
-            yield As(position)
+            yield UnchangedMessage(position)
 
     def _changed_message(
         self, position: int, recorded_facts: Sequence[facts.Recorded], blocks: Sequence[Block]
-    ) -> Changed:
+    ) -> ChangedMessage:
         """Return the message with its parts that these blocks show in another way."""
-        changed_parts: list[Part] = []
+        changed_parts: list[ChangedPart] = []
         answered_calls: list[str] = []
         for recorded in recorded_facts:
             changed_parts.extend(self._find_changed_parts(recorded, blocks))
             if isinstance(recorded.fact, facts.ToolReturned):
                 answered_calls.append(recorded.fact.call)
-        return Changed(position, tuple(changed_parts), tuple(answered_calls))
+        return ChangedMessage(position, tuple(changed_parts), tuple(answered_calls))
 
     def _find_changed_parts(
         self, recorded: facts.Recorded, blocks: Sequence[Block]
-    ) -> Iterator[Part]:
+    ) -> Iterator[ChangedPart]:
         """Yield the parts of a fact that are not sent as the agent wrote them."""
         blocks_by_source = {block.source: block for block in blocks}
         parts = message_blocks.parts_of(message_blocks.require_message(recorded))
@@ -329,7 +335,7 @@ class ViewEntriesBuilder:
 
     def _describe_changed_part(
         self, fact: facts.Fact, part_number: int, part: object, block: Block | None
-    ) -> Iterator[Part]:
+    ) -> Iterator[ChangedPart]:
         """Yield how the part with this number in its message is shown. Without a block, it is not
         shown.
         """
@@ -338,18 +344,18 @@ class ViewEntriesBuilder:
             text = self._shown_text_of_block(block)
         if isinstance(fact, facts.ToolReturned):
             if part_number == 0:  # The others are pictures of the same result.
-                yield Part("result", fact.call, 0, text or "")
+                yield ChangedPart("result", fact.call, 0, text or "")
         elif isinstance(part, facts.ToolCall):
             arguments = "{}"
             if block is not None and isinstance(block.content, facts.ToolCall):
                 arguments = block.content.arguments
-            yield Part("call", part.id, part_number, arguments)
+            yield ChangedPart("call", part.id, part_number, arguments)
         elif isinstance(fact, facts.UserSaid):
-            yield Part("said", "", part_number, text)
+            yield ChangedPart("said", "", part_number, text)
         elif isinstance(part, facts.Text):
-            yield Part("text", part.text, part_number, text)
+            yield ChangedPart("text", part.text, part_number, text)
         elif isinstance(part, facts.Reasoning):
-            yield Part("reasoning", part.text, part_number, text)
+            yield ChangedPart("reasoning", part.text, part_number, text)
 
     @staticmethod
     def _is_exclusion_note(block: Block, part: object) -> bool:
@@ -378,14 +384,16 @@ class ViewEntriesBuilder:
             if isinstance(fact, facts.ModelReplied):
                 changed_parts = tuple(self._find_changed_parts(recorded, blocks))
                 if fact.raw:
-                    yield Hidden(fact.raw, changed_parts)
+                    yield HiddenReply(fact.raw, changed_parts)
                 else:
-                    yield As(position)
+                    yield UnchangedMessage(position)
             elif isinstance(fact, facts.ToolReturned):
                 block = blocks_by_source.get(facts.PartRef(recorded.seq))
                 yield self._returned_of_hidden_call(fact, block)
 
-    def _returned_of_hidden_call(self, fact: facts.ToolReturned, block: Block | None) -> Returned:
+    def _returned_of_hidden_call(
+        self, fact: facts.ToolReturned, block: Block | None
+    ) -> HiddenResult:
         """Return the result of a hidden call as the block shows it. None: it was taken out."""
         calls = self.conversation.state.branch.calls
         name = ""
@@ -394,7 +402,7 @@ class ViewEntriesBuilder:
         text = message_blocks.EXCLUDED
         if block is not None:
             text = self._shown_text_of_block(block)
-        return Returned(fact.call, name, text, fact.ok)
+        return HiddenResult(fact.call, name, text, fact.ok)
 
     def _insert_messages_without_facts(self, first_new: int, known_count: int) -> None:
         """Leave empty messages, which have no facts, in place unless a fold covers them.
@@ -430,7 +438,7 @@ class ViewEntriesBuilder:
                 highest_position = max(highest_position, entry.at)
             entries_with_position.append((highest_position, entry))
         for position in positions:
-            entries_with_position.append((position, As(position)))
+            entries_with_position.append((position, UnchangedMessage(position)))
 
         # Sorting keeps the order of those with the same position.
         entries_with_position.sort(key=itemgetter(0))
@@ -474,7 +482,7 @@ def _is_hidden_reply(recorded: facts.Recorded) -> bool:
     return isinstance(recorded.fact, facts.ModelReplied) and bool(recorded.fact.raw)
 
 
-def without_taken_out(message_count: int, taken_out: Sequence[Changed]) -> tuple[Entry, ...]:
+def without_taken_out(message_count: int, taken_out: Sequence[ChangedMessage]) -> tuple[Entry, ...]:
     """Return so many messages unchanged, except for what the user took out. Without that, no
     entries are needed.
     """
@@ -482,7 +490,8 @@ def without_taken_out(message_count: int, taken_out: Sequence[Changed]) -> tuple
         return ()
     changed_by_position = {message.at: message for message in taken_out}
     return tuple(
-        changed_by_position.get(position, As(position)) for position in range(message_count)
+        changed_by_position.get(position, UnchangedMessage(position))
+        for position in range(message_count)
     )
 
 

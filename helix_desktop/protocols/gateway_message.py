@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
@@ -54,7 +55,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Wired:
+class ProtocolMessage:
     """A message: its JSON values (several in OpenAI's Responses), and the pieces they contain."""
 
     speaker: Speaker
@@ -100,7 +101,7 @@ def _add_to_digest(digest: Any, *texts: str) -> None:
 class WireReply:
     """A model's whole reply as the provider wrote it."""
 
-    message: Wired
+    message: ProtocolMessage
     stop: Stop
     usage: Usage = Usage()
     model: str = ""
@@ -118,9 +119,9 @@ class RequestHead:
 
 @dataclass(frozen=True, slots=True)
 class PieceEdit:
-    """A change to a message's piece. `at`: its position. `text`: None removes the piece."""
+    """A change to the piece at a position of a message. `text`: None removes the piece."""
 
-    at: int
+    position: int
     text: str | None
 
 
@@ -218,17 +219,17 @@ def unknown_piece(
 
 
 def edit_pieces(
-    wired: Wired,
+    message: ProtocolMessage,
     edits: Sequence[PieceEdit],
     find_field: Callable[[Json, Piece, str], tuple[Path, Json]],
 ) -> list[Json]:
     """Return the message with some pieces changed. `find_field`: the field with a
     piece's text, and its new value.
     """
-    units: Any = list(wired.units)
+    units: Any = list(message.units)
     # From the last to the first, so that the paths of the others stay right.
-    for edit in sorted(edits, key=lambda edit: edit.at, reverse=True):
-        piece = wired.pieces[edit.at]
+    for edit in sorted(edits, key=attrgetter("position"), reverse=True):
+        piece = message.pieces[edit.position]
         if edit.text is None:
             units = copy_with_change(units, _path_to_remove(units, piece.path), None)
         else:

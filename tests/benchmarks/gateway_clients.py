@@ -27,7 +27,7 @@ from typing import Any, Self
 from helix_desktop import program_folders
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import StoreBusy
-from helix_desktop.protocols.gateway_message import Piece, PieceKind, Speaker, Wired
+from helix_desktop.protocols.gateway_message import Piece, PieceKind, ProtocolMessage, Speaker
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.benchmarks.row import Figure, Row
@@ -134,7 +134,7 @@ class Work:
                 return self._count(messages, shell)
             return self._step(text, names, shell)
 
-    def _count(self, messages: Sequence[Wired], shell: str) -> Sequence[Block]:
+    def _count(self, messages: Sequence[ProtocolMessage], shell: str) -> Sequence[Block]:
         """What the agent does that was delegated to."""
         if sum(bool(message.pieces_of_kind(PieceKind.CALL)) for message in messages) >= 3:
             return [Says("It was counted three times.")]
@@ -180,7 +180,7 @@ class Work:
         )
 
 
-def _last_said(messages: Sequence[Wired]) -> str:
+def _last_said(messages: Sequence[ProtocolMessage]) -> str:
     """What the user or the program says at the end, where it says no more than that."""
     last = messages[-1]
     return (
@@ -190,7 +190,7 @@ def _last_said(messages: Sequence[Wired]) -> str:
     )
 
 
-def _asks_for_text_alone(messages: Sequence[Wired]) -> bool:
+def _asks_for_text_alone(messages: Sequence[ProtocolMessage]) -> bool:
     """Claude Code asks for its summary in the message with the last result."""
     return any(
         "Respond with TEXT ONLY" in piece.text
@@ -198,7 +198,7 @@ def _asks_for_text_alone(messages: Sequence[Wired]) -> bool:
     )
 
 
-def _first_said(messages: Sequence[Wired]) -> list[Piece]:
+def _first_said(messages: Sequence[ProtocolMessage]) -> list[Piece]:
     """What is said before the first reply."""
     first = itertools.takewhile(lambda message: message.speaker is not Speaker.ASSISTANT, messages)
     return [piece for message in first for piece in message.pieces_of_kind(PieceKind.TEXT)]

@@ -37,7 +37,7 @@ from helix_desktop.errors import ModelFailed
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.conversations_port import Arrival, Replied
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
-from helix_desktop.gateway.view_entries import As
+from helix_desktop.gateway.view_entries import UnchangedMessage
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.workbench import all_workbenches
@@ -138,7 +138,7 @@ async def request(room: LocalAgentConversations, agent: Agent) -> Iterator[str]:
     arrival = Arrival("anthropic", "an agent", agent.session, "head", "claude-opus-4-6", "system", TOOLS, compute_message_hashes("anthropic", said))  # fmt: skip
     sent = await room.receive_request(arrival, said)
     wrong = []
-    if list(sent.entries) != [As(at) for at in range(len(said))]:
+    if list(sent.entries) != [UnchangedMessage(at) for at in range(len(said))]:
         wrong.append(f"agent {agent.number} was sent something else than it said")
     if agent.conversation not in ("", sent.ticket.conversation) and (
         agent.session or not agent.left

@@ -41,9 +41,9 @@ from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.conversations_port import AgentConversations, Arrival, Replied, Sent
 from helix_desktop.gateway.folded_request import are_all_unchanged
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
-from helix_desktop.gateway.view_entries import As, Changed
+from helix_desktop.gateway.view_entries import ChangedMessage, UnchangedMessage
 from helix_desktop.protocols.anthropic import anthropic_gateway
-from helix_desktop.protocols.gateway_message import SLICE, Piece, PieceKind, Wired
+from helix_desktop.protocols.gateway_message import SLICE, Piece, PieceKind, ProtocolMessage
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.workbench.open_workbench import Workbench
 from tests.faults.gateway_histories import TOOLS, _nobody, bench
@@ -100,7 +100,7 @@ class Room:
         self.room: Any = room or LocalAgentConversations(bench, _nobody)
         self.units: list[Any] = []
 
-    def arrival(self, session: str = "s", **changed: Any) -> tuple[Arrival, list[Wired]]:
+    def arrival(self, session: str = "s", **changed: Any) -> tuple[Arrival, list[ProtocolMessage]]:
         said = anthropic_gateway.parse_messages({"messages": self.units})
         chain = compute_message_hashes("anthropic", said)
         made = Arrival(
@@ -564,7 +564,7 @@ async def test_what_a_reply_cost_that_broke_off_stands_on_the_bill(agent: Room) 
 async def test_a_preview_shows_what_a_request_would_become_and_records_nothing(agent: Room) -> None:
     agent.units = [anthropic_gateway.user_message("one")]
     arrival, said = agent.arrival()
-    assert list((await agent.room.preview_request(arrival, said)).entries) == [As(0)]
+    assert list((await agent.room.preview_request(arrival, said)).entries) == [UnchangedMessage(0)]
     assert not agent.bench.list_conversations()
     sent = await agent.room.receive_request(arrival, said)
     await agent.answer(sent, Calls("Bash", {}, "c1"), stop=Stop.CALLS)
@@ -574,13 +574,18 @@ async def test_a_preview_shows_what_a_request_would_become_and_records_nothing(a
     before = await agent.facts(sent)
     agent.units += [{"role": "assistant", "content": "Done."}]
     shown = (await agent.room.preview_request(*agent.arrival())).entries
-    assert [type(entry) for entry in shown] == [As, As, Changed, As]
+    assert [type(entry) for entry in shown] == [
+        UnchangedMessage,
+        UnchangedMessage,
+        ChangedMessage,
+        UnchangedMessage,
+    ]
     agent.units[3:] = []
     agent.units[2:] = [anthropic_gateway.user_message("another way")]
     assert list((await agent.room.preview_request(*agent.arrival())).entries) == [
-        As(0),
-        As(1),
-        As(2),
+        UnchangedMessage(0),
+        UnchangedMessage(1),
+        UnchangedMessage(2),
     ]
     assert await agent.facts(sent) == before
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from helix_desktop.engine.facts import Usage
 from helix_desktop.gateway.folded_request import PreviousBody, build_folded_body
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
-from helix_desktop.gateway.view_entries import As, Entry, Says
+from helix_desktop.gateway.view_entries import Entry, InsertedText, UnchangedMessage
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from tests.faults.gateway_histories import bench
@@ -38,7 +38,11 @@ def folded(protocol: str, units: Sequence[Json], kept: PreviousBody | None = Non
     body = {MESSAGE_FIELDS[protocol]: whole}
     messages = WIRE_MODULES[protocol].parse_messages(body)
     last = len(messages) - 1
-    entries: list[Entry] = [As(0), Says("the handover", ((1, last),)), As(last)]
+    entries: list[Entry] = [
+        UnchangedMessage(0),
+        InsertedText("the handover", ((1, last),)),
+        UnchangedMessage(last),
+    ]
     shown: list[Json] = build_folded_body(protocol, body, messages, entries, previous=kept)[
         MESSAGE_FIELDS[protocol]
     ]
@@ -258,7 +262,7 @@ def test_every_field_of_the_body_stays_as_it_is(protocol: str, fields: Sequence[
     body |= {"messages": [], "system": "s", "tools": [], "instructions": "i"}
     body[name] = [says(protocol, "old words"), says(protocol, "go on")]
     messages = WIRE_MODULES[protocol].parse_messages(body)
-    entries: list[Entry] = [Says("the handover", ((0, 1),)), As(1)]
+    entries: list[Entry] = [InsertedText("the handover", ((0, 1),)), UnchangedMessage(1)]
     shown = build_folded_body(protocol, body, messages, entries)
     assert {**shown, name: None} == {**body, name: None}
     assert "the handover" in json.dumps(shown[name])
@@ -295,7 +299,7 @@ async def test_after_a_handover_loaded_tools_and_the_systems_settings_are_still_
             units.append(anthropic_gateway.result_message(f"c{number}", "Bash", lines))
             sent = await room.receive_request(*arrival(units))
             await room._tasks.wait_for_all_tasks()
-        while not any(isinstance(entry, Says) and entry.covered for entry in sent.entries):
+        while not any(isinstance(entry, InsertedText) and entry.covered for entry in sent.entries):
             shorter = await room.fold_after_overflow(sent.ticket)
             assert shorter is not None
             sent = shorter

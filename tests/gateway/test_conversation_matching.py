@@ -18,7 +18,7 @@ from helix_desktop.gateway.conversation_matching import (
     next_message_hash,
 )
 from helix_desktop.protocols.anthropic import anthropic_gateway
-from helix_desktop.protocols.gateway_message import Wired
+from helix_desktop.protocols.gateway_message import ProtocolMessage
 
 
 def find_position(
@@ -28,7 +28,7 @@ def find_position(
     return tracks.find_request_position(sender, chain, head)
 
 
-def said(*texts: str) -> list[Wired]:
+def said(*texts: str) -> list[ProtocolMessage]:
     return anthropic_gateway.parse_messages(
         {"messages": [{"role": "user", "content": text} for text in texts]}
     )

@@ -18,7 +18,14 @@ from helix_desktop.gateway.folded_request import (
     pair_calls_with_results,
     remember_client_marks,
 )
-from helix_desktop.gateway.view_entries import As, Changed, Hidden, Part, Returned, Says
+from helix_desktop.gateway.view_entries import (
+    ChangedMessage,
+    ChangedPart,
+    HiddenReply,
+    HiddenResult,
+    InsertedText,
+    UnchangedMessage,
+)
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from tests.gateway.running import PROTOCOLS, Agent
@@ -74,7 +81,7 @@ def test_messages_no_entry_changes_go_on_as_they_are(protocol: str) -> None:
     wire: Any = WIRE_MODULES[protocol]
     messages = wire.parse_messages(body)
     said = [message for message in messages if message.speaker.value != "system"]
-    entries = [As(at) for at in range(len(said))]
+    entries = [UnchangedMessage(at) for at in range(len(said))]
     assert are_all_unchanged(entries, len(said))
     assert build_folded_body(protocol, body, messages, entries) == body
 
@@ -84,13 +91,22 @@ def test_a_result_is_shown_shorter_and_a_fold_stands_for_what_it_covers(protocol
     body = worked(protocol).body()
     wire: Any = WIRE_MODULES[protocol]
     messages = wire.parse_messages(body)
-    short = Changed(
-        2, (Part("result", messages[-2].pieces[0].id, 0, "short"),), (messages[-2].pieces[0].id,)
+    short = ChangedMessage(
+        2,
+        (ChangedPart("result", messages[-2].pieces[0].id, 0, "short"),),
+        (messages[-2].pieces[0].id,),
     )
-    shown = build_folded_body(protocol, body, messages, [As(0), As(1), short, As(3)])
+    shown = build_folded_body(
+        protocol,
+        body,
+        messages,
+        [UnchangedMessage(0), UnchangedMessage(1), short, UnchangedMessage(3)],
+    )
     assert "short" in str(shown)
     assert "output 0" not in str(shown)
-    handed_over = build_folded_body(protocol, body, messages, [Says("what was done"), As(3)])
+    handed_over = build_folded_body(
+        protocol, body, messages, [InsertedText("what was done"), UnchangedMessage(3)]
+    )
     assert "what was done" in str(handed_over)
     assert "Bash" not in str(handed_over[MESSAGE_FIELDS[protocol]])
 
@@ -103,7 +119,13 @@ def test_a_hidden_call_stands_where_it_happened(protocol: str) -> None:
         protocol,
         body,
         wire.parse_messages(body),
-        [As(0), As(1), As(2), Returned("x", "recall", "the text"), As(3)],
+        [
+            UnchangedMessage(0),
+            UnchangedMessage(1),
+            UnchangedMessage(2),
+            HiddenResult("x", "recall", "the text"),
+            UnchangedMessage(3),
+        ],
     )
     assert "the text" in str(shown)
 
@@ -142,14 +164,32 @@ def test_a_request_that_goes_on_is_built_as_one_that_is_built_anew() -> None:
     wire: Any = WIRE_MODULES["anthropic"]
     said = wire.parse_messages({"messages": units})
     turns: list[tuple[int, list[Any]]] = [
-        (3, [As(0), As(1)]),
-        (5, [As(0), As(1), As(2), As(3)]),
-        (5, [Says("folded"), As(2), As(3)]),
-        (7, [Says("folded"), As(2), Changed(3, (Part("said", "", 0, "short"),)), As(4), As(5)]),
-        (7, [Says("folded"), As(2), Changed(3, (Part("said", "", 0, "shorter"),)), As(4), As(5)]),
-        (4, [Says("folded"), As(2)]),
+        (3, [UnchangedMessage(0), UnchangedMessage(1)]),
+        (5, [UnchangedMessage(0), UnchangedMessage(1), UnchangedMessage(2), UnchangedMessage(3)]),
+        (5, [InsertedText("folded"), UnchangedMessage(2), UnchangedMessage(3)]),
+        (
+            7,
+            [
+                InsertedText("folded"),
+                UnchangedMessage(2),
+                ChangedMessage(3, (ChangedPart("said", "", 0, "short"),)),
+                UnchangedMessage(4),
+                UnchangedMessage(5),
+            ],
+        ),
+        (
+            7,
+            [
+                InsertedText("folded"),
+                UnchangedMessage(2),
+                ChangedMessage(3, (ChangedPart("said", "", 0, "shorter"),)),
+                UnchangedMessage(4),
+                UnchangedMessage(5),
+            ],
+        ),
+        (4, [InsertedText("folded"), UnchangedMessage(2)]),
         (1, []),
-        (7, [As(at) for at in range(6)]),
+        (7, [UnchangedMessage(at) for at in range(6)]),
     ]
     for count, entries in turns:
         body = {"messages": units[:count], "model": "m"}
@@ -169,13 +209,13 @@ def test_marks_of_the_client_are_set_where_the_cache_is_found() -> None:
         said = wire.parse_messages({"messages": units})
         return build_folded_body("anthropic", {"messages": units}, said, entries, previous=kept)
 
-    first = build(As(0), As(1), As(2))
+    first = build(UnchangedMessage(0), UnchangedMessage(1), UnchangedMessage(2))
     assert places_of_marks(first) == [0, 2]
     units += [marked("four", role="assistant"), marked("five", mark=MARK)]
-    assert places_of_marks(build(*map(As, range(5)))) == [0, 2, 4]
-    again = build(*map(As, range(5)))
+    assert places_of_marks(build(*map(UnchangedMessage, range(5)))) == [0, 2, 4]
+    again = build(*map(UnchangedMessage, range(5)))
     assert places_of_marks(again) == [0, 4]
-    folded = build(Says("sum"), As(3), As(4))
+    folded = build(InsertedText("sum"), UnchangedMessage(3), UnchangedMessage(4))
     assert places_of_marks(folded)[-1] == 2
     assert all(
         anthropic_gateway.last_cache_mark(unit) in (None, MARK) for unit in folded["messages"]
@@ -193,7 +233,11 @@ def test_a_client_that_sets_no_marks_gets_none_and_another_mark_replaces_the_las
         ]
         said = wire.parse_messages({"messages": units})
         made = build_folded_body(
-            "anthropic", {"messages": units}, said, [As(0), As(1), As(2)], previous=kept
+            "anthropic",
+            {"messages": units},
+            said,
+            [UnchangedMessage(0), UnchangedMessage(1), UnchangedMessage(2)],
+            previous=kept,
         )
         found = [
             anthropic_gateway.last_cache_mark(made["messages"][at]) for at in places_of_marks(made)
@@ -205,7 +249,7 @@ def test_only_messages_that_may_carry_a_mark_are_searched_for_one() -> None:
     wire: Any = WIRE_MODULES["anthropic"]
     units = [marked("one", mark=MARK), marked("two", role="assistant"), marked("three", mark=MARK)]
     said = wire.parse_messages({"messages": units})
-    entries = [As(0), As(1), As(2)]
+    entries = [UnchangedMessage(0), UnchangedMessage(1), UnchangedMessage(2)]
     made = build_folded_body("anthropic", {"messages": units}, said, entries, marked={0})
     assert places_of_marks(made) == [0, 2]
     none = build_folded_body("anthropic", {"messages": units}, said, entries, marked=set())
@@ -219,7 +263,10 @@ def test_marks_in_the_head_leave_fewer_for_messages() -> None:
     for count in range(5):
         head = [{"type": "text", "text": "x", "cache_control": MARK}] * count
         made = build_folded_body(
-            "anthropic", {"messages": units, "system": head}, said, [As(0), As(1), As(2)]
+            "anthropic",
+            {"messages": units, "system": head},
+            said,
+            [UnchangedMessage(0), UnchangedMessage(1), UnchangedMessage(2)],
         )
         assert len(places_of_marks(made)) == min(2, 4 - count)
 
@@ -243,26 +290,26 @@ def test_what_is_sent_as_it_came_is_remembered_for_the_next_marks() -> None:
 
 def test_entries_go_on_as_they_came_only_whole_and_in_order() -> None:
     assert are_all_unchanged([], 3)
-    assert are_all_unchanged([As(0), As(1)], 2)
-    assert not are_all_unchanged([As(0), As(1)], 3)
-    assert not are_all_unchanged([As(1), As(0)], 2)
-    assert not are_all_unchanged([As(0), Says("x")], 2)
+    assert are_all_unchanged([UnchangedMessage(0), UnchangedMessage(1)], 2)
+    assert not are_all_unchanged([UnchangedMessage(0), UnchangedMessage(1)], 3)
+    assert not are_all_unchanged([UnchangedMessage(1), UnchangedMessage(0)], 2)
+    assert not are_all_unchanged([UnchangedMessage(0), InsertedText("x")], 2)
 
 
 @pytest.mark.parametrize(
     ("part", "shown"),
     [
-        (Part("result", "c1", 0, "short"), ["short", "other", "words"]),
-        (Part("result", "c2", 0, "short"), ["output", "short", "words"]),
-        (Part("result", "c3", 0, "short"), ["output", "other", "words"]),
-        (Part("call", "c1", 0, "short"), ["output", "other", "words"]),
-        (Part("said", "", 0, "short"), ["output", "other", "short"]),
-        (Part("said", "", 1, "short"), ["output", "other", "words"]),
-        (Part("text", "words", 0, "short"), ["output", "other", "short"]),
+        (ChangedPart("result", "c1", 0, "short"), ["short", "other", "words"]),
+        (ChangedPart("result", "c2", 0, "short"), ["output", "short", "words"]),
+        (ChangedPart("result", "c3", 0, "short"), ["output", "other", "words"]),
+        (ChangedPart("call", "c1", 0, "short"), ["output", "other", "words"]),
+        (ChangedPart("said", "", 0, "short"), ["output", "other", "short"]),
+        (ChangedPart("said", "", 1, "short"), ["output", "other", "words"]),
+        (ChangedPart("text", "words", 0, "short"), ["output", "other", "short"]),
     ],
 )
 def test_a_part_of_a_message_is_found_by_its_call_or_its_place(
-    part: Part, shown: list[str]
+    part: ChangedPart, shown: list[str]
 ) -> None:
     wire: Any = WIRE_MODULES["anthropic"]
     results = [
@@ -272,7 +319,7 @@ def test_a_part_of_a_message_is_found_by_its_call_or_its_place(
     units = [{"role": "user", "content": [*results, {"type": "text", "text": "words"}]}]
     said = wire.parse_messages({"messages": units})
     made = build_folded_body(
-        "anthropic", {"messages": units}, said, [Changed(0, (part,), ("c1", "c2"))]
+        "anthropic", {"messages": units}, said, [ChangedMessage(0, (part,), ("c1", "c2"))]
     )
     (message,) = wire.parse_messages(made)
     assert [piece.text for piece in message.pieces] == shown
@@ -305,16 +352,24 @@ def test_messages_of_one_role_become_one_where_what_stood_between_is_gone_and_no
     make = MAKERS[protocol]
     a, b, c, d = make("a"), make("b", role="assistant"), make("c"), make("d")
     one = {**a, **{name: [*a[name], *c[name]] for name in ("content", "parts") if name in a}}
-    gone = Changed(1, (Part("text", "b", 0, None),))
-    assert built(protocol, [a, b, c], [As(0), As(1), As(2)]) == [a, b, c]
-    assert built(protocol, [a, b, c], [As(0), As(2)]) == [one]
-    assert built(protocol, [a, b, c], [As(0), gone, As(2)]) == [one]
-    assert built(protocol, [a, c, d], [As(0), As(1), As(2)]) == [a, c, d], (
-        "the client's own stay apart"
-    )
-    assert built(protocol, [a, b, c, d], [As(0), As(1), As(2), As(3)]) == [a, b, c, d]
-    assert built(protocol, [a], [As(0)]) == [a]
-    assert built(protocol, [a, b, b], [As(0), As(1), As(2)]) == [a, b, b]
+    gone = ChangedMessage(1, (ChangedPart("text", "b", 0, None),))
+    assert built(
+        protocol, [a, b, c], [UnchangedMessage(0), UnchangedMessage(1), UnchangedMessage(2)]
+    ) == [a, b, c]
+    assert built(protocol, [a, b, c], [UnchangedMessage(0), UnchangedMessage(2)]) == [one]
+    assert built(protocol, [a, b, c], [UnchangedMessage(0), gone, UnchangedMessage(2)]) == [one]
+    assert built(
+        protocol, [a, c, d], [UnchangedMessage(0), UnchangedMessage(1), UnchangedMessage(2)]
+    ) == [a, c, d], "the client's own stay apart"
+    assert built(
+        protocol,
+        [a, b, c, d],
+        [UnchangedMessage(0), UnchangedMessage(1), UnchangedMessage(2), UnchangedMessage(3)],
+    ) == [a, b, c, d]
+    assert built(protocol, [a], [UnchangedMessage(0)]) == [a]
+    assert built(
+        protocol, [a, b, b], [UnchangedMessage(0), UnchangedMessage(1), UnchangedMessage(2)]
+    ) == [a, b, b]
 
 
 @pytest.mark.parametrize("protocol", MAKERS)
@@ -342,15 +397,15 @@ def test_whatever_changes_from_one_request_to_the_next_it_is_built_as_if_it_were
         body = {field: list(units)}
         same = count_equal_first_blocks(last, units)
         messages, last = wire.parse_messages(body, before[:same]), list(units)
-        entries: list[Any] = [As(at) for at in range(len(units))]
+        entries: list[Any] = [UnchangedMessage(at) for at in range(len(units))]
         for at in range(len(units)):
             if rng.random() < 0.25:
                 text = units[at][{"anthropic": "content", "gemini": "parts"}[protocol]][0]["text"]
-                entries[at] = Changed(
-                    at, (Part("text", text, 0, rng.choice(["short", "shorter", None])),)
+                entries[at] = ChangedMessage(
+                    at, (ChangedPart("text", text, 0, rng.choice(["short", "shorter", None])),)
                 )
         if (first := rng.randrange(len(units) + 1)) > 1 and rng.random() < 0.5:
-            entries[:first] = [Says(rng.choice(["sum", "other sum"]))]
+            entries[:first] = [InsertedText(rng.choice(["sum", "other sum"]))]
         shown = build_folded_body(protocol, body, messages, entries, previous=kept)
         fresh = build_folded_body(protocol, body, wire.parse_messages(body), entries)
         assert shown == fresh, (turn, entries)
@@ -360,17 +415,31 @@ def test_whatever_changes_from_one_request_to_the_next_it_is_built_as_if_it_were
 def test_what_was_built_before_is_the_same_value_again() -> None:
     units = [marked("a"), marked("b", role="assistant"), marked("c")]
     kept, wire = PreviousBody(), WIRE_MODULES["anthropic"]
-    short = Changed(1, (Part("text", "b", 0, "short"),))
+    short = ChangedMessage(1, (ChangedPart("text", "b", 0, "short"),))
     body = {"messages": units}
     said = wire.parse_messages(body)
-    first = build_folded_body("anthropic", body, said, [As(0), short, As(2)], previous=kept)
+    first = build_folded_body(
+        "anthropic", body, said, [UnchangedMessage(0), short, UnchangedMessage(2)], previous=kept
+    )
     more = {"messages": [*units, marked("d", role="assistant")]}
     said = [*said, *wire.parse_messages({"messages": more["messages"][3:]})]
-    second = build_folded_body("anthropic", more, said, [As(0), short, As(2), As(3)], previous=kept)
+    second = build_folded_body(
+        "anthropic",
+        more,
+        said,
+        [UnchangedMessage(0), short, UnchangedMessage(2), UnchangedMessage(3)],
+        previous=kept,
+    )
     assert second["messages"][1] is first["messages"][1]
     assert second["messages"][1] == marked("short", role="assistant")
     said[1] = wire.parse_message(marked("b again", role="assistant"))
-    third = build_folded_body("anthropic", more, said, [As(0), As(1), As(2), As(3)], previous=kept)
+    third = build_folded_body(
+        "anthropic",
+        more,
+        said,
+        [UnchangedMessage(0), UnchangedMessage(1), UnchangedMessage(2), UnchangedMessage(3)],
+        previous=kept,
+    )
     assert third["messages"][1] == marked("b again", role="assistant")
 
 
@@ -390,7 +459,9 @@ def test_marks_within_results_leave_fewer_for_messages_also_the_next_time(inner:
     }
     units, kept = [marked("one", mark=MARK), call, result, marked("two", mark=MARK)], PreviousBody()
     for _ in range(2):
-        made = built("anthropic", units, [As(at) for at in range(len(units))], previous=kept)
+        made = built(
+            "anthropic", units, [UnchangedMessage(at) for at in range(len(units))], previous=kept
+        )
         assert anthropic_gateway.count_cache_marks(made) <= max(4, inner)
         assert (
             min(2, max(0, 4 - inner))
@@ -407,7 +478,7 @@ def test_a_mark_on_the_first_message_alone_is_the_clients_mark() -> None:
         marked("two", role="assistant"),
         marked("three"),
     ]
-    entries = [As(0), As(1), As(2)]
+    entries = [UnchangedMessage(0), UnchangedMessage(1), UnchangedMessage(2)]
     assert built("anthropic", units, entries, marked={0, 1}) == built("anthropic", units, entries)
     assert places_of_marks({"messages": built("anthropic", units, entries, marked={1})})[-1] == 3
 
@@ -423,9 +494,23 @@ def test_a_hidden_reply_stands_before_its_results_as_the_provider_wrote_it(proto
         if p.kind.value == "call"
     )
 
-    def shown(*parts: Part) -> Json:
-        hidden: list[Any] = [Hidden(json.dumps(units), parts), Returned(name, "recall", "the text")]
-        return build_folded_body(protocol, body, messages, [As(0), As(1), As(2), *hidden, As(3)])
+    def shown(*parts: ChangedPart) -> Json:
+        hidden: list[Any] = [
+            HiddenReply(json.dumps(units), parts),
+            HiddenResult(name, "recall", "the text"),
+        ]
+        return build_folded_body(
+            protocol,
+            body,
+            messages,
+            [
+                UnchangedMessage(0),
+                UnchangedMessage(1),
+                UnchangedMessage(2),
+                *hidden,
+                UnchangedMessage(3),
+            ],
+        )
 
     whole = shown()
     assert not complaint(asked(worked(protocol), whole))
@@ -436,7 +521,7 @@ def test_a_hidden_reply_stands_before_its_results_as_the_provider_wrote_it(proto
     assert texts[-1] == "fine"
     short = [
         piece.text
-        for message in wire.parse_messages(shown(Part("text", "I recall", 0, "short")))
+        for message in wire.parse_messages(shown(ChangedPart("text", "I recall", 0, "short")))
         for piece in message.pieces
     ]
     assert short == ["short" if text == "I recall" else text for text in texts]
@@ -448,37 +533,39 @@ THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
 @pytest.mark.parametrize(
     ("content", "part", "shown"),
     [
-        ([THOUGHT, "I look"], Part("text", "I look", 0, None), None),
-        ([THOUGHT, "I look", "more"], Part("text", "I look", 0, None), [THOUGHT, "more"]),
-        ([THOUGHT, "I look"], Part("text", "I look", 0, "short"), [THOUGHT, "short"]),
-        ([THOUGHT, "I look", THOUGHT], Part("reasoning", "", 0, None), ["I look"]),
+        ([THOUGHT, "I look"], ChangedPart("text", "I look", 0, None), None),
+        ([THOUGHT, "I look", "more"], ChangedPart("text", "I look", 0, None), [THOUGHT, "more"]),
+        ([THOUGHT, "I look"], ChangedPart("text", "I look", 0, "short"), [THOUGHT, "short"]),
+        ([THOUGHT, "I look", THOUGHT], ChangedPart("reasoning", "", 0, None), ["I look"]),
         (
             ["I look", "I look around"],
-            Part("text", "I  look", 0, "short"),
+            ChangedPart("text", "I  look", 0, "short"),
             ["short", "I look around"],
         ),
         (
             ["He said: I look around.", "other"],
-            Part("text", "I look", 0, "short"),
+            ChangedPart("text", "I look", 0, "short"),
             ["short", "other"],
         ),
         (
             ["I look", "around", "other"],
-            Part("text", "I look around", 0, "short"),
+            ChangedPart("text", "I look around", 0, "short"),
             ["short", "short", "other"],
         ),
-        (["other"], Part("text", "I look", 0, "short"), ["other"]),
+        (["other"], ChangedPart("text", "I look", 0, "short"), ["other"]),
     ],
 )
 def test_a_text_of_a_reply_is_found_by_its_words_and_a_reply_is_not_reasoning_alone(
-    content: list[Any], part: Part, shown: list[Any] | None
+    content: list[Any], part: ChangedPart, shown: list[Any] | None
 ) -> None:
     def reply(parts: list[Any]) -> Json:
         blocks = [{"type": "text", "text": one} if isinstance(one, str) else one for one in parts]
         return {"role": "assistant", "content": blocks}
 
     units = [marked("a"), reply(content), marked("c")]
-    made = built("anthropic", units, [As(0), Changed(1, (part,)), As(2)])
+    made = built(
+        "anthropic", units, [UnchangedMessage(0), ChangedMessage(1, (part,)), UnchangedMessage(2)]
+    )
     assert made[1:-1] == ([] if shown is None else [reply(shown)])
 
 
@@ -491,7 +578,15 @@ def test_a_block_nobody_knows_is_found_by_its_beginning() -> None:
     ]
     text = json.dumps(novelty, separators=(",", ":"))
     for name, left in ((f"[{text[:200]}]", ["fine"]), ("[something else]", ["novelty", "fine"])):
-        made = built("anthropic", units, [As(0), Changed(1, (Part("text", name, 0, None),)), As(2)])
+        made = built(
+            "anthropic",
+            units,
+            [
+                UnchangedMessage(0),
+                ChangedMessage(1, (ChangedPart("text", name, 0, None),)),
+                UnchangedMessage(2),
+            ],
+        )
         assert [block.get("text", "novelty") for block in made[1]["content"]] == left
 
 
@@ -505,7 +600,11 @@ def test_what_a_user_says_beside_results_is_counted_without_the_results_that_ans
         (1, ["c1", "c2", "short"]),
         (2, ["c1", "c2", "words"]),
     ):
-        made = built("anthropic", units, [Changed(0, (Part("said", "", place, "short"),), ("c1",))])
+        made = built(
+            "anthropic",
+            units,
+            [ChangedMessage(0, (ChangedPart("said", "", place, "short"),), ("c1",))],
+        )
         (message,) = WIRE_MODULES["anthropic"].parse_messages({"messages": made})
         assert [piece.text for piece in message.pieces] == shown
 
@@ -519,7 +618,13 @@ def test_a_message_with_its_mark_is_the_same_value_as_long_as_it_is_the_same_mes
     body = {"messages": units}
     said = wire.parse_messages(body)
     one, other = (
-        build_folded_body("anthropic", body, said, [As(0), As(1), As(2)], previous=kept)
+        build_folded_body(
+            "anthropic",
+            body,
+            said,
+            [UnchangedMessage(0), UnchangedMessage(1), UnchangedMessage(2)],
+            previous=kept,
+        )
         for _ in range(2)
     )
     assert places_of_marks(one) == places_of_marks(other)

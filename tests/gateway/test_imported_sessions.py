@@ -32,7 +32,7 @@ from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent
 from helix_desktop.gateway.imported_sessions import has_imported_facts
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
-from helix_desktop.gateway.view_entries import As
+from helix_desktop.gateway.view_entries import UnchangedMessage
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workbench.session_preparation import SessionPreparation
@@ -112,7 +112,7 @@ class WatchedAgent:
         name = self.session if self.sent_name is None else self.sent_name
         arrival = Arrival("anthropic", "Claude Code", name, "head", MODEL, "Be good.", TOOLS, chain)  # fmt: skip
         sent = await room.receive_request(arrival, said)
-        assert list(sent.entries) == [As(position) for position in range(len(said))]
+        assert list(sent.entries) == [UnchangedMessage(position) for position in range(len(said))]
         return sent
 
     async def get_reply(

@@ -30,8 +30,8 @@ from helix_desktop.gateway.incremental_parsing import (
     count_common_bytes,
     read_values_of_list,
 )
-from helix_desktop.gateway.view_entries import As, Entry, Says
-from helix_desktop.protocols.gateway_message import SLICE, Wired
+from helix_desktop.gateway.view_entries import Entry, InsertedText, UnchangedMessage
+from helix_desktop.protocols.gateway_message import SLICE, ProtocolMessage
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from tests.gateway.written import bodies, dumped, units
 
@@ -61,7 +61,9 @@ def test_a_body_read_after_another_is_the_same_as_one_read_alone(
         assert found.value == value
         wire: Any = WIRE_MODULES[protocol]
         alone = wire.parse_messages(value)
-        assert [Wired(one.speaker, one.units, one.pieces) for one in found.messages] == alone
+        assert [
+            ProtocolMessage(one.speaker, one.units, one.pieces) for one in found.messages
+        ] == alone
         assert found.head == wire.parse_head(value)
         assert found.chain == compute_message_hashes(
             protocol, alone[count_leading_instructions(alone) :]
@@ -137,10 +139,14 @@ def test_what_is_kept_of_a_request_makes_the_next_one_no_other(
                 for each in entries[: data.draw(st.integers(0, len(entries)))]
                 if getattr(each, "at", 0) < said
             ]
-            first = max([each.at for each in own if isinstance(each, As)], default=-1) + 1
-            entries = [*own, *map(As, range(first, said))]
+            first = (
+                max([each.at for each in own if isinstance(each, UnchangedMessage)], default=-1) + 1
+            )
+            entries = [*own, *map(UnchangedMessage, range(first, said))]
             if data.draw(st.booleans()):
-                entries.insert(data.draw(st.integers(0, len(entries))), Says("what was done"))
+                entries.insert(
+                    data.draw(st.integers(0, len(entries))), InsertedText("what was done")
+                )
             marks, sent = found.marked, PreviousBody(marked_request=found.previous.marked_request)
             shown = build_folded_body(
                 protocol, found.value, found.messages, entries, marks, found.previous

@@ -62,9 +62,9 @@ from helix_desktop.gateway.local_conversations import (
     known_messages_from_facts,
     title_from_messages,
 )
-from helix_desktop.gateway.view_entries import As, Changed
+from helix_desktop.gateway.view_entries import ChangedMessage, UnchangedMessage
 from helix_desktop.protocols.anthropic import anthropic_gateway
-from helix_desktop.protocols.gateway_message import Piece, PieceKind, Speaker, Wired
+from helix_desktop.protocols.gateway_message import Piece, PieceKind, ProtocolMessage, Speaker
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from tests.conftest import Expect
 from tests.faults.gateway_histories import TOOLS, _nobody, bench
@@ -76,7 +76,7 @@ Json = Any
 USAGE = {"input": 3, "read": 0, "write": 0}
 
 
-def arrival(units: list[object], session: str = "s") -> tuple[Arrival, list[Wired]]:
+def arrival(units: list[object], session: str = "s") -> tuple[Arrival, list[ProtocolMessage]]:
     said = anthropic_gateway.parse_messages({"messages": units})
     chain = compute_message_hashes("anthropic", said)
     return Arrival(
@@ -91,7 +91,7 @@ async def test_what_an_agent_says_and_gets_back_becomes_facts_and_a_long_output_
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         sent = await room.receive_request(*arrival(units))
-        assert list(sent.entries) == [As(0)]
+        assert list(sent.entries) == [UnchangedMessage(0)]
         answer = anthropic_gateway.parse_reply(
             WRITERS["anthropic"].whole([Says("I look"), Calls("Bash", {}, "c1")], USAGE, "1")
         )
@@ -102,7 +102,11 @@ async def test_what_an_agent_says_and_gets_back_becomes_facts_and_a_long_output_
             anthropic_gateway.result_message("c1", "Bash", "a line of it\n" * 40_000),
         ]
         sent = await room.receive_request(*arrival(units))
-        assert [type(entry) for entry in sent.entries] == [As, As, Changed]
+        assert [type(entry) for entry in sent.entries] == [
+            UnchangedMessage,
+            UnchangedMessage,
+            ChangedMessage,
+        ]
         assert sent.recallable
         facts = [
             type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)
@@ -490,7 +494,7 @@ async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_with_its_rep
         assert ToolReturned not in facts  # the request is on its way
         shorter = await room.fold_after_overflow(sent.ticket)
         assert shorter is not None
-        assert Changed in map(type, shorter.entries)
+        assert ChangedMessage in map(type, shorter.entries)
         answer = anthropic_gateway.parse_reply(
             WRITERS["anthropic"].whole([Calls("Bash", {}, "last")], USAGE, "1")
         )
@@ -513,7 +517,7 @@ async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_with_its_rep
                 ]
             )
         )
-        assert Changed in map(type, sent.entries)
+        assert ChangedMessage in map(type, sent.entries)
         await room.aclose()
 
 
@@ -589,7 +593,7 @@ async def test_the_recording_of_a_long_history_pauses_until_the_first_request_of
     real, parts_recorded = OpenAgentConversation.append_messages, list[int]()
 
     async def take(
-        follower: OpenAgentConversation, messages: Sequence[Wired], tip: int
+        follower: OpenAgentConversation, messages: Sequence[ProtocolMessage], tip: int
     ) -> list[int]:
         if len(messages) > 3:
             parts_recorded.append(len(messages))
@@ -619,7 +623,7 @@ async def test_a_long_history_goes_on_where_recording_it_was_given_up(
     real = OpenAgentConversation.append_messages
 
     async def take(
-        follower: OpenAgentConversation, messages: Sequence[Wired], tip: int
+        follower: OpenAgentConversation, messages: Sequence[ProtocolMessage], tip: int
     ) -> list[int]:
         taken.append(len(messages))
         if len(taken) == 2:
@@ -795,16 +799,16 @@ def test_a_title_is_the_first_words_a_person_said() -> None:
     ],
 )
 def test_a_title_is_one_short_line(words: list[str], title: str) -> None:
-    reply = Wired(Speaker.ASSISTANT, (), (Piece(PieceKind.TEXT, "I am the model"),))
-    picture = Wired(Speaker.USER, (), (Piece(PieceKind.IMAGE, "aGVsbG8="),))
-    said = [Wired(Speaker.USER, (), (Piece(PieceKind.TEXT, text),)) for text in words]
+    reply = ProtocolMessage(Speaker.ASSISTANT, (), (Piece(PieceKind.TEXT, "I am the model"),))
+    picture = ProtocolMessage(Speaker.USER, (), (Piece(PieceKind.IMAGE, "aGVsbG8="),))
+    said = [ProtocolMessage(Speaker.USER, (), (Piece(PieceKind.TEXT, text),)) for text in words]
     assert title_from_messages([reply, picture, *said]) == title
 
 
 def test_a_long_history_is_recorded_in_parts_that_end_before_a_reply_where_one_comes() -> None:
     def ends(replies: set[int], first: int, count: int) -> int:
         speakers = [Speaker.ASSISTANT if at in replies else Speaker.USER for at in range(count)]
-        return _end_of_next_batch([Wired(each, (), ()) for each in speakers], first)
+        return _end_of_next_batch([ProtocolMessage(each, (), ()) for each in speakers], first)
 
     many = MESSAGES_IN_COMMIT
     assert ends({many - 1, many + 3, many + 5}, 0, 10 * many) == many + 3
@@ -1135,15 +1139,17 @@ async def test_a_history_that_is_being_recorded_stays_open_while_other_agents_co
         await room.aclose()
 
 
-class WatchedMessage(Wired):
+class WatchedMessage(ProtocolMessage):
     """A message that says when it is read, and is read only once somebody allows it."""
 
     __slots__ = ("allowed", "asked", "whole")
     asked: threading.Event
     allowed: threading.Event
-    whole: Wired
+    whole: ProtocolMessage
 
-    def __init__(self, whole: Wired, asked: threading.Event, allowed: threading.Event) -> None:
+    def __init__(
+        self, whole: ProtocolMessage, asked: threading.Event, allowed: threading.Event
+    ) -> None:
         named = (("speaker", whole.speaker), ("units", whole.units), ("whole", whole))
         for name, value in (*named, ("asked", asked), ("allowed", allowed)):
             object.__setattr__(self, name, value)

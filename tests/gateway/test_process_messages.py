@@ -19,8 +19,8 @@ from helix_desktop.gateway.process_messages import (
     decode_line,
     encode_line,
 )
-from helix_desktop.gateway.view_entries import As
-from helix_desktop.protocols.gateway_message import Piece, PieceKind, Speaker, Wired
+from helix_desktop.gateway.view_entries import UnchangedMessage
+from helix_desktop.protocols.gateway_message import Piece, PieceKind, ProtocolMessage, Speaker
 from tests.conftest import Expect
 
 
@@ -97,16 +97,20 @@ async def test_whoever_waits_hears_that_the_other_end_has_gone() -> None:
 
 
 def test_a_line_holds_the_very_value_but_for_the_json_of_messages() -> None:
-    message = Wired(
+    message = ProtocolMessage(
         Speaker.USER,
         ({"role": "user"},),
         (Piece(PieceKind.RESULT, "x", (0, "content"), "id", ok=False),),
     )
     kind, number, value = decode_line(
-        encode_line(("arrive", 7, (message, As(3), {"a": [1, None]})))
+        encode_line(("arrive", 7, (message, UnchangedMessage(3), {"a": [1, None]})))
     )
     assert (kind, number) == ("arrive", 7)
-    assert value == (Wired(message.speaker, (), message.pieces), As(3), {"a": (1, None)})
+    assert value == (
+        ProtocolMessage(message.speaker, (), message.pieces),
+        UnchangedMessage(3),
+        {"a": (1, None)},
+    )
     assert isinstance(value[0].pieces[0].kind, PieceKind)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.gateway.refused_request import REFUSED_WITHOUT, TOO_LONG_PHRASES
-from helix_desktop.gateway.view_entries import As, Changed, Part
+from helix_desktop.gateway.view_entries import ChangedMessage, ChangedPart, UnchangedMessage
 from tests.conftest import Expect
 from tests.gateway import test_request_handling as handling
 from tests.gateway.test_request_handling import (
@@ -86,7 +86,7 @@ async def test_a_refused_request_is_sent_again_in_the_way_that_may_help(
     replies, shorter, kinds, status, told = RETRIES[name]
     if kinds[-1] == "own":
         expect("the provider refused a changed request with")
-    room, spoilt = Room((As(0),), shorter), set[str]()
+    room, spoilt = Room((UnchangedMessage(0),), shorter), set[str]()
     outcome = await exchanged(replies, room, refused_conversations=spoilt)
     assert outcome.kinds() == kinds
     assert outcome.seen[0] == status
@@ -107,13 +107,13 @@ async def test_a_refused_request_is_sent_again_in_the_way_that_may_help(
 
 @pytest.mark.parametrize("words", TOO_LONG_PHRASES)
 async def test_each_way_to_say_too_long_is_understood(exchanged: Exchanged, words: bytes) -> None:
-    outcome = await exchanged([too_long(400, words), FINE], Room((As(0),), (SHORT,)))
+    outcome = await exchanged([too_long(400, words), FINE], Room((UnchangedMessage(0),), (SHORT,)))
     assert outcome.kinds() == ["tools", "tools short"]
 
 
 @pytest.mark.parametrize("status", [400, 413])
 async def test_what_is_not_folded_is_not_made_shorter(exchanged: Exchanged, status: int) -> None:
-    room = Room((As(0),), (SHORT,))
+    room = Room((UnchangedMessage(0),), (SHORT,))
     outcome = await exchanged([too_long(status)], room, folds=False)
     assert (outcome.kinds(), outcome.seen[0], room.told) == (["own"], status, ["receive"])
 
@@ -153,9 +153,11 @@ async def test_a_call_without_a_result_gets_one_where_the_request_is_refused(
 
 
 async def test_a_conversation_whose_tools_were_refused_gets_none(exchanged: Exchanged) -> None:
-    outcome = await exchanged([FINE], Room((As(0),)), refused_conversations={"talk"})
+    outcome = await exchanged([FINE], Room((UnchangedMessage(0),)), refused_conversations={"talk"})
     assert outcome.kinds() == ["own"]
-    outcome = await exchanged([FINE], Room((As(0),)), refused_conversations={"another"})
+    outcome = await exchanged(
+        [FINE], Room((UnchangedMessage(0),)), refused_conversations={"another"}
+    )
     assert outcome.kinds() == ["tools"]
 
 
@@ -171,9 +173,9 @@ async def test_who_is_refused_without_what_was_taken_out_is_told_that_this_may_b
     provider: Provider, expect: Expect, last: Raw, is_told: bool
 ) -> None:
     expect("the provider refused a changed request with 400")
-    room: Any = Room((As(0), As(1), As(2)))
+    room: Any = Room((UnchangedMessage(0), UnchangedMessage(1), UnchangedMessage(2)))
     async with one_exchange(provider, [refused(400), last], QUESTION, ANSWER, QUESTION) as exchange:
-        room.taken_out = (Changed(0, (Part("said", "", 0, "[excluded]"),)),)
+        room.taken_out = (ChangedMessage(0, (ChangedPart("said", "", 0, "[excluded]"),)),)
         await exchange.handler.handle_step(exchange.request, room)
     said = json.loads(exchange.seen[1])["error"]["message"]
     if is_told:
@@ -185,8 +187,8 @@ async def test_who_is_refused_without_what_was_taken_out_is_told_that_this_may_b
 async def test_who_is_refused_for_the_length_is_not_told_of_what_was_taken_out(
     provider: Provider,
 ) -> None:
-    room: Any = Room((As(0), As(1), As(2)))
-    room.taken_out = (Changed(0, (Part("said", "", 0, "[excluded]"),)),)
+    room: Any = Room((UnchangedMessage(0), UnchangedMessage(1), UnchangedMessage(2)))
+    room.taken_out = (ChangedMessage(0, (ChangedPart("said", "", 0, "[excluded]"),)),)
     refusal = too_long()
     async with one_exchange(provider, [refusal], QUESTION, ANSWER, QUESTION) as exchange:
         await exchange.handler.handle_step(exchange.request, room)

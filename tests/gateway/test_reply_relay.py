@@ -23,7 +23,7 @@ import zstandard
 from helix_desktop import concurrency
 from helix_desktop.engine.facts import Stop, Usage
 from helix_desktop.gateway import provider_reply_bodies, reply_relay
-from helix_desktop.gateway.conversations_port import Replied, Ticket
+from helix_desktop.gateway.conversations_port import HiddenCallAnswer, Replied, Ticket
 from helix_desktop.gateway.incremental_parsing import FIRST_VALUES, BodyParser
 from helix_desktop.gateway.provider_choice import ProviderHttpClients
 from helix_desktop.gateway.registration import GatewayRegistration
@@ -314,13 +314,16 @@ class Noted:
 
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
-    ) -> list[tuple[str, str, str, bool]]:
+    ) -> list[HiddenCallAnswer]:
         self.log.append(Told(ticket, replied, list(calls), refusal))
         if self.fails:
             raise RuntimeError("the journal is gone")
         if self.breaks:
             return [()]  # type: ignore[list-item]
-        return [(call.id, call.name, refusal or "it was found", not refusal) for call in calls]
+        return [
+            HiddenCallAnswer(call.id, call.name, refusal or "it was found", not refusal)
+            for call in calls
+        ]
 
     async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown: str) -> None:
         self.log.append(Told(ticket, replied, shown=shown))

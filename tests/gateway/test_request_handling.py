@@ -59,7 +59,7 @@ from helix_desktop.gateway.request_parsing import (
 )
 from helix_desktop.gateway.request_routes import parse_route
 from helix_desktop.gateway.side_requests import RequestOrigin, SideReplyRecorder
-from helix_desktop.gateway.view_entries import As, Changed, Entry, Says
+from helix_desktop.gateway.view_entries import ChangedMessage, Entry, InsertedText, UnchangedMessage
 from helix_desktop.protocols.gateway_message import Piece, PieceKind
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.conftest import Expect
@@ -378,7 +378,7 @@ MARKED = {
     "role": "user",
     "content": [{"type": "text", "text": "go on", "cache_control": {"type": "ephemeral"}}],
 }
-SHORT = Says("what was done so far")
+SHORT = InsertedText("what was done so far")
 FINE = [Said("fine")]
 
 
@@ -403,7 +403,7 @@ class Room:
     shorter: tuple[Entry, ...] | None = None
     known: int = 1
     fails: bool = False
-    taken_out: tuple[Changed, ...] = ()
+    taken_out: tuple[ChangedMessage, ...] = ()
     told: list[str] = field(default_factory=list)
     counted: int = 0
 
@@ -538,10 +538,10 @@ def exchanged(provider: Provider) -> Exchanged:
     ("folds", "entries", "kinds"),
     [
         (True, (), ["tools"]),
-        (True, (As(0),), ["tools"]),
+        (True, (UnchangedMessage(0),), ["tools"]),
         (True, (SHORT,), ["tools short"]),
         (False, (), ["own"]),
-        (False, (As(0),), ["own"]),
+        (False, (UnchangedMessage(0),), ["own"]),
         (False, (SHORT,), ["short"]),
     ],
 )
@@ -558,7 +558,8 @@ async def test_what_is_sent_is_what_was_folded_with_the_tools_of_recall(
 
 
 @pytest.mark.parametrize(
-    ("entries", "threads"), [((), 0), ((As(0), As(1)), 0), ((SHORT, As(1)), 1)]
+    ("entries", "threads"),
+    [((), 0), ((UnchangedMessage(0), UnchangedMessage(1)), 0), ((SHORT, UnchangedMessage(1)), 1)],
 )
 async def test_a_large_request_whose_messages_go_on_as_they_came_waits_for_no_thread(
     exchanged: Exchanged, entries: tuple[Entry, ...], threads: int
@@ -602,7 +603,7 @@ async def test_what_fails_goes_on_as_it_came(
 ) -> None:
     expect("a request could not be recorded; it goes on unfolded, without what was taken out")
     expect("a request could not be folded; it goes on unfolded, without what was taken out")
-    for room in (Room(fails=True), Room((As(7),))):
+    for room in (Room(fails=True), Room((UnchangedMessage(7),))):
         outcome = await exchanged([FINE], room)
         assert outcome.kinds() == ["own"]
         assert outcome.seen[0] == 200

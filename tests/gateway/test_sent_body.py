@@ -11,7 +11,7 @@ from helix_desktop.gateway import sent_body
 from helix_desktop.gateway.conversations_port import Sent
 from helix_desktop.gateway.request_handling import UNREAD_TICKET
 from helix_desktop.gateway.sent_body import are_messages_unchanged, build_sent_body
-from helix_desktop.gateway.view_entries import As
+from helix_desktop.gateway.view_entries import UnchangedMessage
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 from tests.gateway.test_request_handling import ANSWER, QUESTION, SHORT, understood
 
@@ -28,7 +28,11 @@ def test_the_tools_of_recall_are_added_with_their_schemas() -> None:
 @pytest.mark.parametrize("has_tools", [False, True])
 def test_unchanged_messages_are_sent_as_the_bytes_that_came(has_tools: bool) -> None:
     _, request = understood([QUESTION, ANSWER, QUESTION])
-    sent = Sent(UNREAD_TICKET, (As(0), As(1), As(2)), recallable=False)
+    sent = Sent(
+        UNREAD_TICKET,
+        (UnchangedMessage(0), UnchangedMessage(1), UnchangedMessage(2)),
+        recallable=False,
+    )
     assert are_messages_unchanged(request, sent)
     body = build_sent_body(request, sent, has_tools=has_tools, is_unchanged=True)
     assert body.has_tools is has_tools
@@ -43,7 +47,7 @@ def test_unchanged_messages_are_sent_as_the_bytes_that_came(has_tools: bool) -> 
 
 def test_a_fold_stands_for_its_message() -> None:
     _, request = understood([QUESTION, ANSWER, QUESTION])
-    sent = Sent(UNREAD_TICKET, (SHORT, As(1), As(2)), recallable=True)
+    sent = Sent(UNREAD_TICKET, (SHORT, UnchangedMessage(1), UnchangedMessage(2)), recallable=True)
     assert not are_messages_unchanged(request, sent)
     body = build_sent_body(request, sent, has_tools=False)
     assert body.pieces is not None

@@ -36,13 +36,13 @@ from helix_desktop.engine.message_blocks import EXCLUDED, NOTE_TOKENS
 from helix_desktop.engine.messages import Image, View
 from helix_desktop.gateway import view_entries
 from helix_desktop.gateway.view_entries import (
-    As,
-    Changed,
+    ChangedMessage,
+    ChangedPart,
     Entry,
-    Hidden,
-    Part,
-    Returned,
-    Says,
+    HiddenReply,
+    HiddenResult,
+    InsertedText,
+    UnchangedMessage,
     ViewEntries,
     ViewEntriesBuilder,
     parse_hidden_messages,
@@ -96,7 +96,18 @@ async def test_what_no_fold_and_no_user_changed_goes_on_as_it_came() -> None:
     talk = worked()
     builder, shown = await build(talk, (1, 2, 3, 4, 5))
     assert shown == ViewEntries(
-        (As(0), As(1), As(2), As(3), As(4)), talk.view().blocks, 5, (), 5, is_plain=True
+        (
+            UnchangedMessage(0),
+            UnchangedMessage(1),
+            UnchangedMessage(2),
+            UnchangedMessage(3),
+            UnchangedMessage(4),
+        ),
+        talk.view().blocks,
+        5,
+        (),
+        5,
+        is_plain=True,
     )
     assert shown.seq == 5
     assert builder.whole
@@ -106,17 +117,17 @@ async def test_what_no_fold_and_no_user_changed_goes_on_as_it_came() -> None:
 @pytest.mark.parametrize(
     ("ref", "at", "part", "answers"),
     [
-        (PartRef(3), 2, Part("result", "c1", 0, "text of m"), ("c1",)),
-        (PartRef(2, 1), 1, Part("call", "c1", 1, CLEARED), ()),
+        (PartRef(3), 2, ChangedPart("result", "c1", 0, "text of m"), ("c1",)),
+        (PartRef(2, 1), 1, ChangedPart("call", "c1", 1, CLEARED), ()),
     ],
 )
 async def test_a_marker_stands_for_its_part_alone(
-    ref: PartRef, at: int, part: Part, answers: tuple[str, ...]
+    ref: PartRef, at: int, part: ChangedPart, answers: tuple[str, ...]
 ) -> None:
     talk = worked()
     marker(talk, ref)
-    expected: list[Entry] = [As(each) for each in range(5)]
-    expected[at] = Changed(at, (part,), answers)
+    expected: list[Entry] = [UnchangedMessage(each) for each in range(5)]
+    expected[at] = ChangedMessage(at, (part,), answers)
     assert await entries(talk, (1, 2, 3, 4, 5)) == expected
 
 
@@ -124,7 +135,9 @@ async def test_an_attachment_of_the_user_is_shown_as_its_marker() -> None:
     talk = Talk()
     talk.add(UserSaid((Text("see", 3), Text("  "), Attachment("a.txt", stored("long"), 90))))
     marker(talk, PartRef(1, 2))
-    assert await entries(talk, (1,)) == [Changed(0, (Part("said", "", 2, "text of m"),))]
+    assert await entries(talk, (1,)) == [
+        ChangedMessage(0, (ChangedPart("said", "", 2, "text of m"),))
+    ]
 
 
 async def test_several_facts_of_one_message_are_changed_together() -> None:
@@ -136,9 +149,9 @@ async def test_several_facts_of_one_message_are_changed_together() -> None:
     talk.user("and now this")
     marker(talk, PartRef(4))
     assert await entries(talk, (1, 2, 5)) == [
-        As(0),
-        As(1),
-        Changed(2, (Part("result", "c2", 0, "text of m"),), ("c1", "c2")),
+        UnchangedMessage(0),
+        UnchangedMessage(1),
+        ChangedMessage(2, (ChangedPart("result", "c2", 0, "text of m"),), ("c1", "c2")),
     ]
 
 
@@ -154,9 +167,9 @@ async def test_what_the_user_took_out_is_left_out_or_noted() -> None:
     for ref in (PartRef(1, 2), PartRef(1, 3), PartRef(2, 1), PartRef(3)):
         talk.add(Excluded(ref))
     assert await entries(talk, (1, 2, 3)) == [
-        Changed(0, (Part("said", "", 2, None), Part("said", "", 3, None))),
-        Changed(1, (Part("call", "c1", 1, NOTE),)),
-        Changed(2, (Part("result", "c1", 0, EXCLUDED),), ("c1",)),
+        ChangedMessage(0, (ChangedPart("said", "", 2, None), ChangedPart("said", "", 3, None))),
+        ChangedMessage(1, (ChangedPart("call", "c1", 1, NOTE),)),
+        ChangedMessage(2, (ChangedPart("result", "c1", 0, EXCLUDED),), ("c1",)),
     ]
 
 
@@ -166,7 +179,10 @@ async def test_a_call_the_user_took_out_is_left_out_however_long_it_was(tokens: 
     talk.user("look")
     talk.add(ModelReplied((ToolCall("c1", "read", "{}", tokens),), "m", Stop.CALLS))
     talk.add(Excluded(PartRef(2)))
-    assert await entries(talk, (1, 2)) == [As(0), Changed(1, (Part("call", "c1", 0, NOTE),))]
+    assert await entries(talk, (1, 2)) == [
+        UnchangedMessage(0),
+        ChangedMessage(1, (ChangedPart("call", "c1", 0, NOTE),)),
+    ]
 
 
 async def test_a_call_that_quotes_the_note_is_none_that_was_taken_out() -> None:
@@ -180,7 +196,12 @@ async def test_a_call_that_quotes_the_note_is_none_that_was_taken_out() -> None:
     talk.add(ToolReturned("c1", OUTPUT, 40, images=(PICTURE,)))
     talk.add(ModelReplied((ToolCall("c3", "find", f"{EXCLUDED}{{", 12),), "m", Stop.CALLS))
     talk.add(Excluded(PartRef(3, 1)))
-    assert await entries(talk, (1, 2, 3, 4)) == [As(0), As(1), As(2), As(3)]
+    assert await entries(talk, (1, 2, 3, 4)) == [
+        UnchangedMessage(0),
+        UnchangedMessage(1),
+        UnchangedMessage(2),
+        UnchangedMessage(3),
+    ]
 
 
 async def test_text_and_reasoning_of_a_reply_are_left_out_by_what_they_said() -> None:
@@ -194,8 +215,12 @@ async def test_text_and_reasoning_of_a_reply_are_left_out_by_what_they_said() ->
     talk.user("on")
     for place in (0, 1):
         talk.add(Excluded(PartRef(2, place)))
-    gone = (Part("reasoning", "hm", 0, None), Part("text", "goes", 1, None))
-    assert await entries(talk, (1, 2, 3)) == [As(0), Changed(1, gone), As(2)]
+    gone = (ChangedPart("reasoning", "hm", 0, None), ChangedPart("text", "goes", 1, None))
+    assert await entries(talk, (1, 2, 3)) == [
+        UnchangedMessage(0),
+        ChangedMessage(1, gone),
+        UnchangedMessage(2),
+    ]
 
 
 async def test_a_call_without_a_block_has_no_arguments() -> None:
@@ -212,8 +237,10 @@ async def test_a_call_without_a_block_has_no_arguments() -> None:
         talk, (1, 2), view=replace(view, blocks=(view.blocks[0], view.blocks[2]))
     )
     assert shown.entries == (
-        As(0),
-        Changed(1, (Part("text", "I look", 0, None), Part("call", "c1", 1, "{}"))),
+        UnchangedMessage(0),
+        ChangedMessage(
+            1, (ChangedPart("text", "I look", 0, None), ChangedPart("call", "c1", 1, "{}"))
+        ),
     )
 
 
@@ -224,11 +251,19 @@ async def test_a_picture_whose_output_is_not_shown_leaves_an_empty_result() -> N
     talk.add(ToolReturned("c1", OUTPUT, 40, images=(PICTURE,)))
     marker(talk, PartRef(3, 1))
     view = talk.view()
-    assert await entries(talk, (1, 2, 3)) == [As(0), As(1), As(2)]
+    assert await entries(talk, (1, 2, 3)) == [
+        UnchangedMessage(0),
+        UnchangedMessage(1),
+        UnchangedMessage(2),
+    ]
     _, shown = await build(
         talk, (1, 2, 3), view=replace(view, blocks=(*view.blocks[:3], view.blocks[4]))
     )
-    assert shown.entries == (As(0), As(1), Changed(2, (Part("result", "c1", 0, ""),), ("c1",)))
+    assert shown.entries == (
+        UnchangedMessage(0),
+        UnchangedMessage(1),
+        ChangedMessage(2, (ChangedPart("result", "c1", 0, ""),), ("c1",)),
+    )
 
 
 async def test_parts_missing_from_a_view_without_folds_change_nothing() -> None:
@@ -237,7 +272,13 @@ async def test_parts_missing_from_a_view_without_folds_change_nothing() -> None:
     _, shown = await build(
         talk, (1, 2, 3, 4, 5), view=replace(view, blocks=(*view.blocks[:2], *view.blocks[3:]))
     )
-    assert shown.entries == (As(0), As(1), As(2), As(3), As(4))
+    assert shown.entries == (
+        UnchangedMessage(0),
+        UnchangedMessage(1),
+        UnchangedMessage(2),
+        UnchangedMessage(3),
+        UnchangedMessage(4),
+    )
 
 
 # --- folds of many messages
@@ -253,7 +294,12 @@ async def test_a_fold_stands_for_what_it_covers_and_instructions_for_nothing() -
     talk.output("c2")
     talk.fold("h", Span(3, 4))
     _, shown = await build(talk, (2, 3, 4, 5, 6))
-    assert shown.entries == (As(0), Says("text of h", ((1, 3),)), As(3), As(4))
+    assert shown.entries == (
+        UnchangedMessage(0),
+        InsertedText("text of h", ((1, 3),)),
+        UnchangedMessage(3),
+        UnchangedMessage(4),
+    )
     assert shown.spans == (Span(3, 4),)
 
 
@@ -271,9 +317,9 @@ async def test_what_is_pinned_inside_a_fold_is_said_word_for_word(ref: PartRef, 
     talk.add(Pinned(ref))
     talk.fold("h", Span(1, 4))
     assert await entries(talk, (1, 2, 3, 4, 5), {OUTPUT: "many lines"}) == [
-        Says("text of h", ((0, 4),)),
-        Says(kept),
-        As(4),
+        InsertedText("text of h", ((0, 4),)),
+        InsertedText(kept),
+        UnchangedMessage(4),
     ]
 
 
@@ -287,7 +333,10 @@ async def test_what_the_system_said_is_not_said_again_in_the_users_name() -> Non
     talk.add(Pinned(PartRef(3)))
     talk.fold("h", Span(1, 4))
     talk.user("go on")
-    assert await entries(talk, (1, 2, 3, 4, 7)) == [Says("text of h", ((0, 4),)), As(4)]
+    assert await entries(talk, (1, 2, 3, 4, 7)) == [
+        InsertedText("text of h", ((0, 4),)),
+        UnchangedMessage(4),
+    ]
 
 
 async def test_messages_with_something_taken_out_do_not_come_back_behind_a_fold() -> None:
@@ -295,7 +344,7 @@ async def test_messages_with_something_taken_out_do_not_come_back_behind_a_fold(
     talk.add(Excluded(PartRef(3)))
     talk.fold("h", Span(1, 4))
     shown = await entries(talk, (1, 2, 3, 4, 5))
-    assert shown == [Says("text of h", ((0, 2), (3, 4))), As(4)]
+    assert shown == [InsertedText("text of h", ((0, 2), (3, 4))), UnchangedMessage(4)]
 
 
 async def test_only_the_last_fold_covers_what_follows_it() -> None:
@@ -305,10 +354,10 @@ async def test_only_the_last_fold_covers_what_follows_it() -> None:
     talk.fold("two", Span(3, 4))
     _, shown = await build(talk, (1, 2, 3, 4, 5))
     assert shown.entries == (
-        Says("text of one", ((0, 2),)),
-        Says("text of two", ((2, 4),)),
-        Says("fine"),
-        As(4),
+        InsertedText("text of one", ((0, 2),)),
+        InsertedText("text of two", ((2, 4),)),
+        InsertedText("fine"),
+        UnchangedMessage(4),
     )
     assert shown.spans == (Span(1, 2), Span(3, 4))
 
@@ -333,13 +382,22 @@ async def test_contents_that_are_not_there_are_missing(
         contents,
         replace(view, blocks=(view.blocks[0], pinned, *view.blocks[2:])),
     )
-    assert shown.entries == (Says("text of h", ((0, 4),)), Says(text), As(4))
+    assert shown.entries == (
+        InsertedText("text of h", ((0, 4),)),
+        InsertedText(text),
+        UnchangedMessage(4),
+    )
     assert builder.missing == ({OUTPUT: pinned} if found is None else {})
 
 
 async def test_blocks_behind_the_last_message_belong_to_none() -> None:
     builder, shown = await build(worked(), (1, 2, 3, 4))
-    assert shown.entries == (As(0), As(1), As(2), As(3))
+    assert shown.entries == (
+        UnchangedMessage(0),
+        UnchangedMessage(1),
+        UnchangedMessage(2),
+        UnchangedMessage(3),
+    )
     assert not builder.whole
 
 
@@ -354,20 +412,48 @@ async def test_a_message_no_fact_stands_for_stays_where_it_is(at: int) -> None:
     seqs = [1, 2, 3, 4, 5]
     seqs.insert(at, at)
     shown = await entries(talk, seqs)
-    assert [entry.at for entry in shown if isinstance(entry, As | Changed)] == list(range(6))
-    assert [entry for entry in shown if isinstance(entry, Changed)] == [
-        Changed(3 if at <= 2 else 2, (Part("result", "c1", 0, "text of m"),), ("c1",))
+    assert [
+        entry.at for entry in shown if isinstance(entry, UnchangedMessage | ChangedMessage)
+    ] == list(range(6))
+    assert [entry for entry in shown if isinstance(entry, ChangedMessage)] == [
+        ChangedMessage(3 if at <= 2 else 2, (ChangedPart("result", "c1", 0, "text of m"),), ("c1",))
     ]
 
 
 @pytest.mark.parametrize(
     ("seqs", "expected"),
     [
-        ((1, 2, 2, 3, 4, 5), [As(0), Says("text of h", ((1, 5),)), As(5)]),
-        ((1, 2, 3, 3, 4, 5), [As(0), Says("text of h", ((1, 5),)), As(5)]),
-        ((1, 2, 3, 4, 4, 5), [As(0), Says("text of h", ((1, 5),)), As(5)]),
-        ((1, 2, 3, 4, 5, 5), [As(0), Says("text of h", ((1, 4),)), As(4), As(5)]),
-        ((1, 2, 3, 4, 5, 5, 5), [As(0), Says("text of h", ((1, 4),)), As(4), As(5), As(6)]),
+        (
+            (1, 2, 2, 3, 4, 5),
+            [UnchangedMessage(0), InsertedText("text of h", ((1, 5),)), UnchangedMessage(5)],
+        ),
+        (
+            (1, 2, 3, 3, 4, 5),
+            [UnchangedMessage(0), InsertedText("text of h", ((1, 5),)), UnchangedMessage(5)],
+        ),
+        (
+            (1, 2, 3, 4, 4, 5),
+            [UnchangedMessage(0), InsertedText("text of h", ((1, 5),)), UnchangedMessage(5)],
+        ),
+        (
+            (1, 2, 3, 4, 5, 5),
+            [
+                UnchangedMessage(0),
+                InsertedText("text of h", ((1, 4),)),
+                UnchangedMessage(4),
+                UnchangedMessage(5),
+            ],
+        ),
+        (
+            (1, 2, 3, 4, 5, 5, 5),
+            [
+                UnchangedMessage(0),
+                InsertedText("text of h", ((1, 4),)),
+                UnchangedMessage(4),
+                UnchangedMessage(5),
+                UnchangedMessage(6),
+            ],
+        ),
     ],
 )
 async def test_a_fold_covers_the_messages_without_facts_in_it(
@@ -395,7 +481,7 @@ async def test_many_messages_without_facts_are_placed_in_one_pass() -> None:
             _, shown = await build(talk, seqs, view=view)
         finally:
             sys.setprofile(None)
-        assert shown.entries == tuple(map(As, range(len(seqs))))
+        assert shown.entries == tuple(map(UnchangedMessage, range(len(seqs))))
         calls.append(count)
     assert calls[1] < 2.5 * calls[0]
 
@@ -428,10 +514,10 @@ async def test_a_hidden_call_and_its_result_go_on_with_the_reply(
 ) -> None:
     shown = await entries(recalled(call, ok=ok), (1, 4), {OUTPUT: "what was found"})
     assert shown == [
-        As(0),
-        Hidden('{"it": "was"}'),
-        Returned(call, name, "what was found", ok),
-        As(1),
+        UnchangedMessage(0),
+        HiddenReply('{"it": "was"}'),
+        HiddenResult(call, name, "what was found", ok),
+        UnchangedMessage(1),
     ]
 
 
@@ -440,10 +526,10 @@ async def test_a_hidden_call_is_shown_as_its_marker() -> None:
     marker(talk, PartRef(2, 2))
     talk.add(Excluded(PartRef(3)))
     assert await entries(talk, (1, 4)) == [
-        As(0),
-        Hidden('{"it": "was"}', (Part("call", "c1", 2, CLEARED),)),
-        Returned("c1", "recall", EXCLUDED),
-        As(1),
+        UnchangedMessage(0),
+        HiddenReply('{"it": "was"}', (ChangedPart("call", "c1", 2, CLEARED),)),
+        HiddenResult("c1", "recall", EXCLUDED),
+        UnchangedMessage(1),
     ]
 
 
@@ -453,17 +539,21 @@ async def test_a_recalled_output_without_a_block_was_taken_out() -> None:
     kept = tuple(block for block in view.blocks if block.source != PartRef(3))
     _, shown = await build(talk, (1, 4), view=replace(view, blocks=kept))
     assert shown.entries == (
-        As(0),
-        Hidden('{"it": "was"}'),
-        Returned("c1", "recall", EXCLUDED),
-        As(1),
+        UnchangedMessage(0),
+        HiddenReply('{"it": "was"}'),
+        HiddenResult("c1", "recall", EXCLUDED),
+        UnchangedMessage(1),
     )
 
 
 async def test_a_fold_that_covers_a_hidden_step_leaves_the_reply() -> None:
     talk = recalled()
     talk.fold("h", Span(2, 3))
-    assert await entries(talk, (1, 4)) == [As(0), Says("text of h"), As(1)]
+    assert await entries(talk, (1, 4)) == [
+        UnchangedMessage(0),
+        InsertedText("text of h"),
+        UnchangedMessage(1),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -475,7 +565,7 @@ def test_a_hidden_reply_is_one_message_or_several(raw: str, messages: list[objec
 
 # --- views that go on from another
 
-HELD = Says("as it was worked out before")
+HELD = InsertedText("as it was worked out before")
 
 
 async def test_a_view_that_only_adds_goes_on_from_the_last_one() -> None:
@@ -484,10 +574,12 @@ async def test_a_view_that_only_adds_goes_on_from_the_last_one() -> None:
     _, first = await build(talk, (1, 2, 3, 4, 5))
     held = replace(first, entries=(HELD, *first.entries[1:]))
     _, same = await build(talk, (1, 2, 3, 4, 5), before=held)
-    assert same.entries == (HELD, As(4))
+    assert same.entries == (HELD, UnchangedMessage(4))
     talk.add(Pinned(PartRef(5)))
     _, other = await build(talk, (1, 2, 3, 4, 5), before=held)
-    assert other.entries == (Says("text of h", ((0, 4),)), As(4)), "a block is another one"
+    assert other.entries == (InsertedText("text of h", ((0, 4),)), UnchangedMessage(4)), (
+        "a block is another one"
+    )
 
 
 async def test_what_is_added_follows_the_entries_there_were() -> None:
@@ -499,13 +591,20 @@ async def test_what_is_added_follows_the_entries_there_were() -> None:
     seqs = (1, 2, 3, 4, 5, 5, number, number, last)
     held = replace(first, entries=(HELD, *first.entries[1:]))
     _, shown = await build(talk, seqs, before=held)
-    assert shown.entries == (HELD, As(4), As(5), As(6), As(7), As(8))
+    assert shown.entries == (
+        HELD,
+        UnchangedMessage(4),
+        UnchangedMessage(5),
+        UnchangedMessage(6),
+        UnchangedMessage(7),
+        UnchangedMessage(8),
+    )
     assert (shown.spans, shown.messages, shown.seq) == ((Span(1, 4),), 9, last)
     assert (await build(talk, seqs))[1].entries == (
-        Says("text of h", ((0, 4),)),
+        InsertedText("text of h", ((0, 4),)),
         *shown.entries[1:],
     )
-    assert held.entries == (HELD, As(4)), "what is held stays as it is"
+    assert held.entries == (HELD, UnchangedMessage(4)), "what is held stays as it is"
 
 
 async def test_a_shorter_view_is_worked_out_anew() -> None:
@@ -517,7 +616,11 @@ async def test_a_shorter_view_is_worked_out_anew() -> None:
     _, shown = await build(
         talk, (1, 2, 3, 4, 5), view=replace(view, blocks=view.blocks[:-1]), before=held
     )
-    assert shown.entries == (Says("text of h", ((0, 2),)), As(2), As(3))
+    assert shown.entries == (
+        InsertedText("text of h", ((0, 2),)),
+        UnchangedMessage(2),
+        UnchangedMessage(3),
+    )
 
 
 async def test_what_was_sent_as_it_came_is_not_looked_at_again() -> None:
@@ -544,7 +647,7 @@ async def test_what_was_sent_as_it_came_is_not_looked_at_again() -> None:
         finally:
             sys.setprofile(None)
             gc.enable()
-        assert shown.entries == tuple(map(As, range(number + 1)))
+        assert shown.entries == tuple(map(UnchangedMessage, range(number + 1)))
         assert shown.is_plain
         calls.append(count)
     assert calls[0] == calls[1]
@@ -556,21 +659,23 @@ async def test_a_fold_or_a_hidden_reply_that_is_added_ends_what_was_sent_as_it_c
     hidden = talk.add(ModelReplied((Text("found", 4),), "m", Stop.END, raw='{"a": 1}'))
     _, second = await build(talk, (1, 2, 3, 4, 5, hidden), before=first)
     assert (second.entries[5], second.is_plain, second.has_fold) == (
-        Hidden('{"a": 1}'),
+        HiddenReply('{"a": 1}'),
         False,
         False,
     )
     last = talk.user("on")
     _, third = await build(talk, (1, 2, 3, 4, 5, hidden, last), before=second)
-    assert (third.entries, third.is_plain) == ((*second.entries, As(6)), False)
+    assert (third.entries, third.is_plain) == ((*second.entries, UnchangedMessage(6)), False)
     marker(talk, PartRef(3))
     _, fourth = await build(talk, (1, 2, 3, 4, 5, hidden, last), before=third)
     assert (fourth.is_plain, fourth.has_fold) == (False, True)
-    assert fourth.entries[2] == Changed(2, (Part("result", "c1", 0, "text of m"),), ("c1",))
+    assert fourth.entries[2] == ChangedMessage(
+        2, (ChangedPart("result", "c1", 0, "text of m"),), ("c1",)
+    )
     newest = talk.user("and on")
     _, fifth = await build(talk, (1, 2, 3, 4, 5, hidden, last, newest), before=fourth)
     assert (fifth.entries, fifth.is_plain, fifth.has_fold) == (
-        (*fourth.entries, As(7)),
+        (*fourth.entries, UnchangedMessage(7)),
         False,
         True,
     )
@@ -615,4 +720,4 @@ async def test_a_history_of_very_many_messages_is_not_looked_at_twice_without_a_
     _, shown = await build(talk, seqs)
     await tasks.aclose()
     assert turns == 1
-    assert shown.entries == tuple(map(As, range(4_001)))
+    assert shown.entries == tuple(map(UnchangedMessage, range(4_001)))

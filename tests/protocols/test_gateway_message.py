@@ -15,8 +15,8 @@ from helix_desktop.protocols.gateway_message import (
     Piece,
     PieceEdit,
     PieceKind,
+    ProtocolMessage,
     Speaker,
-    Wired,
     copy_with_change,
     edit_pieces,
     join_added_messages,
@@ -39,7 +39,7 @@ pieces = st.lists(
 def test_a_key_does_not_depend_on_how_texts_are_sliced(
     speaker: Speaker, said: list[Piece], size: int
 ) -> None:
-    wired = Wired(speaker, (), tuple(said))
+    wired = ProtocolMessage(speaker, (), tuple(said))
     whole = wired.identity_key
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gateway_message, "SLICE", size)
@@ -48,17 +48,17 @@ def test_a_key_does_not_depend_on_how_texts_are_sliced(
 
 
 def test_keys_of_a_journal_written_earlier_stay_the_same() -> None:
-    words = Wired(
+    words = ProtocolMessage(
         Speaker.ASSISTANT,
         (),
         (Piece(PieceKind.TEXT, "I look\n around"), Piece(PieceKind.TEXT, " now")),
     )
-    calls = Wired(
+    calls = ProtocolMessage(
         Speaker.ASSISTANT,
         (),
         (Piece(PieceKind.TEXT, "x"), Piece(PieceKind.CALL, "{}", id="call-1", name="Bash")),
     )
-    result = Wired(
+    result = ProtocolMessage(
         Speaker.USER,
         (),
         (Piece(PieceKind.RESULT, "out\nput", id="call-1"), Piece(PieceKind.TEXT, "ä")),
@@ -67,10 +67,10 @@ def test_keys_of_a_journal_written_earlier_stay_the_same() -> None:
 
 
 def test_white_space_reasoning_and_arguments_do_not_make_another_reply() -> None:
-    one = Wired(
+    one = ProtocolMessage(
         Speaker.ASSISTANT, (), (Piece(PieceKind.REASONING, "a"), Piece(PieceKind.TEXT, "I  look"))
     )
-    other = Wired(Speaker.ASSISTANT, (), (Piece(PieceKind.TEXT, "I look\n"),))
+    other = ProtocolMessage(Speaker.ASSISTANT, (), (Piece(PieceKind.TEXT, "I look\n"),))
     assert one.identity_key == other.identity_key
 
 
@@ -123,7 +123,9 @@ def test_the_last_piece_is_edited_first_so_that_places_stay_true() -> None:
     pieces = tuple(Piece(PieceKind.TEXT, text, (0, "content", at)) for at, text in enumerate("abc"))
     edits = [PieceEdit(0, None), PieceEdit(2, "C")]
     changed = edit_pieces(
-        Wired(Speaker.USER, units, pieces), edits, lambda _units, _piece, text: (("text",), text)
+        ProtocolMessage(Speaker.USER, units, pieces),
+        edits,
+        lambda _units, _piece, text: (("text",), text),
     )
     assert changed == [{"content": [{"text": "b"}, {"text": "C"}]}]
     assert units[0]["content"][2] == {"text": "c"}
@@ -194,14 +196,16 @@ def test_a_content_that_held_one_part_alone_is_left_out_whole() -> None:
 
     def edited(*edits: PieceEdit) -> list[Any]:
         return edit_pieces(
-            Wired(Speaker.USER, units, pieces),
+            ProtocolMessage(Speaker.USER, units, pieces),
             edits,
             lambda _units, _piece, text: (("text",), text),
         )
 
     assert edited(PieceEdit(0, None), PieceEdit(1, None)) == [{}, {"content": [{"text": "c"}]}]
     assert edited(PieceEdit(0, "A")) == [{"content": [{"text": "A"}]}, units[1]]
-    whole = Wired(Speaker.ASSISTANT, ({"type": "message"},), (Piece(PieceKind.TEXT, "a", (0,)),))
+    whole = ProtocolMessage(
+        Speaker.ASSISTANT, ({"type": "message"},), (Piece(PieceKind.TEXT, "a", (0,)),)
+    )
     assert edit_pieces(whole, [PieceEdit(0, None)], lambda *_: ((), None)) == []
     assert edited() == list(units)
 

@@ -21,9 +21,9 @@ from helix_desktop.protocols.gateway_message import (
     Json,
     Piece,
     PieceKind,
+    ProtocolMessage,
     RequestHead,
     Speaker,
-    Wired,
 )
 from helix_desktop.protocols.hidden_calls import (
     HIDDEN_TOOLS,
@@ -104,7 +104,9 @@ def _texts_of_system(system: Json) -> list[str]:
     return texts
 
 
-def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+def parse_messages(
+    body: Mapping[str, Json], before: Sequence[ProtocolMessage] = ()
+) -> list[ProtocolMessage]:
     """Return a request's messages. `before`: the first ones, if they are parsed already."""
     messages = list(before)
     for unit in list_at(body, "messages")[len(before) :]:
@@ -112,7 +114,7 @@ def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> li
     return messages
 
 
-def parse_message(unit: Json) -> Wired:
+def parse_message(unit: Json) -> ProtocolMessage:
     """Return a message of a request, with its pieces."""
     value = object_at(unit)
     role = text_at(value, "role")
@@ -125,8 +127,8 @@ def parse_message(unit: Json) -> Wired:
         for position, block in enumerate(list_at(content)):
             pieces.append(_piece_of_block(object_at(block), (0, "content", position)))
     if _goes_on_as_a_whole(value, role):
-        return Wired(speaker, (unit,), loaded_state.mark_all(pieces, value))
-    return Wired(speaker, (unit,), loaded_state.mark_loaded_state(pieces))
+        return ProtocolMessage(speaker, (unit,), loaded_state.mark_all(pieces, value))
+    return ProtocolMessage(speaker, (unit,), loaded_state.mark_loaded_state(pieces))
 
 
 def _goes_on_as_a_whole(message: Mapping[str, Json], role: str) -> bool:
@@ -182,9 +184,9 @@ def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> P
     return gateway_message.unknown_piece(block, path, call_id, outlives_folds=outlives_folds)
 
 
-def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
+def apply_edits(message: ProtocolMessage, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
     """Return the message with some pieces changed. Cache marks stay in place."""
-    return gateway_message.edit_pieces(wired, edits, _path_and_value_of_edit)
+    return gateway_message.edit_pieces(message, edits, _path_and_value_of_edit)
 
 
 def _path_and_value_of_edit(

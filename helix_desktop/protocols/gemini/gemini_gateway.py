@@ -18,7 +18,13 @@ from helix_desktop.json_values import (
 )
 from helix_desktop.protocols import gateway_message, loaded_state
 from helix_desktop.protocols.event_stream import encode_event
-from helix_desktop.protocols.gateway_message import CallNumbering, Json, Piece, PieceKind, Wired
+from helix_desktop.protocols.gateway_message import (
+    CallNumbering,
+    Json,
+    Piece,
+    PieceKind,
+    ProtocolMessage,
+)
 from helix_desktop.protocols.hidden_calls import HiddenCallFilter
 from helix_desktop.protocols.request_parts import schema_of_tool
 
@@ -222,7 +228,9 @@ def parse_head(body: Mapping[str, Json]) -> gateway_message.RequestHead:
     return gateway_message.RequestHead("", instructions, tuple(tools), effort)
 
 
-def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+def parse_messages(
+    body: Mapping[str, Json], before: Sequence[ProtocolMessage] = ()
+) -> list[ProtocolMessage]:
     """Return a request's messages. `before`: the first ones, if they are parsed already."""
     # Calls are numbered from the first message on, so those before count, too.
     numbering = CallNumbering()
@@ -238,7 +246,7 @@ def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> li
     return messages
 
 
-def parse_message(unit: Json, numbering: CallNumbering | None = None) -> Wired:
+def parse_message(unit: Json, numbering: CallNumbering | None = None) -> ProtocolMessage:
     """Return a message. `numbering`: numbers its calls behind those of the messages before."""
     value = object_at(unit)
     if numbering is None:
@@ -253,8 +261,8 @@ def parse_message(unit: Json, numbering: CallNumbering | None = None) -> Wired:
         pieces.append(_piece_of_gemini_part(object_at(part), path, numbering))
     has_known_role = role in ("", "user", "model", "function")
     if not has_known_role or loaded_state.has_unknown_fields(value, CONTENT_FIELDS):
-        return Wired(speaker, (unit,), loaded_state.mark_all(pieces, value))
-    return Wired(speaker, (unit,), loaded_state.mark_loaded_state(pieces))
+        return ProtocolMessage(speaker, (unit,), loaded_state.mark_all(pieces, value))
+    return ProtocolMessage(speaker, (unit,), loaded_state.mark_loaded_state(pieces))
 
 
 def _piece_of_gemini_part(
@@ -319,9 +327,9 @@ def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:
     return "", format_json_value(value)
 
 
-def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
+def apply_edits(message: ProtocolMessage, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
     """Return the content with some parts changed. Signatures stay."""
-    return gateway_message.edit_pieces(wired, edits, _path_and_value_of_edit)
+    return gateway_message.edit_pieces(message, edits, _path_and_value_of_edit)
 
 
 def _path_and_value_of_edit(

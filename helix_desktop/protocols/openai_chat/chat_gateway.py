@@ -19,9 +19,9 @@ from helix_desktop.protocols.gateway_message import (
     Json,
     Piece,
     PieceKind,
+    ProtocolMessage,
     RequestHead,
     Speaker,
-    Wired,
 )
 from helix_desktop.protocols.hidden_calls import (
     HIDDEN_TOOLS,
@@ -74,7 +74,9 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
     )
 
 
-def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+def parse_messages(
+    body: Mapping[str, Json], before: Sequence[ProtocolMessage] = ()
+) -> list[ProtocolMessage]:
     """Return a request's messages. `before`: the first ones, if they are parsed already."""
     messages = list(before)
     for unit in list_at(body, "messages")[len(before) :]:
@@ -82,12 +84,12 @@ def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> li
     return messages
 
 
-def parse_message(unit: Json) -> Wired:
+def parse_message(unit: Json) -> ProtocolMessage:
     """Return a message of a request, with its pieces."""
     value = object_at(unit)
     role = text_at(value, "role")
     if role in ("tool", "function"):
-        return Wired(Speaker.USER, (unit,), (_piece_of_result(value),))
+        return ProtocolMessage(Speaker.USER, (unit,), (_piece_of_result(value),))
     pieces: list[Piece] = []
     for name in REASONING:
         text = text_at(value, name)
@@ -98,8 +100,8 @@ def parse_message(unit: Json) -> Wired:
         pieces.append(_piece_of_chat_call(object_at(call), (0, "tool_calls", position)))
     speaker = _SPEAKERS.get(role, Speaker.USER)
     if _goes_on_as_a_whole(value, role):
-        return Wired(speaker, (unit,), loaded_state.mark_all(pieces, value))
-    return Wired(speaker, (unit,), loaded_state.mark_loaded_state(pieces))
+        return ProtocolMessage(speaker, (unit,), loaded_state.mark_all(pieces, value))
+    return ProtocolMessage(speaker, (unit,), loaded_state.mark_loaded_state(pieces))
 
 
 def _piece_of_result(message: Mapping[str, Json]) -> Piece:
@@ -143,8 +145,9 @@ def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -
     )
 
 
-def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
-    return gateway_message.edit_pieces(wired, edits, _path_and_value_of_edit)
+def apply_edits(message: ProtocolMessage, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
+    """Return the message with some pieces changed."""
+    return gateway_message.edit_pieces(message, edits, _path_and_value_of_edit)
 
 
 def _path_and_value_of_edit(

@@ -20,9 +20,9 @@ from helix_desktop.protocols.gateway_message import (
     Json,
     Piece,
     PieceKind,
+    ProtocolMessage,
     RequestHead,
     Speaker,
-    Wired,
 )
 from helix_desktop.protocols.hidden_calls import (
     HIDDEN_TOOLS,
@@ -106,12 +106,14 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
     )
 
 
-def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+def parse_messages(
+    body: Mapping[str, Json], before: Sequence[ProtocolMessage] = ()
+) -> list[ProtocolMessage]:
     """Return a request's messages, one for the items of each reply."""
     text_or_items = body.get("input")
     if isinstance(text_or_items, str):
         piece = Piece(PieceKind.TEXT, text_or_items, path=(0,))
-        return [Wired(Speaker.USER, (text_or_items,), (piece,))]
+        return [ProtocolMessage(Speaker.USER, (text_or_items,), (piece,))]
     messages = list(before)
     known_items = sum(len(message.units) for message in before)
     items_of_reply: list[Json] = []
@@ -136,10 +138,10 @@ def _belongs_to_reply(item: Mapping[str, Json]) -> bool:
     return item_type in _CALLS or item_type in _SERVER or item_type == "reasoning"
 
 
-def parse_message(items: Sequence[Json]) -> Wired:
+def parse_message(items: Sequence[Json]) -> ProtocolMessage:
     """Return the message that these items are: all of a reply, or one of the user's."""
     if not items:  # A reply without any item.
-        return Wired(Speaker.ASSISTANT, (), loaded_state.mark_loaded_state([]))
+        return ProtocolMessage(Speaker.ASSISTANT, (), loaded_state.mark_loaded_state([]))
     pieces: list[Piece] = []
     for position, item in enumerate(items):
         pieces.extend(_pieces_of_item(object_at(item), position))
@@ -147,9 +149,9 @@ def parse_message(items: Sequence[Json]) -> Wired:
     speaker = _speaker_of_item(first_item)
     is_users = speaker is Speaker.USER and text_at(first_item, "role") in ("", "user")
     if speaker is Speaker.ASSISTANT or is_users:
-        return Wired(speaker, tuple(items), loaded_state.mark_loaded_state(pieces))
+        return ProtocolMessage(speaker, tuple(items), loaded_state.mark_loaded_state(pieces))
     # Instructions, and messages of roles that are not known here, outlive folds as a whole.
-    return Wired(speaker, tuple(items), loaded_state.mark_all(pieces, first_item))
+    return ProtocolMessage(speaker, tuple(items), loaded_state.mark_all(pieces, first_item))
 
 
 def _speaker_of_item(item: Mapping[str, Json]) -> Speaker:
@@ -166,7 +168,16 @@ def _pieces_of_item(item: Mapping[str, Json], item_position: int) -> list[Piece]
     if item_type in ("", "message"):
         return _pieces_of_content(item.get("content"), item_position)
     if item_type in _CALLS:
-        return [_piece_of_call_item(item, item_position)]
+        arguments_field = _CALLS[item_type]
+        call = Piece(
+            PieceKind.CALL,
+            text=text_at(item, arguments_field),
+            path=(item_position,),
+            id=text_at(item, "call_id"),
+            name=text_at(item, "name"),
+            media_type=arguments_field,  # The text is put back into this field if it is changed.
+        )
+        return [call]
     if item_type in _RESULTS:
         return [_piece_of_result(item, item_position)]
     if item_type == "reasoning":
@@ -189,18 +200,6 @@ def _pieces_of_content(content: Json, item_position: int) -> list[Piece]:
     return pieces
 
 
-def _piece_of_call_item(item: Mapping[str, Json], item_position: int) -> Piece:
-    arguments_field = _CALLS[text_at(item, "type")]
-    return Piece(
-        PieceKind.CALL,
-        text=text_at(item, arguments_field),
-        path=(item_position,),
-        id=text_at(item, "call_id"),
-        name=text_at(item, "name"),
-        media_type=arguments_field,  # The text is put back into this field if it is changed.
-    )
-
-
 def _piece_of_result(item: Mapping[str, Json], item_position: int) -> Piece:
     output = item.get("output")
     return Piece(
@@ -212,9 +211,9 @@ def _piece_of_result(item: Mapping[str, Json], item_position: int) -> Piece:
     )
 
 
-def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
+def apply_edits(message: ProtocolMessage, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
     """Return the items with some pieces changed. A message with nothing left is dropped."""
-    units = gateway_message.edit_pieces(wired, edits, _path_and_value_of_edit)
+    units = gateway_message.edit_pieces(message, edits, _path_and_value_of_edit)
     return [unit for unit in units if not _is_empty_message(unit)]
 
 
