@@ -108,7 +108,7 @@ class ProcessQuestions:
     def handle_message(self, kind: str, number: int, value: Any) -> None:
         """Take a question, which is answered in a task, or the answer to one of ours."""
         if kind not in _ANSWERS:
-            self.tasks.spawn_task(self._answer_question(kind, number, value), name=kind)
+            self.tasks.spawn_task(self._answer_incoming_question(kind, number, value), name=kind)
             return
         future = self._pending.pop(number, None)
         if future is None or future.done():  # Nobody waits for it any more.
@@ -118,7 +118,7 @@ class ProcessQuestions:
         else:
             future.set_result(value)
 
-    async def _answer_question(self, kind: str, number: int, value: Sequence[Any]) -> None:
+    async def _answer_incoming_question(self, kind: str, number: int, value: Sequence[Any]) -> None:
         """Answer a question of the other process, or tell it why that failed."""
         try:
             answer = await self.answer(kind, value)

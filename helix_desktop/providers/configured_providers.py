@@ -187,7 +187,7 @@ class ConfiguredProviders:
     def _provider_tables(self, document: tomlkit.TOMLDocument, *, make: bool = False) -> Any:
         """Return the providers' tables by name. `make`: add the table of them if it is missing."""
         tables = document.get("provider", {})
-        if not _is_table_of_tables(tables):
+        if not _has_only_provider_tables(tables):
             raise ConfigFileMistake(
                 f"In {self._file}, each provider must be a table: [provider.name]."
             )
@@ -259,7 +259,7 @@ class ConfiguredProviders:
         return ProviderPatience(**values)
 
 
-def _is_table_of_tables(value: object) -> bool:
+def _has_only_provider_tables(value: object) -> bool:
     if not isinstance(value, Mapping):
         return False
     return all(isinstance(table, Mapping) for table in value.values())

@@ -197,7 +197,7 @@ def _user_text_beside_results(message: Message) -> str:
 def _call_named_tool(scene: DemoScene, word: str, words_behind: str) -> ScriptedReply:
     """Call the tool that the user named. After its answer, say what happened."""
     if scene.done:
-        outcomes = [_describe_outcome(call, result, scene.say) for call, result in scene.done]
+        outcomes = [_describe_tool_outcome(call, result, scene.say) for call, result in scene.done]
         return ScriptedReply("\n\n".join(outcomes))
     name, arguments = demo_tour.tool_call_for_word(word, words_behind)
     if not scene.offers_tool(name):
@@ -207,7 +207,7 @@ def _call_named_tool(scene: DemoScene, word: str, words_behind: str) -> Scripted
     return ScriptedReply("", ((name, arguments),))
 
 
-def _describe_outcome(call: ToolCall, result: ToolResult | None, say: Say) -> str:
+def _describe_tool_outcome(call: ToolCall, result: ToolResult | None, say: Say) -> str:
     """Say how long a tool's result is, and quote its first lines."""
     if result is None:
         return say("`{name}` returned no result.", name=call.name)

@@ -186,10 +186,10 @@ def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> P
 
 def apply_edits(message: ProtocolMessage, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
     """Return the message with some pieces changed. Cache marks stay in place."""
-    return gateway_message.edit_pieces(message, edits, _path_and_value_of_edit)
+    return gateway_message.edit_pieces(message, edits, _path_and_value_in_block)
 
 
-def _path_and_value_of_edit(
+def _path_and_value_in_block(
     units: Json, piece: Piece, text: str
 ) -> tuple[gateway_message.Path, Json]:
     """Return where within its piece a text stands, and the value that replaces it."""
@@ -359,11 +359,11 @@ class ReplyAssembler:
                 self._add_block_delta(index, object_at(event, "delta"))
             case "message_delta":
                 self.whole.update(object_at(event, "delta"))
-                self._add_usage(object_at(event, "usage"))
+                self._add_reported_usage(object_at(event, "usage"))
             case "message_stop":
                 self.is_done = True
 
-    def _add_usage(self, reported: Mapping[str, Json]) -> None:
+    def _add_reported_usage(self, reported: Mapping[str, Json]) -> None:
         """Add figures of the end to those of the beginning. Null stands for an unknown one."""
         usage = dict(object_at(self.whole, "usage"))
         for name, value in reported.items():

@@ -329,10 +329,10 @@ def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:
 
 def apply_edits(message: ProtocolMessage, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
     """Return the content with some parts changed. Signatures stay."""
-    return gateway_message.edit_pieces(message, edits, _path_and_value_of_edit)
+    return gateway_message.edit_pieces(message, edits, _path_and_value_in_part)
 
 
-def _path_and_value_of_edit(
+def _path_and_value_in_part(
     _units: Json, piece: Piece, text: str
 ) -> tuple[gateway_message.Path, Json]:
     if piece.kind is PieceKind.CALL:

@@ -89,22 +89,22 @@ def parse_message(unit: Json) -> ProtocolMessage:
     value = object_at(unit)
     role = text_at(value, "role")
     if role in ("tool", "function"):
-        return ProtocolMessage(Speaker.USER, (unit,), (_piece_of_result(value),))
+        return ProtocolMessage(Speaker.USER, (unit,), (_piece_of_tool_message(value),))
     pieces: list[Piece] = []
     for name in REASONING:
         text = text_at(value, name)
         if text:
             pieces.append(Piece(PieceKind.REASONING, text, (0, name)))
-    pieces.extend(_pieces_of_content(value.get("content")))
+    pieces.extend(_pieces_of_chat_content(value.get("content")))
     for position, call in enumerate(list_at(value, "tool_calls")):
         pieces.append(_piece_of_chat_call(object_at(call), (0, "tool_calls", position)))
     speaker = _SPEAKERS.get(role, Speaker.USER)
-    if _goes_on_as_a_whole(value, role):
+    if _outlives_folds_as_a_whole(value, role):
         return ProtocolMessage(speaker, (unit,), loaded_state.mark_all(pieces, value))
     return ProtocolMessage(speaker, (unit,), loaded_state.mark_loaded_state(pieces))
 
 
-def _piece_of_result(message: Mapping[str, Json]) -> Piece:
+def _piece_of_tool_message(message: Mapping[str, Json]) -> Piece:
     content = message.get("content")
     return Piece(
         PieceKind.RESULT,
@@ -115,7 +115,7 @@ def _piece_of_result(message: Mapping[str, Json]) -> Piece:
     )
 
 
-def _pieces_of_content(content: Json) -> list[Piece]:
+def _pieces_of_chat_content(content: Json) -> list[Piece]:
     """Return the pieces of a content, which is a text or a list of parts."""
     if isinstance(content, str):
         return [Piece(PieceKind.TEXT, content, (0, "content"))]
@@ -127,7 +127,7 @@ def _pieces_of_content(content: Json) -> list[Piece]:
     return pieces
 
 
-def _goes_on_as_a_whole(message: Mapping[str, Json], role: str) -> bool:
+def _outlives_folds_as_a_whole(message: Mapping[str, Json], role: str) -> bool:
     """Whether folds leave the message alone: the system's, one of an unknown role or setting."""
     if role == "assistant":
         return False  # Its fields are the provider's own, which belong to the reply.
@@ -147,10 +147,10 @@ def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -
 
 def apply_edits(message: ProtocolMessage, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
     """Return the message with some pieces changed."""
-    return gateway_message.edit_pieces(message, edits, _path_and_value_of_edit)
+    return gateway_message.edit_pieces(message, edits, _path_and_value_in_chat_message)
 
 
-def _path_and_value_of_edit(
+def _path_and_value_in_chat_message(
     units: Json, piece: Piece, text: str
 ) -> tuple[gateway_message.Path, Json]:
     """Return where within its piece a text stands, and the value that replaces it."""

@@ -166,7 +166,7 @@ def _pieces_of_item(item: Mapping[str, Json], item_position: int) -> list[Piece]
     """Return the pieces of one of a message's items, which is at this position."""
     item_type = text_at(item, "type")
     if item_type in ("", "message"):
-        return _pieces_of_content(item.get("content"), item_position)
+        return _pieces_of_item_content(item.get("content"), item_position)
     if item_type in _CALLS:
         arguments_field = _CALLS[item_type]
         call = Piece(
@@ -179,7 +179,7 @@ def _pieces_of_item(item: Mapping[str, Json], item_position: int) -> list[Piece]
         )
         return [call]
     if item_type in _RESULTS:
-        return [_piece_of_result(item, item_position)]
+        return [_piece_of_result_item(item, item_position)]
     if item_type == "reasoning":
         summary = gateway_message.text_of_content(item.get("summary"))
         return [Piece(PieceKind.REASONING, summary, (item_position,))]
@@ -188,7 +188,7 @@ def _pieces_of_item(item: Mapping[str, Json], item_position: int) -> list[Piece]
     return [Piece(PieceKind.OTHER, whole_item, (item_position,), outlives_folds=outlives_folds)]
 
 
-def _pieces_of_content(content: Json, item_position: int) -> list[Piece]:
+def _pieces_of_item_content(content: Json, item_position: int) -> list[Piece]:
     """Return the pieces of a content, which is a text or a list of parts."""
     if isinstance(content, str):
         return [Piece(PieceKind.TEXT, content, (item_position, "content"))]
@@ -200,7 +200,7 @@ def _pieces_of_content(content: Json, item_position: int) -> list[Piece]:
     return pieces
 
 
-def _piece_of_result(item: Mapping[str, Json], item_position: int) -> Piece:
+def _piece_of_result_item(item: Mapping[str, Json], item_position: int) -> Piece:
     output = item.get("output")
     return Piece(
         PieceKind.RESULT,
@@ -213,7 +213,7 @@ def _piece_of_result(item: Mapping[str, Json], item_position: int) -> Piece:
 
 def apply_edits(message: ProtocolMessage, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
     """Return the items with some pieces changed. A message with nothing left is dropped."""
-    units = gateway_message.edit_pieces(message, edits, _path_and_value_of_edit)
+    units = gateway_message.edit_pieces(message, edits, _path_and_value_in_item)
     return [unit for unit in units if not _is_empty_message(unit)]
 
 
@@ -223,7 +223,7 @@ def _is_empty_message(unit: Json) -> bool:
     return text_at(unit, "type") in ("", "message") and not unit.get("content")
 
 
-def _path_and_value_of_edit(
+def _path_and_value_in_item(
     units: Json, piece: Piece, text: str
 ) -> tuple[gateway_message.Path, Json]:
     """Return where within its piece a text stands, and the value that replaces it."""
