@@ -138,8 +138,9 @@ class ChosenModel:
     async def estimate_request_tokens(self, request: Request) -> int:
         """Return an estimate for a model on this computer, or 0 for another. A provider's
         model has a large window, and its first reply says how many tokens it counts.
+        The demo has no vocabulary: its tokens are those that we count.
         """
-        if not self.info.is_free:
+        if not self.info.is_free or self.config.kind == "demo":
             return 0
         return await asyncio.to_thread(
             tokenizer_families.estimate_request_tokens, self.info.id, request, self.access.tokens
