@@ -246,7 +246,6 @@ class AfterCommitBar(QWidget):
 
     def _report_pushed(self, state: BranchState, _done: None) -> None:
         self.push_button.setEnabled(True)
-        # The words are put together after the translation: a branch may have braces in its name.
         words = tr("{branch} was pushed to {address}.")
         self.notice_wanted.emit(words.format(branch=state.branch, address=state.shown_address))
         self.reload()

@@ -194,7 +194,7 @@ class ChatPage(QWidget):
         if len(remembered) != 2:
             return None
         seq, pixels_below_top = remembered
-        # The file may have been changed by hand.
+        # Anything else in the file is no place.
         if not isinstance(seq, int) or not isinstance(pixels_below_top, int):
             return None
         return seq, pixels_below_top, False

@@ -27,23 +27,23 @@ class FullSizeDialog(TransientDialog):
         *,
         is_command: bool,
     ) -> None:
-        screen = parent.screen().availableSize() * SHARE_OF_SCREEN
+        size = parent.screen().availableSize() * SHARE_OF_SCREEN
         title = mark_on_one_line(question.title)
-        super().__init__(title, parent, screen.width(), screen.height())
-        self._shown = build_exact_preview(
+        super().__init__(title, parent, size.width(), size.height())
+        self._end_seen = end_seen
+        self._preview = build_exact_preview(
             theme, question.preview, question.title, self, is_command=is_command
         )
-        self._shown.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self._shown.setAccessibleName(tr("Exactly what will run"))
-        self._end_seen = end_seen
+        self._preview.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self._preview.setAccessibleName(tr("Exactly what will run"))
+        self._preview.reading_state_changed.connect(self._update_length_and_note_end)
         self._length = build_plain_label("", "faint", self)
-        close = build_push_button(tr("Close"), self, self.accept)
-        row = build_row((self._length, 1), close)
-        build_column((self._shown, 1), row, owner=self, margins=20, spacing=12)
-        self._shown.reading_state_changed.connect(self._update_length_and_note_end)
+        close_button = build_push_button(tr("Close"), self, self.accept)
+        foot = build_row((self._length, 1), close_button)
+        build_column((self._preview, 1), foot, owner=self, margins=20, spacing=12)
         self._update_length_and_note_end()
 
     def _update_length_and_note_end(self) -> None:
-        self._length.setText(self._shown.describe_length_and_warnings())
-        if self._shown.is_end_seen:
+        self._length.setText(self._preview.describe_length_and_warnings())
+        if self._preview.is_end_seen:
             self._end_seen()

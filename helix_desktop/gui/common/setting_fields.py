@@ -210,24 +210,26 @@ def _build_number_field(
     changed: ValueListener,
     parent: QtWidgets.QWidget | None,
 ) -> NumberField:
-    field = NumberField(parent)
     # A setting between 0 and 1 is shown as a percentage.
     is_share = declared.most == 1
     factor = 1
+    decimals = 3
+    step = 1
+    unit = declared.unit
     if is_share:
         factor = 100
-        field.setDecimals(1)
-        field.setSingleStep(5)
-        field.setSuffix(_suffix_of_unit("%"))
-    else:
-        field.setDecimals(3)
-        field.setSingleStep(1)
-        field.setSuffix(_suffix_of_unit(declared.unit))
+        decimals = 1
+        step = 5
+        unit = "%"
+    field = NumberField(parent)
+    field.setDecimals(decimals)
+    field.setSingleStep(step)
+    field.setSuffix(_suffix_of_unit(unit))
     field.setRange(declared.least * factor, declared.most * factor)
     field.setSpecialValueText(declared.unset)
     field.setKeyboardTracking(False)
     field.setValue(value * factor)
-    field.valueChanged.connect(lambda shown: changed(shown / factor))
+    field.valueChanged.connect(lambda shown_value: changed(shown_value / factor))
     return field
 
 

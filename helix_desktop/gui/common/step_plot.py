@@ -247,22 +247,24 @@ class StepPlot(QWidget):
     ) -> None:
         """Draws a dashed line across the plot, with a label."""
         line_colour, text_colour = colours
+        y = round(scale.y_of_tokens(tokens)) + 0.5
+        left_end = QPointF(scale.area.left(), y)
+        right_end = QPointF(scale.area.right(), y)
         pen = QPen(line_colour, 1, Qt.PenStyle.CustomDashLine)
         pen.setDashPattern([4, 4])
-        painter.setFont(self._theme.build_font(11))
-        painter.setOpacity(0.6)
         painter.setPen(pen)
-        area = scale.area
-        y = round(scale.y_of_tokens(tokens)) + 0.5
-        painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
+        painter.setOpacity(0.6)
+        painter.drawLine(left_end, right_end)
         painter.setOpacity(1.0)
-        words_at = QPointF(area.left() + 6, y - 6)
-        words_rect = QRectF(painter.fontMetrics().boundingRect(words)).translated(words_at)
+
+        painter.setFont(self._theme.build_font(11))
+        words_start = left_end + QPointF(6, -6)
+        words_rect = QRectF(painter.fontMetrics().boundingRect(words)).translated(words_start)
         # The words must be readable over the coloured areas behind them.
         panel_colour = self._theme.colour_of_token("panel")
         painter.fillRect(words_rect.adjusted(-4, -1, 4, 1), panel_colour)
         painter.setPen(text_colour)
-        painter.drawText(words_at, words)
+        painter.drawText(words_start, words)
 
     def _draw_pointer(
         self, painter: QPainter, scale: PlotScale, dots: Sequence[tuple[float, QColor]], words: str

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QMenu, QSlider, QWidget
 from helix_desktop.engine import context_policy, context_usage
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, Recorded, Span
-from helix_desktop.engine.messages import ContextKind
+from helix_desktop.engine.messages import Block, ContextKind
 from helix_desktop.engine.session_events import Event, FactAppended, FoldProgress, MeterChanged
 from helix_desktop.engine.state.fold_covers import first_and_last
 from helix_desktop.engine.state.moment import Moment
@@ -79,17 +79,27 @@ class ContextInspector(QWidget):
         self._doing = doing
         self._session: Session | None = None
         self._bench: Workbench | None = None
+
+        # The replies of the conversation, which are read in slices.
         self._steps: list[Recorded] = []
         self._unread: Iterator[Recorded] = iter(())
         self._last_read_seq = 0
+        self._read_timer = QTimer(self, interval=0)
+        self._read_timer.timeout.connect(self._read_facts_slice)
+
+        # The shown moment: its blocks, and which sections are open.
+        self._past = PastMomentLoader(doing, self)
         self._parts: list[ListedBlock] = []
         self._open: set[SectionKey] = set()
-        self._past = PastMomentLoader(doing, self)
+        self._refresh_timer = QTimer(self, interval=REFRESH_DELAY_MS, singleShot=True)
+        self._refresh_timer.timeout.connect(self._show_chosen_step)
+
         self.view = BoxesView(theme, self, surface="window", pad=(16, 16))
         self.view.setAccessibleName(tr("Context"))
         self.view.intent_requested.connect(self._carry_out_box_action)
         self.slider = QSlider(Qt.Orientation.Horizontal, self)
         self.slider.setAccessibleName(tr("Step"))
+        self.slider.valueChanged.connect(lambda _: self._refresh_timer.start())
         self._step = widgets.build_plain_label("", "faint", self, wraps=False)
         self._now_button = widgets.build_push_button(tr("Now"), self, self._go_to_present, "chip")
         hint = tr("Hide the side panel")
@@ -97,11 +107,6 @@ class ContextInspector(QWidget):
             "✕", self, look="chip", name=hint, toolTip=hint
         )
         self._lay_out_inspector()
-        self._refresh_timer = QTimer(self, interval=REFRESH_DELAY_MS, singleShot=True)
-        self._refresh_timer.timeout.connect(self._show_chosen_step)
-        self._read_timer = QTimer(self, interval=0)
-        self._read_timer.timeout.connect(self._read_facts_slice)
-        self.slider.valueChanged.connect(lambda _: self._refresh_timer.start())
         widgets.set_surface_look(self, "inspector")
 
     def _lay_out_inspector(self) -> None:
@@ -347,40 +352,46 @@ class ContextInspector(QWidget):
         session = self._session
         if session is None or not 0 <= number < len(self._parts):
             return menu
-
-        def offer_change(words: str, change: Callable[[], Coroutine[Any, Any, object]]) -> None:
-            menu.addAction(words, lambda: self._doing.run_in_background(change(), owner=self))
-
         part = self._parts[number]
-        block = part.block
-        ref = block.source
         self._add_block_description(menu, part)
-        _first_seq, last_seq = first_and_last(ref)
-        menu.addAction(
-            tr("Show in chat"), lambda: self.intent_requested.emit(ShowInChat(session.id, last_seq))
-        )
+        self._add_links_of_block(menu, session, part.block)
+        self._add_changes_of_block(menu, session, part.block)
+        return menu
+
+    def _add_links_of_block(self, menu: QMenu, session: Session, block: Block) -> None:
+        """Adds what leads to the block elsewhere in the window."""
+        _first_seq, last_seq = first_and_last(block.source)
+        show_in_chat = ShowInChat(session.id, last_seq)
+        menu.addAction(tr("Show in chat"), partial(self.intent_requested.emit, show_in_chat))
         if block.cached:
-            first_stored = block.cached[0]
+            open_entry = OpenEntry(block.cached[0].digest)
             menu.addAction(
-                tr("Open the stored output"),
-                partial(self.intent_requested.emit, OpenEntry(first_stored.digest)),
+                tr("Open the stored output"), partial(self.intent_requested.emit, open_entry)
             )
         if block.fold:
+            open_fold = OpenFold(block.fold)
             menu.addAction(
-                tr("Show what was shortened"),
-                lambda: self.intent_requested.emit(OpenFold(block.fold)),
+                tr("Show what was shortened"), partial(self.intent_requested.emit, open_fold)
             )
+
+    def _add_changes_of_block(self, menu: QMenu, session: Session, block: Block) -> None:
+        """Adds what changes how the model sees the block."""
+
+        def offer_change(label: str, change: Callable[[], Coroutine[Any, Any, object]]) -> None:
+            menu.addAction(label, lambda: self._doing.run_in_background(change(), owner=self))
+
+        part = block.source
+        if block.fold:
             offer_change(tr("Restore the original"), lambda: session.folding.unfold(block.fold))
-        if block.kind is not ContextKind.SYSTEM and isinstance(ref, PartRef):
+        if block.kind is not ContextKind.SYSTEM and isinstance(part, PartRef):
             if block.pinned:
-                offer_change(tr("Unpin"), lambda: session.context.unpin_part(ref))
+                offer_change(tr("Unpin"), lambda: session.context.unpin_part(part))
             else:
-                offer_change(tr("Pin: never shorten"), lambda: session.context.pin_part(ref))
-            offer_change(tr("Exclude from context"), lambda: session.context.exclude_part(ref))
+                offer_change(tr("Pin: never shorten"), lambda: session.context.pin_part(part))
+            offer_change(tr("Exclude from context"), lambda: session.context.exclude_part(part))
         if block.kind is ContextKind.OUTPUT and not block.fold:
-            markers = tr("Shorten old outputs to one line now")
-            offer_change(markers, lambda: session.fold_on_request(FoldKind.MARKER))
-        return menu
+            label = tr("Shorten old outputs to one line now")
+            offer_change(label, lambda: session.fold_on_request(FoldKind.MARKER))
 
     def _add_block_description(self, menu: QMenu, part: ListedBlock) -> None:
         words = [

@@ -18,18 +18,33 @@ _IMPORTS = re.compile(rb"@import[^;]*;|url\(\s*[\"']?(?!#|data:)[^)]*\)", re.IGN
 
 
 def draw_standard_input() -> None:
-    sys.path += [folder for folder in sys.argv[1].split(os.pathsep) if folder]
+    for folder in sys.argv[1].split(os.pathsep):
+        if folder:
+            sys.path.append(folder)
     _limit_drawing_process()
-    svg = _IMPORTS.sub(b"", _OUTSIDE.sub(b"", sys.stdin.buffer.read()))
+    svg = sys.stdin.buffer.read()
+    svg = _OUTSIDE.sub(b"", svg)
+    svg = _IMPORTS.sub(b"", svg)
+    from PySide6.QtGui import QGuiApplication
+
+    # Without an application, Qt has no fonts for the texts of the picture.
+    application = QGuiApplication(["svg", "-platform", "offscreen"])
+    png = _draw_svg(svg)
+    sys.stdout.buffer.write(png)
+    sys.stdout.buffer.flush()
+    del application
+
+
+def _draw_svg(svg: bytes) -> bytes:
+    """Returns nothing for a file that is no picture."""
     from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QSize, Qt
-    from PySide6.QtGui import QGuiApplication, QImage, QPainter
+    from PySide6.QtGui import QImage, QPainter
     from PySide6.QtSvg import QSvgRenderer
 
-    application = QGuiApplication(["svg", "-platform", "offscreen"])
     renderer = QSvgRenderer(QByteArray(svg))
     size = renderer.defaultSize() * 2  # Sharp on screens with two pixels for one.
     if not renderer.isValid() or size.isEmpty():
-        return
+        return b""
     if max(size.width(), size.height()) > LONGEST_EDGE:
         size.scale(QSize(LONGEST_EDGE, LONGEST_EDGE), Qt.AspectRatioMode.KeepAspectRatio)
     image = QImage(size, QImage.Format.Format_ARGB32_Premultiplied)
@@ -37,12 +52,11 @@ def draw_standard_input() -> None:
     painter = QPainter(image)
     renderer.render(painter)
     painter.end()
+
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
     image.save(buffer, "png")  # type: ignore[call-overload]  # Its annotations want bytes, Qt wants text.
-    sys.stdout.buffer.write(bytes(buffer.data().data()))
-    sys.stdout.buffer.flush()
-    del application
+    return bytes(buffer.data().data())
 
 
 def _limit_drawing_process() -> None:

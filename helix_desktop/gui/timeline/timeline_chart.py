@@ -49,6 +49,7 @@ RIGHT = 60
 LEGEND = 30
 DATES = 26
 SMALL = 11  # The size of the letters, in pixels.
+_TO_THE_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
 class TimelineChart(StepPlot):
@@ -178,21 +179,25 @@ class TimelineChart(StepPlot):
         dates_y = self.height() - self._theme.zoomed_pixels(12)
         for x, words in self._visible_dates_with_positions(painter.fontMetrics(), scale):
             painter.drawText(QPointF(x, dates_y), words)
+
         area = scale.area
         painter.setClipRect(area.adjusted(0, 0, 1, 0))
         self._draw_layers(painter, scale)
         self._draw_thresholds(painter, scale)
         if self._top_dollars:
-            painter.setPen(QPen(self._theme.colour_of_token("text"), 1.5, Qt.PenStyle.DashLine))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            dollar_scale = replace(scale, top=self._top_dollars)
-            painter.drawPolyline(self._highest_points(self._costs, dollar_scale))
+            self._draw_cost_curve(painter, replace(scale, top=self._top_dollars))
         self._bars.draw_cost_bars(painter, self._theme, scale)
+
         # The ring of a mark at the first or the last point may stand out of the plot.
         width_with_rings = area.width() + 2 * CHOSEN_RING
         painter.setClipRect(QRectF(area.left() - CHOSEN_RING, 0, width_with_rings, self.height()))
         self._marks.draw_fold_marks(painter, scale, self.width())
         self._marks.draw_lane_marks(painter, scale, self.width())
+
+    def _draw_cost_curve(self, painter: QPainter, scale: PlotScale) -> None:
+        painter.setPen(QPen(self._theme.colour_of_token("text"), 1.5, Qt.PenStyle.DashLine))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawPolyline(self._highest_points(self._costs, scale))
 
     def _draw_layers(self, painter: QPainter, scale: PlotScale) -> None:
         """Draws the kinds of context, the highest first, because each is drawn over the one before."""
@@ -226,8 +231,6 @@ class TimelineChart(StepPlot):
 
     def _draw_axes(self, painter: QPainter, scale: PlotScale) -> None:
         area = scale.area
-        faint = self._theme.colour_of_token("faint")
-        to_the_right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         line_height = painter.fontMetrics().height()
         # More labels would touch each other.
         most_labels = min(7, int(area.height() / line_height / 1.5))
@@ -237,11 +240,14 @@ class TimelineChart(StepPlot):
             y = round(scale.y_of_tokens(tokens)) + 0.5
             painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
             painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
-            painter.setPen(faint)
+            painter.setPen(self._theme.colour_of_token("faint"))
             label_rect = QRectF(0, y - line_height / 2, area.left() - 8, line_height)
-            painter.drawText(label_rect, to_the_right, format_token_count(tokens))
+            painter.drawText(label_rect, _TO_THE_RIGHT, format_token_count(tokens))
         if self._top_dollars:
             self._draw_dollar_axis(painter, replace(scale, top=self._top_dollars), most_labels)
+        self._draw_names_of_lanes(painter, area)
+
+    def _draw_names_of_lanes(self, painter: QPainter, area: QRectF) -> None:
         names = {
             TimelineLane.YOU: tr("You"),
             TimelineLane.FILES: tr("Files"),
@@ -251,7 +257,7 @@ class TimelineChart(StepPlot):
             left_edge = self._marks.left_edge_of_lane(lane, area)
             # From the chart's left edge to eight pixels before the lane.
             name_rect = left_edge.adjusted(-area.left(), 0, -8, 0)
-            painter.drawText(name_rect, to_the_right, name)
+            painter.drawText(name_rect, _TO_THE_RIGHT, name)
 
     def _draw_dollar_axis(self, painter: QPainter, scale: PlotScale, most_labels: int) -> None:
         # In hundredths of a cent, because the numbers on an axis are whole.
@@ -361,43 +367,54 @@ class TimelineChart(StepPlot):
 
     def describe_point(self, point: int) -> str:
         """Says what is under the pointer: a mark of the list, or a step and what it cost."""
-        story = self._story
         event = self._marks.find_fold_mark(point)
-        if event is not None:
-            story.credit_savings_to_folds()
-            title = fold_sentences.describe_event_title(event)
-            lines = [f"{title} · {format_date_and_time(event.time)}"]
-            what_it_did = fold_sentences.describe_event_briefly(event, story.model_window)
-            lines += what_it_did.split(" · ")
-            return "\n".join(lines)
+        if event is None:
+            return self._describe_step(point)
+        self._story.credit_savings_to_folds()
+        title = fold_sentences.describe_event_title(event)
+        lines = [f"{title} · {format_date_and_time(event.time)}"]
+        what_it_did = fold_sentences.describe_event_briefly(event, self._story.model_window)
+        lines += what_it_did.split(" · ")
+        return "\n".join(lines)
+
+    def _describe_step(self, point: int) -> str:
+        story = self._story
         step = tr(
             "step {n} · {tokens} tokens · {when}",
             n=format_number(story.steps[point]),
             tokens=format_token_count(story.points[point]),
             when=format_date_and_time(story.times[point]),
         )
+        lines = [step]
         paid = fold_sentences.describe_costs_at_point(story, point)
+        if paid:
+            lines.append(paid)
         paid_for_request = self._bars.describe_costs(point)
-        return "\n".join(filter(None, (step, paid, paid_for_request)))
+        if paid_for_request:
+            lines.append(paid_for_request)
+        return "\n".join(lines)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         self._pointer_y = event.position().y()
         super().mouseMoveEvent(event)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """Chooses the mark under the pointer, or else the step, unless the plot was dragged."""
         super().mouseReleaseEvent(event)
-        if self._moved or not self._point_count:
+        if self._moved or self._point_count == 0:
             return
-        scale = self.scale
         x = event.position().x()
-        self._hover = self._nearest_point(x)
         self._pointer_y = event.position().y()
+        self._hover = self._nearest_point(x)
+        scale = self.scale
         lane_mark = self._marks.find_lane_mark(self._hover, self._pointer_y, scale)
-        reach = max(0.5, REACH / scale.pixels_per_point)
-        fold_mark = self._marks.find_fold_mark(scale.point_at(x), reach)
         if lane_mark is not None:
             self.step_chosen.emit(lane_mark.seq)
-        elif fold_mark is not None:
+            return
+        # Half a point is enough where the points are far apart.
+        reach = max(0.5, REACH / scale.pixels_per_point)
+        fold_mark = self._marks.find_fold_mark(scale.point_at(x), reach)
+        if fold_mark is not None:
             self.chosen.emit(fold_mark)
         else:
             self.step_chosen.emit(self._story.seqs[self._hover])

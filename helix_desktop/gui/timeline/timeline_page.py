@@ -388,26 +388,18 @@ class TimelinePage(QWidget):
         failed: Callable[[HelixError], None] | None = None,
     ) -> None:
         """Runs a command on the shown fold, in the conversation it belongs to."""
-        shown_session = self._session
         event = self._chosen
-        if shown_session is None or event is None:
+        if self._session is None or event is None:
             return
-        other_bench: Workbench | None = None
-        if self._timeline_of_event(event) is not self.timeline:
-            other_bench = self._bench
-
-        async def run_in_conversation() -> None:
-            session = shown_session
-            if other_bench is not None:
-                session = await other_bench.open_session(event.conversation)
-            await act(session)
-
-        def refresh_other_timelines(_: None) -> None:
-            if other_bench is not None:
-                self._fetch_other_timelines()
-
+        is_of_shown_conversation = self._timeline_of_event(event) is self.timeline
+        if is_of_shown_conversation or self._bench is None:
+            self._doing.run_in_background(
+                _run_in_session(act, self._session), owner=self, failed=failed
+            )
+            return
+        work = _run_in_other_conversation(act, self._bench, event.conversation)
         self._doing.run_in_background(
-            run_in_conversation(), then=refresh_other_timelines, owner=self, failed=failed
+            work, then=lambda _: self._fetch_other_timelines(), owner=self, failed=failed
         )
 
     def compare_handovers(self) -> None:
@@ -538,6 +530,17 @@ class TimelinePage(QWidget):
         if session is not None and bench is not None:
             work = _fetch_timelines_except(bench, session.id)
             self._doing.run_in_background(work, then=show_other_timelines, owner=self)
+
+
+async def _run_in_session(act: Callable[[Session], Awaitable[None]], session: Session) -> None:
+    await act(session)
+
+
+async def _run_in_other_conversation(
+    act: Callable[[Session], Awaitable[None]], bench: Workbench, conversation: str
+) -> None:
+    session = await bench.open_session(conversation)
+    await act(session)
 
 
 def _titles_of_comparison(
