@@ -207,8 +207,10 @@ class HistoryImporter:
         else:
             name = folder.name or str(folder)
             existing_ids = [row.id for row in rows if row.first_folder == folder]
+
         if existing_ids:
             return await self._desk.open_workspace(existing_ids[0])
+
         unique_name = _make_name_unique(name, [row.name for row in rows])
         try:
             return await self._desk.create_workspace(unique_name, folder)

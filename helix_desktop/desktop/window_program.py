@@ -143,10 +143,12 @@ class WindowProgram:
             level=self._settings[program_settings.LOG_LEVEL],
             megabytes=self._settings[program_settings.LOG_SIZE],
         )
+
         make_folders_private(where)
         logs.log_uncaught_errors()
         QtCore.qInstallMessageHandler(_log_qt_message)
         translation.install_language(application, self._settings[program_settings.LANGUAGE])
+
         self._application = application
         self._tasks = concurrency.OwnedTasks("window", report=self._report_failed_task)
         self._beginning = concurrency.OwnedTasks("window", report=self._report_failed_task)
@@ -158,15 +160,18 @@ class WindowProgram:
         self._state_file = top_window.state_file
         self.top_window = top_window
         application.setWindowIcon(QIcon(str(resources.resources_folder() / "icons" / "helix.svg")))
+
         self.theme = Theme()
         self._apply_look_settings()
         self._runner = BackgroundRunner(self._tasks.spawn_task, application)
         self.window = MainWindow(
             self.theme, self._state_file, self._settings, self._runner, self.top_window
         )
+
         self._settings.subscribe_to_changes(self._apply_changed_setting)
         self._apply_changed_setting(SEND_WITH)
         self._replace_placeholder_by_window()
+
         if HAS_MENU_BAR:
             self.window.window_actions.fill_menu_bar(self.top_window.menuBar())
         self.top_window.closing.connect(self._quit_or_ask)

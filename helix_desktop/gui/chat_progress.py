@@ -92,6 +92,7 @@ class ChatProgress(QObject):
             self._sides.show_session_or_new(session, side=side)
         if _has_event(events, session_events.FactAppended):
             side.show_transcript()
+
         row = self._sides.find_listed_conversation(session.id)
         if row is not None and row.agent:
             return  # A connected agent's conversation has no composer.

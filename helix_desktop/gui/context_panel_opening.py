@@ -91,9 +91,11 @@ class ContextPanelOpener(QObject):
     def _save_chosen_policy(self, name: str) -> None:
         bench = self._parts.showing.bench
         if bench is not None:
-            choices_changed = self._parts.requests.choices_changed
-            work = bench.choose_context_policy(name)
-            self._parts.run_for_window(work, then=lambda _done: choices_changed.emit())
+            saving = bench.choose_context_policy(name)
+            self._parts.run_for_window(saving, then=self._announce_changed_policy)
+
+    def _announce_changed_policy(self, _result: None) -> None:
+        self._parts.requests.choices_changed.emit()
 
     def _show_request_of_step(self) -> None:
         self._pages.inspector.show_request_of_step()

@@ -248,8 +248,8 @@ class ConversationActions(QObject):
     def ask_to_delete(self, bench: Workbench, row: ConversationListRow) -> None:
         text = tr("“{title}” will be deleted permanently, along with cached content that nothing else uses. This cannot be undone.", title=row.title)  # fmt: skip
         if row.agent or row.recorded_from:
-            kept = tr("The agent's own files are kept. If the agent continues this conversation, the recorder saves only what is new.")  # fmt: skip
-            text = join_sentences(text, kept)
+            about_files = tr("The agent's own files are kept. If the agent continues this conversation, the recorder saves only what is new.")  # fmt: skip
+            text = join_sentences(text, about_files)
         self._ask_to_delete_for_good(bench, tr("Delete permanently"), text, [row], (row.id,))
 
     def _ask_to_delete_for_good(

@@ -233,11 +233,13 @@ class ConversationSides(QObject):
             conversation = awaited
         else:
             conversation = session.id
+
         side_showing_it = self.find_side(conversation)
         # No conversation is shown on both sides.
         if side_showing_it is not None and side_showing_it is not side:
             self.go_to_side(side_showing_it)
             return
+
         side.leave_session()
         side.awaited_conversation = awaited
         self._fill_side(side, bench, session, conversation)
@@ -259,10 +261,12 @@ class ConversationSides(QObject):
         if session is not None:
             activity = self._workspaces.shown_activity
             side.transcript.view.apply_events(activity.build_events_of_unfinished_work(session))
+
         if side is self.current:
             self._announce_current_side()
             message_box = {"name": workspace_name, "is_shown": not side.composer.isHidden()}
             self._state_file.remember_value("box", value=message_box)
+
         is_being_opened = bool(side.awaited_conversation)
         if session is None:
             model = bench.model_of_conversation("")

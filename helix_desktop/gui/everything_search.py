@@ -117,16 +117,19 @@ class EverythingSearch(QObject):
             mistake = PaletteItem(text, act=str, kind=HEADING, enabled=False)
             self._palette.show_search_results(query, [mistake])
             return
+
         shown_bench = self._showing.bench
         opened = list(self._workspaces.workbenches.opened_workbenches())
         if shown_bench in opened:
             opened.remove(shown_bench)
             opened.insert(0, shown_bench)
+
         opened_ids = {bench.id for bench in opened}
         closed_rows: list[KnownWorkspace] = []
         for row in self._workspaces.listed:
             if row.id not in opened_ids:
                 closed_rows.append(row)
+
         results = PaletteSearch(query, closed_rows)
         for bench in opened:
             searching = bench.workspace.index.search_index(query)

@@ -180,18 +180,21 @@ class HelpDialog(TransientDialog):
         super().__init__(tr("Help"), parent, 880, 720)
         self.search = build_line_edit(tr("Search the help"), tr("Search the help"), self)
         self.search.setClearButtonEnabled(True)
+
         self._found_lines = QStringListModel(self)
         self._searched_words: list[str] = []
         self.search.setCompleter(self._build_completer())
         self.search.textEdited.connect(self._list_found_pages)
         self.search.returnPressed.connect(self._open_first_found_page)
         QShortcut(QKeySequence.StandardKey.Find, self, self.search.setFocus)
+
         self.page = HelpPage(self)
         self.in_english = build_plain_label(
             tr("This page is only available in English."), "muted", self
         )
         self.page.sourceChanged.connect(self._say_if_page_is_not_translated)
         self.page.anchorClicked.connect(self._follow_link)
+
         back = build_push_button(tr("Back"), self, self.page.backward, enabled=False)
         self.page.backwardAvailable.connect(back.setEnabled)
         contents = build_push_button(tr("Contents"), self, self._open_contents)
@@ -200,6 +203,7 @@ class HelpDialog(TransientDialog):
         build_column(
             self.search, self.in_english, self.page, buttons, owner=self, margins=(20, 16, 20, 16)
         )
+
         self.open_help_page(file)
         if file == CONTENTS:
             self.search.setFocus()

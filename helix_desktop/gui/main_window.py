@@ -214,6 +214,7 @@ class MainWindow(WindowFrame):
             self.save_window_layout()
         self.sides.close_second_side_and_leave_session()
         self.notices.discard_offers()
+
         self.showing.set_shown_workspace(bench)
         self.state_file.remember_value("workspace", value=bench.id)
         self.workspaces.follow_workspace(bench)
@@ -221,9 +222,11 @@ class MainWindow(WindowFrame):
             self.rail.mark_open_workspace(bench.id)
         else:
             self.workspaces.refresh_workspaces()
+
         self._show_workspace_title(bench)
         self._show_policy_model_and_permissions()
         self.restore_window_layout(bench.id)
+
         self.sides.refresh_conversations()
         self.sides.open_last_conversations(bench)
         if begins_new_conversation:

@@ -93,9 +93,10 @@ class MessageSender(QObject):
         set_handler("resume", self._retry_and_resume, when=self._is_at_rest)
         set_handler("regenerate", self._regenerate, when=self._is_at_rest)
         set_handler("fold-marker", self._fold_to_markers, when=showing.has_conversation)
-        set_handler("allow-once", lambda: self._allow("once"), when=self._is_asking)
-        set_handler("allow-conversation", lambda: self._allow("conversation"), when=self._is_asking)
-        set_handler("allow-always", lambda: self._allow("always"), when=self._is_asking)
+        set_handler("allow-once", partial(self._allow, "once"), when=self._is_asking)
+        allow_in_conversation = partial(self._allow, "conversation")
+        set_handler("allow-conversation", allow_in_conversation, when=self._is_asking)
+        set_handler("allow-always", partial(self._allow, "always"), when=self._is_asking)
         set_handler("refuse", self._refuse, when=self._is_asking)
 
     def _serve_message_box(self, side: ChatPage) -> None:
@@ -245,10 +246,12 @@ class MessageSender(QObject):
         if not dollar_limit or price <= dollar_limit:
             send_it()
             return
+
         question = tr(
             "This message would cost about {price}, which is more than your limit of {limit}. Nothing has been sent.",
             price=format_dollars(price), limit=format_dollars(dollar_limit),
         )  # fmt: skip
+
         choices = [DialogChoice(tr("Send"), send_it)]
         if cheaper is not None:
             hint = tr(
@@ -258,6 +261,7 @@ class MessageSender(QObject):
             question = f"{question} {hint}"
             fold_first = DialogChoice(tr("Shorten first, then send"), cheaper.fold_and_send)
             choices.insert(0, fold_first)
+
         box = ask_to_choose_one(self.parts.widget, tr("Send this message?"), question, choices)
         box.rejected.connect(if_declined)
 
@@ -322,9 +326,8 @@ class MessageSender(QObject):
         if session is None or self._find_queue_as_shown() is None:
             return
         removed_message: tuple[UserPart, ...] = session.queue.take_back_queued(index)
-        self.parts.notices.show_notice(
-            tr("The message was removed."), act=lambda: session.send_message(removed_message)
-        )
+        send_again = partial(session.send_message, removed_message)
+        self.parts.notices.show_notice(tr("The message was removed."), act=send_again)
 
     # --- What the agent does, and what it asks
 
@@ -451,6 +454,7 @@ class NewConversation:
         if self.side.awaited_conversation == self.awaited_name:
             self.side.composer.move_draft_to_new_conversation(session.id)
             sides.show_session_if_current(self.bench, session, self.side)
+
         not_sent = sender.build_message_returner(self.parts)
         message = MessageToSend(sender, self.bench, session, self.parts, not_sent)
         if message.command_name:
@@ -458,6 +462,7 @@ class NewConversation:
             command.expand_command_and_send()
         else:
             message.send_now()
+
         sides.refresh_conversations()
         sender.send_held_messages(self.bench, session, later_messages)
 
@@ -677,7 +682,7 @@ class MessageToSend:
     def _undo_and_resend(self, seq: int, files: Sequence[FileChange]) -> None:
         self.sender.parts.run_for_window(
             self._undo_changes(files),
-            then=lambda _done: self._resend(seq),
+            then=lambda _result: self._resend(seq),
             failed=self.not_sent,
         )
 

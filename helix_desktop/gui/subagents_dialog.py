@@ -65,7 +65,7 @@ class SubagentsDialog(TransientDialog):
                 self._tree.setColumnWidth(index, column.width)
             else:
                 header.setSectionResizeMode(index, QHeaderView.ResizeMode.Stretch)
-        self._tree.itemDoubleClicked.connect(lambda _item, _column: self._open_selected_agent())
+        self._tree.itemDoubleClicked.connect(self._open_selected_agent)
         build_column(
             self._summary_label,
             self._tree,
@@ -83,7 +83,7 @@ class SubagentsDialog(TransientDialog):
         close = build_push_button(tr("Close"), self, self.accept, "primary")
         self._open = build_push_button(tr("Open"), self, self._open_selected_agent)
         self._stop = build_push_button(tr("Stop"), self, self._stop_selected_agent)
-        self._tree.currentItemChanged.connect(lambda _now, _before: self.update_agent_rows())
+        self._tree.currentItemChanged.connect(self.update_agent_rows)
         return build_row(1, self._open, self._stop, self._all, close)
 
     def update_agent_rows(self) -> None:

@@ -35,5 +35,5 @@ def file_name_from_title(title: str, otherwise: str) -> str:
         else:
             characters.append(" ")
     # Several characters in a row that were refused become one space.
-    words = "".join(characters).split()
-    return " ".join(words) or otherwise
+    title_words = "".join(characters).split()
+    return " ".join(title_words) or otherwise

@@ -108,6 +108,7 @@ class WindowTour(QObject):
         offer = ""
         if self._needs_second_exchange():
             offer = tr("Send “list”")
+
         shown_step = ShownTourStep(
             self._step_number + 1,
             len(self.steps),
@@ -117,6 +118,7 @@ class WindowTour(QObject):
             is_done,
         )
         self.coach.show_tour_step(shown_step)
+
         target = QRect()
         is_last = self._step_number == len(self.steps) - 1
         if not is_done or is_last:

@@ -250,14 +250,15 @@ class WorkspaceActions(QObject):
 
     def _export_workspace_to(self, row: KnownWorkspace, path: Path) -> None:
         progress = ProgressDialog(tr("Exporting “{name}”", name=row.name), self._frame)
-        progress.rejected.connect(
-            lambda: self._parts.notices.show_notice(tr("Export stopped. Nothing was written."))
-        )
+        progress.rejected.connect(self._notice_export_stopped)
         work = self._workspaces.workbenches.export_workspace(
             row.id, path, progress.show_byte_progress
         )
         notice = partial(self._notice_workspace_exported, row, path)
         progress.run_with_progress(self._parts.runner, work, notice)
+
+    def _notice_export_stopped(self) -> None:
+        self._parts.notices.show_notice(tr("Export stopped. Nothing was written."))
 
     def _notice_workspace_exported(
         self, row: KnownWorkspace, path: Path, damaged: Sequence[str]
@@ -283,13 +284,14 @@ class WorkspaceActions(QObject):
 
     def import_workspace_from(self, path: Path) -> None:
         progress = ProgressDialog(tr("Importing {file}", file=path.name), self._frame)
-        progress.rejected.connect(
-            lambda: self._parts.notices.show_notice(tr("Import stopped. Nothing was added."))
-        )
+        progress.rejected.connect(self._notice_import_stopped)
         work = self._workspaces.workbenches.import_workspace(
             path, report=progress.show_byte_progress
         )
         progress.run_with_progress(self._parts.runner, work, self._open_imported_workspace)
+
+    def _notice_import_stopped(self) -> None:
+        self._parts.notices.show_notice(tr("Import stopped. Nothing was added."))
 
     def _open_imported_workspace(self, imported: KnownWorkspace) -> None:
         self._workspaces.refresh_workspaces()

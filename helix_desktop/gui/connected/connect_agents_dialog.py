@@ -266,6 +266,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             return
         self._hide_or_show_missing_agents(connections.agents)
         self._shown = connections
+
         _scheme, _slashes, address = connections.address.partition("//")
         if address:
             self._address.setText(tr("Gateway on {address}", address=address))
@@ -277,6 +278,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             self.switch.setText(tr("Turn on"))
         self._show_lines_for_other_programs(connections.for_others)
         self._show_figures_of_today(connections)
+
         commands = [row.start_command for row in connections.agents if row.installed]
         self._once_title.setVisible(bool(commands))
         self._once_line.setVisible(bool(commands))
@@ -338,6 +340,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             format_amount = describe_token_count
             unchanged_amount = today.without
             billed_amount = today.sent
+
         saved_amount = max(0.0, unchanged_amount - billed_amount)
         saved_share = 0.0
         if unchanged_amount:
@@ -345,12 +348,14 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         cached_share = 0.0
         if today.sent:
             cached_share = today.cache_read / today.sent
+
         requests = format_count(today.requests, "{n} request", "{n} requests")
         condition = tr(
             "if requests had been sent unchanged. Counted: the workspaces that the gateway has open"
         )
         share = tr("{share}, including recalls", share=format_percent(saved_share))
         cached = tr("{share} read from the provider's cache", share=format_percent(cached_share))
+
         self._without.show_figure(
             tr("Today without Helix Desktop"), format_amount(unchanged_amount), condition
         )

@@ -94,6 +94,7 @@ class FleetDialog(TransientDialog):
         self._pages = QStackedWidget(self)
         self._all = build_push_button(tr("Stop all"), self, self._stop_or_start_all)
         new_button = build_push_button(tr("New task…"), self, self._open_new_task_dialog, "primary")
+
         tabs = [
             self._add_tab(tr("Tasks"), self._build_tasks_page()),
             self._add_tab(tr("Conversations"), self._build_conversations_page()),
@@ -104,6 +105,7 @@ class FleetDialog(TransientDialog):
         room_between = (QWidget(self), 1)
         bar = build_row(*tabs, room_between, self._all, new_button, spacing=8, wraps=True)
         build_column(bar, self._trouble, (self._pages, 1), owner=self, margins=MARGINS, spacing=12)
+
         # The figures are followed until the dialog is closed.
         following = runner.run_in_background(
             self._fleet.follow_fleet(self._show_fleet), failed=self._show_error
@@ -140,6 +142,7 @@ class FleetDialog(TransientDialog):
             )
             self._summary_labels.append(labels)
             cards.append(card)
+
         filter_words = tr("Filter by agent, computer, state or words")
         self._filter = widgets.build_line_edit(filter_words, filter_words, page)
         columns = (
@@ -152,20 +155,18 @@ class FleetDialog(TransientDialog):
             FleetColumn(tr("Age"), 115, is_whole=True),
             FleetColumn(tr("Cost"), 80, is_figure=True),
         )
+
         empty_words = tr("To give an agent work, choose “New task…”.")
         self._task_list = FleetList(tr("Tasks"), columns, page, empty_words)
         self._task_list.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        self._task_list.currentItemChanged.connect(
-            lambda _current, _previous: self._show_chosen_task()
-        )
+        self._task_list.currentItemChanged.connect(self._show_chosen_task)
         self._task_list.itemSelectionChanged.connect(self._show_chosen_task)
-        self._task_list.itemDoubleClicked.connect(
-            lambda _item, _column: self._open_chosen_conversation()
-        )
+        self._task_list.itemDoubleClicked.connect(self._open_chosen_conversation)
         self._filter.textChanged.connect(self._task_list.filter_fleet_rows)
         cards_row = build_row(wraps=True)
         for card in cards:
             cards_row.addWidget(card, 1)
+
         self._older = build_push_button(tr("Show older tasks"), page, self._fleet.show_older_tasks)
         self._again = build_push_button(
             tr("Run all set aside again"), page, self._retry_all_dead_letters
@@ -418,9 +419,7 @@ class FleetDialog(TransientDialog):
             "Conversations that are running or have their own copy of the repository are listed here."
         )
         self._conversation_list = FleetList(tr("Conversations"), columns, self, empty_words)
-        self._conversation_list.itemActivated.connect(
-            lambda _item, _column: self._open_listed_conversation()
-        )
+        self._conversation_list.itemActivated.connect(self._open_listed_conversation)
         for bench in self._desk.opened_workbenches():
             self._run_fleet_work(bench.copies.refresh_changed_files(""))
         self._show = build_push_button(
@@ -454,9 +453,7 @@ class FleetDialog(TransientDialog):
 
     def _build_list_page(self, fleet_list: FleetList, buttons: QHBoxLayout) -> QWidget:
         page = QWidget(self)
-        fleet_list.currentItemChanged.connect(
-            lambda _current, _previous: self._update_list_buttons()
-        )
+        fleet_list.currentItemChanged.connect(self._update_list_buttons)
         build_column((fleet_list, 1), buttons, owner=page, margins=0, spacing=12)
         return page
 

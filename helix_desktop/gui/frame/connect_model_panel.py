@@ -66,6 +66,7 @@ class ConnectModelPanel(QWidget):
         self._key_places = KeyPlaceButtons(self)
         self._key_places.chosen.connect(self._set_key_place_and_test)
         self._clear_key_and_show_provider_fields()
+
         demo_label = tr("Use the built-in demo (a script, not a language model)")
         demo = build_push_button(demo_label, self, self._choose_demo, "link", wraps=True)
         build_column(
@@ -124,21 +125,23 @@ class ConnectModelPanel(QWidget):
             self._provider.addItem(provider.title, provider)
         other_server = ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, "")
         self._provider.addItem(tr("Another server (OpenAI-compatible)"), other_server)
-        self._provider.currentIndexChanged.connect(
-            lambda _index: self._clear_key_and_show_provider_fields()
-        )
+        self._provider.currentIndexChanged.connect(self._clear_key_and_show_provider_fields)
+
         self._address = QLineEdit(self, placeholderText="https://llm.example.org/v1")
         self._address.returnPressed.connect(self.test_key_and_add_provider)
         self._address.editingFinished.connect(self._contact_server_at_typed_address)
+
         self._key = QLineEdit(self, echoMode=QLineEdit.EchoMode.Password)
         self._key.returnPressed.connect(self.test_key_and_add_provider)
         self._test = build_push_button(
             tr("Connect"), self, self.test_key_and_add_provider, "primary"
         )
         key_row = build_row((self._key, 1), self._test, wraps=True)
+
         self._provider.setAccessibleName(tr("Service"))
         self._address.setAccessibleName(tr("Address"))
         self._key.setAccessibleName(tr("Key"))
+
         form.addRow(tr("Service"), self._provider)
         form.addRow(tr("Address"), self._address)
         form.addRow(tr("Key"), key_row)

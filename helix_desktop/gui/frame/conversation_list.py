@@ -356,12 +356,14 @@ class ConversationRowPainter(RowPainter):
             font = theme.build_font(11)
             theme.draw_words(painter, heading_rect, line.text, font, "faint", alignment)
             return
+
         running = ConversationActivity(index.data(ConversationListRole.RUNNING))
         card = rect.adjusted(px(8), 0, -px(8), 0)
         if option.state & QtWidgets.QStyle.StateFlag.State_Selected:
             theme.fill_surface(painter, card, "selected", 8)
         elif option.state & QtWidgets.QStyle.StateFlag.State_MouseOver:
             theme.fill_surface(painter, card, "rail", 8)
+
         text_rect = card.adjusted(px(10), px(7), -px(10), -px(7))
         self._draw_conversation_title(painter, text_rect, line)
         if has_second_line(line, running):
@@ -384,6 +386,7 @@ class ConversationRowPainter(RowPainter):
         age_rect = QRect(age_left, first_line.top(), age_width + px(1), first_line.height())
         mirrored_age = self._mirror_for_reading_direction(text_rect, age_rect)
         painter.drawText(mirrored_age, Qt.AlignmentFlag.AlignVCenter, age)
+
         title_right = age_left - px(8)
         if row.pinned:
             pin_rect = QRect(title_right - px(12), first_line.top() + px(4), px(12), px(12))
@@ -399,6 +402,7 @@ class ConversationRowPainter(RowPainter):
         usual_direction = painter.layoutDirection()
         if is_right_to_left(title):
             painter.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
+
         # What tells a copy from its original stands at the end, as in "Read the report (restored)".
         elide_mode = Qt.TextElideMode.ElideRight
         if title.endswith(")"):

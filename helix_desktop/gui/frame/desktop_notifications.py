@@ -76,6 +76,7 @@ class DesktopNotifier(QObject):
         service = DBusAddress(_PATH, bus_name=_SERVICE, interface=_SERVICE)
         # The desktop reads a text as HTML.
         escaped_text = text.replace("&", "&amp;").replace("<", "&lt;")
+
         replaced_number = 0
         actions = ["default", ""]
         hints: dict[str, object] = {}
@@ -138,6 +139,7 @@ class DesktopNotifier(QObject):
         if message.header.message_type is MessageType.error:
             log.info("the desktop shows no notifications: %s", fields.get(HeaderFields.error_name))
             return
+
         # Both a reply to a notification and a click on one begin with its number.
         number = None
         if message.body:

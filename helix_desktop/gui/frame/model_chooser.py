@@ -205,18 +205,22 @@ class ModelRowPainter(RowPainter):
             theme.draw_words(painter, rect, "★", theme.build_font(), "accent")
         else:
             theme.draw_words(painter, rect, "☆", theme.build_font(), "muted")
+
         price = format_model_price(model)
         theme.draw_words(painter, rect, price, theme.build_font(12), "muted", at_right)
+
         window = format_model_window(model)
         painter.drawText(rect.adjusted(0, 0, -px(PRICE), 0), at_right, window)
         drawn_width = QFontMetrics(painter.font()).horizontalAdvance(window) + px(12)
         window_width = max(drawn_width, px(WINDOW))
+
         name_rect = rect.adjusted(px(STAR), 0, -px(PRICE) - window_width, 0)
         painter.setFont(theme.build_font())
         painter.setPen(theme.colour_of_token("text"))
         metrics = QFontMetrics(painter.font())
         name = metrics.elidedText(model.id, Qt.TextElideMode.ElideMiddle, name_rect.width())
         painter.drawText(name_rect, Qt.AlignmentFlag.AlignVCenter, name)
+
         name_end = name_rect.left() + metrics.horizontalAdvance(name)
         self._draw_ability_chips(painter, name_rect, name_end, model)
 

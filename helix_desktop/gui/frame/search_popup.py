@@ -44,7 +44,7 @@ class SearchPopup(QWidget):
             self.line, self.list, owner=self.box, margins=(1, 1, 1, 8), spacing=8
         )
         self.line.installEventFilter(self)
-        self.list.clicked.connect(lambda _index: self.accept_current_row())
+        self.list.clicked.connect(self.accept_current_row)
         parent.installEventFilter(self)
         self.hide()
 

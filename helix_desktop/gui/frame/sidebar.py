@@ -51,7 +51,7 @@ class ConversationSearchField(QLineEdit):
         self._key = widgets.build_plain_label("", "kbd", self, wraps=False)
         self._key.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setAccessibleName(tr("Search conversations. Press Enter to search everything."))
-        self.textChanged.connect(lambda _text: self._place_shortcut_label())
+        self.textChanged.connect(self._place_shortcut_label)
         EscapeCloser(self, lambda: bool(self.text()), self.clear)
 
     def show_shortcut_in_field(self, shortcut: str) -> None:
@@ -103,9 +103,11 @@ class Sidebar(QWidget):
         self._title = ElidedLabel(self)
         self._title.setProperty("look", "title")
         self._path = widgets.build_plain_label("", "path", self, wraps=False)
+
         self.shared = self._build_sidebar_link("")
         self.shared.setStyleSheet("padding-left: 0; padding-right: 0")
         self.shared.hide()
+
         self.new = widgets.build_tool_button(tr("New conversation"), self)
         self.more = widgets.build_tool_button(tr("Rename, export or remove this workspace"), self)
         self.more.clicked.connect(self._request_workspace_menu)
@@ -114,10 +116,12 @@ class Sidebar(QWidget):
         size_policy.setRetainSizeWhenHidden(True)
         self.more.setSizePolicy(size_policy)
         self.more.hide()
+
         self.search = ConversationSearchField(theme, self)
         self.search.setProperty("look", "search")
         self.list = ConversationList(theme, self)
         self._empty_list_label = widgets.build_plain_label("", "muted", self)
+
         self.importing = self._build_sidebar_link(tr("Import or record conversations…"))
         self._back = self._build_sidebar_link(tr("Back"))
         self._archive = self._build_sidebar_link("")
@@ -155,7 +159,7 @@ class Sidebar(QWidget):
         self._apply_sidebar_sizes()
 
     def _connect_sidebar_signals(self) -> None:
-        self.search.textChanged.connect(lambda _text: self._refill_conversation_list())
+        self.search.textChanged.connect(self._refill_conversation_list)
         self.search.list_wanted.connect(self.list.setFocus)
         self.list.menu_wanted.connect(self._show_conversation_menu)
         self._back.clicked.connect(lambda: self.show_conversations_in(""))

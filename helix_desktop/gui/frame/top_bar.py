@@ -110,20 +110,24 @@ class TopBar(QWidget):
         margin = px(20)
         if self.width() < px(560):
             margin = px(12)
+
         width_left = self.width() - 2 * margin - 16
         if not self.side.isHidden():
             width_left -= 36
         width_left -= self._width_of_wide_tabs()
         self._set_tabs_narrow(width_left < 0, margin)
+
         if self._state.text():
             for widget in (self._state, self.stop):
                 if not widget.isHidden():
                     width_left -= widget.sizeHint().width()
+
         copy_width = self.copy.sizeHint().width()
         has_room_for_copy = width_left >= copy_width + px(SHORTENED_CHOICE_WIDTH)
         self.copy.setVisible(bool(self.copy.text()) and has_room_for_copy)
         if not self.copy.isHidden():
             width_left -= copy_width
+
         full_width = self.model.show_full_text_and_measure_width() + px(10)
         least_width = min(full_width, px(SHORTENED_CHOICE_WIDTH))
         self.model.setVisible(width_left >= least_width)

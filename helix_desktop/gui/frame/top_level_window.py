@@ -68,6 +68,7 @@ class WindowPlaceholder(QWidget):
         height = self.height()
         rail = rail_width(self._zoom)
         left = rail + self._sidebar
+
         self._fill_area(painter, "panel", QRect(0, 0, width, height))
         self._fill_area(painter, "rail", QRect(0, 0, rail, height))
         if self._sidebar:
@@ -77,6 +78,7 @@ class WindowPlaceholder(QWidget):
         if self._sidebar:
             below_top_bar = round(TOP_BAR_HEIGHT * self._zoom) - 1
             self._fill_area(painter, "line", QRect(left, below_top_bar, width, 1))
+
         # The first paint shows no text, because drawing text loads Qt's enums.
         if self.early_typing.has_box and self.was_painted:
             self._draw_typed_text(painter, left, width, height)
@@ -97,12 +99,14 @@ class WindowPlaceholder(QWidget):
         page_width = width - left
         box_width = min(round(MESSAGE_BOX_WIDTH * zoom), page_width - round(32 * zoom))
         text_width = box_width - round(28 * zoom)
+
         lines: list[str] = []
         for message in self.early_typing.sent_messages:
             first_line, _, _ = message["text"].partition("\n")
             lines.append(first_line)
         for line in self.early_typing.typed_text.split("\n")[-MESSAGE_BOX_LINES:]:
             lines.append(metrics.elidedText(line, Qt.TextElideMode.ElideRight, text_width))
+
         painter.setPen(QtGui.QColor(self._tokens["text"]))
         x = left + (page_width - text_width) // 2
         # The last line stands lowest, where the message box will be.

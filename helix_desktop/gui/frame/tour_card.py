@@ -127,20 +127,24 @@ class TourGuide(QObject):
         card.number.setText(tr("Step {n} of {all}", n=step.number, all=step.step_count))
         card.title.setText(step.title)
         card.words.setText(step.text)
+
         # The focus is moved first, because hiding the button would move it to "Leave the tour".
         if not step.offer and card.window().focusWidget() is card.offer:
             card.next.setFocus()
         card.offer.setText(step.offer)
         card.offer.setVisible(bool(step.offer))
         card.back.setEnabled(step.number > 1)
+
         if step.number == step.step_count:
             card.next.setText(tr("Finish"))
         else:
             card.next.setText(tr("Next"))
+
         if step.is_done:
             set_widget_look(card.next, "primary")
         else:
             set_widget_look(card.next, "")
+
         announce_to_screen_reader(self._window, f"{step.title}. {step.text}")
         for widget in (self.ring, card):
             widget.show()
@@ -224,6 +228,7 @@ def position_beside_area(area: QRect, size: QSize, window: QRect) -> QPoint:
     left = area.left() - RING_TO_CARD_GAP - size.width()
     below = area.bottom() + RING_TO_CARD_GAP
     above = area.top() - RING_TO_CARD_GAP - size.height()
+
     sides = (
         RoomBesideArea(inside.right() - right - size.width(), QPoint(right, centred_y)),
         RoomBesideArea(left - inside.left(), QPoint(left, centred_y)),
@@ -231,6 +236,7 @@ def position_beside_area(area: QRect, size: QSize, window: QRect) -> QPoint:
         RoomBesideArea(above - inside.top(), QPoint(centred_x, above)),
     )
     widest_side = max(sides, key=lambda side: side.room)
+
     largest_x = inside.right() - size.width()
     largest_y = inside.bottom() - size.height()
     x = max(inside.left(), min(widest_side.corner.x(), largest_x))

@@ -54,6 +54,7 @@ class WindowFrame(QWidget):
         self._is_changing_page = False  # True while Qt replaces one page with another.
         self._pages: dict[str, QWidget] = {}
         self.page_factories: dict[str, Callable[[], QWidget]] = {}  # Pages that are not built yet.
+
         self.rail = WorkspaceRail(theme, self)
         self.sidebar = Sidebar(theme, self)
         self._side = QStackedWidget(self)  # The panel at the right of the chat.
@@ -62,6 +63,7 @@ class WindowFrame(QWidget):
         self.top = TopBar(theme, self._middle)
         self.page_area = QStackedWidget(self._middle)
         self._splitter = QSplitter(Qt.Orientation.Horizontal, self)
+
         self._lay_out_frame()
         self.top.side.clicked.connect(self.toggle_sidebar)
         self._splitter.splitterMoved.connect(self._save_dragged_widths)
@@ -192,6 +194,7 @@ class WindowFrame(QWidget):
         if self._preview is not None:
             self._side.setCurrentWidget(self._preview)
         self._side.setVisible(shows_inspector or shows_preview)
+
         # In a narrow window, the conversation and the file need the room of the list.
         needs_room_of_sidebar = shows_preview and self._is_narrow
         has_sidebar = self.showing.page in PAGES and not needs_room_of_sidebar

@@ -137,18 +137,22 @@ class WorkspaceButton(QAbstractButton):
         if self.underMouse():
             painter.setBrush(self._colour.lighter(110))
         painter.drawRoundedRect(square, 10, 10)
+
         painter.setPen(QColor(readable_text_colour(self._colour.name())))
         painter.setFont(self._theme.build_font(13, weight=QFont.Weight.DemiBold))
         painter.drawText(square, Qt.AlignmentFlag.AlignCenter, self.initials)
+
         if self.isChecked():
             left = 0
             if self.layoutDirection() == Qt.LayoutDirection.RightToLeft:
                 left = self.width() - 3
             self._theme.fill_surface(painter, QRectF(left, 8, 3, size - 16), "text", 1.5)
+
         if self.hasFocus():
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.setPen(QPen(self._theme.colour_of_token("text"), 2))
             painter.drawRoundedRect(square.adjusted(1, 1, -1, -1), 9, 9)
+
         if self.running_state is not ConversationActivity.IDLE:
             self._draw_state_dot(painter, square)
 
@@ -198,7 +202,7 @@ class WorkspaceRail(QWidget):
         self._layout = build_column((self.area, 1), owner=self, margins=(0, 12, 0, 12), spacing=GAP)
         self._add = self._add_rail_button("plus", tr("Open folder as workspace"), self.add_wanted)
         self._add.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self._add.customContextMenuRequested.connect(lambda _at: self._show_add_menu())
+        self._add.customContextMenuRequested.connect(self._show_add_menu)
         self._layout.addStretch()
         self._settings = self._add_rail_button("settings", tr("Settings"), self.settings_wanted)
         self._fit_rail_to_theme()

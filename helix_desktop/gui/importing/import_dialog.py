@@ -65,13 +65,16 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._message_label = widgets.build_plain_label("", "")
         self.found = FoundConversationTree(self)
         self.found.choice_changed.connect(self._update_import_button)
+
         filter_hint = tr("Filter by title, folder or program")
         self.filter_line = widgets.build_line_edit(filter_hint, filter_hint, self)
         self.filter_line.textChanged.connect(self.found.filter_rows)
+
         self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 1000)
         self._bar.setAccessibleName(tr("Import conversations"))
         self._progress_label = widgets.build_plain_label("", "small")
+
         title = widgets.build_plain_label(tr("Conversations from other programs"), "title")
         self._files_button = widgets.build_push_button(
             tr("Choose files…"), self, self._ask_for_files, "pill"

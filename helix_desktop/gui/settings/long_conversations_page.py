@@ -85,15 +85,18 @@ class LongConversationsPage(WorkspaceSettingsPage):
             self._cards_row.addWidget(self._build_choice_card(choice), 1)
         self.add_page_layout(self._cards_row)
         self._arrange_cards()
+
         question = tr("What would each have cost in my recent conversations?")
         if self._cost_by_preset:
             question = tr("Compare in a table…")
         self._compare = self.add_page_button(question, self._compare_recent_costs, "link")
         self._compare_status = self.add_sentence("", "small")
         self._compare_status.hide()
+
         self.add_heading(tr("The ways of two other systems"))
         for choice in list_named_presets():
             self.add_page_widget(self._build_choice_card(choice))
+
         settings = self._bench.workspace.settings
         if settings.policy:
             changed = ", ".join(sorted(settings.policy))
@@ -101,6 +104,7 @@ class LongConversationsPage(WorkspaceSettingsPage):
             preset = settings.preset or context_policy.DEFAULT_PRESET
             reset = partial(self._save_choice, preset)
             self.add_page_button(tr("Use the choice's own values"), reset, "link")
+
         self._add_limits(settings.limits)
         self.add_sentence(
             tr("All thresholds and limits can be set in the workspace's settings file."), "faint"
@@ -182,6 +186,7 @@ class LongConversationsPage(WorkspaceSettingsPage):
             self._cost_by_preset[preset] = tr(
                 "Your last {count}: {cost}", count=count, cost=description
             )
+
         for preset, label in self._cost_labels.items():
             label.setText(self._cost_by_preset.get(preset, ""))
             label.setVisible(bool(label.text()))

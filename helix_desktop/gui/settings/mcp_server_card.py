@@ -75,6 +75,7 @@ class McpServerCard(QWidget):
             margins=(12, 10, 8, 8),
             spacing=4,
         )
+
         self._tools = QVBoxLayout()
         self._limits = QVBoxLayout()
         self._log = self._build_log_view()
@@ -101,6 +102,7 @@ class McpServerCard(QWidget):
         is_log_new = is_new or _log_part(server) != _log_part(self._server)
         self._server = server
         self._name.setText(config.name)
+
         description = config.full_description_without_secrets
         if server.mistake:
             description = ""
@@ -131,11 +133,11 @@ class McpServerCard(QWidget):
             button.setAccessibleName(f"{button.text()}: {config.name}")
 
     def _build_card_buttons(self) -> QHBoxLayout:
-        self._sign_in = self._build_link(tr("Sign in"), lambda: self._run_server_action("sign_in"))
+        self._sign_in = self._build_link(tr("Sign in"), partial(self._run_server_action, "sign_in"))
         self._more = self._build_link(tr("Tools and log"), self._show_or_hide_details)
         self._switch = self._build_link(tr("Turn off"), self._turn_server_on_or_off)
-        self._test = self._build_link(tr("Test"), lambda: self._run_server_action("test"))
-        self._restart = self._build_link(tr("Restart"), lambda: self._run_server_action("restart"))
+        self._test = self._build_link(tr("Test"), partial(self._run_server_action, "test"))
+        self._restart = self._build_link(tr("Restart"), partial(self._run_server_action, "restart"))
         self._remove = self._build_link(tr("Remove"), self._confirm_and_remove_server)
         self._all_buttons = (
             self._sign_in,
@@ -183,12 +185,14 @@ class McpServerCard(QWidget):
         use_box.setChecked(name not in config.off)
         use_box.setAccessibleDescription(description)
         use_box.toggled.connect(partial(self._switch_tool, name))
+
         reading_box = QCheckBox(tr("Read-only"), self._inside)
         reading_box.setChecked(name in config.reading)
         explanation = tr("Turn this on only if you know that this tool changes nothing. The tool can then also run in plan mode.")  # fmt: skip
         reading_box.setToolTip(safe_tooltip(explanation))
         reading_box.setAccessibleName(f"{tr('Read-only')}: {name}")
         reading_box.toggled.connect(partial(self._mark_tool_as_reading, name))
+
         self._tools.addLayout(build_row((use_box, 1), reading_box, wraps=True))
         if description:
             short_description = description[:MAX_DESCRIPTION_LENGTH]

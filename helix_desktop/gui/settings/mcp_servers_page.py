@@ -41,9 +41,11 @@ class McpServersPage(SettingsPage):
                 "A server is third-party software that runs with your permissions. Add only servers you trust."
             )
         )
+
         self._rows = build_column(margins=(0, 8, 0, 0), spacing=8)
         self.add_page_layout(self._rows)
         self._status_label = self.add_sentence("", "small")
+
         self.add_heading(tr("Add a server"))
         self._text = QPlainTextEdit(self.page_content, tabChangesFocus=True)
         self._text.setProperty("look", "mono")
@@ -53,10 +55,12 @@ class McpServersPage(SettingsPage):
         self._text.setAccessibleName(tr("Server configuration"))
         self._text.setFixedHeight(6 * self._text.fontMetrics().lineSpacing())
         self.add_page_widget(self._text)
+
         self._name = build_line_edit(tr("Name"), tr("Name (optional)"), self.page_content)
         add = build_push_button(tr("Add"), self.page_content, self._confirm_and_add_typed_servers)
         self.add_page_layout(build_row((self._name, 1), add, wraps=True))
         self._error_label = self.add_sentence("", "danger")
+
         self._refresh_timer = QTimer(self, interval=REFRESH_MS)
         self._refresh_timer.timeout.connect(self.refresh_server_cards)
         self.refresh_server_cards()

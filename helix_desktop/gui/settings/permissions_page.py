@@ -48,12 +48,14 @@ class PermissionsPage(WorkspaceSettingsPage):
             "mode", tr("Permission mode"), about_mode, bench.permission_mode, tuple(modes), labels
         )
         self.add_field(mode_field, self._confirm_and_save_permission_mode)
+
         self.add_heading(tr("Folders"))
         for root in bench.workspace.settings.roots:
             self.add_sentence(root, "mono")
         self.add_page_button(
             tr("Choose another folder…"), partial(self.wanted.emit, "workspace-folder")
         )
+
         self.add_heading(tr("Rules"))
         self.add_sentence(
             tr("Rules take precedence over the permission mode. “Always allow” adds a rule.")
@@ -62,8 +64,10 @@ class PermissionsPage(WorkspaceSettingsPage):
         self.add_page_layout(self._rules)
         self.add_page_layout(self._build_new_rule_form())
         self._show_permission_rules()
+
         self._opened = list(bench.workspace.settings.openings)
         self._add_home_folder_section()
+
         self.add_heading(tr("Files that agents don't see"))
         about_hidden = tr("One pattern per line, as in .gitignore. Agents cannot read, list or change these files. If a command needs such a file, you are asked, and the question names the file. Undo still covers these files.")  # fmt: skip
         patterns = "\n".join(program.list_hidden_patterns(bench))
@@ -74,12 +78,14 @@ class PermissionsPage(WorkspaceSettingsPage):
         self.add_heading(tr("Your home folder"))
         about_home = tr("In your home folder, commands in the sandbox can see only the workspace's folders, installed toolchains and your Git user name. Use this setting to give commands access to more files.")  # fmt: skip
         self.add_sentence(about_home)
+
         for opening in self._program.list_command_openings():
             is_open = opening.name in self._opened
             field = FieldDeclaration(
                 opening.name, tr(opening.title), tr(opening.what_it_gives_away), is_open
             )
             self.add_field(field, partial(self._save_access_to_home_path, opening.name))
+
         about_folders = tr("One folder per line (for example, ~/data). Commands can read these folders but cannot change anything in them.")  # fmt: skip
         folders = "\n".join(self._bench.workspace.settings.readable)
         title = tr("Folders that commands can read")

@@ -118,6 +118,7 @@ class RulesAndSkillsPage(SettingsPage):
     def _build_item_card(self, item: ProjectItem) -> QWidget:
         card = build_surface(self.page_content, "card")
         name = self._build_item_label(mark_on_one_line(item.name), "title")
+
         state_text = translate_name(
             "state of an item", item.state_description, otherwise=item.state_description
         )
@@ -125,9 +126,11 @@ class RulesAndSkillsPage(SettingsPage):
         open_text = partial(self._open_review_dialog, [item])
         read_button = build_push_button(tr("Read"), self.page_content, open_text, "link")
         read_button.setAccessibleName(f"{read_button.text()}: {item.name}")
+
         use_box = self._build_use_checkbox(item)
         first_line = build_row((name, 1), state, read_button, use_box, wraps=True)
         column = build_column(first_line, owner=card, margins=(12, 8, 10, 8), spacing=2)
+
         notes = [item.about]
         if item.why and item.is_in_force:
             notes.append(tr("In use because {why}.", why=item.why))

@@ -97,9 +97,11 @@ class SettingsDialog(widgets.TransientDialog):
         section = page
         if page == "workspace":
             section = "models"
+
         group_page = self._build_page(name)
         self._stack.setCurrentWidget(group_page)
         group_page.scroll_to_section(section)
+
         button = self._buttons[name]
         button.setChecked(True)
         button.setFocus()

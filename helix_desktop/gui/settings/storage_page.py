@@ -105,6 +105,7 @@ class StoragePage(SettingsPage):
             last_backup = format_date_and_time(backup)
         self._figures.setText(f"{figures}\n{tr('Last backup: {when}', when=last_backup)}")
         self._folder.setText(str(self._bench.workspace.folder))
+
         limit = self._bench.workspace.settings.limit
         excess = cache.kept - limit
         is_over_limit = bool(limit) and excess > 0
@@ -137,6 +138,7 @@ class StoragePage(SettingsPage):
                 status = tr("Nothing to free up.")
             self._status_label.setText(status)
             return
+
         names = "\n".join(estimate.names)
         if estimate.entries > len(estimate.names):
             names += "\n…"
@@ -149,6 +151,7 @@ class StoragePage(SettingsPage):
             "{size} will be freed. The content can no longer be recalled, but its description is kept.",
             size=format_byte_size(estimate.freed),
         )
+
         excess = tr("{size} over the limit.", size=format_byte_size(estimate.over))
         paragraphs = [excess, what_goes, names, what_stays]
         if estimate.left:
@@ -156,6 +159,7 @@ class StoragePage(SettingsPage):
             paragraphs.append(
                 tr("The cache would still be {size} over the limit.", size=remaining_excess)
             )
+
         question = "\n\n".join(paragraphs)
         ask_to_confirm(self, tr("Free up space"), question, tr("Remove"), self._free_space)
 

@@ -49,7 +49,7 @@ class JoinWorkspaceDialog(SharingFormDialog):
         cancel = build_push_button(tr("Cancel"), self, self.reject)
         self._lay_out_sharing_form(fields, build_row(1, self.join, cancel))
         for line in (self.address, self.key, self.folder):
-            line.textChanged.connect(lambda _text: self._update_enabled_buttons())
+            line.textChanged.connect(self._update_enabled_buttons)
         self._update_enabled_buttons()
         self.address.setFocus()
 

@@ -57,7 +57,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
         self._lay_out_sharing_form([self._not_shared_panel, self._shared_panel], buttons)
         stop_watching = self._sharing.watch_sharing(self._show_sharing_state)
         self.finished.connect(lambda _result: stop_watching())
-        self.address.textChanged.connect(lambda _text: self._update_enabled_buttons())
+        self.address.textChanged.connect(self._update_enabled_buttons)
         self.address.returnPressed.connect(self.test.click)
         self._show_sharing_state()
         self.address.setFocus()

@@ -29,7 +29,7 @@ class SharingController(QObject):
         self._stop_watching_sharing: Callable[[], None] = lambda: None
         self._announced_branches: set[str] = set()  # Those that the user has been told about.
         sides.call_for_each_side(self._connect_taking_over)
-        sides.conversation_shown.connect(lambda _side: self.show_writers_in_chats())
+        sides.conversation_shown.connect(self.show_writers_in_chats)
         parts.showing.workspace_changed.connect(self._watch_open_workspace)
         parts.showing.conversation_changed.connect(self.show_writers_in_chats)
 

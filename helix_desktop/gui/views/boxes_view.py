@@ -105,6 +105,7 @@ class BoxesView(BoxSurface):
             self._slices.stop()
         else:
             self._slices.start()
+
         bar = self.verticalScrollBar()
         hidden_height = round(self._stack.bottom_edge) - self.viewport().height()
         if not is_complete:
@@ -153,6 +154,7 @@ class BoxesView(BoxSurface):
         painter = QPainter(self.viewport())
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # Boxes place their own text.
         painter.fillRect(event.rect(), self._ink.token_colour(self._surface))
+
         y = self.verticalScrollBar().value()
         painter.translate(0, -y)
         first, end = self.selection.selected_offsets_of(0, self._stack.text_length)

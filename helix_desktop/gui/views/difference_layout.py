@@ -156,6 +156,7 @@ class DifferenceLines:
             painter.fillRect(line_rect, self.ink.token_colour("danger_soft"))
         elif line.mark == "+":
             painter.fillRect(line_rect, self.ink.token_colour("added_soft"))
+
         text_left = self.left_edge(right=right)
         # The line numbers and the sign are drawn as one text, as drawing several texts is slower.
         if not self.has_two_columns:
@@ -170,6 +171,7 @@ class DifferenceLines:
         painter.setPen(self.ink.token_colour("faint"))
         margin_left = text_left - (len(margin_text) + 1) * self.ink.code_letter_width
         painter.drawText(QPointF(margin_left, line_rect.top() + self._base), margin_text)
+
         layout = self.lay_out_line(number, line, right=right)
         painter.setPen(self.ink.token_colour("text"))
         overlays: list[QTextLayout.FormatRange] = []

@@ -63,13 +63,16 @@ class DifferenceView(TextSurface):
         self._heights = DifferenceRowHeights(NO_ROWS, self._lines)
         self.has_two_columns = False
         self.tail = TAIL  # The room below the last row, in pixels.
+
         # The height of the content that the outer layout was last told about.
         self._announced_height = 0
+
         self._colouring = QTimer(self, interval=0, singleShot=True)
         self._colouring.timeout.connect(self._colour_visible_lines)
         self._buttons: list[HunkButtons] = []
         self._actions = True
         self._right = True  # True if the selected text is in the right column.
+
         self._comment = CommentBox(theme, self.viewport())
         self._comment.hide()
         self._comment.sent.connect(self.commented)
@@ -249,6 +252,7 @@ class DifferenceView(TextSurface):
         rows_to_draw: set[int] = set()
         for part in cast("Iterable[QRect]", event.region()):
             rows_to_draw.update(self._visible_rows(part.top(), part.bottom()))
+
         visible_hunks: set[int] = set()
         for number in sorted(rows_to_draw):
             row = self._sheet.rows[number]
@@ -257,6 +261,7 @@ class DifferenceView(TextSurface):
                 self._draw_hunk_head(painter, number, row)
             else:
                 self._draw_difference_row(painter, number, row)
+
         visible_hunks.discard(-1)  # The names of the files above the hunks belong to none.
         for hunk in visible_hunks:
             self._draw_hunk_frame(painter, hunk)

@@ -210,11 +210,13 @@ class TextLineView(TextSurface):
             colour = self._tone(number)
         if colour:
             painter.fillRect(line_rect, self._ink.token_colour(colour))
+
         selected_columns = self._selected_columns(number, len(layout.text()))
         if self._by_line and selected_columns != (0, 0):
             # The whole line is marked, so no part of it needs a mark.
             painter.fillRect(line_rect, self._ink.selection_colour)
             selected_columns = (0, 0)
+
         painter.setPen(self._ink.token_colour("text"))
         text_left = self._gutter_width - self.horizontalScrollBar().value()
         painter.save()
@@ -225,6 +227,7 @@ class TextLineView(TextSurface):
         marks = TextMarks(selected_columns, find_needle_spans(self._needles, layout.text()))
         layout.draw(painter, QPointF(text_left, line_top), self._ink.overlay_formats(marks))
         painter.restore()
+
         painter.setFont(self._ink.mono)
         painter.setPen(self._ink.token_colour("faint"))
         if self._labels is None:
