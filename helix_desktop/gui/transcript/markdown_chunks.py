@@ -132,9 +132,7 @@ def _find_plain_block_end(text: str, position: int, line_end: int) -> int:
     first_line = text[position : min(line_end, position + 200)]
     if _HEADING.match(first_line):
         return line_end
-    is_list = _LIST.match(first_line) is not None
-    can_have_indented_lines = is_list or first_line.startswith(("    ", "\t"))
-    bullet = _DOT.match(first_line)
+    can_have_indented_lines = _can_have_indented_lines(first_line)
     open_fence = _open_fence_after(first_line, "")
 
     end = line_end
@@ -149,12 +147,12 @@ def _find_plain_block_end(text: str, position: int, line_end: int) -> int:
             end = next_line_end
             continue
         # A long list is cut between two of its items.
-        if bullet and length > LIST_PIECE and line.startswith(bullet.group()):
+        if length > LIST_PIECE and _is_item_of_same_list(line, first_line):
             break
         if not line.strip():
             next_text = _skip_blank_lines(text, next_line_end)
-            is_continued = can_have_indented_lines and text.startswith(("  ", "\t"), next_text)
-            if not is_continued:
+            is_indented = text.startswith(("  ", "\t"), next_text)
+            if not is_indented or not can_have_indented_lines:
                 break
             end = next_text
             continue
@@ -164,6 +162,18 @@ def _find_plain_block_end(text: str, position: int, line_end: int) -> int:
         end = next_line_end
     # A fence that is never closed must not make one chunk of all that follows.
     return min(end, position + 50 * LONGEST)
+
+
+def _can_have_indented_lines(first_line: str) -> bool:
+    """Whether a block is a list or indented code, in which blank lines may stand."""
+    if _LIST.match(first_line):
+        return True
+    return first_line.startswith(("    ", "\t"))
+
+
+def _is_item_of_same_list(line: str, first_line: str) -> bool:
+    bullet = _DOT.match(first_line)
+    return bullet is not None and line.startswith(bullet.group())
 
 
 def _ends_plain_block(line: str, *, can_have_indented_lines: bool) -> bool:
