@@ -489,7 +489,7 @@ def test_a_reply_that_cannot_go_on_behind_a_recall_ends_in_an_error(
     expect("a reply could not go on behind a recall")
     _, script = scripted([Calls("recall_cached_content", {"sha256": DIGEST})], [Says("fine")])
     monkeypatch.setattr(
-        "helix_desktop.gateway.reply_relay.Returned", None
+        "helix_desktop.gateway.reply_relay.HiddenResult", None
     )  # a mistake in the program
     with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
         agent = Agent(protocol, url, streams)
