@@ -5,50 +5,80 @@ while a window is open.
 from __future__ import annotations
 
 import asyncio
-import re
 from argparse import Namespace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helix_desktop import errors
+from helix_desktop import errors, running_instance
 from helix_desktop.commands import workspace_access
+from helix_desktop.commands.ask_input import (
+    check_ask_arguments,
+    is_last_turn_complete,
+    read_attached_file,
+    read_message_text,
+)
 from helix_desktop.commands.option_parsing import (
     Subparsers,
     add_command,
     add_workspace_option,
     parse_name,
 )
-from helix_desktop.console import Console
-from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.console import Console, Terminal
+from helix_desktop.engine.facts import Text
+from helix_desktop.store.workspace_link import is_set_up_to_be_shared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from helix_desktop.engine.facts import Attachment, UserPart
     from helix_desktop.engine.session import Session
-    from helix_desktop.engine.view import ConversationState
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench import Workbench
 
 FETCH_SECONDS = 20.0  # A turn waits at most this long for facts that other machines have written.
-LARGEST_ATTACHED = 200 << 20  # Bytes.
 WAIT_SECONDS = 1.0  # The pause between two checks of whether another machine has finished.
 
 
 def run_ask_command(arguments: Namespace) -> int:
-    if arguments.resume and (arguments.text or arguments.attach or not arguments.conversation):
-        raise errors.InvalidInput(
-            "To resume a turn, specify its conversation with --conversation and no TEXT."
-        )
-    if not arguments.resume and not arguments.text:
-        raise errors.InvalidInput("There is no message.", remedy="Enter a message as TEXT, or use - to read standard input.")  # fmt: skip
+    check_ask_arguments(arguments)
+    if _can_be_client(arguments):
+        code = asyncio.run(_ask_owner(arguments))
+        if code is not None:
+            return code
     return workspace_access.run_on_workspace(arguments, source=None)
+
+
+def _can_be_client(arguments: Namespace) -> bool:
+    """Whether a host understands all that is asked. A turn in a copy, of another agent or in a shared
+    workspace is run by a command at the owner.
+    """
+    if arguments.acp or arguments.copy or arguments.copy_with_changes or arguments.choose:
+        return False
+    return not is_set_up_to_be_shared(workspace_access.find_chosen_workspace(arguments))
+
+
+async def _ask_owner(arguments: Namespace) -> int | None:
+    """Asks as a client of the process that has the workspace open. None if no process has."""
+    workspace = workspace_access.find_chosen_workspace(arguments).id
+    wire = await running_instance.connect_to_owner(arguments.places.run, workspace)
+    if wire is None:
+        return None
+    await wire.close()
+    # Imported when needed, as most commands find the workspace closed.
+    from helix_desktop.commands.ask_as_client import ask_as_client
+    from helix_desktop.commands.workspace_owner import WorkspaceOwner
+
+    owner = WorkspaceOwner(arguments.places, workspace)
+    if not await owner.is_serving_clients():
+        return None
+    with Terminal() as console:
+        return await ask_as_client(arguments, owner, console)
 
 
 async def ask_in_workspace(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
     from helix_desktop import workbench
+    from helix_desktop.workbench import message_checks
 
     text = ""
     if not arguments.resume:
@@ -58,7 +88,10 @@ async def ask_in_workspace(
         if not (arguments.acp or arguments.conversation):  # Other agents' tools have other names.
             workspace_access.check_permission_names(arguments.allow)
         if not arguments.acp:
-            await _check_slash_command(bench, text, arguments.conversation or "")
+            session = None
+            if arguments.conversation:
+                session = await _open_named_session(bench, arguments.conversation)
+            await message_checks.check_slash_command(bench, text, session)
         reached = await _fetch_from_other_machines(bench, console)
         if opens_it:
             resumed = ""
@@ -68,35 +101,6 @@ async def ask_in_workspace(
         return await _run_asked_turn(
             bench, arguments, text, console, reached=reached, closes_after=opens_it
         )
-
-
-async def _check_slash_command(bench: Workbench, text: str, conversation: str) -> None:
-    """Refuses an unknown or untrusted command. A message may begin with a path."""
-    named = re.match(r"/([\w:.-]+)(?!\S)", text)
-    if named is None or await asyncio.to_thread(Path(named[0]).exists):
-        return
-    command_name = named[1]
-    server = command_name.partition(":")[0]
-    if server in bench.workspace.settings.mcp:  # The server may still be starting.
-        return
-    await bench.project.reread_project_folders()
-    if conversation:
-        session = await _open_named_session(bench, conversation)
-        if session.conversation.state.acp_agent:  # The agent has commands of its own.
-            return
-    known_commands = bench.slash_commands.list_slash_commands()
-    if any(item.name == command_name for item in known_commands):
-        return
-    for item in bench.project.now.items:
-        if item.kind in ("command", "skill") and item.name == command_name:
-            raise errors.ActionRefused(
-                f"{named[0]} is {item.state_description}. Nothing was sent.",
-                remedy=f"See `project show {item.settings_key}`, then use `project trust` or `project on`.",
-            )
-    raise errors.InvalidInput(
-        f"There is no command or skill {named[0]}. Nothing was sent.",
-        remedy="To see the commands and skills, run `project list`. To send a text that begins with / as it is, put a space before it.",
-    )
 
 
 async def _end_turns_left_open(bench: Workbench, resumed: str, console: Console) -> None:
@@ -118,15 +122,6 @@ async def _end_turns_left_open(bench: Workbench, resumed: str, console: Console)
         )
 
 
-async def read_message_text(arguments: Namespace, console: Console) -> str:
-    text = " ".join(arguments.text)
-    if text == "-":
-        text = await workspace_access.read_whole_input(console)
-    if not text.strip():
-        raise errors.InvalidInput("The message is empty.")
-    return text
-
-
 async def _run_asked_turn(
     bench: Workbench,
     arguments: Namespace,
@@ -138,17 +133,16 @@ async def _run_asked_turn(
 ) -> int:
     """Runs the turn. `closes_after`: the workspace is closed with the end of this command."""
     from helix_desktop.commands.turn_output import TurnPrinter, report_end_of_turn
+    from helix_desktop.workbench import message_checks
 
-    _check_model_before_anything_is_created(bench, arguments)
+    is_model_needed = not (arguments.conversation or arguments.acp)
+    message_checks.check_chosen_model(bench, arguments.model or "", is_needed=is_model_needed)
     session = await _open_asked_session(bench, arguments, console)
     if arguments.resume and is_last_turn_complete(session.conversation.state):
         raise errors.NotFound("There is nothing to continue.", remedy="Nothing was sent.")
     if reached:
         session = await _acquire_or_fork_session(bench, session, arguments.if_busy, console)
-    if arguments.model:
-        bench.set_model_until_closed(session.id, arguments.model)
-    elif not (session.conversation.state.acp_agent or bench.model_of_conversation(session.id)):
-        raise _no_model_chosen_error(bench)
+    _choose_model_for_turn(bench, session, arguments.model or "")
     # A summary that is begun after the turn would be paid for and lost with this command.
     session.folding.prepares_next_turn = not closes_after
     telling = TurnPrinter(session, frozenset(arguments.allow), as_lines=arguments.json)
@@ -175,11 +169,13 @@ async def _run_asked_turn(
     return 1
 
 
-def _check_model_before_anything_is_created(bench: Workbench, arguments: Namespace) -> None:
-    if arguments.model:
-        bench.models.model_by_name(arguments.model)
-    elif not (arguments.conversation or bench.main_model_name or arguments.acp):
-        raise _no_model_chosen_error(bench)
+def _choose_model_for_turn(bench: Workbench, session: Session, model: str) -> None:
+    from helix_desktop.workbench import message_checks
+
+    if model:
+        bench.set_model_until_closed(session.id, model)
+    elif not (session.conversation.state.acp_agent or bench.model_of_conversation(session.id)):
+        raise message_checks.no_model_chosen_error(bench)
 
 
 async def _read_message_parts(
@@ -201,35 +197,6 @@ async def _attach_files(
         name, content = await read_attached_file(file)
         attached += await bench.attach_file(name, content, session.id)
     return attached
-
-
-async def read_attached_file(file: str) -> tuple[str, bytes]:
-    """Returns the file's name and content. InvalidInput if it cannot be read."""
-    path = Path(file)
-    try:
-        status = await asyncio.to_thread(path.stat)
-        if status.st_size > LARGEST_ATTACHED:
-            raise errors.InvalidInput(
-                f"{path.name} is larger than 200 MB. Nothing was sent.",
-                remedy="Name the file in the message instead.",
-            )
-        content = await asyncio.to_thread(path.read_bytes)
-    except OSError as error:
-        raise errors.InvalidInput(
-            f"{file} could not be read: {error.strerror or error}. Nothing was sent."
-        ) from error
-    return path.name, content
-
-
-def is_last_turn_complete(state: ConversationState) -> bool:
-    """Whether the last turn is finished, or none was started."""
-    for recorded in reversed(state.facts_on_path()):
-        fact = recorded.fact
-        if isinstance(fact, UserSaid):
-            return False
-        if isinstance(fact, TurnEnded):
-            return fact.reason is TurnEnd.DONE
-    return True
 
 
 async def _fetch_from_other_machines(bench: Workbench, console: Console) -> bool:
@@ -321,13 +288,6 @@ async def _open_named_session(bench: Workbench, name: str, acp_agent: str = "") 
         return await bench.start_users_conversation(acp_agent=acp_agent)
     named = await workspace_access.find_conversation_by_prefix(bench.workspace, name)
     return await bench.open_session(named)
-
-
-def _no_model_chosen_error(bench: Workbench) -> errors.InvalidInput:
-    return errors.InvalidInput(
-        f"No model has been chosen for {bench.name}.",
-        remedy="Choose a model with --model or `helix-desktop model set`.",
-    )
 
 
 def add_ask_commands(nouns: Subparsers) -> None:

@@ -32,12 +32,12 @@ def run_host_command(arguments: Namespace) -> int:
 
 
 async def _carry_line_of_other_computer(arguments: Namespace, console: Console) -> int:
-    from helix_desktop.workspace_host.kept_host import LineEnd
+    from helix_desktop.workspace_host.kept_host import HostStarter, LineEnd
 
     workspace = await asyncio.to_thread(_find_or_create_workspace, arguments)
     program = wrapped_agent.command_of_this_program(arguments.places)
-    line_end = LineEnd(arguments.places.run, workspace, program, console)
-    return await line_end.carry_until_either_ends()
+    starter = HostStarter(arguments.places.run, workspace, program)
+    return await LineEnd(starter, console).carry_until_either_ends()
 
 
 def _find_or_create_workspace(arguments: Namespace) -> str:

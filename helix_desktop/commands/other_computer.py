@@ -35,9 +35,12 @@ class OtherComputer:
             configured, workspace_access.open_secrets(arguments.places), self._connections
         )
 
+    # The first model that is named there becomes the workspace's: nobody may be there to choose one.
+    becomes_usual = True
+
     @property
-    def name(self) -> str:
-        return self.address.target
+    def sentence_after_break(self) -> str:
+        return f"The connection to {self.address.target} broke off. What the agent does there goes on. Connecting again…"
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[RemoteWorkspaceHost]:

@@ -31,14 +31,25 @@ async def _run_command(command: str, arguments: Namespace, console: Console) -> 
     computer = OtherComputer(arguments)
     try:
         if command == "ask":
-            from helix_desktop.commands.ask_on_other_computer import ask_on_other_computer
+            from helix_desktop.commands.ask_as_client import ask_as_client
+            from helix_desktop.commands.ask_input import check_ask_arguments
 
-            return await ask_on_other_computer(arguments, computer, console)
+            check_ask_arguments(arguments)
+            _refuse_options_for_here(arguments)
+            return await ask_as_client(arguments, computer, console)
         if command == "conversation list":
             return await _print_conversation_list(arguments, computer, console)
         return await _print_conversation(arguments, computer, console)
     finally:
         await computer.aclose()
+
+
+def _refuse_options_for_here(arguments: Namespace) -> None:
+    for option in ("acp", "copy", "copy_with_changes", "choose"):
+        if getattr(arguments, option):
+            raise InvalidInput(
+                f"--{option.replace('_', '-')} cannot be used on another computer yet. Nothing was sent."
+            )
 
 
 async def _print_conversation_list(

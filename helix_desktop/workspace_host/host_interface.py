@@ -44,6 +44,23 @@ class SendMessage(_TaggedCommand, frozen=True):
     steer: bool = False
 
 
+class CheckMessage(_TaggedCommand, frozen=True):
+    """Raises what is wrong with a message, before anything is begun for it. `conversation`: empty
+    for a new one.
+    """
+
+    text: str
+    model: str = ""
+    conversation: str = ""
+
+
+class TakeBackMessage(_TaggedCommand, frozen=True):
+    """Takes back the last waiting message with this text. NotFound if it does not wait any more."""
+
+    conversation: str
+    text: str
+
+
 class StopTurn(_TaggedCommand, frozen=True):
     conversation: str
 
@@ -123,18 +140,21 @@ class StoreContent(_TaggedCommand, frozen=True):
 
 
 class ChooseModel(_TaggedCommand, frozen=True):
-    """Answers a conversation with this model (`provider/model`) until the workspace is closed. The
-    first model that is chosen in a workspace becomes the workspace's.
+    """Answers a conversation with this model (`provider/model`) until the workspace is closed.
+    `becomes_usual`: it is also the workspace's, if that has none.
     """
 
     conversation: str
     model: str
+    becomes_usual: bool = False
 
 
 # All commands. Whatever else a client sends is not understood.
 HostCommand = (
     StartConversation
+    | CheckMessage
     | SendMessage
+    | TakeBackMessage
     | StopTurn
     | ResumeTurn
     | AnswerQuestion

@@ -5,13 +5,15 @@ it. The other process (the kept host) stays as long as it has a client, or an ag
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-from helix_desktop import running_instance
+from helix_desktop import concurrency, running_instance
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console
 from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.starter import (
     DEVNULL,
     ChildProcess,
@@ -23,6 +25,7 @@ from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workspace_host.byte_streams import OwnerStream
 from helix_desktop.workspace_host.host_connection import HOST_ARGUMENTS, count_clients
 
+T = TypeVar("T")
 # What the end of a line writes first. Before it, a login may print anything.
 START_OF_LINE = b"\n== helix-desktop host ==\n"
 UNUSED_SECONDS = 60.0
@@ -42,32 +45,79 @@ async def wait_until_unused(bench: Workbench) -> None:
             last_used = loop.time()
 
 
+class HostStarter:
+    """Starts a kept host where nobody has the workspace open. `program` starts this program."""
+
+    def __init__(self, run: Path, workspace: str, program: Sequence[str]) -> None:
+        self.run = run
+        self.workspace = workspace
+        self._program = list(program)
+        self._kept_host: ChildProcess | None = None
+
+    async def connect_or_start(self, connect: Callable[[], Awaitable[T | None]]) -> T:
+        """Returns what `connect` returns, as soon as there is a host. It returns None until then."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + OPEN_SECONDS
+        while loop.time() < until:
+            connection = await connect()
+            if connection is not None:
+                return connection
+            # A command may have the workspace open for a moment. The kept host waits for its end.
+            if self._kept_host is None or self._kept_host.poll() is not None:
+                self._kept_host = await asyncio.to_thread(self._start_kept_host)
+            await asyncio.sleep(PAUSE_SECONDS)
+        raise HelixError(
+            "The workspace could not be opened.",
+            remedy="Another program may have it open. The log of Helix Desktop may say more.",
+        )
+
+    def _start_kept_host(self) -> ChildProcess:
+        """Starts it apart from this process, whose end it must not notice."""
+        argv = [*self._program, "host", "--keep", "--workspace", self.workspace]
+        launch = ProcessLaunch(CommandAuthor.PROGRAM, argv, has_own_session=True)
+        kept_host = open_process(launch, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
+        # It mostly outlives this process. If it does not, the system must be told that nobody waits for it.
+        concurrency.start_thread(kept_host.wait, name="wait for the host", daemon=True)
+        return kept_host
+
+
 class LineEnd:
     """Carries bytes between `console`, where the line from the other computer arrives, and the
-    process that has the workspace open. `program` starts this program.
+    process that has the workspace open.
     """
 
-    def __init__(self, run: Path, workspace: str, program: Sequence[str], console: Console) -> None:
-        self._run = run
-        self._workspace = workspace
-        self._program = list(program)
+    def __init__(self, starter: HostStarter, console: Console) -> None:
+        self._starter = starter
         self._console = console
         self._tasks = OwnedTasks("line from another computer")
 
     async def carry_until_either_ends(self) -> int:
         """Returns LATER if the host has ended, and 0 if the other computer has left."""
-        stream, first_piece = await self._connect_or_start_host()
+        host = await self._starter.connect_or_start(self._connect_to_running_host)
         try:
-            await self._console.write_output(START_OF_LINE + first_piece)
-            receiving = self._tasks.spawn_task(self._carry_to_host(stream), name="to the host")
-            sending = self._tasks.spawn_task(self._carry_from_host(stream), name="from the host")
+            await self._console.write_output(START_OF_LINE + host.first_bytes)
+            receiving = self._tasks.spawn_task(self._carry_to_host(host.stream), name="to the host")
+            sending = self._tasks.spawn_task(
+                self._carry_from_host(host.stream), name="from the host"
+            )
             await asyncio.wait({receiving, sending}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 return running_instance.LATER
             return 0
         finally:
             await self._tasks.aclose(limit=1)
-            await stream.close_stream()
+            await host.stream.close_stream()
+
+    async def _connect_to_running_host(self) -> "AnsweringHost | None":
+        wire = await running_instance.connect_to_owner(self._starter.run, self._starter.workspace)
+        if wire is None:
+            return None
+        stream = OwnerStream(wire, [*HOST_ARGUMENTS, self._starter.workspace])
+        first_bytes = await stream.read_bytes()
+        if first_bytes:
+            return AnsweringHost(stream, first_bytes)
+        await stream.close_stream()
+        return None
 
     async def _carry_to_host(self, stream: OwnerStream) -> None:
         while piece := await self._console.read_input():
@@ -77,30 +127,10 @@ class LineEnd:
         while piece := await stream.read_bytes():
             await self._console.write_output(piece)
 
-    async def _connect_or_start_host(self) -> tuple[OwnerStream, bytes]:
-        """Returns the connection, and what the host has said on it."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + OPEN_SECONDS
-        kept_host: ChildProcess | None = None
-        while loop.time() < until:
-            wire = await running_instance.connect_to_owner(self._run, self._workspace)
-            if wire is not None:
-                stream = OwnerStream(wire, [*HOST_ARGUMENTS, self._workspace])
-                first_piece = await stream.read_bytes()
-                if first_piece:
-                    return stream, first_piece
-                # A command has the workspace open for a moment.
-                await stream.close_stream()
-            elif kept_host is None or kept_host.poll() is not None:
-                kept_host = await asyncio.to_thread(self._start_kept_host)
-            await asyncio.sleep(PAUSE_SECONDS)
-        raise HelixError(
-            "The workspace could not be opened there.",
-            remedy="Another program may have it open. Look into the log of Helix Desktop on that computer.",
-        )
 
-    def _start_kept_host(self) -> ChildProcess:
-        """Starts it apart from this process, whose end it must not notice."""
-        argv = [*self._program, "host", "--keep", "--workspace", self._workspace]
-        launch = ProcessLaunch(CommandAuthor.PROGRAM, argv, has_own_session=True)
-        return open_process(launch, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
+@dataclass(frozen=True, slots=True)
+class AnsweringHost:
+    """A connection to a host, and what it has said on it already."""
+
+    stream: OwnerStream
+    first_bytes: bytes

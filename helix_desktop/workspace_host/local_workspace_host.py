@@ -11,8 +11,9 @@ from helix_desktop.engine.facts import Text, UserPart
 from helix_desktop.engine.messages import Reply, RetryDelay
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.errors import ActionRefused, InvalidInput
+from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
 from helix_desktop.providers.lent_providers import ProviderLender
+from helix_desktop.workbench import message_checks
 from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workspace_host import host_interface
 from helix_desktop.workspace_host.host_interface import (
@@ -60,7 +61,9 @@ class LocalWorkspaceHost:
         self._memory = _memories.setdefault(bench, CommandMemory())
         self._runners: Mapping[type[HostCommand], RunCommand] = {
             host_interface.StartConversation: self._carry_out_start,
+            host_interface.CheckMessage: self._carry_out_check,
             host_interface.SendMessage: self._carry_out_send,
+            host_interface.TakeBackMessage: self._carry_out_take_back,
             host_interface.StopTurn: self._carry_out_stop,
             host_interface.ResumeTurn: self._carry_out_resume,
             host_interface.AnswerQuestion: self._carry_out_answer,
@@ -141,6 +144,24 @@ class LocalWorkspaceHost:
             parts = await self._bench.slash_commands.expand_command_message(session, said)
             session.send_message(parts, steer=command.steer)
         return CommandResult()
+
+    async def _carry_out_check(self, command: host_interface.CheckMessage) -> CommandResult:
+        session = None
+        if command.conversation:
+            session = await self._bench.open_session(command.conversation)
+        is_model_needed = not command.conversation
+        message_checks.check_chosen_model(self._bench, command.model, is_needed=is_model_needed)
+        await message_checks.check_slash_command(self._bench, command.text, session)
+        return CommandResult()
+
+    async def _carry_out_take_back(self, command: host_interface.TakeBackMessage) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        for index in range(len(session.queue) - 1, -1, -1):
+            first_part = session.queue[index].parts[0]
+            if isinstance(first_part, Text) and first_part.text == command.text:
+                session.queue.take_back_queued(index)
+                return CommandResult()
+        raise NotFound("This message does not wait any more.")
 
     async def _carry_out_stop(self, command: host_interface.StopTurn) -> CommandResult:
         session = await self._bench.open_session(command.conversation)
@@ -226,7 +247,7 @@ class LocalWorkspaceHost:
     async def _carry_out_choice_of_model(
         self, command: host_interface.ChooseModel
     ) -> CommandResult:
-        if not self._bench.main_model_name:
+        if command.becomes_usual and not self._bench.main_model_name:
             await self._bench.choose_model_for_role(command.model)
         self._bench.set_model_until_closed(command.conversation, command.model)
         return CommandResult()

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -32,7 +35,8 @@ from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
 from tests.documents import written_documents
 from tests.peers.chat_server import ChatServer, chunk, refused, reply
-from tests.peers.peer import Answer, sse
+from tests.peers.peer import Answer, Seen, sse
+from tests.peers.ssh_machine import list_kept_hosts
 from tests.scripted_tour import ClockWithoutPauses
 
 
@@ -280,6 +284,40 @@ async def test_a_message_that_waits_for_another_turn_gets_its_own_answer(
         is_first_stopped,
     )
     assert not Path("new.txt").exists()
+
+
+async def test_a_turn_goes_on_when_the_program_with_the_workspace_is_closed(
+    workspace: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    where = program_folders.find_program_folders()
+    has_come = threading.Event()
+
+    def begin_slowly(_: Seen) -> Answer:
+        has_come.set()
+        return reply("Too late.").silent_after(1, 60.0)
+
+    with ChatServer([begin_slowly, reply("Answered in the next program.")]) as server:
+        added = ["provider", "add", "peer", "--base-url", server.base_url]
+        assert await asyncio.to_thread(cli.main, added) == 0
+        desk = Workbenches(
+            where,
+            SecretStorage(where.key_file),
+            serve=lambda opened: workspace_access.listen_for_commands(opened, where),
+        )
+        await desk.open_workspace(workspace)
+        words = ["ask", "-w", workspace, "--model", "peer/scripted", "go on"]
+        asked = asyncio.get_running_loop().run_in_executor(None, cli.main, words)
+        assert await asyncio.to_thread(has_come.wait, 60)
+        await desk.aclose()
+        try:
+            assert await asked == 0
+        finally:
+            for pid in list_kept_hosts(where.data):
+                os.kill(pid, signal.SIGKILL)
+    out, err = capfd.readouterr()
+    assert out.strip().endswith("Answered in the next program.")
+    assert "The turn goes on in the next one." in err
+    assert len(server.bodies) == 2
 
 
 def test_what_a_model_says_gives_a_terminal_no_orders_and_reasons_end_once(

@@ -143,16 +143,20 @@ class SshMachine:
         self._pids.unlink()
 
     def hosts(self) -> Sequence[int]:
-        """The processes over there that have a workspace open."""
-        found: list[int] = []
-        for entry in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):  # It has ended meanwhile.
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-                if os.fsencode(self.home) in words and b"--keep" in words:
-                    found.append(int(entry.name))
-        return found
+        return list_kept_hosts(self.home)
 
     def kill_hosts(self) -> None:
         for pid in self.hosts():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def list_kept_hosts(home: Path) -> Sequence[int]:
+    """The processes of this home that have a workspace open for clients."""
+    found: list[int] = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # It has ended meanwhile.
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if os.fsencode(home) in words and b"--keep" in words:
+                found.append(int(entry.name))
+    return found

@@ -12,6 +12,7 @@ from helix_desktop.engine.facts import (
     Folded,
     FoldKind,
     ModelReplied,
+    Text,
     TurnEnd,
     TurnEnded,
     Unfolded,
@@ -30,6 +31,8 @@ from helix_desktop.workspace_host.host_interface import (
     AnswerAgain,
     AnswerQuestion,
     ChangeConversation,
+    CheckMessage,
+    ChooseModel,
     FoldConversation,
     ForkConversation,
     HistoryReplaced,
@@ -42,6 +45,7 @@ from helix_desktop.workspace_host.host_interface import (
     StartConversation,
     StopTurn,
     StoreContent,
+    TakeBackMessage,
     UndoFileChanges,
     UndoFold,
     WorkspaceHost,
@@ -172,6 +176,49 @@ async def test_a_command_that_is_sent_twice_is_done_once(
     second = await again.run_host_command(StartConversation(), "one more")
     assert first == second
     assert sum(isinstance(fact, UserSaid) for fact in viewer.facts) == 1
+
+
+async def test_what_is_wrong_with_a_message_is_said_before_anything_is_begun(
+    host: WorkspaceHost, bench: Workbench
+) -> None:
+    await host.run_host_command(CheckMessage("hello"))
+    with pytest.raises(InvalidInput, match="no command or skill /nothing"):
+        await host.run_host_command(CheckMessage("/nothing at all"))
+    with pytest.raises(NotFound, match="There is no provider 'nobody'"):
+        await host.run_host_command(CheckMessage("hello", "nobody/model"))
+    assert not bench.list_conversations()
+
+
+async def test_a_waiting_message_is_taken_back_once(host: WorkspaceHost, bench: Workbench) -> None:
+    viewer = await begun(host)
+    conversation = viewer.conversation
+    await host.run_host_command(SendMessage(conversation, "write b.txt: text"))
+    await viewer.until(lambda: bool(viewer.questions))
+    for text in ("one", "two", "one"):
+        await host.run_host_command(SendMessage(conversation, text))
+    await host.run_host_command(TakeBackMessage(conversation, "one"))
+    await viewer.until(lambda: viewer.queued is not None and bool(viewer.queued.taken_back))
+    assert viewer.queued is not None
+    waiting = [part.text for (part,) in viewer.queued.messages if isinstance(part, Text)]
+    assert waiting == ["one", "two"]
+    with pytest.raises(NotFound, match="does not wait any more"):
+        await host.run_host_command(TakeBackMessage(conversation, "three"))
+    await allow(viewer, allowed=False)
+    await viewer.until_ended(3)
+    await check_same_as_host(bench, viewer)
+
+
+async def test_a_model_is_chosen_for_a_conversation_or_for_all(
+    host: WorkspaceHost, bench: Workbench
+) -> None:
+    await bench.choose_model_for_role("")
+    started = await host.run_host_command(StartConversation())
+    await host.run_host_command(ChooseModel(started.conversation, "demo/demo"))
+    assert bench.main_model_name == ""
+    assert bench.model_of_conversation(started.conversation) == "demo/demo"
+    usual = ChooseModel(started.conversation, "demo/demo", becomes_usual=True)
+    await host.run_host_command(usual)
+    assert bench.main_model_name == "demo/demo"
 
 
 async def test_a_turn_is_stopped_and_goes_on(host: WorkspaceHost, bench: Workbench) -> None:

@@ -1,17 +1,18 @@
-"""`ask` on another computer: runs one turn over there, and prints it here.
+"""`ask` as a client of the process that has the workspace open, here or on another computer.
 
-The line may break. The agent goes on over there, and this command connects again and prints what it
-has missed. The message is sent once, however often the line breaks.
+The host may end, and the line to it may break. The agent goes on over there, or in the next host, and
+this command connects again and prints what it has missed. The message is sent once, however often.
 """
 
 from __future__ import annotations
 
 import asyncio
 from argparse import Namespace
-from typing import TYPE_CHECKING
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Protocol
 
 from helix_desktop.commands import workspace_access
-from helix_desktop.commands.ask_command import (
+from helix_desktop.commands.ask_input import (
     is_last_turn_complete,
     read_attached_file,
     read_message_text,
@@ -27,7 +28,7 @@ from helix_desktop.console import escape_control_characters
 from helix_desktop.engine import facts, session_events
 from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.session_events import CLOSED, ConversationActivity
-from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, OwnerEnded
+from helix_desktop.errors import ActionRefused, HelixError, NotFound, OwnerEnded
 from helix_desktop.workspace_host import host_interface
 from helix_desktop.workspace_host.followed_conversation import FollowedConversation
 from helix_desktop.workspace_host.host_interface import (
@@ -42,45 +43,48 @@ from helix_desktop.workspace_host.host_interface import (
 )
 
 if TYPE_CHECKING:
-    from helix_desktop.commands.other_computer import OtherComputer
     from helix_desktop.console import Console
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
 STOP_SECONDS = 5.0
-ONLY_HERE = ("acp", "copy", "copy_with_changes", "choose")
 
 
-async def ask_on_other_computer(
-    arguments: Namespace, computer: OtherComputer, console: Console
-) -> int:
-    for option in ONLY_HERE:
-        if getattr(arguments, option):
-            raise InvalidInput(
-                f"--{option.replace('_', '-')} cannot be used on another computer yet. Nothing was sent."
-            )
+class TurnHost(Protocol):
+    """Where a turn runs. `becomes_usual`: a model that is named becomes the workspace's if it has none."""
+
+    @property
+    def becomes_usual(self) -> bool: ...
+
+    @property
+    def sentence_after_break(self) -> str:
+        """What is said when the connection ends before the turn."""
+
+    def connect(self) -> AbstractAsyncContextManager[WorkspaceHost]: ...
+
+
+async def ask_as_client(arguments: Namespace, turn_host: TurnHost, console: Console) -> int:
     text = ""
     if not arguments.resume:
         text = await read_message_text(arguments, console)
-    workspace_access.check_permission_names(arguments.allow)
+    if not arguments.conversation:  # Another agent's tools may have other names.
+        workspace_access.check_permission_names(arguments.allow)
     files = [await read_attached_file(file) for file in arguments.attach]
-    turn = RemoteTurn(arguments, text, files, console)
-    await run_over_broken_lines(turn, computer, console)
+    turn = ClientTurn(arguments, text, files, console, becomes_usual=turn_host.becomes_usual)
+    await follow_until_turn_ends(turn, turn_host, console)
     is_done = await report_end_of_turn(turn.ended, turn.refused, console)
     if is_done:
         return 0
     return 1
 
 
-async def run_over_broken_lines(
-    turn: RemoteTurn, computer: OtherComputer, console: Console
-) -> None:
+async def follow_until_turn_ends(turn: ClientTurn, turn_host: TurnHost, console: Console) -> None:
     """Connects again until the turn has ended. What is wrong at first is raised."""
     pause = FIRST_PAUSE_SECONDS
     has_said_so = False
     while True:
         try:
-            async with computer.connect() as host:
+            async with turn_host.connect() as host:
                 pause = FIRST_PAUSE_SECONDS
                 has_said_so = False
                 await turn.follow_until_end(host)
@@ -92,15 +96,13 @@ async def run_over_broken_lines(
                 raise
         if not has_said_so:
             has_said_so = True
-            await console.print_error(
-                f"The connection to {computer.name} broke off. What the agent does there goes on. Connecting again…"
-            )
+            await console.print_error(turn_host.sentence_after_break)
         await asyncio.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
-class RemoteTurn:
-    """One message to an agent on another computer, and what is printed of its turn."""
+class ClientTurn:
+    """One message to an agent in another process, and what is printed of its turn."""
 
     def __init__(
         self,
@@ -108,6 +110,8 @@ class RemoteTurn:
         text: str,
         files: list[tuple[str, bytes]],
         console: Console,
+        *,
+        becomes_usual: bool,
     ) -> None:
         self.conversation = ""
         self.ended: facts.TurnEnded | None = None
@@ -117,6 +121,7 @@ class RemoteTurn:
         self._text = text
         self._files = files
         self._console = console
+        self._becomes_usual = becomes_usual
         self._allowed = frozenset(arguments.allow)
         # Each command has one id, so that it is done once, however often it is sent.
         self._start_id = new_command_id()
@@ -124,6 +129,7 @@ class RemoteTurn:
         self._attachments: tuple[facts.Attachment, ...] = ()
         self._followed = FollowedConversation()
         self._is_prepared = False
+        self._is_sent = False
         # The facts up to this number were there before the message.
         self._last_seq_before: int | None = None
         self._has_begun = bool(arguments.resume)
@@ -149,28 +155,36 @@ class RemoteTurn:
     # --- Before the turn
 
     async def _prepare_conversation(self, host: WorkspaceHost) -> None:
-        if self._is_prepared:
-            return
-        name = self._arguments.conversation
-        if name and not self.conversation:
-            self.conversation = find_row_by_prefix(await read_list(host), name)
-        elif not self.conversation:
-            started = await host.run_host_command(
-                host_interface.StartConversation(), self._start_id
-            )
-            self.conversation = started.conversation
-        if self._arguments.model:
+        model = self._arguments.model or ""
+        if not self._is_prepared:
+            await self._find_or_start_conversation(host, model)
+        if model:  # Another host does not know of it yet.
             await host.run_host_command(
-                host_interface.ChooseModel(self.conversation, self._arguments.model)
+                host_interface.ChooseModel(self.conversation, model, self._becomes_usual)
             )
+        if not self._is_prepared:
+            self._attachments = await self._store_attachments(host)
+            self._is_prepared = True
+
+    async def _find_or_start_conversation(self, host: WorkspaceHost, model: str) -> None:
+        conversation = ""
+        if self._arguments.conversation:
+            rows = await read_list(host)
+            conversation = find_row_by_prefix(rows, self._arguments.conversation)
+        await host.run_host_command(host_interface.CheckMessage(self._text, model, conversation))
+        if not conversation:
+            start = host_interface.StartConversation()
+            started = await host.run_host_command(start, self._start_id)
+            conversation = started.conversation
+        self.conversation = conversation
+
+    async def _store_attachments(self, host: WorkspaceHost) -> tuple[facts.Attachment, ...]:
         attachments: list[facts.Attachment] = []
         for file_name, content in self._files:
-            stored = await host.run_host_command(
-                host_interface.StoreContent(file_name, content, self.conversation)
-            )
+            store = host_interface.StoreContent(file_name, content, self.conversation)
+            stored = await host.run_host_command(store)
             attachments += stored.attachments
-        self._attachments = tuple(attachments)
-        self._is_prepared = True
+        return tuple(attachments)
 
     async def _send_or_continue(self, host: WorkspaceHost) -> None:
         """Called when all facts have been told: at first, and after each broken line."""
@@ -188,6 +202,7 @@ class RemoteTurn:
         elif not self._is_waiting():
             message = host_interface.SendMessage(self.conversation, self._text, self._attachments)
             await host.run_host_command(message, self._send_id)
+            self._is_sent = True
 
     def _check_can_be_resumed(self) -> None:
         if is_last_turn_complete(self._followed.state):
@@ -225,7 +240,7 @@ class RemoteTurn:
             case session_events.QuestionAsked():
                 await self._answer_question(host, event)
             case session_events.MessagesQueued() | session_events.ActivityChanged():
-                self._notice_end_without_fact(event)
+                await self._notice_end_without_fact(host, event)
             case session_events.ReplyStreamed(delta=TextDelta()):
                 await self._print_reply_so_far(self._followed.reply_text)
             case ReplyDelayed():
@@ -245,24 +260,41 @@ class RemoteTurn:
         await self._print_fact(recorded)
         if not isinstance(fact, facts.TurnEnded):
             return
-        was_ended_with_host = fact.reason is facts.TurnEnd.FAILED and fact.why == CLOSED
-        # After such an end, the turn is continued: see `_send_or_continue`.
-        if not was_ended_with_host:
+        # A turn that ended with its host is continued in the next one: see `_send_or_continue`.
+        if fact.why != CLOSED:
             self.ended = fact
 
-    def _notice_end_without_fact(
-        self, event: session_events.MessagesQueued | session_events.ActivityChanged
+    async def _notice_end_without_fact(
+        self,
+        host: WorkspaceHost,
+        event: session_events.MessagesQueued | session_events.ActivityChanged,
     ) -> None:
-        """Another client has taken the message back, or the end of the turn could not be stored."""
-        if self.ended is not None:
+        """The turn before it has failed or was stopped, so the message was not sent; or another
+        client has taken it back; or the end of its turn could not be stored.
+        """
+        if self.ended is not None or not self._is_sent:
             return
-        if isinstance(event, session_events.ActivityChanged):
-            if event.running is ConversationActivity.FAILED:
-                self.ended = facts.TurnEnded(facts.TurnEnd.FAILED, event.why)
+        if isinstance(event, session_events.MessagesQueued):
+            is_taken_back = any(self._is_own_message(parts) for parts in event.taken_back)
+            if is_taken_back and not self._has_begun:
+                self.ended = facts.TurnEnded(facts.TurnEnd.STOPPED, "your message was taken back")
             return
-        is_taken_back = any(self._is_own_message(parts) for parts in event.taken_back)
-        if is_taken_back and not self._has_begun:
-            self.ended = facts.TurnEnded(facts.TurnEnd.STOPPED, "your message was taken back")
+        if self._has_begun and event.running is ConversationActivity.FAILED:
+            self.ended = facts.TurnEnded(facts.TurnEnd.FAILED, event.why)
+        is_at_rest = event.running in (ConversationActivity.IDLE, ConversationActivity.FAILED)
+        if is_at_rest and not self._has_begun and await self._take_back(host):
+            why = f"{event.why} Your message was not sent.".strip()
+            self.ended = facts.TurnEnded(facts.TurnEnd.FAILED, why)
+
+    async def _take_back(self, host: WorkspaceHost) -> bool:
+        """Returns whether the message still waited. It waits no longer then."""
+        try:
+            await host.run_host_command(
+                host_interface.TakeBackMessage(self.conversation, self._text)
+            )
+        except NotFound:
+            return False
+        return True
 
     async def _answer_question(
         self, host: WorkspaceHost, asked: session_events.QuestionAsked
@@ -316,13 +348,12 @@ class RemoteTurn:
     # --- Ctrl+C
 
     async def _stop_at_host(self, host: WorkspaceHost) -> None:
-        if not self._has_begun:
-            await self._console.print_error(
-                "Your message was not taken back: it is sent when the turn before it has ended."
-            )
-            return
+        """Stops the turn. While the message waits, the turn is somebody else's: takes it back instead."""
         try:
             async with asyncio.timeout(STOP_SECONDS):
-                await host.run_host_command(host_interface.StopTurn(self.conversation))
+                if self._has_begun:
+                    await host.run_host_command(host_interface.StopTurn(self.conversation))
+                elif self._is_sent:
+                    await self._take_back(host)
         except (HelixError, TimeoutError):
-            await self._console.print_error("The agent there could not be told to stop.")
+            await self._console.print_error("The agent could not be told to stop.")

@@ -1,0 +1,51 @@
+"""What is checked before a message is sent by a command, so that nothing is begun for one that fails."""
+
+import asyncio
+import re
+from pathlib import Path
+
+from helix_desktop.engine.session import Session
+from helix_desktop.errors import ActionRefused, InvalidInput
+from helix_desktop.workbench.open_workbench import Workbench
+
+
+async def check_slash_command(bench: Workbench, text: str, session: Session | None) -> None:
+    """Refuses an unknown or untrusted command. A message may begin with a path."""
+    named = re.match(r"/([\w:.-]+)(?!\S)", text)
+    if named is None or await asyncio.to_thread(Path(named[0]).exists):
+        return
+    command_name = named[1]
+    server = command_name.partition(":")[0]
+    if server in bench.workspace.settings.mcp:  # The server may still be starting.
+        return
+    await bench.project.reread_project_folders()
+    if session is not None and session.conversation.state.acp_agent:
+        return  # The agent has commands of its own.
+    known_commands = bench.slash_commands.list_slash_commands()
+    if any(item.name == command_name for item in known_commands):
+        return
+    for item in bench.project.now.items:
+        if item.kind in ("command", "skill") and item.name == command_name:
+            raise ActionRefused(
+                f"{named[0]} is {item.state_description}. Nothing was sent.",
+                remedy=f"See `project show {item.settings_key}`, then use `project trust` or `project on`.",
+            )
+    raise InvalidInput(
+        f"There is no command or skill {named[0]}. Nothing was sent.",
+        remedy="To see the commands and skills, run `project list`. To send a text that begins with / as it is, put a space before it.",
+    )
+
+
+def check_chosen_model(bench: Workbench, model: str, *, is_needed: bool) -> None:
+    """Refuses a model that is not known, and none where one `is_needed`."""
+    if model:
+        bench.models.model_by_name(model)
+    elif is_needed and not bench.main_model_name:
+        raise no_model_chosen_error(bench)
+
+
+def no_model_chosen_error(bench: Workbench) -> InvalidInput:
+    return InvalidInput(
+        f"No model has been chosen for {bench.name}.",
+        remedy="Choose a model with --model or `helix-desktop model set`.",
+    )
