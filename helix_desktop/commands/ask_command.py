@@ -78,7 +78,7 @@ async def ask_in_workspace(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
     from helix_desktop import workbench
-    from helix_desktop.workbench import message_checks
+    from helix_desktop.workspace_host import message_checks
 
     text = ""
     if not arguments.resume:
@@ -133,7 +133,7 @@ async def _run_asked_turn(
 ) -> int:
     """Runs the turn. `closes_after`: the workspace is closed with the end of this command."""
     from helix_desktop.commands.turn_output import TurnPrinter, report_end_of_turn
-    from helix_desktop.workbench import message_checks
+    from helix_desktop.workspace_host import message_checks
 
     is_model_needed = not (arguments.conversation or arguments.acp)
     message_checks.check_chosen_model(bench, arguments.model or "", is_needed=is_model_needed)
@@ -170,7 +170,7 @@ async def _run_asked_turn(
 
 
 def _choose_model_for_turn(bench: Workbench, session: Session, model: str) -> None:
-    from helix_desktop.workbench import message_checks
+    from helix_desktop.workspace_host import message_checks
 
     if model:
         bench.set_model_until_closed(session.id, model)

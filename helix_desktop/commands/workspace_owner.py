@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
+from helix_desktop.errors import OwnerEnded
 from helix_desktop.gateway import wrapped_agent
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.workspace_host.host_connection import connect_to_host
@@ -28,7 +29,10 @@ class WorkspaceOwner:
 
     async def is_serving_clients(self) -> bool:
         """Whether it has agents. A command that has the workspace open for a moment has none."""
-        host = await self._connect_to_host()
+        try:
+            host = await self._connect_to_host()
+        except OwnerEnded:  # It ended just now.
+            return False
         if host is None:
             return False
         await host.close_host()

@@ -13,9 +13,8 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
 from helix_desktop.providers.lent_providers import ProviderLender
-from helix_desktop.workbench import message_checks
 from helix_desktop.workbench.open_workbench import Workbench
-from helix_desktop.workspace_host import host_interface
+from helix_desktop.workspace_host import host_interface, message_checks
 from helix_desktop.workspace_host.host_interface import (
     LONGEST_RANGE,
     CommandResult,
