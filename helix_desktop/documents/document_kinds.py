@@ -7,9 +7,11 @@ their content, so their name decides.
 
 import io
 import zipfile
+from collections.abc import Callable
 from pathlib import PurePath
 
 from helix_desktop.decompression import open_foreign_archive
+from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 
 MOST_MEMBERS = 20_000  # A presentation of 2,000 slides has about 10,000 members.
@@ -20,7 +22,10 @@ _ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
 
 @dataclass(frozen=True, slots=True)
 class DocumentKind:
-    """A format. `unit` is what its pages are called; `reader` names its reader (`document_worker.py`)."""
+    """A format. `unit` is what its pages are called: "page", "section", "slide", "sheet", "chapter",
+    "cell" or "part". `reader` names a function as "module:function". It gets the document's bytes
+    and yields its pages, in the limited process of `document_worker.py`.
+    """
 
     name: str
     title: str
@@ -30,13 +35,17 @@ class DocumentKind:
     media_type: str
 
 
-PDF = DocumentKind("pdf", "PDF", (".pdf",), "page", "pdf", "application/pdf")
+_READERS = "helix_desktop.documents.readers"
+
+PDF = DocumentKind(
+    "pdf", "PDF", (".pdf",), "page", f"{_READERS}.pdf_reader:read_pdf_pages", "application/pdf"
+)
 WORD = DocumentKind(
     "docx",
     "Word",
     (".docx", ".docm", ".dotx"),
     "section",
-    "word",
+    f"{_READERS}.word_reader:read_word_sections",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
 )
 POWERPOINT = DocumentKind(
@@ -44,7 +53,7 @@ POWERPOINT = DocumentKind(
     "PowerPoint",
     (".pptx", ".pptm", ".ppsx"),
     "slide",
-    "powerpoint",
+    f"{_READERS}.powerpoint_reader:read_slides",
     "application/vnd.openxmlformats-officedocument.presentationml.presentation",
 )
 EXCEL = DocumentKind(
@@ -52,18 +61,23 @@ EXCEL = DocumentKind(
     "Excel",
     (".xlsx", ".xlsm", ".xlsb"),
     "sheet",
-    "spreadsheet",
+    f"{_READERS}.spreadsheet_reader:read_sheets",
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 )
 OLD_EXCEL = DocumentKind(
-    "xls", "Excel", (".xls",), "sheet", "spreadsheet", "application/vnd.ms-excel"
+    "xls",
+    "Excel",
+    (".xls",),
+    "sheet",
+    f"{_READERS}.spreadsheet_reader:read_sheets",
+    "application/vnd.ms-excel",
 )
 ODT = DocumentKind(
     "odt",
     "OpenDocument text",
     (".odt", ".ott"),
     "section",
-    "open document",
+    f"{_READERS}.open_document_reader:read_open_document",
     "application/vnd.oasis.opendocument.text",
 )
 ODP = DocumentKind(
@@ -71,7 +85,7 @@ ODP = DocumentKind(
     "OpenDocument presentation",
     (".odp",),
     "slide",
-    "open document",
+    f"{_READERS}.open_document_reader:read_open_document",
     "application/vnd.oasis.opendocument.presentation",
 )
 ODS = DocumentKind(
@@ -79,15 +93,36 @@ ODS = DocumentKind(
     "OpenDocument spreadsheet",
     (".ods",),
     "sheet",
-    "spreadsheet",
+    f"{_READERS}.spreadsheet_reader:read_sheets",
     "application/vnd.oasis.opendocument.spreadsheet",
 )
-EPUB = DocumentKind("epub", "EPUB", (".epub",), "chapter", "epub", "application/epub+zip")
-HTML = DocumentKind("html", "HTML", (".html", ".htm", ".xhtml"), "section", "html", "text/html")
-NOTEBOOK = DocumentKind(
-    "ipynb", "notebook", (".ipynb",), "cell", "notebook", "application/x-ipynb+json"
+EPUB = DocumentKind(
+    "epub",
+    "EPUB",
+    (".epub",),
+    "chapter",
+    f"{_READERS}.epub_reader:read_chapters",
+    "application/epub+zip",
 )
-CSV = DocumentKind("csv", "CSV", (".csv", ".tsv"), "part", "csv", "text/csv")
+HTML = DocumentKind(
+    "html",
+    "HTML",
+    (".html", ".htm", ".xhtml"),
+    "section",
+    f"{_READERS}.html_reader:read_html_sections",
+    "text/html",
+)
+NOTEBOOK = DocumentKind(
+    "ipynb",
+    "notebook",
+    (".ipynb",),
+    "cell",
+    f"{_READERS}.notebook_reader:read_notebook_cells",
+    "application/x-ipynb+json",
+)
+CSV = DocumentKind(
+    "csv", "CSV", (".csv", ".tsv"), "part", f"{_READERS}.csv_reader:read_csv_rows", "text/csv"
+)
 KINDS = (
     PDF,
     WORD,
@@ -121,12 +156,56 @@ UNREAD_ENDINGS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class AddedDocumentKind:
+    """A kind that an extension declares. `folders`: where its reader's module is found.
+
+    `check_unchanged` raises InvalidInput if the extension's files are not those that the user
+    allowed. It is called before each document, because the reader is loaded anew for each.
+    """
+
+    kind: DocumentKind
+    folders: tuple[str, ...]
+    check_unchanged: Callable[[], None]
+
+
+_added: dict[str, AddedDocumentKind] = {}
+
+
+def add_document_kind(added: AddedDocumentKind) -> None:
+    """Add a kind. Raises InvalidInput for a name or an ending that another kind has."""
+    kind = added.kind
+    for other in list_document_kinds():
+        if other.name == kind.name:
+            raise InvalidInput(f"There is another kind of document named {kind.name!r}.")
+        for ending in kind.endings:
+            if ending in other.endings:
+                raise InvalidInput(f"Files that end in {ending} are already read as {other.title}.")
+    _added[kind.name] = added
+
+
+def remove_document_kind(name: str) -> None:
+    _added.pop(name, None)
+
+
+def find_added_document_kind(name: str) -> AddedDocumentKind | None:
+    return _added.get(name)
+
+
+def list_document_kinds() -> list[DocumentKind]:
+    """Return the program's own kinds, and then those of extensions."""
+    kinds = list(KINDS)
+    for added in _added.values():
+        kinds.append(added.kind)
+    return kinds
+
+
 def find_document_kind(name: str, content: bytes) -> DocumentKind | None:
     """Return the kind of a file, or None if it is plain text, a picture or something else."""
     if b"%PDF-" in content[:_PDF_MARK_WITHIN]:
         return PDF
     if content.startswith(b"PK\x03\x04"):
-        return _find_kind_of_archive(content)
+        return _find_kind_of_archive(content) or _find_added_kind_by_ending(name)
     kind_by_ending = find_kind_by_ending(name)
     if content.startswith(_OLE_MARK):
         if kind_by_ending in (OLD_EXCEL, WORD, POWERPOINT, EXCEL):
@@ -142,9 +221,16 @@ def find_document_kind(name: str, content: bytes) -> DocumentKind | None:
 
 def find_kind_by_ending(name: str) -> DocumentKind | None:
     ending = PurePath(name).suffix.lower()
-    for kind in KINDS:
+    for kind in list_document_kinds():
         if ending in kind.endings:
             return kind
+    return None
+
+
+def _find_added_kind_by_ending(name: str) -> DocumentKind | None:
+    kind = find_kind_by_ending(name)
+    if kind is not None and kind.name in _added:
+        return kind
     return None
 
 

@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from helix_desktop.documents import document_worker
-from helix_desktop.documents.document_kinds import DocumentKind, is_office_file_with_password
+from helix_desktop.documents.document_kinds import (
+    DocumentKind,
+    find_added_document_kind,
+    is_office_file_with_password,
+)
 from helix_desktop.documents.document_page import DocumentPage, PagePicture
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
@@ -57,7 +61,12 @@ async def read_document_pages(name: str, content: bytes, kind: DocumentKind) -> 
         raise _unreadable(name, kind, "too large")
     if kind.name != "xls" and is_office_file_with_password(content):
         raise _unreadable(name, kind, "password")
-    lines = await _run_worker(name, kind, {"reader": kind.reader}, content)
+    request: dict[str, object] = {"reader": kind.reader}
+    added = find_added_document_kind(kind.name)
+    if added is not None:
+        await asyncio.to_thread(added.check_unchanged)
+        request["folders"] = list(added.folders)
+    lines = await _run_worker(name, kind, request, content)
     pages: list[DocumentPage] = []
     for line in lines:
         pages.append(DocumentPage(str(line["text"]), str(line["title"]), int(line["unit"])))
@@ -93,9 +102,18 @@ async def _run_worker(
     ending = "stopped"
     if lines and "end" in lines[-1]:
         ending = str(lines[-1]["end"])
-    if ending != "read":
-        raise _unreadable(name, kind, ending)
-    return lines[:-1]
+    if ending == "read":
+        return lines[:-1]
+    is_of_extension = find_added_document_kind(kind.name) is not None
+    error_name = ""
+    if lines:
+        error_name = str(lines[-1].get("error", ""))
+    if is_of_extension and ending == "damaged" and error_name != "DocumentDamaged":
+        raise InvalidInput(
+            f"{name} cannot be read: the extension that reads {kind.title} failed with {error_name}.",
+            remedy="Tell the author of the extension.",
+        )
+    raise _unreadable(name, kind, ending)
 
 
 async def _start_worker() -> starter.Process:

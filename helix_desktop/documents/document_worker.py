@@ -2,19 +2,21 @@
 
     document_worker.py FOLDERS      folders with this package and the libraries
 
-Standard input has a line of JSON (`reader`, and for pictures `pages` and `edge`), then the document.
+Standard input has a line of JSON (`reader`, for pictures `pages` and `edge`, and for an
+extension's reader `folders`), then the document.
 Standard output has a line of JSON for each page or picture, and a last one with `end`: "read", or
-why it ended early. Formats are parsed by libraries that strangers' files may overwhelm, so the
+why it ended early, with the type of an unexpected `error`. Formats are parsed by libraries that strangers' files may overwhelm, so the
 system limits this process's time, memory and files.
 """
 
 from __future__ import annotations
 
 import base64
+import importlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ def serve_one_document() -> None:
     sys.path += [folder for folder in sys.argv[1].split(os.pathsep) if folder]
     _limit_reading_process()
     request = json.loads(sys.stdin.buffer.readline())
+    sys.path += request.get("folders", [])  # Of an extension, last: no library is replaced.
     content = sys.stdin.buffer.read()
     from helix_desktop.documents import document_page
 
@@ -35,6 +38,7 @@ def serve_one_document() -> None:
         document_page.DocumentTooLarge: "too large",
         MemoryError: "too large",
     }
+    error_name = ""
     try:
         if "pages" in request:
             _write_pictures(content, request["pages"], request["edge"])
@@ -44,52 +48,19 @@ def serve_one_document() -> None:
         ending = "read"
     except Exception as error:  # noqa: BLE001 - whatever a stranger's file brings about
         ending = "damaged"
+        error_name = type(error).__name__
         for error_type, word in endings.items():
             if isinstance(error, error_type):
                 ending = word
-    _write_line({"end": ending})
+    _write_line({"end": ending, "error": error_name})
 
 
-def _find_reader(name: str) -> Callable[[bytes], Iterator[DocumentPage]]:  # noqa: PLR0911
-    """Return a format's reader. Only that one and its library are imported."""
-    match name:
-        case "pdf":
-            from helix_desktop.documents.readers.pdf_reader import read_pdf_pages
-
-            return read_pdf_pages
-        case "word":
-            from helix_desktop.documents.readers.word_reader import read_word_sections
-
-            return read_word_sections
-        case "powerpoint":
-            from helix_desktop.documents.readers.powerpoint_reader import read_slides
-
-            return read_slides
-        case "spreadsheet":
-            from helix_desktop.documents.readers.spreadsheet_reader import read_sheets
-
-            return read_sheets
-        case "open document":
-            from helix_desktop.documents.readers.open_document_reader import read_open_document
-
-            return read_open_document
-        case "epub":
-            from helix_desktop.documents.readers.epub_reader import read_chapters
-
-            return read_chapters
-        case "html":
-            from helix_desktop.documents.readers.html_reader import read_html_sections
-
-            return read_html_sections
-        case "notebook":
-            from helix_desktop.documents.readers.notebook_reader import read_notebook_cells
-
-            return read_notebook_cells
-        case "csv":
-            from helix_desktop.documents.readers.csv_reader import read_csv_rows
-
-            return read_csv_rows
-    raise ValueError(name)
+def _find_reader(reader: str) -> Callable[[bytes], Iterable[DocumentPage]]:
+    """Return a format's reader, named as "module:function". Only its module is imported."""
+    module_name, _, function_name = reader.partition(":")
+    module = importlib.import_module(module_name)
+    function: Callable[[bytes], Iterable[DocumentPage]] = getattr(module, function_name)
+    return function
 
 
 def _write_pictures(content: bytes, page_numbers: list[int], edge: int) -> None:

@@ -1,13 +1,15 @@
 """What the author of an extension writes: one `Extension`, named by an entry point.
 
 These classes are a promise. Within one `INTERFACE_VERSION`, fields are only added, with a
-default. The help page `extensions.md` shows how they are used.
+default. The help page `extensions.md` shows how they are used. A document kind and a provider
+are declared by the classes with which the program declares its own.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from helix_desktop.documents.document_kinds import DocumentKind
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedSession
 
@@ -52,3 +54,4 @@ class Extension:
     interface: int = INTERFACE_VERSION
     tools: Sequence[ExtensionTool] = ()
     history_formats: Sequence[ExtensionHistoryFormat] = ()
+    document_kinds: Sequence[DocumentKind] = ()

@@ -7,45 +7,40 @@ the program has, is switched off with a sentence, and everything else goes on.
 
 import asyncio
 import importlib
-import logging
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from helix_desktop.concurrency import run_on_detached_thread, start_thread
+from helix_desktop.concurrency import run_on_detached_thread
 from helix_desktop.engine.facts import ToolSpec
 from helix_desktop.engine.ports import CallContext, ForeignToolResult
-from helix_desktop.errors import HelixError, InvalidInput
-from helix_desktop.extensions.extension_interfaces import (
-    INTERFACE_VERSION,
-    Extension,
-    ExtensionHistoryFormat,
-    ExtensionTool,
+from helix_desktop.errors import HelixError
+from helix_desktop.extensions.extension_interfaces import Extension, ExtensionTool
+from helix_desktop.extensions.extension_offers import (
+    Withdraw,
+    check_declaration,
+    offer_declared_things,
 )
 from helix_desktop.extensions.installed_extensions import (
     AllowedExtensions,
     ExtensionState,
     InstalledExtension,
 )
+from helix_desktop.extensions.limited_calls import (
+    ExtensionFailed,
+    message_of,
+    run_with_limit,
+)
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import added_formats
 from helix_desktop.json_values import format_json_value
 from helix_desktop.program_folders import ProgramFolders
 
 IMPORT_SECONDS = 10.0
-READING_SECONDS = 120.0  # For one file of a history.
+CHECK_SECONDS = 5.0
 MOST_FAILURES = 3  # So many failed calls in a row switch an extension off until the next start.
-LONGEST_NAME = 40
-
-T = TypeVar("T")
-log = logging.getLogger(__name__)
-
-
-class ExtensionFailed(HelixError):
-    """The code of an extension raised an error, hung, or declared what it may not."""
 
 
 @dataclass(slots=True)
@@ -54,6 +49,7 @@ class RunningExtension:
 
     installed: InstalledExtension
     declared: Extension
+    withdraws: Sequence[Withdraw] = ()
     failures: int = 0
     stopped_because: str = ""
 
@@ -82,14 +78,22 @@ class LoadedExtensions:
     def _load_or_switch_off(self, installed: InstalledExtension) -> None:
         try:
             declared = _import_extension(installed)
-            _check_declaration(declared)
-            for history_format in declared.history_formats:
-                _offer_history_format(history_format)
+            # Looking at a declaration is limited, too: what it holds may be objects of its own.
+            checked = run_with_limit(
+                lambda: check_declaration(installed, declared), CHECK_SECONDS, "its declaration"
+            )
+            withdraws = offer_declared_things(self.decisions, installed, checked)
         except HelixError as error:
             self.decisions.switch_off_failed(installed, error.what)
             self.complaints.append(describe_failed_extension(installed, error.what))
             return
-        self.running.append(RunningExtension(installed, declared))
+        self.running.append(RunningExtension(installed, checked, withdraws))
+
+    def withdraw_everything(self) -> None:
+        for extension in self.running:
+            for withdraw in extension.withdraws:
+                withdraw()
+        self.running.clear()
 
     def list_tools(self) -> Sequence["ToolOfExtension"]:
         tools: list[ToolOfExtension] = []
@@ -180,7 +184,9 @@ def _run_tool_to_its_end(tool: ExtensionTool, values: Mapping[str, Any]) -> str:
     try:
         result = asyncio.run(await_result())
     except BaseException as error:
-        raise ExtensionFailed(f"{tool.name} failed with {type(error).__name__}: {error}") from error
+        raise ExtensionFailed(
+            f"{tool.name} failed with {type(error).__name__}: {message_of(error)}"
+        ) from error
     if not isinstance(result, str):
         raise ExtensionFailed(
             f"{tool.name} failed with TypeError: it returned {type(result).__name__} instead of a text"
@@ -209,6 +215,8 @@ async def load_extensions_once(where: ProgramFolders) -> LoadedExtensions:
 
 def forget_loaded_extensions() -> None:
     """Let the next call load the extensions again, for tests that share one process."""
+    for extensions in _loaded.values():
+        extensions.withdraw_everything()
     _loaded.clear()
 
 
@@ -235,56 +243,3 @@ def _import_extension(installed: InstalledExtension) -> Extension:
     if not isinstance(declared, Extension):
         raise ExtensionFailed(f"{installed.target} is no Extension, but {type(declared).__name__}")
     return declared
-
-
-def run_with_limit(work: Callable[[], T], seconds: float, what: str) -> T:
-    """Run somebody else's code, which may raise anything or never return. Raises
-    ExtensionFailed. The thread of code that hangs stays behind, but keeps nothing running.
-    """
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def run_and_keep() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:  # noqa: BLE001 - it may even raise SystemExit
-            errors.append(error)
-
-    thread = start_thread(run_and_keep, name="extension", daemon=True)
-    thread.join(seconds)
-    if errors:
-        log.info("an extension failed: %s", type(errors[0]).__name__)
-        raise ExtensionFailed(f"{what} raised {type(errors[0]).__name__}: {errors[0]}")
-    if not results:
-        raise ExtensionFailed(f"{what} did not return within {seconds:.0f} s")
-    return results[0]
-
-
-def _check_declaration(declared: Extension) -> None:
-    if declared.interface != INTERFACE_VERSION:
-        raise ExtensionFailed(
-            f"it was written for version {declared.interface} of the interface, and this program has version {INTERFACE_VERSION}"
-        )
-    names: set[str] = set()
-    for tool in declared.tools:
-        is_plain = tool.name.isascii() and tool.name.replace("_", "").isalnum()
-        if not is_plain or len(tool.name) > LONGEST_NAME:
-            raise ExtensionFailed(
-                f"the name of its tool {tool.name[:LONGEST_NAME]!r} must have only letters, digits and underscores"
-            )
-        if tool.name in names:
-            raise ExtensionFailed(f"it declares the tool {tool.name} twice")
-        names.add(tool.name)
-
-
-def _offer_history_format(declared: ExtensionHistoryFormat) -> None:
-    def read(path: Any) -> list[Any]:
-        what = f"reading a history of {declared.program}"
-        return run_with_limit(lambda: list(declared.read(path)), READING_SECONDS, what)
-
-    try:
-        added_formats.add_format(
-            added_formats.AddedFormat(declared.kind, declared.program, declared.recognizes, read)
-        )
-    except InvalidInput as error:
-        raise ExtensionFailed(error.what.rstrip(".")) from error

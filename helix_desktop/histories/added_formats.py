@@ -27,11 +27,11 @@ _added: dict[str, AddedFormat] = {}
 
 
 def add_format(added: AddedFormat) -> None:
-    """Add a format, or replace one that was added before. Raises InvalidInput for a kind that
-    the program has.
-    """
+    """Add a format. Raises InvalidInput for a kind that the program or another extension has."""
     if not added.kind or added.kind in NAMES or added.kind in _OWN_KINDS:
         raise InvalidInput(f"The kind of history {added.kind!r} belongs to Helix Desktop.")
+    if added.kind in _added:
+        raise InvalidInput(f"The kind of history {added.kind!r} belongs to another extension.")
     _added[added.kind] = added
 
 

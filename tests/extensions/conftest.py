@@ -27,7 +27,7 @@ def where(tmp_path: Path) -> Iterator[ProgramFolders]:
     for name in set(sys.modules) - modules:
         del sys.modules[name]
     extension_loading.forget_loaded_extensions()
-    for kind in ("aider", "hostile"):
+    for kind in ("aider", "hostile"):  # Loaded without the function that remembers it.
         added_formats.remove_format(kind)
 
 

@@ -1,0 +1,226 @@
+"""Checks what an extension declares, and offers it where the program's own things are offered.
+
+Either all of a declaration is offered, or nothing of it. Each check raises ExtensionFailed with
+the end of the sentence "The extension X was switched off: …".
+"""
+
+import importlib.util
+import json
+from collections.abc import Callable, Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from helix_desktop.documents import document_kinds
+from helix_desktop.documents.document_kinds import DocumentKind
+from helix_desktop.engine.document_pages import PLURALS
+from helix_desktop.errors import ActionRefused, HelixError, InvalidInput
+from helix_desktop.extensions.extension_interfaces import (
+    INTERFACE_VERSION,
+    Extension,
+    ExtensionHistoryFormat,
+    ExtensionTool,
+)
+from helix_desktop.extensions.installed_extensions import (
+    AllowedExtensions,
+    ExtensionState,
+    InstalledExtension,
+)
+from helix_desktop.extensions.limited_calls import ExtensionFailed, run_with_limit
+from helix_desktop.histories import added_formats
+
+READING_SECONDS = 120.0  # For one file of a history.
+LONGEST_NAME = 40
+LONGEST_TITLE = 80
+LONGEST_CALL_SECONDS = 3_600
+LONGEST_DESCRIPTION = 8_000  # A model is sent the descriptions of all tools with each request.
+MOST_OF_A_KIND = 50
+
+T = TypeVar("T")
+Withdraw = Callable[[], None]
+
+
+def check_declaration(installed: InstalledExtension, declared: Extension) -> Extension:
+    """Check all that no other part of the program checks. Returns a copy that cannot change."""
+    if declared.interface != INTERFACE_VERSION:
+        raise ExtensionFailed(
+            f"it was written for version {declared.interface!r} of the interface, and this program has version {INTERFACE_VERSION}"
+        )
+    _check_title("its title", declared.title)
+    copy = Extension(
+        declared.title,
+        tools=_copy_some("tools", declared.tools, ExtensionTool),
+        history_formats=_copy_some(
+            "formats of histories", declared.history_formats, ExtensionHistoryFormat
+        ),
+        document_kinds=_copy_some("kinds of documents", declared.document_kinds, DocumentKind),
+    )
+    _check_tools(copy)
+    for history_format in copy.history_formats:
+        _check_name("format", history_format.kind)
+        _check_title("the name of its format's program", history_format.program)
+    for kind in copy.document_kinds:
+        _check_document_kind(installed, kind)
+    return copy
+
+
+def _copy_some(title: str, declared: Iterable[T], wanted_type: type[T]) -> tuple[T, ...]:
+    """Return the declared things. They may come from an iterator that never ends."""
+    things = tuple(islice(declared, MOST_OF_A_KIND + 1))
+    if len(things) > MOST_OF_A_KIND:
+        raise ExtensionFailed(f"it declares more than {MOST_OF_A_KIND} {title}")
+    for thing in things:
+        if type(thing) is not wanted_type:
+            raise ExtensionFailed(
+                f"one of its {title} is no {wanted_type.__name__}, but {type(thing).__name__}"
+            )
+    return things
+
+
+def offer_declared_things(
+    decisions: AllowedExtensions, installed: InstalledExtension, declared: Extension
+) -> list[Withdraw]:
+    """Offer what is not asked for at each call, as tools are. Returns how it is withdrawn."""
+    withdraws: list[Withdraw] = []
+    try:
+        for history_format in declared.history_formats:
+            withdraws.append(_offer_history_format(history_format))
+        for kind in declared.document_kinds:
+            withdraws.append(_offer_document_kind(decisions, installed, kind))
+    except HelixError as error:
+        for withdraw in withdraws:
+            withdraw()
+        raise ExtensionFailed(error.what.rstrip(".")) from error
+    return withdraws
+
+
+def _check_name(what: str, name: str) -> None:
+    _check_text(f"the name of its {what}", name)
+    is_plain = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
+    if not is_plain or len(name) > LONGEST_NAME:
+        raise ExtensionFailed(
+            f"the name of its {what} {name[:LONGEST_NAME]!r} must have only letters, digits, hyphens and underscores"
+        )
+
+
+def _check_text(what: str, text: object) -> None:
+    """A class derived from `str` could give another answer at each question."""
+    if type(text) is not str:
+        raise ExtensionFailed(f"{what} is no text, but {type(text).__name__}")
+
+
+def _check_title(what: str, title: str) -> None:
+    _check_text(what, title)
+    if not title.strip() or not title.isprintable() or len(title) > LONGEST_TITLE:
+        raise ExtensionFailed(f"{what} must be one line of at most {LONGEST_TITLE} characters")
+
+
+def _check_tools(declared: Extension) -> None:
+    names: set[str] = set()
+    for tool in declared.tools:
+        _check_tool(tool)
+        if tool.name in names:
+            raise ExtensionFailed(f"it declares the tool {tool.name} twice")
+        names.add(tool.name)
+
+
+def _check_tool(tool: ExtensionTool) -> None:
+    _check_text("the name of its tool", tool.name)
+    _check_text("the description of its tool", tool.description)
+    is_plain = tool.name.isascii() and tool.name.replace("_", "").isalnum()
+    if not is_plain or len(tool.name) > LONGEST_NAME:
+        raise ExtensionFailed(
+            f"the name of its tool {tool.name[:LONGEST_NAME]!r} must have only letters, digits and underscores"
+        )
+    is_number = type(tool.limit_seconds) in (int, float)
+    if not is_number or not 0 < tool.limit_seconds <= LONGEST_CALL_SECONDS:
+        raise ExtensionFailed(
+            f"limit_seconds of its tool {tool.name} must be a number of at most {LONGEST_CALL_SECONDS}"
+        )
+    if len(tool.description) + len(json.dumps(tool.schema)) > LONGEST_DESCRIPTION:
+        raise ExtensionFailed(
+            f"the description and schema of its tool {tool.name} have more than {LONGEST_DESCRIPTION:,} characters"
+        )
+
+
+# --- Formats of histories
+
+
+def _offer_history_format(declared: ExtensionHistoryFormat) -> Withdraw:
+    def read(path: Any) -> list[Any]:
+        what = f"reading a history of {declared.program}"
+        return run_with_limit(lambda: list(declared.read(path)), READING_SECONDS, what)
+
+    added_formats.add_format(
+        added_formats.AddedFormat(declared.kind, declared.program, declared.recognizes, read)
+    )
+    return lambda: added_formats.remove_format(declared.kind)
+
+
+# --- Kinds of documents
+
+
+def _check_document_kind(installed: InstalledExtension, kind: DocumentKind) -> None:
+    _check_name("kind of document", kind.name)
+    _check_title("the title of its kind of document", kind.title)
+    for text in (kind.unit, kind.reader, kind.media_type, *kind.endings):
+        _check_text(f"a part of its kind of document {kind.name}", text)
+    if kind.unit not in PLURALS:
+        raise ExtensionFailed(
+            f"the unit of {kind.name} must be one of {', '.join(PLURALS)}, not {kind.unit[:LONGEST_NAME]!r}"
+        )
+    _check_endings(kind)
+    if not kind.media_type.isascii() or not kind.media_type.isprintable():
+        raise ExtensionFailed(f"the media type of {kind.name} must be plain ASCII")
+    own_module = _top_module(installed.target)
+    if _top_module(kind.reader) != own_module or ":" not in kind.reader:
+        raise ExtensionFailed(
+            f'the reader of {kind.name} must be a function of its own package, such as "{own_module}:read"'
+        )
+
+
+def _check_endings(kind: DocumentKind) -> None:
+    for ending in kind.endings:
+        is_ending = ending.startswith(".") and ending == ending.lower() and ending.isprintable()
+        if not is_ending or len(ending) > LONGEST_NAME or "/" in ending:
+            raise ExtensionFailed(
+                f"the ending {ending[:LONGEST_NAME]!r} of {kind.name} must be in lowercase and begin with a period"
+            )
+
+
+def _offer_document_kind(
+    decisions: AllowedExtensions, installed: InstalledExtension, kind: DocumentKind
+) -> Withdraw:
+    def check_unchanged() -> None:
+        """The reader's process loads the files of this moment, not those of the start."""
+        state = decisions.find_extension(installed.name).state
+        if state is not ExtensionState.ALLOWED:
+            raise ActionRefused(
+                f"The extension {installed.name} reads {kind.title}, but it is off or has changed since you allowed it.",
+                remedy=f"To allow it again, run `helix-desktop extension allow {installed.name}`.",
+            )
+
+    folders = _folders_of_module(decisions.folder, _top_module(kind.reader))
+    document_kinds.add_document_kind(
+        document_kinds.AddedDocumentKind(kind, folders, check_unchanged)
+    )
+    return lambda: document_kinds.remove_document_kind(kind.name)
+
+
+def _top_module(target: str) -> str:
+    module = target.partition(":")[0]
+    return module.partition(".")[0].strip()
+
+
+def _folders_of_module(extensions_folder: Path, top_module: str) -> tuple[str, ...]:
+    """Return where the reader's process finds the module and what is installed beside it."""
+    folders = [str(extensions_folder)]
+    specification = importlib.util.find_spec(top_module)
+    if specification is None or not specification.origin:
+        raise InvalidInput(f"The module {top_module} of its reader was not found.")
+    origin = Path(specification.origin)
+    folder_of_module = origin.parent
+    if origin.name == "__init__.py":
+        folder_of_module = origin.parent.parent
+    folders.append(str(folder_of_module))
+    return tuple(dict.fromkeys(folders))
