@@ -5,9 +5,11 @@ it. The other process (the kept host) stays as long as it has a client, or an ag
 """
 
 import asyncio
+import tempfile
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from helix_desktop import concurrency, running_instance
 from helix_desktop.concurrency import OwnedTasks
@@ -32,6 +34,7 @@ UNUSED_SECONDS = 60.0
 LOOK_SECONDS = 1.0
 OPEN_SECONDS = 30.0
 PAUSE_SECONDS = 0.1
+LONGEST_COMPLAINT = 2_000
 
 
 async def wait_until_unused(bench: Workbench) -> None:
@@ -56,29 +59,44 @@ class HostStarter:
 
     async def connect_or_start(self, connect: Callable[[], Awaitable[T | None]]) -> T:
         """Returns what `connect` returns, as soon as there is a host. It returns None until then."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + OPEN_SECONDS
-        while loop.time() < until:
-            connection = await connect()
-            if connection is not None:
-                return connection
-            # A command may have the workspace open for a moment. The kept host waits for its end.
-            if self._kept_host is None or self._kept_host.poll() is not None:
-                self._kept_host = await asyncio.to_thread(self._start_kept_host)
-            await asyncio.sleep(PAUSE_SECONDS)
+        # A file without a name: the host may outlive this process, and must be able to write to it.
+        with tempfile.TemporaryFile() as complaint_file:
+            loop = asyncio.get_running_loop()
+            until = loop.time() + OPEN_SECONDS
+            while loop.time() < until:
+                connection = await connect()
+                if connection is not None:
+                    return connection
+                self._raise_if_host_failed(complaint_file)
+                # A command may have the workspace open for a moment. The kept host waits for its end.
+                if self._kept_host is None or self._kept_host.poll() is not None:
+                    start = partial(self._start_kept_host, complaint_file)
+                    self._kept_host = await asyncio.to_thread(start)
+                await asyncio.sleep(PAUSE_SECONDS)
         raise HelixError(
             "The workspace could not be opened.",
             remedy="Another program may have it open. The log of Helix Desktop may say more.",
         )
 
-    def _start_kept_host(self) -> ChildProcess:
+    def _start_kept_host(self, complaint_file: IO[bytes]) -> ChildProcess:
         """Starts it apart from this process, whose end it must not notice."""
         argv = [*self._program, "host", "--keep", "--workspace", self.workspace]
         launch = ProcessLaunch(CommandAuthor.PROGRAM, argv, has_own_session=True)
-        kept_host = open_process(launch, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
+        kept_host = open_process(
+            launch, stdin=DEVNULL, stdout=DEVNULL, stderr=complaint_file.fileno()
+        )
         # It mostly outlives this process. If it does not, the system must be told that nobody waits for it.
         concurrency.start_thread(kept_host.wait, name="wait for the host", daemon=True)
         return kept_host
+
+    def _raise_if_host_failed(self, complaint_file: IO[bytes]) -> None:
+        """Raises what the host said when it could not open the workspace."""
+        if self._kept_host is None or self._kept_host.poll() in (None, 0, running_instance.LATER):
+            return
+        complaint_file.seek(0)
+        complaint = complaint_file.read(LONGEST_COMPLAINT).decode("utf-8", "replace").strip()
+        if complaint:
+            raise HelixError(f"The workspace could not be opened. {complaint}")
 
 
 class LineEnd:
