@@ -98,6 +98,9 @@ def _build_manual_registration(arguments: Namespace, where: ProgramFolders) -> G
 
 async def _provider_key_and_host(where: ProgramFolders, provider: str) -> tuple[str, str]:
     """Returns a provider's key, and the only host to which it may be sent."""
+    from helix_desktop.extensions.extension_loading import load_extensions_once
+
+    await load_extensions_once(where)  # One may bring the provider that is meant.
     config = await asyncio.to_thread(
         ConfiguredProviders(where.providers_file).find_provider, provider
     )

@@ -14,6 +14,7 @@ from helix_desktop.console import Terminal
 from helix_desktop.engine.facts import Purpose, Text
 from helix_desktop.engine.messages import Message, Reply, Request, RetryDelay, Role
 from helix_desktop.errors import InvalidInput, ModelFailed, NotFound, NoUsableKeyring, format_things
+from helix_desktop.extensions.extension_loading import load_extensions_once
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.providers import local_servers, provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
@@ -43,6 +44,7 @@ ProviderWork = Callable[[Namespace, ProviderTools], Awaitable[int]]
 
 async def run_with_provider_tools(arguments: Namespace, work: ProviderWork | None = None) -> int:
     """Runs the work, or that of the command, with tools that are opened and closed for it."""
+    await load_extensions_once(arguments.places)  # One may bring the provider that is meant.
     secrets = workspace_access.open_secrets(arguments.places)
     async with aclosing(ProviderConnections()) as connections:
         desk = ProviderTools(

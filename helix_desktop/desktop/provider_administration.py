@@ -14,12 +14,10 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.providers import provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections, strip_and_check_key
-from helix_desktop.providers.known_providers import KNOWN_PROVIDERS
 from helix_desktop.providers.model_prices import ModelInfo, without_edition_date
 from helix_desktop.resources import resources_folder
 from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage
 
-TITLES: Mapping[str, str] = {known.name: known.title for known in KNOWN_PROVIDERS}
 # Patterns of the models that most people want: without dates, and without variants at
 # ten times the price.
 _USUAL_MODELS = tuple((resources_folder() / "usual_models.txt").read_text("utf-8").split())
@@ -265,7 +263,7 @@ def _build_provider_choice(config: provider_catalog.ProviderConfig) -> ProviderC
 def _provider_title(provider: str) -> str:
     if provider == "demo":
         return tr("Demo (a script, not a language model)")
-    return TITLES.get(provider, provider)
+    return provider_catalog.PROVIDER_TITLES.get(provider, provider)
 
 
 def _build_demo_choice() -> ModelChoice:

@@ -12,6 +12,7 @@ from typing import Any
 from helix_desktop.documents.document_kinds import DocumentKind
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedSession
+from helix_desktop.providers.known_provider import KnownProvider
 
 INTERFACE_VERSION = 1
 
@@ -55,3 +56,4 @@ class Extension:
     tools: Sequence[ExtensionTool] = ()
     history_formats: Sequence[ExtensionHistoryFormat] = ()
     document_kinds: Sequence[DocumentKind] = ()
+    providers: Sequence[KnownProvider] = ()

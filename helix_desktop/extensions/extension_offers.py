@@ -28,11 +28,15 @@ from helix_desktop.extensions.installed_extensions import (
 )
 from helix_desktop.extensions.limited_calls import ExtensionFailed, run_with_limit
 from helix_desktop.histories import added_formats
+from helix_desktop.providers import configured_providers, provider_catalog
+from helix_desktop.providers.known_provider import KnownProvider
+from helix_desktop.secrets import environment_variable_name, host_of_address
 
 READING_SECONDS = 120.0  # For one file of a history.
 LONGEST_NAME = 40
 LONGEST_TITLE = 80
 LONGEST_CALL_SECONDS = 3_600
+LONGEST_MODELS = 100_000
 LONGEST_DESCRIPTION = 8_000  # A model is sent the descriptions of all tools with each request.
 MOST_OF_A_KIND = 50
 
@@ -54,6 +58,7 @@ def check_declaration(installed: InstalledExtension, declared: Extension) -> Ext
             "formats of histories", declared.history_formats, ExtensionHistoryFormat
         ),
         document_kinds=_copy_some("kinds of documents", declared.document_kinds, DocumentKind),
+        providers=_copy_some("providers", declared.providers, KnownProvider),
     )
     _check_tools(copy)
     for history_format in copy.history_formats:
@@ -61,6 +66,8 @@ def check_declaration(installed: InstalledExtension, declared: Extension) -> Ext
         _check_title("the name of its format's program", history_format.program)
     for kind in copy.document_kinds:
         _check_document_kind(installed, kind)
+    for provider in copy.providers:
+        _check_provider(provider)
     return copy
 
 
@@ -87,6 +94,8 @@ def offer_declared_things(
             withdraws.append(_offer_history_format(history_format))
         for kind in declared.document_kinds:
             withdraws.append(_offer_document_kind(decisions, installed, kind))
+        for provider in declared.providers:
+            withdraws.append(_offer_provider(decisions, provider))
     except HelixError as error:
         for withdraw in withdraws:
             withdraw()
@@ -224,3 +233,47 @@ def _folders_of_module(extensions_folder: Path, top_module: str) -> tuple[str, .
         folder_of_module = origin.parent.parent
     folders.append(str(folder_of_module))
     return tuple(dict.fromkeys(folders))
+
+
+# --- Providers
+
+
+def _check_provider(provider: KnownProvider) -> None:
+    texts = (
+        provider.name,
+        provider.kind,
+        provider.base_url,
+        provider.key_variable,
+        provider.key_header,
+    )
+    for text in texts:
+        _check_text("a part of its provider", text)
+    if not configured_providers.NAME.fullmatch(provider.name):
+        raise ExtensionFailed(
+            f"the name of its provider {provider.name[:LONGEST_NAME]!r} must have only lowercase letters, digits, periods, hyphens and underscores"
+        )
+    _check_title(f"the title of its provider {provider.name}", provider.title)
+    if len(json.dumps(provider.models)) > LONGEST_MODELS:
+        raise ExtensionFailed(
+            f"the models of {provider.name} have more than {LONGEST_MODELS:,} characters"
+        )
+    for model, values in provider.models.items():
+        _check_title(f"the name of a model of {provider.name}", model)
+        for name in values:
+            if name not in configured_providers.CORRECTABLE:
+                raise ExtensionFailed(
+                    f"the model {model} of {provider.name} has a value named {name!r}, and these are known: {', '.join(configured_providers.CORRECTABLE)}"
+                )
+
+
+def _offer_provider(decisions: AllowedExtensions, provider: KnownProvider) -> Withdraw:
+    variable = environment_variable_name(provider.name)
+    configured = configured_providers.ConfiguredProviders(decisions.providers_file)
+    for config in configured.list_providers():
+        has_same_key = environment_variable_name(config.name) == variable
+        if has_same_key and config.host != host_of_address(provider.base_url):
+            raise InvalidInput(
+                f"You have set up a provider named {config.name} with another address."
+            )
+    provider_catalog.add_known_provider(provider)
+    return lambda: provider_catalog.remove_known_provider(provider.name)

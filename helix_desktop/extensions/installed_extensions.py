@@ -63,6 +63,7 @@ class AllowedExtensions:
     def __init__(self, where: ProgramFolders) -> None:
         self.path = where.config / "extensions.json"
         self.folder = where.extensions_folder
+        self.providers_file = where.providers_file
 
     def is_any_allowed(self) -> bool:
         """Whether packages need to be looked at. Without a decision, a start costs nothing."""

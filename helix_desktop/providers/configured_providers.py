@@ -68,7 +68,7 @@ class ConfiguredProviders:
         if name in PRESETS:
             return replace(
                 PRESETS[name],
-                reported=_model_notes_of(self._reported, name),
+                reported={**PRESETS[name].reported, **_model_notes_of(self._reported, name)},
                 learned=_model_notes_of(self._learned, name),
             )
         available = list(tables)

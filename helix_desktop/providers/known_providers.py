@@ -1,25 +1,11 @@
 """The providers and model servers that need no address from the user."""
 
-from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.protocols.anthropic import anthropic_client
 from helix_desktop.protocols.gemini import gemini_client
 from helix_desktop.protocols.openai_chat import chat_client
 from helix_desktop.protocols.openai_responses import responses_client
 from helix_desktop.providers.demo_model import DEMO
-
-
-@dataclass(frozen=True, slots=True)
-class KnownProvider:
-    """`title`: how it writes its own name. `key_variable`: the environment variable in
-    which its users keep their key. A provider without one needs no key.
-    """
-
-    name: str
-    title: str
-    kind: str
-    base_url: str = ""
-    key_variable: str = ""
-
+from helix_desktop.providers.known_provider import KnownProvider
 
 _CHAT = chat_client.KIND
 

@@ -5,7 +5,13 @@ from contextlib import suppress
 from urllib.parse import quote, urlsplit
 
 from helix_desktop import json_values
-from helix_desktop.errors import InvalidInput, NotFound, ProviderKeyRefused
+from helix_desktop.errors import (
+    InvalidInput,
+    ModelFailed,
+    NotFound,
+    ProviderKeyRefused,
+    ProviderUnreachable,
+)
 from helix_desktop.protocols.anthropic import anthropic_client
 from helix_desktop.protocols.gemini import gemini_client
 from helix_desktop.providers import demo_model, local_server_details, provider_catalog
@@ -90,17 +96,40 @@ async def fetch_reported_models(
     dialect = provider_catalog.dialect_of_provider(config)
     usable_key = provider_catalog.require_usable_key(config, key)
     transport = provider_catalog.transport_to_provider(config, dialect, usable_key, connections)
-    reported: dict[str, json_values.Object] = {}
-    for item in await _fetch_all_pages(config, transport, seconds):
+    declared = provider_catalog.declared_models_of(config)
+    reported: dict[str, json_values.Object] = dict(declared)
+    for item in await _fetch_model_items(
+        config, transport, seconds, has_other_models=bool(declared)
+    ):
         name = _name_of_listed_model(item)
         if name and not _is_for_no_chat(name):
-            reported[name] = _reported_details(item)
+            reported[name] = {**declared.get(name, {}), **_reported_details(item)}
     if config.is_local:
         names = list(reported)
         details = await local_server_details.fetch_local_details(transport, names, seconds)
         for name in names:
             reported[name] |= details.get(name, {})
     return reported
+
+
+async def _fetch_model_items(
+    config: provider_catalog.ProviderConfig,
+    transport: ProviderTransport,
+    seconds: float,
+    *,
+    has_other_models: bool,
+) -> list[json_values.Json]:
+    """Return the items of the provider's list. A provider whose models are declared may have
+    none.
+    """
+    try:
+        return await _fetch_all_pages(config, transport, seconds)
+    except (ProviderKeyRefused, ProviderUnreachable):
+        raise
+    except ModelFailed:
+        if has_other_models:
+            return []
+        raise
 
 
 def _name_of_listed_model(item: json_values.Json) -> str:

@@ -26,10 +26,11 @@ from helix_desktop.protocols.protocol_dialect import ProtocolDialect
 from helix_desktop.providers import http_transport
 from helix_desktop.providers.demo_model import DEMO, DemoModel
 from helix_desktop.providers.http_model_client import HttpModelClient, limit_reply
+from helix_desktop.providers.known_provider import KnownProvider
 from helix_desktop.providers.known_providers import KNOWN_PROVIDERS
 from helix_desktop.providers.local_server_details import LocalServerKind, server_root
 from helix_desktop.providers.model_prices import ModelInfo, merge_model_knowledge
-from helix_desktop.secrets import ProviderKey, host_of_address
+from helix_desktop.secrets import ProviderKey, environment_variable_name, host_of_address
 
 # For each variable with a key: the variables that name the address which the key is for.
 ADDRESS_VARIABLES = {
@@ -37,6 +38,7 @@ ADDRESS_VARIABLES = {
     "ANTHROPIC_API_KEY": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
     "GEMINI_API_KEY": ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"),
 }
+KEY_NOT_ENTERED = "another address"  # Where a host stands if the user has entered a key.
 CACHE_SECONDS = 300  # Anthropic's cache lasts this many seconds, OpenAI's at least as many.
 _KEY_HEADERS = frozenset(
     {"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization"}
@@ -103,10 +105,21 @@ class ProviderConfig:
         return self.kind == DEMO or http_transport.is_loopback(self.base_url)
 
 
-PRESETS: Mapping[str, ProviderConfig] = {
-    known.name: ProviderConfig(known.name, known.kind, known.base_url, known.key_variable)
-    for known in KNOWN_PROVIDERS
-}
+def _build_preset(known: KnownProvider) -> ProviderConfig:
+    return ProviderConfig(
+        known.name,
+        known.kind,
+        known.base_url,
+        known.key_variable,
+        key_header=known.key_header,
+        reported={model: dict(values) for model, values in known.models.items()},
+    )
+
+
+# Those of the program, and those that allowed extensions add. `PROVIDER_TITLES`: how each
+# writes its own name.
+PRESETS: dict[str, ProviderConfig] = {known.name: _build_preset(known) for known in KNOWN_PROVIDERS}
+PROVIDER_TITLES: dict[str, str] = {known.name: known.title for known in KNOWN_PROVIDERS}
 
 DIALECTS: Mapping[str, Callable[[str, str, str], ProtocolDialect]] = {
     chat_client.KIND: OpenAIChat,
@@ -115,6 +128,43 @@ DIALECTS: Mapping[str, Callable[[str, str, str], ProtocolDialect]] = {
     gemini_client.KIND: GeminiProtocol,
 }
 KINDS = (*DIALECTS, DEMO)
+
+
+def add_known_provider(known: KnownProvider) -> None:
+    """Add the provider of an extension. Raises InvalidInput for a name that another one has, and
+    for whatever could bring it the key of another one.
+    """
+    own_variable = environment_variable_name(known.name)
+    for preset in PRESETS.values():
+        if known.name == preset.name or own_variable == environment_variable_name(preset.name):
+            raise InvalidInput(f"There is another provider named {preset.name}.")
+    if known.key_variable not in ("", own_variable):
+        raise InvalidInput(
+            f"The key of the provider {known.name} can only be in the variable {own_variable}."
+        )
+    config = check_provider_config(_build_preset(known))
+    if config.kind == DEMO:
+        raise InvalidInput(f"The provider {known.name} cannot be a demonstration.")
+    if not config.is_local:
+        if urlsplit(config.base_url).scheme != "https":
+            raise InvalidInput(f"The address of {known.name} must start with https://.")
+        # A key that the keyring has under this name was entered before for something else.
+        config = replace(config, key_host=KEY_NOT_ENTERED)
+    PRESETS[known.name] = config
+    PROVIDER_TITLES[known.name] = known.title
+
+
+def remove_known_provider(name: str) -> None:
+    del PRESETS[name]
+    del PROVIDER_TITLES[name]
+
+
+def declared_models_of(config: ProviderConfig) -> Mapping[str, Object]:
+    """Return what an extension declares of the models of its provider, at that address."""
+    preset = PRESETS.get(config.name)
+    if preset is None or preset.base_url != config.base_url:
+        return {}
+    return preset.reported
 
 
 class SystemClock:
