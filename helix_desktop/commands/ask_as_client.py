@@ -142,6 +142,7 @@ class ClientTurn:
         except HelixError as error:
             self.is_refused = not isinstance(error, OwnerEnded)
             raise
+        self._answered.clear()  # The next host may ask the same again, as a turn goes on there.
         follower = await host.follow_conversation(self.conversation, self._followed.state.seq)
         try:
             while self.ended is None:

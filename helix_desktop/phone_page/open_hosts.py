@@ -1,35 +1,27 @@
 """The hosts of all workspaces that some process has open, and what is followed in them for the page.
 
 Conversations are followed once, however many devices look at them. A workspace that nobody has open
-is opened by a process of its own, which gives way to the window.
+is opened by a process of its own, which goes on when the page ends, and gives way to the window.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.errors import HelixError, NotFound
-from helix_desktop.processes.starter import (
-    DEVNULL,
-    PIPE,
-    ChildProcess,
-    CommandAuthor,
-    ProcessLaunch,
-    close_or_kill_process,
-    open_process,
-)
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 from helix_desktop.workspace_host.followed_conversation import FollowedConversation
 from helix_desktop.workspace_host.host_connection import connect_to_host
 from helix_desktop.workspace_host.host_interface import HostListRow, ListFollower, WorkspaceHost
+from helix_desktop.workspace_host.kept_host import HostStarter
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 2.0
 VIEWER_SECONDS = 15.0  # A page that is open says again and again that it is.
-OPEN_SECONDS = 30.0
 MOST_WATCHED = 8  # Conversations that stay followed, although nobody looks at them now.
 
 
@@ -121,7 +113,6 @@ class OpenHosts:
         self._connected: dict[str, ConnectedWorkspace] = {}
         self._tasks = OwnedTasks("page for phones")
         self._connecting = asyncio.Lock()
-        self._processes: list[ChildProcess] = []
         self.list_changed = ChangeSignal()
         self._is_looked_at = asyncio.Event()
         self._looked_at_until = 0.0
@@ -133,8 +124,6 @@ class OpenHosts:
         await self._tasks.aclose(limit=2)
         for workspace in list(self._connected.values()):
             await workspace.host.close_host()
-        for process in self._processes:
-            await asyncio.to_thread(close_or_kill_process, process, 5)
 
     def connected_workspaces(self) -> Mapping[str, ConnectedWorkspace]:
         return self._connected
@@ -182,22 +171,13 @@ class OpenHosts:
         await self.connect_to_open_workspaces()
         if known.id in self._connected:
             return
-        argv = [*self._command, "host", "-w", known.id]
-        launch = ProcessLaunch(CommandAuthor.PROGRAM, argv, has_own_session=True)
-        process = await asyncio.to_thread(
-            open_process, launch, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL
-        )
-        self._processes.append(process)
-        loop = asyncio.get_running_loop()
-        until = loop.time() + OPEN_SECONDS
-        while known.id not in self._connected:
-            if process.poll() is not None or loop.time() > until:
-                raise HelixError(
-                    f"{known.name} could not be opened. The reason is in the log of the computer.",
-                    remedy="Open it in the window.",
-                )
-            await asyncio.sleep(0.1)
-            await self.connect_to_open_workspaces()
+        starter = HostStarter(self._places.run, known.id, self._command)
+        host = await starter.connect_or_start(partial(connect_to_host, self._places.run, known.id))
+        async with self._connecting:
+            if known.id in self._connected:  # Somebody else was faster.
+                await host.close_host()
+            else:
+                await self._follow_list_of(ConnectedWorkspace(known, host))
 
     def watch_conversation(
         self, connected: ConnectedWorkspace, conversation: str

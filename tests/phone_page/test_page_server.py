@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import ssl
 import sys
@@ -24,9 +25,14 @@ from helix_desktop.phone_page import page_certificate, page_server
 from helix_desktop.phone_page.open_hosts import OpenHosts
 from helix_desktop.phone_page.page_guard import COOKIE
 from helix_desktop.phone_page.paired_devices import PairedDevices
+from helix_desktop.processes.starter import own_program_command
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import PAGE_ADDRESS, PAGE_PORT, ProgramSettings
 from helix_desktop.workbench import Workbench
+from helix_desktop.workspace_host.followed_conversation import FollowedConversation
+from helix_desktop.workspace_host.host_connection import connect_to_host
+from helix_desktop.workspace_host.host_interface import SendMessage
+from tests.peers.ssh_machine import list_kept_hosts
 
 LIMIT = 60
 
@@ -119,8 +125,8 @@ def no_window(tmp_path: Path, folder: Path) -> str:
     return "Pairs"
 
 
-async def test_without_a_window_a_process_of_the_page_opens_a_workspace(
-    no_window: str, url: str, devices: PairedDevices
+async def test_without_a_window_a_process_of_its_own_opens_a_workspace(
+    no_window: str, url: str, devices: PairedDevices, where: ProgramFolders
 ) -> None:
     device, cookie = devices.pair_device(devices.create_pairing_code(may_allow=True), "Phone")
     headers = {"cookie": f"{COOKIE}={cookie}", "origin": url}
@@ -133,6 +139,39 @@ async def test_without_a_window_a_process_of_the_page_opens_a_workspace(
         page = (await phone.get("/")).text
         assert "hello" in page
         assert no_window in page
+    for pid in list_kept_hosts(where.data):
+        os.kill(pid, signal.SIGKILL)
+
+
+async def test_an_agent_goes_on_when_the_page_that_opened_its_workspace_ends(
+    no_window: str, where: ProgramFolders, folder: Path
+) -> None:
+    hosts = OpenHosts(where, own_program_command("--home", str(where.data)))
+    (closed,) = await hosts.list_closed_workspaces()
+    assert closed.name == no_window
+    await hosts.open_in_own_process(closed.id)
+    connected = hosts.get_connected(closed.id)
+    (row,) = connected.rows.values()
+    message = SendMessage(row.row.id, "write b.txt: text")
+    await connected.host.run_host_command(message)
+    try:
+        watched = hosts.watch_conversation(connected, row.row.id)
+        async with asyncio.timeout(LIMIT):
+            while not watched.shown.questions:
+                await watched.changed.wait_for_later_version(watched.changed.version, LIMIT)
+        await hosts.aclose()
+        later = await connect_to_host(where.run, closed.id)
+        assert later is not None
+        follower = await later.follow_conversation(row.row.id)
+        shown = FollowedConversation()
+        while not shown.has_caught_up:
+            for event in await follower.next_events():
+                shown.apply_event(event)
+        assert list(shown.questions) == list(watched.shown.questions)
+        await later.close_host()
+    finally:
+        for pid in list_kept_hosts(where.data):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_the_certificate_is_for_its_address_and_made_anew_for_another(tmp_path: Path) -> None:
