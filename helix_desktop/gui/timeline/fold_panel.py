@@ -1,6 +1,7 @@
 """The panel of one fold: its figures, its text, what the text replaced, and the undo."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
@@ -378,34 +379,38 @@ def _build_covered_output_boxes(
 def _build_covered_output_box(
     shown: ShownFold, fold: Folded, ink: DrawingStyle, width: float, gap: int
 ) -> LayoutBox:
-    name = ""
-    if isinstance(fold.cover, PartRef):
-        name = fold_sentences.name_covered_part(shown.event, fold.cover)
-    chips = tuple(build_entry_chip(entry) for entry in fold.entries[:1])
+    """Builds the line of one output that the shown row shortened. A click on it opens the
+    original; the words at its right restore it, or shorten it again.
+    """
     open_original: OpenEntry | ToggleSection = ToggleSection(_BEFORE_AFTER)
     if fold.entries:
         open_original = OpenEntry(fold.entries[0])
-
-    is_undone = shown.is_fold_undone(fold.fold)
-    status = CallStatus.CACHED
-    action_name = tr("Restore")
-    action: OpenEntry | ToggleSection = ToggleSection(("fold", fold.fold))
-    if is_undone:
-        status = CallStatus.DONE
-        action_name = tr("Cache again")
+    line = _describe_covered_output(shown, fold)
     if shown.event.history.is_output_forgotten(fold):
         # It cannot be restored, so the words at the right open it like the line.
-        action_name = tr("permanently removed")
-        action = open_original
-    elif len(shown.event.current_folds) == 1:
-        # The button above does the same for the only output.
-        line = ToolCallLine(name or tr("output"), status, chips, "")
-        return ToolCallBox(ink, width, line, open_original, gap=gap)
-    line = ToolCallLine(name or tr("output"), status, chips, action_name)
-    return ToolCallBox(ink, width, line, open_original, right=action, gap=gap)
+        line = replace(line, outcome=tr("permanently removed"))
+        return ToolCallBox(ink, width, line, open_original, right=open_original, gap=gap)
+    if len(shown.event.current_folds) == 1:
+        # The button above does the same for the only output, so no words stand at the right.
+        return ToolCallBox(ink, width, replace(line, outcome=""), open_original, gap=gap)
+    restore_or_fold = ToggleSection(("fold", fold.fold))
+    return ToolCallBox(ink, width, line, open_original, right=restore_or_fold, gap=gap)
+
+
+def _describe_covered_output(shown: ShownFold, fold: Folded) -> ToolCallLine:
+    name = tr("output")
+    if isinstance(fold.cover, PartRef):
+        name = fold_sentences.name_covered_part(shown.event, fold.cover) or name
+    chips = tuple(build_entry_chip(entry) for entry in fold.entries[:1])
+    if shown.is_fold_undone(fold.fold):
+        return ToolCallLine(name, CallStatus.DONE, chips, tr("Cache again"))
+    return ToolCallLine(name, CallStatus.CACHED, chips, tr("Restore"))
 
 
 def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
+    """Yields what stands below the text of a summary or an excerpt: names that it invented, why
+    it was written, its figures, and at last what it replaces.
+    """
     event = shown.event
     fold = event.current_folds[0]
     if shown.unknown_names:

@@ -82,6 +82,12 @@ class ToolCallLine:
 
 
 def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
+    """Builds the line of a call as it stands now.
+
+    A call without a result is running or waits for the user. With a result, what the model no
+    longer sees comes first (its output was shortened), then a denial, a stop, a failure, and at
+    last the usual case: done, with its duration.
+    """
     words = format_call(state.call.name, state.call.arguments)
     returned = state.returned
     if returned is None:
