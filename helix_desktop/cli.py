@@ -94,9 +94,9 @@ def _pop_target_argument(given: list[str]) -> str:
     if not is_alone:
         return ""
     if Path(last).is_dir():
-        from helix_desktop import commands
+        from helix_desktop.command_nouns import NOUNS
 
-        if last in commands.NOUNS:  # A folder with such a name can be named with ./ in front.
+        if last in NOUNS:  # A folder with such a name can be named with ./ in front.
             return ""
         return str(Path(given.pop()).resolve())
     if os.sep in last and not Path(last).exists():

@@ -12,15 +12,8 @@ from importlib import import_module
 from pathlib import Path
 
 from helix_desktop import __version__
+from helix_desktop.command_nouns import NOUNS
 from helix_desktop.commands.option_parsing import CommandLineParser
-
-# In the order of the help. For each noun, the module `NOUN_command` has a function
-# `add_NOUN_commands`.
-NOUNS = (
-    "workspace", "conversation", "cache", "changes", "copy", "project", "forget", "ask", "acp",
-    "task", "worker", "schedule", "fleet", "cost", "gateway", "wrap", "resident", "recorder",
-    "provider", "model", "replay", "mcp", "host", "extension", "doctor",
-)  # fmt: skip
 
 
 def build_command_line_parser(given: Sequence[str] = ("--help",)) -> argparse.ArgumentParser:
@@ -56,7 +49,21 @@ def build_command_line_parser(given: Sequence[str] = ("--help",)) -> argparse.Ar
         module = import_module(f"helix_desktop.commands.{noun}_command")
         add_commands = getattr(module, f"add_{noun}_commands")
         add_commands(nouns)
+    if _may_mean_command_of_extension(given):
+        from helix_desktop.commands import added_commands
+
+        added_commands.add_commands_of_extensions(nouns, added_commands.find_given_home(given))
     return whole
+
+
+def _may_mean_command_of_extension(given: Sequence[str]) -> bool:
+    """Whether the first word is no command of ours, or all commands are asked for."""
+    from helix_desktop.commands.added_commands import find_first_word
+
+    first_word = find_first_word(given)
+    if first_word:
+        return first_word not in NOUNS
+    return "--help" in given or "-h" in given
 
 
 def format_local_time(time: float) -> str:

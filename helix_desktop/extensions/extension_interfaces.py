@@ -5,6 +5,7 @@ default. The help page `extensions.md` shows how they are used. A document kind 
 are declared by the classes with which the program declares its own.
 """
 
+from argparse import ArgumentParser, Namespace
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,20 @@ class ExtensionHistoryFormat:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtensionCommand:
+    """A command of the command line: `helix-desktop NOUN …`.
+
+    `sentence` is what the help says of it. `add_arguments` gets the command's argparse parser,
+    and `run` the arguments; it returns the exit code. `arguments.places` are the program's folders.
+    """
+
+    noun: str
+    sentence: str
+    add_arguments: Callable[[ArgumentParser], None]
+    run: Callable[[Namespace], int]
+
+
+@dataclass(frozen=True, slots=True)
 class Extension:
     """All that a package adds. `interface`: the `INTERFACE_VERSION` it was written for."""
 
@@ -57,3 +72,4 @@ class Extension:
     history_formats: Sequence[ExtensionHistoryFormat] = ()
     document_kinds: Sequence[DocumentKind] = ()
     providers: Sequence[KnownProvider] = ()
+    commands: Sequence[ExtensionCommand] = ()

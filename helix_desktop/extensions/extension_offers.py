@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from helix_desktop.command_nouns import NOUNS
 from helix_desktop.documents import document_kinds
 from helix_desktop.documents.document_kinds import DocumentKind
 from helix_desktop.engine.document_pages import PLURALS
@@ -18,6 +19,7 @@ from helix_desktop.errors import ActionRefused, HelixError, InvalidInput
 from helix_desktop.extensions.extension_interfaces import (
     INTERFACE_VERSION,
     Extension,
+    ExtensionCommand,
     ExtensionHistoryFormat,
     ExtensionTool,
 )
@@ -59,6 +61,7 @@ def check_declaration(installed: InstalledExtension, declared: Extension) -> Ext
         ),
         document_kinds=_copy_some("kinds of documents", declared.document_kinds, DocumentKind),
         providers=_copy_some("providers", declared.providers, KnownProvider),
+        commands=_copy_some("commands", declared.commands, ExtensionCommand),
     )
     _check_tools(copy)
     for history_format in copy.history_formats:
@@ -68,6 +71,8 @@ def check_declaration(installed: InstalledExtension, declared: Extension) -> Ext
         _check_document_kind(installed, kind)
     for provider in copy.providers:
         _check_provider(provider)
+    for command in copy.commands:
+        _check_command(command)
     return copy
 
 
@@ -96,6 +101,8 @@ def offer_declared_things(
             withdraws.append(_offer_document_kind(decisions, installed, kind))
         for provider in declared.providers:
             withdraws.append(_offer_provider(decisions, provider))
+        for command in declared.commands:
+            withdraws.append(_reserve_noun(command))
     except HelixError as error:
         for withdraw in withdraws:
             withdraw()
@@ -277,3 +284,24 @@ def _offer_provider(decisions: AllowedExtensions, provider: KnownProvider) -> Wi
             )
     provider_catalog.add_known_provider(provider)
     return lambda: provider_catalog.remove_known_provider(provider.name)
+
+
+# --- Commands
+
+
+_nouns_of_extensions: set[str] = set()
+
+
+def _check_command(command: ExtensionCommand) -> None:
+    _check_name("command", command.noun)
+    _check_title(f"the sentence of its command {command.noun}", command.sentence)
+    if command.noun.startswith("-") or command.noun in NOUNS:
+        raise ExtensionFailed(f"the command {command.noun} belongs to Helix Desktop")
+
+
+def _reserve_noun(command: ExtensionCommand) -> Withdraw:
+    """Commands are found through the running extensions (`commands/added_commands.py`)."""
+    if command.noun in _nouns_of_extensions:
+        raise ExtensionFailed(f"there is another command named {command.noun}")
+    _nouns_of_extensions.add(command.noun)
+    return lambda: _nouns_of_extensions.discard(command.noun)

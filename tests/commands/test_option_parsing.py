@@ -8,7 +8,8 @@ import argparse
 
 import pytest
 
-from helix_desktop.commands import NOUNS, build_command_line_parser
+from helix_desktop.command_nouns import NOUNS
+from helix_desktop.commands import build_command_line_parser
 from helix_desktop.commands.model_command import FIGURES
 from helix_desktop.commands.option_parsing import parse_number, parse_ordinal, parse_port
 

@@ -1,17 +1,36 @@
-"""A tool that counts the words of a text."""
+"""A tool and a command that count the words of a text."""
 
+from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from helix_desktop.extensions.extension_interfaces import Extension, ExtensionTool
+from helix_desktop.extensions.extension_interfaces import (
+    Extension,
+    ExtensionCommand,
+    ExtensionTool,
+)
 
 
-async def count_words(arguments: Mapping[str, Any]) -> str:
-    words = str(arguments["text"]).split()
+def describe_words(text: str) -> str:
+    words = text.split()
     most_common = Counter(words).most_common(3)
     lines = [f"{count} {word}" for word, count in most_common]
     return f"{len(words)} words\n" + "\n".join(lines)
+
+
+async def count_words(arguments: Mapping[str, Any]) -> str:
+    return describe_words(str(arguments["text"]))
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, help="the file whose words are counted")
+
+
+def print_words(arguments: Namespace) -> int:
+    print(describe_words(arguments.file.read_text("utf-8")))  # noqa: T201 - as a command does
+    return 0
 
 
 extension = Extension(
@@ -26,6 +45,14 @@ extension = Extension(
                 "required": ["text"],
             },
             run=count_words,
+        )
+    ],
+    commands=[
+        ExtensionCommand(
+            noun="count-words",
+            sentence="count the words of a file",
+            add_arguments=add_arguments,
+            run=print_words,
         )
     ],
 )
