@@ -4,7 +4,7 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Collection, Coroutine
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from helix_desktop import program_folders
@@ -75,7 +75,7 @@ async def _run_on_shared_schedules(
         # First what was changed on this computer, so that all see the same.
         data = arguments.places.data
         await shared_schedules.copy_schedules(tasks.schedules, data, workspace.id)
-        code = int(await arguments.act_shared(arguments, tasks.schedules, console))
+        code = int(await arguments.act_shared(arguments, tasks.schedules, workspace.id, console))
         await shared_schedules.copy_schedules(tasks.schedules, data, workspace.id)
         return code
 
@@ -89,9 +89,10 @@ async def _list_schedules(arguments: Namespace) -> int:
 
 
 async def _list_shared_schedules(
-    arguments: Namespace, table: ScheduleTable, console: Console
+    arguments: Namespace, table: ScheduleTable, workspace: str, console: Console
 ) -> int:
-    return await _print_schedules(arguments, console, await _read_shared(table))
+    listed = await _read_shared_schedules(table, workspace)
+    return await _print_schedules(arguments, console, listed)
 
 
 async def _remove_schedules(arguments: Namespace) -> int:
@@ -106,16 +107,26 @@ async def _remove_schedules(arguments: Namespace) -> int:
 
 
 async def _remove_shared_schedules(
-    arguments: Namespace, table: ScheduleTable, console: Console
+    arguments: Namespace, table: ScheduleTable, workspace: str, console: Console
 ) -> int:
-    removed = _choose_schedules(await _read_shared(table), arguments.schedules)
+    existing = await _read_shared_schedules(table, workspace)
+    removed = _choose_schedules(existing, arguments.schedules)
     await table.remove_stored_schedules(arguments.schedules)
     return await _print_schedules(arguments, console, removed)
 
 
-async def _read_shared(table: ScheduleTable) -> list[WorkSchedule]:
+async def _read_shared_schedules(table: ScheduleTable, workspace: str) -> list[WorkSchedule]:
+    """Reads the schedules of all computers, as schedules of this computer's `workspace`.
+
+    Each computer has an ID of its own for the workspace. What is stored says the ID of
+    the computer on which the schedule was made, which means nothing here.
+    """
     stored = await table.read_stored_schedules()
-    return [shared_schedules.decode_schedule(schedule) for schedule in stored.schedules]
+    shared: list[WorkSchedule] = []
+    for stored_schedule in stored.schedules:
+        schedule = shared_schedules.decode_schedule(stored_schedule)
+        shared.append(replace(schedule, workspace=workspace))
+    return shared
 
 
 def _choose_schedules(existing: list[WorkSchedule], ids: Collection[str]) -> list[WorkSchedule]:
@@ -187,7 +198,14 @@ def add_schedule_commands(nouns: Subparsers) -> None:
 def _add_schedule_add(verbs: Subparsers) -> None:
     command = add_command(verbs, "add", "add a schedule and print its ID")
     add_workspace_option(command)
-    command.add_argument("--at", metavar="HH:MM", default="", required=True, help="the time of day")
+    command.add_argument(
+        "--at",
+        metavar="HH:MM",
+        default="",
+        required=True,
+        help="the time of day. When clocks go forward, a time that does not exist is an hour later;"
+        " when they go back, only the first of two counts",
+    )
     command.add_argument(
         "--days",
         metavar="DAYS",
