@@ -16,6 +16,7 @@ need ends, and the database keeps the counts.
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -33,6 +34,7 @@ from helix_desktop.store.fleet_statements import (
 )
 from helix_desktop.store.fleet_task_history import FleetTaskHistory
 from helix_desktop.store.fleet_tasks import (
+    ENDED,
     UNREADABLE,
     FleetTask,
     FleetTaskResult,
@@ -89,26 +91,50 @@ class FleetTaskList(FleetTaskHistory):
     async def add_fleet_tasks(self, wanted: Sequence[NewFleetTask]) -> list[str]:
         """Add tasks and return their ids in order. A task with a known key is not added again."""
         tasks = await self._identify_tasks(wanted)
-        in_order = _needed_tasks_first(tasks)
+        first_by_id: dict[str, _IdentifiedTask] = {}
+        for task in tasks:
+            first_by_id.setdefault(task.id, task)  # The same key twice is one task.
+        in_order = _needed_tasks_first(list(first_by_id.values()))
         for start in range(0, len(in_order), TASKS_IN_CALL):
             await self._add_in_one_transaction(in_order[start : start + TASKS_IN_CALL])
         return [task.id for task in tasks]
 
     async def _add_in_one_transaction(self, tasks: Sequence[_IdentifiedTask]) -> None:
-        statements: list[Statement] = []
-        for task in tasks:
-            statements += self._build_insert_statements(task)
         looks = [self._statement("ready", self._space, task.id) for task in tasks]
 
         def add_to_list(transaction: TableTransaction) -> None:
-            transaction.run_all(statements)
-            self._follow_ended_tasks(transaction)
+            open_needs = self._add_needs(transaction, tasks)
+            transaction.run_all(
+                [self._build_insert_statement(task, open_needs[task.id]) for task in tasks]
+            )
+            cancelled: list[str] = []
+            for task in tasks:
+                cancelled += self._cancel_if_hopeless(transaction, task.id, task.needs)
+            self._follow_cancelled_tasks(transaction, cancelled)
             ready: Rows = []
             for rows in transaction.run_all(looks):
                 ready += rows
             self._add_to_queue(transaction, ready)
 
         await self._run_in_transaction(add_to_list)
+
+    def _add_needs(
+        self, transaction: TableTransaction, tasks: Sequence[_IdentifiedTask]
+    ) -> Counter[str]:
+        """Note what tasks that will be added wait for, and return how many needs each has."""
+        space = self._space
+        statements: list[Statement] = []
+        for task in tasks:
+            for need in task.needs:
+                known = (space, task.id, space, task.id, need)
+                statements.append(self._statement("hold_need", space, need))
+                statements.append(self._statement("add_need", space, task.id, need, *known))
+        holding_and_adding = transaction.run_all(statements)
+        open_needs = Counter[str]()
+        for added_rows in holding_and_adding[1::2]:
+            for (task_id,) in added_rows:
+                open_needs[task_id] += 1
+        return open_needs
 
     async def _identify_tasks(self, wanted: Sequence[NewFleetTask]) -> list[_IdentifiedTask]:
         ids = [self.task_id_of_key(new.key) if new.key else new_conversation_id() for new in wanted]
@@ -133,24 +159,27 @@ class FleetTaskList(FleetTaskHistory):
             f"There is no task {need} in this workspace.", remedy="`task list` shows the tasks."
         )
 
-    def _build_insert_statements(self, task: _IdentifiedTask) -> list[Statement]:
+    def _build_insert_statement(self, task: _IdentifiedTask, open_needs: int) -> Statement:
         space = self._space
-        statements = []
-        for need in task.needs:
-            known = (space, task.id, space, task.id, need)
-            statements.append(self._statement("hold_need", space, need))
-            statements.append(self._statement("add_need", space, task.id, need, *known))
         late = max(0.0, task.new.deadline_seconds)
         order = self._codec.encode_order(task.id, task.new.order)
         result = self._codec.encode_result(task.id, FleetTaskResult())
-        values = (space, task.id, task.new.priority, late, late, order, result)
-        statements.append(self._statement("add", *values, space, task.id, space, task.id))
-        if task.needs:
-            statements.append(self._cancel_if_hopeless(task.id))
-        return statements
+        values = (space, task.id, task.new.priority, late, late, order, result, open_needs)
+        return self._statement("add", *values, space, task.id)
 
-    def _cancel_if_hopeless(self, task: str) -> Statement:
-        return self._statement("cancel_hopeless", self._space, task, self._space, task)
+    def _cancel_if_hopeless(
+        self, transaction: TableTransaction, task: str, needs: Sequence[str]
+    ) -> list[str]:
+        """Cancel a task if it waits for one that has failed. Return its id if so."""
+        space = self._space
+        statements = []
+        for need in needs:
+            values = (space, task, space, task, need, space, need)
+            statements.append(self._statement("cancel_hopeless", *values))
+        cancelled: list[str] = []
+        for rows in transaction.run_all(statements):
+            cancelled += [task_id for (task_id,) in rows]
+        return cancelled
 
     def task_id_of_key(self, key: str) -> str:
         """Return the id for a key. It is the same on all machines of the workspace and
@@ -282,7 +311,8 @@ class FleetTaskList(FleetTaskHistory):
                 self._queue.give_back_task(transaction, task.id, 0.0)
             elif state is FleetTaskState.NEEDS_YOU:
                 self._queue.finish_tasks(transaction, [task.id])
-            self._follow_ended_tasks(transaction)
+            else:
+                self._follow_ended_task(transaction, task.id, state)
             return True
 
         return await self._run_in_transaction(end_row)
@@ -308,27 +338,73 @@ class FleetTaskList(FleetTaskHistory):
         changed = await self._run_in_transaction(give_back_row)
         return FleetTaskState(changed[0][1]) if changed else None
 
-    def _follow_ended_tasks(self, transaction: TableTransaction) -> None:
-        """Do what follows from each change that may have ended tasks: tell the tasks that
-        wait for them, and move them to the history.
+    # What follows names each task by its id. Conditions that find tasks by their state
+    # made PostgreSQL read all tasks of the workspace for each of them, where another
+    # workspace of the same store was there first and the statistics were about that one.
+
+    def _follow_ended_task(
+        self, transaction: TableTransaction, task: str, state: FleetTaskState
+    ) -> None:
+        """Do what follows once a task has ended: tell the tasks that wait for it, and
+        move it to the history.
         """
+        if state is FleetTaskState.DONE:
+            self._count_met_need(transaction, task)
+            self._move_to_history(transaction, [task])
+        elif state in ENDED:
+            self._follow_cancelled_tasks(transaction, [task])
+
+    def _count_met_need(self, transaction: TableTransaction, need: str) -> None:
+        """Let the tasks run that waited for this one alone."""
         space = self._space
-        met, _, _, ended = transaction.run_all(
-            [
-                self._statement("count_met_needs", space, space, space, space),
-                self._statement("remove_met_needs", space, space),
-                self._statement("cancel_dependants", space, space, space, space),
-                self._statement("ended_now", space),
-            ]
-        )
-        ready = [(task, priority) for task, priority, open_needs in met if open_needs == 0]
+        (dependants,) = transaction.run_all([self._statement("remove_met_need", space, need)])
+        counting = [
+            self._statement("count_met_need", space, dependant) for (dependant,) in dependants
+        ]
+        ready: Rows = []
+        for rows in transaction.run_all(counting):
+            for task, priority, open_needs in rows:
+                if open_needs == 0:
+                    ready.append((task, priority))
         self._add_to_queue(transaction, ready)
-        if not ended:
+
+    def _follow_cancelled_tasks(
+        self, transaction: TableTransaction, cancelled: Sequence[str]
+    ) -> None:
+        """Cancel the tasks that wait for these, those that wait for them in turn, and so
+        on, and move all to the history.
+        """
+        all_cancelled = list(cancelled)
+        newly_cancelled = list(cancelled)
+        while newly_cancelled:
+            newly_cancelled = self._cancel_dependants(transaction, newly_cancelled)
+            all_cancelled += newly_cancelled
+        self._move_to_history(transaction, all_cancelled)
+
+    def _cancel_dependants(self, transaction: TableTransaction, needs: Sequence[str]) -> list[str]:
+        """Cancel the tasks that wait for any of these, and return their ids."""
+        space = self._space
+        looks = [self._statement("dependants", space, need) for need in needs]
+        dependants: set[str] = set()
+        for rows in transaction.run_all(looks):
+            dependants.update(task for (task,) in rows)
+        cancelling = [
+            self._statement("cancel_dependant", space, task) for task in sorted(dependants)
+        ]
+        cancelled: list[str] = []
+        for rows in transaction.run_all(cancelling):
+            cancelled += [task for (task,) in rows]
+        return cancelled
+
+    def _move_to_history(self, transaction: TableTransaction, tasks: Sequence[str]) -> None:
+        if not tasks:
             return
-        self._queue.finish_tasks(transaction, [task for (task,) in ended])
-        transaction.run_all(
-            [self._statement("keep_ended", space), self._statement("remove_ended", space)]
-        )
+        self._queue.finish_tasks(transaction, tasks)
+        statements = []
+        for task in tasks:
+            statements.append(self._statement("keep_ended", self._space, task))
+            statements.append(self._statement("remove_ended", self._space, task))
+        transaction.run_all(statements)
 
     def _add_to_queue(self, transaction: TableTransaction, rows: Rows) -> None:
         if rows:
@@ -378,7 +454,8 @@ class FleetTaskList(FleetTaskHistory):
 
         def end_row(transaction: TableTransaction) -> bool:
             (rows,) = transaction.run_all([ending])
-            self._follow_ended_tasks(transaction)
+            if rows:
+                self._follow_ended_task(transaction, task, state)
             return bool(rows)
 
         return await self._run_in_transaction(end_row)
@@ -394,12 +471,13 @@ class FleetTaskList(FleetTaskHistory):
             self._statement("retry_live", sealed, space, task.id),
             self._statement("retry_ended", sealed, space, task.id),
             self._statement("remove_retried", space, task.id, space, task.id),
-            self._cancel_if_hopeless(task.id),
+            self._statement("needs_of_task", space, task.id),
         ]
 
         def retry_rows(transaction: TableTransaction) -> bool:
-            live, ended, *_ = transaction.run_all(statements)
-            self._follow_ended_tasks(transaction)
+            live, ended, _, needs = transaction.run_all(statements)
+            cancelled = self._cancel_if_hopeless(transaction, task.id, [need for (need,) in needs])
+            self._follow_cancelled_tasks(transaction, cancelled)
             if not live and not ended:
                 return False
             (ready,) = transaction.run_all([self._statement("ready", space, task.id)])

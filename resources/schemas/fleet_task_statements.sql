@@ -1,7 +1,7 @@
 -- add
 INSERT INTO {t}tasks(space, id, state, priority, added, deadline, worker, until, claims, sealed, result, open_needs) SELECT %s, %s,
-'waiting', %s, {now}, CASE WHEN %s > 0 THEN {now} + %s ELSE 0 END, '', 0, 0, %s, %s, (SELECT count(*) FROM {t}task_needs WHERE space = %s
-AND task = %s) WHERE NOT EXISTS (SELECT 1 FROM {t}ended_tasks WHERE space = %s AND id = %s) ON CONFLICT DO NOTHING RETURNING id
+'waiting', %s, {now}, CASE WHEN %s > 0 THEN {now} + %s ELSE 0 END, '', 0, 0, %s, %s, %s WHERE NOT EXISTS (SELECT 1 FROM {t}ended_tasks
+WHERE space = %s AND id = %s) ON CONFLICT DO NOTHING RETURNING id
 
 -- hold_need
 --- Until this transaction ends, the needed task cannot end, which would be missed.
@@ -20,7 +20,11 @@ SELECT id, priority FROM {t}tasks WHERE space = %s AND id = %s AND state = 'wait
 -- cancel_hopeless
 --- A task that has just been added or retried, if what it needs has failed.
 UPDATE {t}tasks SET state = 'cancelled', reason = 'needs' WHERE space = %s AND id = %s AND state = 'waiting' AND EXISTS (SELECT 1 FROM
-{t}task_needs AS n JOIN {t}ended_tasks AS d ON d.space = n.space AND d.id = n.needs WHERE n.space = %s AND n.task = %s) RETURNING id
+{t}task_needs WHERE space = %s AND task = %s AND needs = %s) AND EXISTS (SELECT 1 FROM {t}ended_tasks WHERE space = %s AND id = %s)
+RETURNING id
+
+-- needs_of_task
+SELECT needs FROM {t}task_needs WHERE space = %s AND task = %s
 
 -- late
 --- Waiting tasks whose deadline has passed.
@@ -66,31 +70,28 @@ UPDATE {t}tasks SET state = 'waiting', worker = '', until = 0 WHERE space = %s A
 UPDATE {t}tasks SET state = %s, result = %s, worker = '', until = 0, reason = '' WHERE space = %s AND id = %s AND state IN ('waiting',
 'running', 'needs-you', 'dead-letter') RETURNING id
 
--- count_met_needs
---- Tasks in an ended state are in the live table only until the transaction that ended them has moved them.
-UPDATE {t}tasks SET open_needs = (SELECT count(*) FROM {t}task_needs AS n WHERE n.space = %s AND n.task = {t}tasks.id AND NOT EXISTS (SELECT
-1 FROM {t}tasks AS d WHERE d.space = n.space AND d.id = n.needs AND d.state = 'done')) WHERE space = %s AND id IN (SELECT task FROM
-{t}task_needs WHERE space = %s AND needs IN (SELECT id FROM {t}tasks WHERE space = %s AND state = 'done')) RETURNING id, priority, open_needs
+-- remove_met_need
+--- Says which tasks waited for this one.
+DELETE FROM {t}task_needs WHERE space = %s AND needs = %s RETURNING task
 
--- remove_met_needs
-DELETE FROM {t}task_needs WHERE space = %s AND needs IN (SELECT id FROM {t}tasks WHERE space = %s AND state = 'done')
+-- count_met_need
+--- Counts down, so that it is right as well where another transaction has just counted down.
+UPDATE {t}tasks SET open_needs = open_needs - 1 WHERE space = %s AND id = %s AND open_needs > 0 RETURNING id, priority, open_needs
 
--- cancel_dependants
+-- dependants
+SELECT task FROM {t}task_needs WHERE space = %s AND needs = %s
+
+-- cancel_dependant
 --- Only a waiting task has open needs.
-WITH RECURSIVE lost(id) AS (SELECT task FROM {t}task_needs WHERE space = %s AND needs IN (SELECT id FROM {t}tasks WHERE space = %s AND state
-IN ('failed', 'cancelled')) UNION SELECT n.task FROM lost JOIN {t}task_needs AS n ON n.space = %s AND n.needs = lost.id) UPDATE {t}tasks SET
-state = 'cancelled', reason = 'needs' WHERE space = %s AND open_needs > 0 AND id IN (SELECT id FROM lost)
-
--- ended_now
-SELECT id FROM {t}tasks WHERE space = %s AND state IN ('done', 'failed', 'cancelled')
+UPDATE {t}tasks SET state = 'cancelled', reason = 'needs' WHERE space = %s AND id = %s AND open_needs > 0 RETURNING id
 
 -- keep_ended
 INSERT INTO {t}ended_tasks(space, id, position, state, priority, added, deadline, claims, sealed, result, charged, setbacks, reason, ended)
 SELECT space, id, position, state, priority, added, deadline, claims, sealed, result, charged, setbacks, reason, {now} FROM {t}tasks WHERE
-space = %s AND state IN ('done', 'failed', 'cancelled')
+space = %s AND id = %s AND state IN ('done', 'failed', 'cancelled')
 
 -- remove_ended
-DELETE FROM {t}tasks WHERE space = %s AND state IN ('done', 'failed', 'cancelled')
+DELETE FROM {t}tasks WHERE space = %s AND id = %s AND state IN ('done', 'failed', 'cancelled')
 
 -- retry_live
 UPDATE {t}tasks SET state = 'waiting', deadline = 0, sealed = %s, until = 0, setbacks = 0, reason = '' WHERE space = %s AND id = %s AND state

@@ -105,3 +105,19 @@ CREATE UNIQUE INDEX tasks_by_job ON helix.tasks(job) WHERE job IS NOT NULL;
 -- Next step
 -- When tasks are added by themselves. What a schedule says is encrypted.
 CREATE TABLE helix.schedules(space bytea, id text, handled float8 NOT NULL, sealed bytea NOT NULL, PRIMARY KEY (space, id));
+-- Next step
+-- How many rows a workspace has is guessed from the size of the table. What PostgreSQL had counted was about the
+-- workspaces that were there then: for a newer one it expected a single row, so it looked for each task by reading
+-- all of the workspace. Setting the type again, which changes nothing else, removes what was counted.
+ALTER TABLE helix.tasks ALTER COLUMN space SET STATISTICS 0;
+ALTER TABLE helix.tasks ALTER COLUMN space TYPE bytea;
+ALTER TABLE helix.task_needs ALTER COLUMN space SET STATISTICS 0;
+ALTER TABLE helix.task_needs ALTER COLUMN space TYPE bytea;
+ALTER TABLE helix.ended_tasks ALTER COLUMN space SET STATISTICS 0;
+ALTER TABLE helix.ended_tasks ALTER COLUMN space TYPE bytea;
+ALTER TABLE helix.notes ALTER COLUMN space SET STATISTICS 0;
+ALTER TABLE helix.notes ALTER COLUMN space TYPE bytea;
+ALTER TABLE helix.task_counts ALTER COLUMN space SET STATISTICS 0;
+ALTER TABLE helix.task_counts ALTER COLUMN space TYPE bytea;
+ALTER TABLE helix.heads ALTER COLUMN space SET STATISTICS 0;
+ALTER TABLE helix.heads ALTER COLUMN space TYPE bytea;

@@ -82,21 +82,35 @@ def rows(sizes: Sequence[int], *, postgres: bool) -> list[Row]:
 
 
 async def _measure(tasks: FleetTaskList, sizes: Sequence[int]) -> list[Row]:
-    (sample,) = await tasks.add_fleet_tasks([_new("need", priority=-1, key="need")])
-    blocked = [_new(f"blocked {number}", after=("need",)) for number in range(BLOCKED)]
-    await tasks.add_fleet_tasks(blocked)
+    sample = await add_blocked_tasks(tasks)
     ended = 0
     measured: list[Row] = []
     for size in sizes:
-        while ended < size:
-            more = min(ENDED_AT_ONCE, size - ended)
-            await _add_ended(tasks, sample, ended, more)
-            ended += more
-        await tasks.add_fleet_tasks([_new(f"ready {number}") for number in range(READY)])
+        await add_ended_tasks(tasks, sample, ended, size)
+        ended = size
+        await add_ready_tasks(tasks)
         for name, figure in (await _ask(tasks)).items():
             title = f"{name}, with {size:,} ended and {BLOCKED:,} blocked tasks"
             measured.append(Row(title, "µs", figure, {}, series=name, at=size))
     return measured
+
+
+async def add_blocked_tasks(tasks: FleetTaskList) -> str:
+    """Add tasks that wait for a first one, and return the ID of that one."""
+    (needed,) = await tasks.add_fleet_tasks([_new("need", priority=-1, key="need")])
+    blocked = [_new(f"blocked {number}", after=("need",)) for number in range(BLOCKED)]
+    await tasks.add_fleet_tasks(blocked)
+    return needed
+
+
+async def add_ready_tasks(tasks: FleetTaskList) -> None:
+    await tasks.add_fleet_tasks([_new(f"ready {number}") for number in range(READY)])
+
+
+async def add_ended_tasks(tasks: FleetTaskList, sample: str, ended: int, wanted: int) -> None:
+    """Let there be `wanted` ended tasks, where there are `ended` already."""
+    for first in range(ended, wanted, ENDED_AT_ONCE):
+        await _add_ended(tasks, sample, first, min(ENDED_AT_ONCE, wanted - first))
 
 
 def _new(
@@ -121,6 +135,11 @@ async def _add_ended(tasks: FleetTaskList, sample: str, first: int, count: int) 
 
 
 async def _ask(tasks: FleetTaskList) -> dict[str, Figure]:
+    return {name: await _taken(ask) for name, ask in build_questions(tasks).items()}
+
+
+def build_questions(tasks: FleetTaskList) -> dict[str, Callable[[], Awaitable[object]]]:
+    """Return what workers and people ask of the list, by name, in the order to ask it in."""
     taken: list[FleetTask] = []
 
     async def take() -> None:
@@ -130,7 +149,7 @@ async def _ask(tasks: FleetTaskList) -> dict[str, Figure]:
         await tasks.end_fleet_task(taken.pop(), FleetTaskState.DONE, FleetTaskResult("", "Done."))
 
     middle = -10
-    questions: dict[str, Callable[[], Awaitable[object]]] = {
+    return {
         "take": take,
         "end": end,
         "counts": tasks.count_fleet_tasks,
@@ -143,7 +162,6 @@ async def _ask(tasks: FleetTaskList) -> dict[str, Figure]:
         "what the Fleet page shows": lambda: collect_fleet_state(tasks, FleetTaskState),
         "the Fleet page's look for changes": tasks.read_fingerprint,
     }
-    return {name: await _taken(ask) for name, ask in questions.items()}
 
 
 def main() -> int:

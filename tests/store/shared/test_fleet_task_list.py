@@ -184,6 +184,21 @@ async def test_a_key_adds_a_task_once(tasks: FleetTaskList) -> None:
     assert [task.id for task in await tasks.list_fleet_tasks()] == [one]
 
 
+async def test_a_key_that_is_given_twice_in_one_call_is_one_task_with_the_first_ones_needs(
+    tasks: FleetTaskList,
+) -> None:
+    need, first, again = await tasks.add_fleet_tasks(
+        [
+            NewFleetTask(order("need"), key="need"),
+            NewFleetTask(order("first"), key="same"),
+            NewFleetTask(order("again"), key="same", after=("need",)),
+        ]
+    )
+    assert first == again
+    claimed = await tasks.claim_fleet_tasks("me", 9, 30)
+    assert {task.id: task.order.text for task in claimed} == {need: "need", first: "first"}
+
+
 async def test_a_task_waits_for_others_and_is_cancelled_when_one_fails(
     tasks: FleetTaskList,
 ) -> None:
