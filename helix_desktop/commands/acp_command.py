@@ -90,7 +90,7 @@ async def serve_editor_in_workspace(
             return 0
         await interrupted_turns.end_interrupted_turns(bench)
         serving = agents.EditorAgent(bench).serve_editor(console)
-        return await workspace_access.serve_until_released(bench, serving)
+        return await workspace_access.serve_until_released(workspace, serving)
 
 
 def add_acp_commands(nouns: Subparsers) -> None:

@@ -74,7 +74,7 @@ async def serve_host_client_of_console(
     async with workbench.use_workbench(workspace, arguments.places) as bench:
         serving = host_connection.serve_host_over_console(bench, console)
         if opens_it:
-            return await workspace_access.serve_until_released(bench, serving)
+            return await workspace_access.serve_until_released(workspace, serving)
         await serving
     return 0
 
@@ -88,7 +88,7 @@ async def _keep_workspace_open(arguments: Namespace, workspace: StoredWorkspace)
     async with workbench.use_workbench(workspace, arguments.places) as bench:
         await interrupted_turns.end_interrupted_turns(bench)
         serving = kept_host.wait_until_unused(bench)
-        return await workspace_access.serve_until_released(bench, serving)
+        return await workspace_access.serve_until_released(workspace, serving)
 
 
 def add_host_commands(nouns: Subparsers) -> None:

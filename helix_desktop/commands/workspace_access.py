@@ -333,7 +333,7 @@ async def _run_as_owner(
         for note in workspace.notes:
             await console.print_error(note)
         if _follows_workspace(arguments):
-            return await _serve_guest_until_released(arguments, workspace, console)
+            return await serve_until_released(workspace, _do_work(arguments, workspace, console))
         try:
             return await _do_work(arguments, workspace, console)
         except asyncio.CancelledError:
@@ -347,27 +347,13 @@ def _follows_workspace(arguments: Namespace) -> bool:
     return bool(getattr(arguments, "follows_workspace", False))
 
 
-async def _serve_guest_until_released(
-    arguments: Namespace, workspace: StoredWorkspace, console: Console
+async def serve_until_released(
+    workspace: StoredWorkspace, serve: Coroutine[Any, Any, object]
 ) -> int:
-    """Serves a guest until it leaves. Returns LATER if a window wants to open the workspace."""
-    from helix_desktop.gateway import gateway_workspaces
-
-    tasks = OwnedTasks("guest")
-    serving = tasks.spawn_task(_do_work(arguments, workspace, console), name="serve a guest")
-    withdraw = gateway_workspaces.set_release_handler(workspace.id, serving.cancel)
-    try:
-        await asyncio.wait({serving})
-        return running_instance.LATER if serving.cancelled() else serving.result()
-    finally:
-        withdraw()
-        await tasks.aclose(limit=2)
-
-
-async def serve_until_released(bench: Workbench, serve: Coroutine[Any, Any, object]) -> int:
-    """Serves a client that drives agents until it leaves, or until a window wants to open the
-    workspace and no agent works. Returns LATER then.
+    """Serves a client until it leaves, or until a window wants to open the workspace and no agent
+    works here. Returns LATER then: the client finds the window.
     """
+    from helix_desktop import workbench
     from helix_desktop.gateway import gateway_workspaces
 
     tasks = OwnedTasks("client")
@@ -375,7 +361,8 @@ async def serve_until_released(bench: Workbench, serve: Coroutine[Any, Any, obje
     is_released = asyncio.Event()
 
     def release_workspace() -> None:
-        if not all(session.is_idle for session in bench.sessions):
+        bench = workbench.workbench_of(workspace)
+        if bench is not None and not all(session.is_idle for session in bench.sessions):
             raise errors.ActionRefused(
                 "The agent is working in this workspace.",
                 remedy="Wait until the agent has finished.",
@@ -383,13 +370,15 @@ async def serve_until_released(bench: Workbench, serve: Coroutine[Any, Any, obje
         is_released.set()
         serving.cancel()
 
-    withdraw = gateway_workspaces.set_release_handler(bench.id, release_workspace)
+    withdraw = gateway_workspaces.set_release_handler(workspace.id, release_workspace)
     try:
         await asyncio.wait({serving})
         # A client's server may end without an error when it is cancelled.
         if is_released.is_set():
             return running_instance.LATER
-        serving.result()
+        result = serving.result()
+        if isinstance(result, int):
+            return result
         return 0
     finally:
         withdraw()
