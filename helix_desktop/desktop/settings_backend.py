@@ -27,6 +27,7 @@ from helix_desktop.tools.permission import PermissionRule, is_rule_too_wide
 from helix_desktop.workbench.system_prompt_and_settings import parse_hidden_patterns
 
 if TYPE_CHECKING:
+    from helix_desktop.desktop.extension_administration import ExtensionAdministration
     from helix_desktop.engine.cache_entry_rows import CacheEntryFigures
     from helix_desktop.gui.replay_lab.replay_lab_port import RunReplay
     from helix_desktop.installation_checks import DoctorFinding
@@ -90,6 +91,11 @@ class SettingsBackend:
 
     def phone_devices(self) -> PagePhoneDevices:
         return PagePhoneDevices(self._where)
+
+    def installed_extensions(self) -> ExtensionAdministration:
+        from helix_desktop.desktop.extension_administration import ExtensionAdministration
+
+        return ExtensionAdministration(self._where)
 
     async def measure_workspace_storage(self, bench: Workbench) -> tuple[CacheEntryFigures, float]:
         backups = await asyncio.to_thread(bench.workspace.list_journal_backups)

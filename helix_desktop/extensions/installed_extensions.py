@@ -22,6 +22,7 @@ from helix_desktop.json_values import Object, object_at, parse_object, text_at
 from helix_desktop.program_folders import ProgramFolders
 
 ENTRY_POINT_GROUP = "helix_desktop.extensions"
+LONGEST_TEXT = 200
 log = logging.getLogger(__name__)
 
 
@@ -173,14 +174,19 @@ def _extensions_of_package(
     for entry_point in distribution.entry_points.select(group=ENTRY_POINT_GROUP):
         files = tuple(_files_of_extension(distribution, entry_point.value, search_path))
         yield InstalledExtension(
-            entry_point.name,
-            str(distribution.metadata["Name"]),
-            distribution.version,
-            entry_point.value,
+            _one_line(entry_point.name),
+            _one_line(str(distribution.metadata["Name"])),
+            _one_line(distribution.version),
+            _one_line(entry_point.value),
             files,
             _digest_of_files(files),
             _time_of_installation(distribution),
         )
+
+
+def _one_line(text: str) -> str:
+    """No text of a package can add a line to the question whether it is allowed."""
+    return " ".join(text.split())[:LONGEST_TEXT]
 
 
 def _time_of_installation(distribution: importlib.metadata.Distribution) -> float:

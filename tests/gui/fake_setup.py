@@ -10,6 +10,7 @@ from typing import Any, cast
 from helix_desktop.engine.cache_entry_rows import CacheEntryFigures
 from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.errors import (
+    ActionRefused,
     HelixError,
     NotFound,
     NoUsableKeyring,
@@ -30,6 +31,7 @@ from helix_desktop.gui.settings.installation_port import (
     McpServerState,
     PairingInvitation,
     PhoneDevice,
+    ShownExtension,
     SpaceToFree,
 )
 from helix_desktop.gui.workbench_types import ConnectedAgents, Workbench, Workbenches
@@ -284,12 +286,53 @@ class FakePhoneDevices:
         self.devices = [each for each in self.devices if each.id != device]
 
 
+class FakeExtensions:
+    def __init__(self) -> None:
+        self.known = [
+            ShownExtension("words", "helix-words", "1.0", "words:extension", 2, "ab" * 32, "off"),
+            ShownExtension(
+                "films", "helix-films", "2.1", "films:extension", 3, "cd" * 32, "allowed"
+            ),
+            ShownExtension("old", "helix-old", "0.1", "old:extension", 1, "ef" * 32, "changed"),
+            ShownExtension(
+                "bad",
+                "helix-bad",
+                "0.1",
+                "bad:extension",
+                1,
+                "01" * 32,
+                "failed",
+                "its module raised KeyError: 7",
+            ),
+        ]
+
+    async def list_extensions(self) -> Sequence[ShownExtension]:
+        return tuple(self.known)
+
+    async def allow_extension(self, shown: ShownExtension) -> None:
+        if shown.name == "old":
+            raise ActionRefused(
+                "The extension old has changed since it was shown, so it was not allowed.",
+                remedy="Look at it again.",
+            )
+        self._set_state(shown.name, "allowed")
+
+    async def switch_extension_off(self, name: str) -> None:
+        self._set_state(name, "off")
+
+    def _set_state(self, name: str, state: str) -> None:
+        self.known = [
+            replace(each, state=state, why="") if each.name == name else each for each in self.known
+        ]
+
+
 class FakeInstallation:
     """`played`: what the replay lab was asked for."""
 
     def __init__(self) -> None:
         self.of_others = FakeHistories()
         self.phones = FakePhoneDevices()
+        self.extensions = FakeExtensions()
         self.played: list[tuple[list[str], list[str], int]] = []
         self.replay_error = ""
         self.cheapest = ["helix"]
@@ -303,6 +346,9 @@ class FakeInstallation:
 
     def phone_devices(self) -> FakePhoneDevices:
         return self.phones
+
+    def installed_extensions(self) -> FakeExtensions:
+        return self.extensions
 
     def library_versions(self) -> Sequence[tuple[str, str]]:
         return [("PySide6-Essentials", "6.11.3")]

@@ -36,6 +36,31 @@ class McpServerState:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownExtension:
+    """An installed extension. `state`: "off", "allowed", "changed" or "failed", with `why`.
+
+    `target` is the code that its entry point names, `files_sha256` a digest of all its files.
+    """
+
+    name: str
+    package: str
+    version: str
+    target: str
+    file_count: int
+    files_sha256: str
+    state: str
+    why: str = ""
+
+
+class InstalledExtensions(Protocol):
+    async def list_extensions(self) -> Sequence[ShownExtension]: ...
+    async def allow_extension(self, shown: ShownExtension) -> None:
+        """Raises ActionRefused if its files are not those that were shown."""
+
+    async def switch_extension_off(self, name: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
 class PhoneDevice:
     """A phone or browser that may use the page. `may_allow`: it may not only look."""
 
@@ -114,3 +139,4 @@ class Installation(Protocol):
         """Returns the gateway's state and the agents that may use it."""
 
     def phone_devices(self) -> PhoneDevices: ...
+    def installed_extensions(self) -> InstalledExtensions: ...

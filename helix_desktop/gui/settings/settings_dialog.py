@@ -13,6 +13,7 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.settings.about_page import AboutPage
+from helix_desktop.gui.settings.extensions_page import ExtensionsPage
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.long_conversations_page import LongConversationsPage
 from helix_desktop.gui.settings.mcp_servers_page import McpServersPage
@@ -37,6 +38,7 @@ GROUP_OF_SECTION = {
     "": "appearance",
     "general": "appearance",
     "phone": "appearance",
+    "extensions": "appearance",
     "shortcuts": "appearance",
     "about": "appearance",
     "workspace": "providers",
@@ -166,6 +168,9 @@ class SettingsDialog(widgets.TransientDialog):
                 "appearance": lambda: shown_settings(tr("Appearance"), "Appearance"),
                 "general": lambda: shown_settings(tr("General"), *GENERAL_SECTIONS),
                 "phone": lambda: PhoneSettingsPage(settings, program.phone_devices(), runner),
+                "extensions": lambda: ExtensionsPage(
+                    window.theme, program.installed_extensions(), runner
+                ),
                 "shortcuts": lambda: ShortcutsPage(window.window_actions),
                 "about": lambda: AboutPage(program, runner),
             },
