@@ -30,20 +30,28 @@ WORKS_AT_ONCE = 4
 
 
 async def collect_fleet_state(
-    tasks: FleetTaskList, shown: Iterable[FleetTaskState], most: int = MOST_SHOWN
+    tasks: FleetTaskList, shown_states: Iterable[FleetTaskState], shown_at_most: int = MOST_SHOWN
 ) -> dict[str, Any]:
-    """Return the figures of one workspace, and its newest tasks in the states `shown`."""
+    """Return the figures of one workspace, and its newest tasks of each state in
+    `shown_states`, up to `shown_at_most` of each.
+    """
     counts = await tasks.count_fleet_tasks()
     notes = await tasks.notes.read_state()
     budgets = {}
     for scope, limit in notes.limits.items():
         budgets[scope] = {"limit": limit, "spent": notes.spent.get(scope, 0.0)}
+    tasks_by_worker = dict.fromkeys(notes.workers, 0)  # A worker may have no task.
+    tasks_by_worker.update(counts.by_worker)
+    draining_workers: list[str] = []
+    for worker, is_told_to_drain in notes.workers.items():
+        if is_told_to_drain:
+            draining_workers.append(worker)
     state: dict[str, Any] = {
         "tasks": counts.by_state,
-        "workers": {**dict.fromkeys(notes.workers, 0), **counts.by_worker},
+        "workers": tasks_by_worker,
         # These workers have tasks but no longer report.
         "lost": sorted(counts.by_worker.keys() - notes.workers.keys()),
-        "draining": [worker for worker, is_told in notes.workers.items() if is_told],
+        "draining": draining_workers,
         "oldest_waiting_seconds": await tasks.oldest_waiting_seconds(),
         "is_stopped": notes.is_stopped,
         "cost": counts.dollars,
@@ -52,11 +60,12 @@ async def collect_fleet_state(
         "unable": list(notes.unable),
         "has_older": False,
     }
-    for shown_state in shown:
-        newest = await tasks.list_fleet_tasks(shown_state.value, most)
-        name = shown_state.value.replace("-", "_")
-        state[name] = [task_as_json(task) for task in newest]
-        state["has_older"] |= counts.by_state[shown_state] > len(newest)
+    for shown_state in shown_states:
+        newest = await tasks.list_fleet_tasks(shown_state.value, shown_at_most)
+        key = shown_state.value.replace("-", "_")
+        state[key] = [task_as_json(task) for task in newest]
+        if counts.by_state[shown_state] > len(newest):
+            state["has_older"] = True
     return state
 
 
@@ -71,35 +80,35 @@ class FleetOverview:
         self._known = known
         self._open_workspace = open_workspace
         self._most_shown = MOST_SHOWN
-        self._wanted = asyncio.Event()  # Set to look for changes at once.
+        self._look_now = asyncio.Event()  # Set to look for changes at once.
 
     def show_older_tasks(self) -> None:
         """Let `follow_fleet` list more tasks of each state."""
         self._most_shown += MOST_SHOWN
-        self._wanted.set()
+        self._look_now.set()
 
     async def follow_fleet(self, show: Callable[[list[Mapping[str, Any]]], object]) -> None:
         """Call `show` with all workspaces that have tasks, now and after each change,
         until this is cancelled.
         """
-        shown_states: dict[str, Mapping[str, Any]] | None = None
+        last_states: dict[str, Mapping[str, Any]] = {}
+        is_first_look = True
         while True:
             workspaces = await asyncio.to_thread(self._list_workspaces_with_tasks)
-            last_states = shown_states or {}
-            states = await asyncio.gather(
-                *(
-                    self._read_if_changed(workspace, last_states.get(workspace.id, {}))
-                    for workspace in workspaces
-                )
-            )
+            reading = [
+                self._read_if_changed(workspace, last_states.get(workspace.id, {}))
+                for workspace in workspaces
+            ]
+            states = await asyncio.gather(*reading)
             states_by_workspace = {state["workspace"]: state for state in states}
-            if states_by_workspace != shown_states:
-                shown_states = states_by_workspace
+            if is_first_look or states_by_workspace != last_states:
                 show(states)
-            self._wanted.clear()
+            last_states = states_by_workspace
+            is_first_look = False
+            self._look_now.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(FOLLOW_SECONDS):
-                    await self._wanted.wait()
+                    await self._look_now.wait()
 
     def _list_workspaces_with_tasks(self) -> list[KnownWorkspace]:
         with_tasks: list[KnownWorkspace] = []
@@ -113,7 +122,9 @@ class FleetOverview:
         opened = self._known.workspaces_open_here().get(known.id)
         if opened is not None:
             return opened.link is not None
-        return any(map(known.settings.shared.get, ("url", "environment")))
+        # A closed workspace has no link, but its settings say where it is shared.
+        shared = known.settings.shared
+        return bool(shared.get("url") or shared.get("environment"))
 
     async def _read_if_changed(
         self, known: KnownWorkspace, last_state: Mapping[str, Any]
@@ -136,10 +147,10 @@ class FleetOverview:
             raise SharedStoreUnreachable(
                 f"{known.name} is shared.", remedy="Open the workspace to see its tasks."
             )
-        where: StoredWorkspace | KnownWorkspace = known
+        workspace: StoredWorkspace | KnownWorkspace = known
         if opened is not None and opened.link is not None:
-            where = opened
-        async with fleet_task_files.open_fleet_task_list(where) as tasks:
+            workspace = opened
+        async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
             yield tasks
 
     async def run_on_task_list(
@@ -149,12 +160,16 @@ class FleetOverview:
         known = await asyncio.to_thread(self._known.find_known_workspace, workspace)
         async with self._open_list(known) as tasks:
             await work(tasks)
-            return bool((await tasks.notes.read_state()).workers)
+            notes = await tasks.notes.read_state()
+            return bool(notes.workers)
 
     async def add_task(self, workspace: str, text: str, allowed: Sequence[str]) -> None:
         """Add a task. This program does it if there is no worker."""
-        new = NewFleetTask(FleetTaskOrder(text, allowed=tuple(allowed)))
-        if not await self.run_on_task_list(workspace, lambda tasks: tasks.add_fleet_tasks([new])):
+        new_task = NewFleetTask(FleetTaskOrder(text, allowed=tuple(allowed)))
+        has_worker = await self.run_on_task_list(
+            workspace, lambda tasks: tasks.add_fleet_tasks([new_task])
+        )
+        if not has_worker:
             await self.do_tasks_here(workspace)
 
     async def retry_task(self, workspace: str, task: str, allowed: Sequence[str]) -> None:
@@ -163,19 +178,22 @@ class FleetOverview:
         async def retry(tasks: FleetTaskList) -> None:
             await tasks.retry_fleet_task(await tasks.find_fleet_task(task), allowed)
 
-        if not await self.run_on_task_list(workspace, retry):
+        has_worker = await self.run_on_task_list(workspace, retry)
+        if not has_worker:
             await self.do_tasks_here(workspace)
 
     async def retry_tasks_set_aside(self, workspace: str) -> None:
         """Let all tasks be done again that were given back too often."""
-        if not await self.run_on_task_list(workspace, FleetTaskList.retry_dead_letters):
+        has_worker = await self.run_on_task_list(workspace, FleetTaskList.retry_dead_letters)
+        if not has_worker:
             await self.do_tasks_here(workspace)
 
     async def answer_task(
         self, workspace: str, task: str, why: str, *, allowed: bool, words: str = ""
     ) -> None:
         """Answer the question that a task waits for. `why`: the text that the user has read."""
-        await self.retry_task(workspace, task, [UserAnswer(allowed, words).as_permission(why)])
+        answer = UserAnswer(allowed, words)
+        await self.retry_task(workspace, task, [answer.as_permission(why)])
 
     async def do_tasks_here(self, workspace: str) -> None:
         bench = await self._open_workspace(workspace)

@@ -22,41 +22,49 @@ class FleetStepGate:
 
     def __init__(self, notes: FleetNotes) -> None:
         self._notes = notes
-        # The cost of each task before its request that is now running.
-        self._under_way: dict[str, float] = {}
-        self._dearest: float | None = None  # The cost of this worker's most expensive request.
-        self._asking = asyncio.Lock()
+        # By task: what it had cost before its request that is now running.
+        self._cost_before_request: dict[str, float] = {}
+        # The cost of this worker's most expensive request, or None before the first has ended.
+        self._highest_request_cost: float | None = None
+        self._lock = asyncio.Lock()
 
     def end_request(self, task: str, cost: float) -> None:
         """Note that the task's request has ended. `cost`: of the whole task until now."""
-        before = self._under_way.pop(task, None)
-        if before is not None:
-            self._dearest = max(self._dearest or 0.0, cost - before)
+        cost_before = self._cost_before_request.pop(task, None)
+        if cost_before is None:
+            return
+        request_cost = cost - cost_before
+        if self._highest_request_cost is None or request_cost > self._highest_request_cost:
+            self._highest_request_cost = request_cost
 
     async def try_to_begin_step(self, task: FleetTask, cost: float, provider: str) -> bool:
         """Begin a step if it may begin now, or return False. Raises BudgetSpent if a
         limit forbids it.
         """
-        async with self._asking:
+        # One at a time, so that two steps do not both begin with the same last dollars.
+        async with self._lock:
             self.end_request(task.id, cost)
             state = await self._notes.read_state()
             if state.limits:
                 await self._notes.add_cost(task.id, task.claims, task.order.agent, cost)
                 state = await self._notes.read_state()
-            left = state.dollars_left(task.order.agent)
-            if left <= 0:
+            dollars_left = state.dollars_left(task.order.agent)
+            if dollars_left <= 0:
                 scope = state.tightest_limit(task.order.agent)
                 raise BudgetSpent(
                     f"The budget ({scope}) is used up.", for_all=not scope.startswith("agent")
                 )
             if provider in state.paused:
                 return False
-            if state.limits and self._under_way and self._is_near_limit(left):
+            is_other_request_running = bool(self._cost_before_request)
+            if state.limits and is_other_request_running and self._is_near_limit(dollars_left):
                 return False
-            self._under_way[task.id] = cost
+            self._cost_before_request[task.id] = cost
             return True
 
     def _is_near_limit(self, dollars_left: float) -> bool:
-        if self._dearest is None:
+        """Whether the running requests and one more could cost more than what is left."""
+        if self._highest_request_cost is None:
             return True
-        return dollars_left <= self._dearest * (len(self._under_way) + 1)
+        number_of_requests = len(self._cost_before_request) + 1
+        return dollars_left <= self._highest_request_cost * number_of_requests

@@ -20,7 +20,7 @@ from helix_desktop import errors
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import Recorded, Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.messages import RetryDelay
-from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, QuestionAsked, ReplyStreamed
 from helix_desktop.engine.tool_call_execution import facts_that_take_back_unstarted_calls
@@ -66,8 +66,8 @@ class WorkspaceIsClosing(errors.StoppedByUser):
 
 
 class FleetTaskRun:
-    """One run of a task. `allowed`: what needs no permission at this worker.
-    `brought`: the permissions that the task brings, as far as this worker heeds them.
+    """One run of a task. `worker_permissions`: what needs no permission at this worker.
+    `task_permissions`: what the task itself allows. They are empty if the worker ignores them.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class FleetTaskRun:
         notes: FleetNotes,
         gate: FleetStepGate,
         claimed: ClaimedFleetTask,
-        allowed: Collection[str],
-        brought: Collection[str],
+        worker_permissions: Collection[str],
+        task_permissions: Collection[str],
         owned: OwnedTasks,
     ) -> None:
         self._bench = bench
@@ -85,11 +85,11 @@ class FleetTaskRun:
         self._gate = gate
         self._claimed = claimed
         self._task = claimed.task
-        self._allowed = frozenset(allowed) | frozenset(brought)
-        self._brought = brought
+        self._task_permissions = task_permissions
+        self._all_permissions = frozenset(worker_permissions) | frozenset(task_permissions)
         self._owned = owned
         self._is_budget_spent = False
-        self._facts_before = 0
+        self._number_of_facts_before = 0
 
     def build_claim(self) -> WorkerClaim:
         """Return what checks, before each step, call and fact, that this run may go on."""
@@ -107,7 +107,9 @@ class FleetTaskRun:
     def list_recorded_facts(self) -> Sequence[Recorded]:
         """Return what this run has recorded in the task's conversation."""
         session = self._claimed.session
-        return session.all_facts[self._facts_before :] if session is not None else ()
+        if session is None:
+            return ()
+        return session.all_facts[self._number_of_facts_before :]
 
     def end_last_request(self) -> None:
         self._gate.end_request(self._task.id, self._task_cost())
@@ -132,38 +134,48 @@ class FleetTaskRun:
     # --- The turn
 
     async def _run_turn_until_it_begins(self) -> Session | None:
-        """Run the task's turn, or return None if it did not begin. If the turn has ended
-        already, or must not go on, only its session is returned.
+        """Run the task's turn, or return None if it did not begin.
+
+        If the turn ended on another computer, or must not go on, its session is returned
+        without running anything.
         """
         claimed = self._claimed
         for _ in range(TURN_TRIES):
             session = await claimed.retry_while_held(self._open_task_session)
             claimed.session = session
-            self._facts_before = len(session.all_facts)
+            self._number_of_facts_before = len(session.all_facts)
             if _was_stopped_by_user_before(self._task, session):
                 claimed.is_stopped = True
             if claimed.is_stopped or claimed.gives_back or _is_done(session):
                 return session
-            if await self._run_turn(session):
+
+            has_begun = await self._run_turn(session)
+            if has_begun:
                 return session
+
             log.info("the turn of task %s did not begin: %s", self._task.id, session.why)
-            # This also discards the unsent message.
+            # Closing also discards the message that was not sent. It is sent again by the next try.
             await self._bench.sessions.close_sessions([session.id])
             await asyncio.sleep(claimed_fleet_task.AWAY_SECONDS)
         return None
 
     async def _open_task_session(self) -> Session:
         """Open a task's conversation as the machine that had it before left it."""
-        bench, task = self._bench, self._task
+        bench = self._bench
+        task = self._task
+        # An earlier run on this machine may have ended with its facts in a branch. This
+        # run's facts would then never count as sent (`ensure_sent`).
         bench.sharing.synced_sessions.branch_by_conversation.pop(task.id, None)
         if task.claims > 1:  # Another machine may have the conversations of its sub-agents.
             await bench.sharing.fetch_facts_of_others()
-        # Always, since a failover can lose claims.
+        # Even for a first claim: a standby that took over may have lost an earlier one.
         await bench.sharing.take_over_conversation(task.id)
+
         if bench.conversation_row(task.id) is None:
             session = await self._start_task_conversation()
         else:
             session = await bench.open_session(task.id)
+
         if task.order.model:
             bench.set_model_until_closed(task.id, task.order.model)
         elif not bench.model_of_conversation(task.id):
@@ -174,7 +186,8 @@ class FleetTaskRun:
         return session
 
     async def _start_task_conversation(self) -> Session:
-        bench, agent = self._bench, self._task.order.agent
+        bench = self._bench
+        agent = self._task.order.agent
         if agent and bench.workforce.roles.find_role_file(agent) is None:
             raise errors.NotFound(f"There is no agent named {agent} in {bench.name}.")
         return await bench.start_conversation(role=agent, identity=self._task.id)
@@ -183,46 +196,61 @@ class FleetTaskRun:
         """Run a turn. Returns False if it could not begin: a hook refused it, or
         another machine has the lease.
         """
-        before = session.conversation.state.seq
-        answer = unattended_permissions.find_user_answer(self._brought, self._task.result.why)
-        answers = [] if answer is None else [answer]
+        number_of_facts_before = session.conversation.state.seq
+        answer = unattended_permissions.find_user_answer(
+            self._task_permissions, self._task.result.why
+        )
+        # A list, from which the answer is taken once it has been used.
+        unused_answers: list[PermissionAnswer] = []
+        if answer is not None:
+            unused_answers.append(answer)
         unsubscribe = session.subscribe_to_events(
-            partial(self._answer_or_note_overload, session, answers)
+            partial(self._answer_or_note_overload, session, unused_answers)
         )
         try:
             await self._send_or_resume(session, answer)
             await session.wait_until_idle()
         finally:
             unsubscribe()
+
         last_end = session.turns.last_end
         self._claimed.is_stopped = _is_stop_of_user(last_end)
         if self._claimed.is_stopped:
             return True
-        return any(recorded.fact == last_end for recorded in session.all_facts[before:])
+        # The end may also be that of an earlier turn. Then this turn did not begin.
+        facts_of_turn = session.all_facts[number_of_facts_before:]
+        return any(recorded.fact == last_end for recorded in facts_of_turn)
 
     async def _send_or_resume(self, session: Session, answer: PermissionAnswer | None) -> None:
-        shown = self._task.result
-        has_begun = any(
-            isinstance(recorded.fact, UserSaid) and not recorded.fact.by
-            for recorded in session.all_facts
-        )
-        if not has_begun:
+        """Send the task's words, or continue where an earlier run of the task ended.
+        `answer`: the user's, if that run ended with a question.
+        """
+        if not _has_message_of_user(session):
             text = (Text(self._task.order.text),)
             commands = self._bench.slash_commands
             session.send_message(await commands.expand_command_message(session, text))
             return
-        if not shown.asked or facts_that_take_back_unstarted_calls(session.conversation.state):
-            session.resume_turn(repeats_unstarted_calls=bool(shown.asked))
-        elif answer is not None and not answer.allowed:
-            denied = DENIED.format(asked=shown.asked, words=answer.words)
+
+        asked_for = self._task.result.asked
+        if not asked_for:
+            session.resume_turn(repeats_unstarted_calls=False)
+            return
+        # The call that needed permission has not begun, so it can be made as it was.
+        if facts_that_take_back_unstarted_calls(session.conversation.state):
+            session.resume_turn(repeats_unstarted_calls=True)
+            return
+        if answer is not None and not answer.allowed:
+            denied = DENIED.format(asked=asked_for, words=answer.words)
             session.send_on_behalf("answer", denied)
-        else:
-            session.send_on_behalf("task", PERMITTED.format(asked=shown.asked))
+            return
+        session.send_on_behalf("task", PERMITTED.format(asked=asked_for))
 
     def _answer_or_note_overload(
-        self, session: Session, answers: list[PermissionAnswer], event: Event
+        self, session: Session, unused_answers: list[PermissionAnswer], event: Event
     ) -> None:
-        """Answer what the agent asks. `answers`: the user's, which is for one question."""
+        """Answer what the agent asks, and let all workers pause if the provider is overloaded.
+        `unused_answers`: the user's, which is for one question.
+        """
         if isinstance(event, ReplyStreamed) and isinstance(event.delta, RetryDelay):
             if event.delta.is_overload:
                 pausing = self._pause_provider(event.delta.seconds)
@@ -230,17 +258,24 @@ class FleetTaskRun:
             return
         if not isinstance(event, QuestionAsked):
             return
-        shown = self._task.result
-        why = unattended_permissions.describe_missing_permission(event.question)
-        is_that_call = unattended_permissions.name_to_allow(event.question) == shown.asked
-        # A "no" also holds if the call would do something else by now.
-        if answers and (why == shown.why or (is_that_call and not answers[0].allowed)):
-            session.answer_question(event.number, answers.pop())
-        elif unattended_permissions.is_allowed_unattended(event.question, self._allowed):
+        if unused_answers and self._is_answer_to(event.question, unused_answers[0]):
+            session.answer_question(event.number, unused_answers.pop())
+            return
+        if unattended_permissions.is_allowed_unattended(event.question, self._all_permissions):
             session.answer_question(event.number, PermissionAnswer(allowed=True))
-        else:
-            self._claimed.question = event.question
-            self._claimed.stop_turn(NEEDS_PERMISSION)
+            return
+        self._claimed.question = event.question
+        self._claimed.stop_turn(NEEDS_PERMISSION)
+
+    def _is_answer_to(self, question: PermissionQuestion, answer: PermissionAnswer) -> bool:
+        """Whether the user's answer, given to what an earlier run asked, is for this question."""
+        earlier_result = self._task.result
+        if unattended_permissions.describe_missing_permission(question) == earlier_result.why:
+            return True
+        # The same tool would do something else by now. Only a "no" holds for that too.
+        if answer.allowed:
+            return False
+        return unattended_permissions.name_to_allow(question) == earlier_result.asked
 
     async def _pause_provider(self, seconds: float) -> None:
         """Let all workers pause if a provider asks one of them to wait."""
@@ -256,15 +291,18 @@ class FleetTaskRun:
         """Return what the task has cost until now, with its sub-agents."""
         session = self._claimed.session
         cost = self._bench.workforce.cost_of_agents_below(self._task.id)
-        if session is not None:
-            cost += sum(spent.usage.cost for spent in session.conversation.state.spent)
+        if session is None:
+            return cost
+        for spent in session.conversation.state.spent:
+            cost += spent.usage.cost
         return cost
 
     async def _await_step_allowed(self) -> None:
-        """Wait while a provider must not be asked. Raises BudgetSpent if that costs too much."""
+        """Wait while a provider must not be asked. Raises BudgetSpent if no money is left for it."""
         await self._ensure_conversation_is_sent(self._task.id)
         while True:
             await self._claimed.ensure_held()
+            # The cost is read again each time, since sub-agents may go on meanwhile.
             try_to_begin = partial(
                 self._gate.try_to_begin_step, self._task, self._task_cost(), self._provider()
             )
@@ -284,6 +322,7 @@ class FleetTaskRun:
         self.end_last_request()
         await self._claimed.ensure_held()
         await self._ensure_conversation_is_sent(self._task.id)
+        # Sending may have taken longer than the lease.
         await self._claimed.ensure_held()
 
     async def _ensure_conversation_is_sent(self, conversation: str) -> None:
@@ -316,35 +355,57 @@ class FleetTaskRun:
         return self._outcome_of_unfinished_turn(_last_turn_end(session), cost)
 
     def _outcome_of_unfinished_turn(self, end: TurnEnded | None, cost: float) -> FleetTaskOutcome:
-        if self._claimed.gives_back or end is None or end.reason is TurnEnd.STOPPED:
-            why = GIVEN_BACK  # Stopped, but not by the user.
+        # The user did not stop it: that is another outcome.
+        is_stopped_by_worker = end is None or end.reason is TurnEnd.STOPPED
+        if is_stopped_by_worker or self._claimed.gives_back:
+            result = FleetTaskResult(GIVEN_BACK, cost=cost)
             if end is not None and end.reason is TurnEnd.FAILED:
-                why = end.why
-            return FleetTaskOutcome(FleetTaskState.WAITING, FleetTaskResult(why, cost=cost))
+                result = FleetTaskResult(end.why, cost=cost)
+            return FleetTaskOutcome(FleetTaskState.WAITING, result)
+
+        assert end is not None  # noqa: S101 - without an end, the worker stopped it
         if end.cause in WEATHER_CAUSES and not self._is_budget_spent:
             result = FleetTaskResult(end.why, cost=cost)
             return FleetTaskOutcome(FleetTaskState.WAITING, result, is_setback=True)
+
         why = f"The turn ended early: {end.why or end.reason.value}"
         return FleetTaskOutcome(FleetTaskState.FAILED, FleetTaskResult(why, cost=cost))
 
     def _outcome_of_turn_that_did_not_begin(self) -> FleetTaskOutcome:
         session = self._claimed.session
-        end = session.turns.last_end if session is not None else None
-        result = FleetTaskResult(session.why if session is not None else "", cost=self._task_cost())
-        is_weather = end is not None and end.cause in WEATHER_CAUSES
-        if is_weather or self._bench.sharing.other_machine_writing(self._task.id):
+        assert session is not None  # noqa: S101 - each try opens one, or raises an error
+        result = FleetTaskResult(session.why, cost=self._task_cost())
+        end = session.turns.last_end
+        may_pass = end is not None and end.cause in WEATHER_CAUSES
+        if may_pass or self._bench.sharing.other_machine_writing(self._task.id):
             return FleetTaskOutcome(FleetTaskState.WAITING, result, is_setback=True)
         return FleetTaskOutcome(FleetTaskState.FAILED, result)
 
 
 def outcome_of_error(error: errors.HelixError) -> FleetTaskOutcome:
     """Return what an error means for its task. Damaged content does not heal by waiting."""
-    may_pass = (errors.StoreFailed, errors.ModelOverloaded, errors.ProviderUnreachable)
-    stays = (errors.CacheCorrupt, errors.JournalCorrupt, errors.WrittenByNewerVersion, BudgetSpent)
     result = FleetTaskResult(str(error))
-    if isinstance(error, may_pass) and not isinstance(error, stays):
+    # These are kinds of StoreFailed, but waiting does not help against them.
+    lasting_errors = (
+        errors.CacheCorrupt,
+        errors.JournalCorrupt,
+        errors.WrittenByNewerVersion,
+        BudgetSpent,
+    )
+    if isinstance(error, lasting_errors):
+        return FleetTaskOutcome(FleetTaskState.FAILED, result)
+    passing_errors = (errors.StoreFailed, errors.ModelOverloaded, errors.ProviderUnreachable)
+    if isinstance(error, passing_errors):
         return FleetTaskOutcome(FleetTaskState.WAITING, result, is_setback=True)
     return FleetTaskOutcome(FleetTaskState.FAILED, result)
+
+
+def _has_message_of_user(session: Session) -> bool:
+    """Whether the task's words were sent. What the program sends on behalf of others has `by`."""
+    for recorded in session.all_facts:
+        if isinstance(recorded.fact, UserSaid) and not recorded.fact.by:
+            return True
+    return False
 
 
 def _last_turn_end(session: Session) -> TurnEnded | None:
@@ -355,12 +416,14 @@ def _last_turn_end(session: Session) -> TurnEnded | None:
 
 
 def _is_done(session: Session) -> bool:
+    if session.conversation.state.branch.turn.running:
+        return False  # The last end is that of an earlier turn.
     end = _last_turn_end(session)
-    is_running = session.conversation.state.branch.turn.running
-    return end is not None and end.reason is TurnEnd.DONE and not is_running
+    return end is not None and end.reason is TurnEnd.DONE
 
 
 def _is_stop_of_user(end: TurnEnded | None) -> bool:
+    """Whether the user stopped the turn: the program's own stops say why."""
     return end is not None and end.reason is TurnEnd.STOPPED and not end.why
 
 

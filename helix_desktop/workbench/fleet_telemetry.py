@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from helix_desktop.errors import NotFound
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_notes import FleetState
 from helix_desktop.store.fleet_tasks import FleetTaskCounts
 from helix_desktop.workbench.fleet_traces import TraceSpan
@@ -20,10 +21,33 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
     from opentelemetry.sdk.metrics.export import MetricReader
     from opentelemetry.sdk.trace import SpanProcessor
+    from opentelemetry.trace import Span
 
 log = logging.getLogger(__name__)
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
-_NANOSECONDS = 1_000_000_000
+_NANOSECONDS = 1_000_000_000  # In a second.
+
+
+@dataclass(frozen=True, slots=True)
+class _Gauge:
+    name: str
+    unit: str
+    description: str
+
+
+_GAUGES = (
+    _Gauge("helix.tasks.waiting", "{task}", "Tasks that wait for a worker or for other tasks"),
+    _Gauge("helix.tasks.running", "{task}", "Tasks that a worker has"),
+    _Gauge("helix.tasks.needs_you", "{task}", "Tasks that wait for a person's permission"),
+    _Gauge("helix.tasks.dead_letters", "{task}", "Tasks that were given back too often"),
+    _Gauge("helix.tasks.failed", "{task}", "Tasks in the history that failed"),
+    _Gauge("helix.tasks.done", "{task}", "Tasks in the history that are done"),
+    _Gauge("helix.tasks.oldest_waiting", "s", "How long the oldest waiting task has waited"),
+    _Gauge("helix.tasks.setbacks", "{setback}", "How often this worker gave a task back"),
+    _Gauge("helix.facts.unsent", "{fact}", "Facts that only this worker's computer has"),
+    _Gauge("helix.spending", "USD", "What all tasks have cost"),
+    _Gauge("helix.workers", "{worker}", "Workers that are alive"),
+)
 
 
 class FleetTelemetry:
@@ -34,14 +58,14 @@ class FleetTelemetry:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
 
-        about = {
+        description = {
             "service.name": "helix-desktop",
             # Otherwise the figures of several workers are one series, which jumps between them.
             "service.instance.id": secrets.token_hex(6),
             "helix.workspace": workspace,
         }
         self._workspace = workspace
-        resource = Resource.create(about)
+        resource = Resource.create(description)
         self._traces = TracerProvider(resource=resource)
         self._traces.add_span_processor(processor)
         self._tracer = self._traces.get_tracer("helix_desktop")
@@ -51,23 +75,11 @@ class FleetTelemetry:
 
     def _describe_gauges(self) -> None:
         meter = self._metrics.get_meter("helix_desktop")
-        for name, unit, description in (
-            ("helix.tasks.waiting", "{task}", "Tasks that wait for a worker or for other tasks"),
-            ("helix.tasks.running", "{task}", "Tasks that a worker has"),
-            ("helix.tasks.needs_you", "{task}", "Tasks that wait for a person's permission"),
-            ("helix.tasks.dead_letters", "{task}", "Tasks that were given back too often"),
-            ("helix.tasks.failed", "{task}", "Tasks in the history that failed"),
-            ("helix.tasks.done", "{task}", "Tasks in the history that are done"),
-            ("helix.tasks.oldest_waiting", "s", "How long the oldest waiting task has waited"),
-            ("helix.tasks.setbacks", "{setback}", "How often this worker gave a task back"),
-            ("helix.facts.unsent", "{fact}", "Facts that only this worker's computer has"),
-            ("helix.spending", "USD", "What all tasks have cost"),
-            ("helix.workers", "{worker}", "Workers that are alive"),
-        ):
-            observe = self._observer_of(name)
-            meter.create_observable_gauge(name, [observe], unit, description)
+        for gauge in _GAUGES:
+            observe = self._build_observer(gauge.name)
+            meter.create_observable_gauge(gauge.name, [observe], gauge.unit, gauge.description)
 
-    def _observer_of(self, name: str) -> "Callable[[CallbackOptions], Iterable[Observation]]":
+    def _build_observer(self, name: str) -> "Callable[[CallbackOptions], Iterable[Observation]]":
         from opentelemetry.metrics import Observation
 
         def observe(_options: "CallbackOptions") -> "Iterable[Observation]":
@@ -79,9 +91,9 @@ class FleetTelemetry:
         return observe
 
     def note_counts(
-        self, counts: FleetTaskCounts, state: FleetState, more: Mapping[str, float]
+        self, counts: FleetTaskCounts, state: FleetState, other_amounts: Mapping[str, float]
     ) -> None:
-        """Keep the figures for the next export. `more`: by the gauge's name."""
+        """Keep the figures for the next export. `other_amounts`: by the gauge's name."""
         by_state = counts.by_state
         self._amounts = {
             "helix.tasks.waiting": by_state["waiting"],
@@ -92,37 +104,42 @@ class FleetTelemetry:
             "helix.tasks.done": by_state["done"],
             "helix.spending": counts.dollars,
             "helix.workers": len(state.workers),
-            **more,
+            **other_amounts,
         }
 
     def send_span(self, span: TraceSpan) -> None:
         """Hand over a run's span with its children; a thread of the library sends them."""
-        self._send_with_children(span, None)
+        self._send_with_children(span, parent=None)
 
-    def _send_with_children(self, span: TraceSpan, parent: object) -> None:
+    def _send_with_children(self, span: TraceSpan, *, parent: "Span | None") -> None:
         from opentelemetry import trace
         from opentelemetry.trace import Status, StatusCode
 
-        within = trace.set_span_in_context(parent) if isinstance(parent, trace.Span) else None
-        sent = self._tracer.start_span(
+        parent_context = None
+        if parent is not None:
+            parent_context = trace.set_span_in_context(parent)
+        open_span = self._tracer.start_span(
             span.name,
-            within,
+            parent_context,
             attributes=dict(span.attributes),
-            start_time=round(span.begin * _NANOSECONDS),
+            start_time=_to_nanoseconds(span.begin),
         )
         for event in span.events:
-            when = round(event.time * _NANOSECONDS)
-            sent.add_event(event.name, dict(event.attributes), when)
+            open_span.add_event(event.name, dict(event.attributes), _to_nanoseconds(event.time))
         for child in span.children:
-            self._send_with_children(child, sent)
+            self._send_with_children(child, parent=open_span)
         if span.error:
-            sent.set_status(Status(StatusCode.ERROR, span.error))
-        sent.end(round(span.end * _NANOSECONDS))
+            open_span.set_status(Status(StatusCode.ERROR, span.error))
+        open_span.end(_to_nanoseconds(span.end))
 
     def close(self) -> None:
         """Send what waits. It blocks for at most the exporter's own limit."""
         self._traces.shutdown()
         self._metrics.shutdown()
+
+
+def _to_nanoseconds(seconds: float) -> int:
+    return round(seconds * _NANOSECONDS)
 
 
 def start_telemetry(

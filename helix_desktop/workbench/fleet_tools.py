@@ -7,6 +7,7 @@ import time
 from functools import partial
 
 from helix_desktop.store import fleet_task_files
+from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskOrder, NewFleetTask
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools.built_in_tool import (
@@ -36,37 +37,55 @@ async def _add_tasks_of_agent(
     workspace: StoredWorkspace, args: ToolArguments, use: ToolResources
 ) -> ToolOutput:
     """Add tasks after asking, because workers may be allowed more than this conversation."""
-    stripped = [str(text).strip() for text in args.list_argument("tasks")]
-    texts = [text for text in stripped if text]
+    texts: list[str] = []
+    for argument in args.list_argument("tasks"):
+        text = str(argument).strip()
+        if text:
+            texts.append(text)
     agent = args.text_argument("agent")
-    paragraphs = [f"Agent: {agent}"] if agent else []
-    preview = "\n\n".join(paragraphs + texts)
+    preview_paragraphs: list[str] = []
+    if agent:
+        preview_paragraphs.append(f"Agent: {agent}")
+    preview_paragraphs.extend(texts)
+    preview = "\n\n".join(preview_paragraphs)
     await use.permit(
         ToolAction(use.call.name, ActionEffect.FOREIGN, "Give tasks to workers", preview)
     )
-    new = []
+
+    new_tasks: list[NewFleetTask] = []
     for text in texts:
         # The same text is one task, also if the agent's computer fails and it asks again.
         key = f"{use.context.conversation} {agent} {text}"
-        new.append(NewFleetTask(FleetTaskOrder(text, agent), key=key))
-    async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
-        return ToolOutput("\n".join(await tasks.add_fleet_tasks(new)))
+        new_tasks.append(NewFleetTask(FleetTaskOrder(text, agent), key=key))
+    async with fleet_task_files.open_fleet_task_list(workspace) as task_list:
+        ids = await task_list.add_fleet_tasks(new_tasks)
+    return ToolOutput("\n".join(ids))
 
 
 async def _read_tasks_of_agent(
     workspace: StoredWorkspace, claims: WorkerClaims, args: ToolArguments, use: ToolResources
 ) -> ToolOutput:
-    until = time.monotonic() + min(args.number_argument("seconds", MOST_SECONDS), MOST_SECONDS)
+    """Wait until the tasks have ended, or for as long as the agent wants, and return what
+    came of each.
+    """
+    wait_seconds = min(args.number_argument("seconds", MOST_SECONDS), MOST_SECONDS)
+    wait_until = time.monotonic() + wait_seconds
     names = [str(name) for name in args.list_argument("tasks")]
+    # The worker of the agent that waits may do one of these tasks meanwhile.
     with claims.give_up_worker_slot(use.context.conversation):
-        async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
-            found = [await tasks.find_fleet_task(name) for name in names]
-            while time.monotonic() < until and any(_may_still_change(task) for task in found):
+        async with fleet_task_files.open_fleet_task_list(workspace) as task_list:
+            tasks = [await task_list.find_fleet_task(name) for name in names]
+            while time.monotonic() < wait_until and any(map(_may_still_change, tasks)):
                 await asyncio.sleep(LOOK_SECONDS)
-                for number, task in enumerate(found):
-                    if _may_still_change(task):
-                        found[number] = await tasks.find_fleet_task(task.id)
-    return ToolOutput("\n".join([await _describe_result(task, use) for task in found]))
+                tasks = [await _read_again(task_list, task) for task in tasks]
+    lines = [await _describe_result(task, use) for task in tasks]
+    return ToolOutput("\n".join(lines))
+
+
+async def _read_again(task_list: FleetTaskList, task: FleetTask) -> FleetTask:
+    if not _may_still_change(task):
+        return task
+    return await task_list.find_fleet_task(task.id)
 
 
 def _may_still_change(task: FleetTask) -> bool:
@@ -74,10 +93,10 @@ def _may_still_change(task: FleetTask) -> bool:
 
 
 async def _describe_result(task: FleetTask, use: ToolResources) -> str:
-    if not task.result.answer:
+    """Return a line with the hash of the whole answer and its beginning, or why there is none."""
+    answer = task.result.answer
+    if not answer:
         return f"{task.id} {task.state} {task.result.why}".rstrip()
-    stored = await use.store_result(
-        task.result.answer.encode("utf-8", "replace"), f"task {task.id}"
-    )
-    shown = " ".join(task.result.answer[:LONGEST_SHOWN].split())
-    return f"{task.id} {task.state} {stored.digest.hex[:16]} {shown}"
+    stored = await use.store_result(answer.encode("utf-8", "replace"), f"task {task.id}")
+    beginning = " ".join(answer[:LONGEST_SHOWN].split())
+    return f"{task.id} {task.state} {stored.digest.hex[:16]} {beginning}"

@@ -5,7 +5,7 @@ The names and attributes are those of OpenTelemetry's conventions for generative
 text of the conversation is among them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from helix_desktop.engine.facts import (
@@ -49,8 +49,13 @@ def trace_run(task: FleetTask, recorded: Sequence[Recorded]) -> TraceSpan | None
     """Return the span of a run from the facts that it recorded, or None without any."""
     if not recorded:
         return None
-    children = [*_trace_requests(recorded), *_trace_calls(recorded)]
+    children = _trace_requests(recorded)
+    children.extend(_trace_calls(recorded))
     children.sort(key=lambda span: span.begin)
+    # The first fact is recorded when the first request has ended, so that may have begun before.
+    begin = recorded[0].time
+    if children:
+        begin = min(begin, children[0].begin)
     attributes = {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": task.order.agent or "agent",
@@ -59,19 +64,19 @@ def trace_run(task: FleetTask, recorded: Sequence[Recorded]) -> TraceSpan | None
         "helix.task.worker": task.worker,
         **_sum_usage(recorded),
     }
-    begins = [span.begin for span in children]
     return TraceSpan(
-        "invoke_agent",
-        min([recorded[0].time, *begins]),
-        recorded[-1].time,
-        attributes,
-        _error_of_run(recorded),
-        tuple(_fold_events(recorded)),
-        tuple(children),
+        name="invoke_agent",
+        begin=begin,
+        end=recorded[-1].time,
+        attributes=attributes,
+        error=_describe_error_of_run(recorded),
+        events=tuple(_list_fold_events(recorded)),
+        children=tuple(children),
     )
 
 
-def _trace_requests(recorded: Sequence[Recorded]) -> Iterator[TraceSpan]:
+def _trace_requests(recorded: Sequence[Recorded]) -> list[TraceSpan]:
+    spans: list[TraceSpan] = []
     for entry in recorded:
         if isinstance(entry.fact, ModelReplied):
             provider, _, model = entry.fact.model.partition("/")
@@ -81,13 +86,17 @@ def _trace_requests(recorded: Sequence[Recorded]) -> Iterator[TraceSpan]:
                 "gen_ai.request.model": model or provider,
                 **_usage_attributes(entry.fact.usage),
             }
+            # A reply is recorded once it is complete.
             begin = entry.time - entry.fact.seconds
-            yield TraceSpan("chat", begin, entry.time, attributes)
+            spans.append(TraceSpan("chat", begin, entry.time, attributes))
+    return spans
 
 
-def _trace_calls(recorded: Sequence[Recorded]) -> Iterator[TraceSpan]:
+def _trace_calls(recorded: Sequence[Recorded]) -> list[TraceSpan]:
+    spans: list[TraceSpan] = []
     tool_by_call: dict[str, str] = {}
     for entry in recorded:
+        # What a tool returned names only its call, which a reply before it contains.
         if isinstance(entry.fact, ModelReplied):
             for part in entry.fact.parts:
                 if isinstance(part, ToolCall):
@@ -98,18 +107,24 @@ def _trace_calls(recorded: Sequence[Recorded]) -> Iterator[TraceSpan]:
                 "gen_ai.tool.name": tool_by_call.get(entry.fact.call, "unknown"),
                 "gen_ai.tool.call.id": entry.fact.call,
             }
-            error = "" if entry.fact.ok else "The call failed."
+            error = ""
+            if not entry.fact.ok:
+                error = "The call failed."
             begin = entry.time - entry.fact.seconds
-            yield TraceSpan("execute_tool", begin, entry.time, attributes, error)
+            spans.append(TraceSpan("execute_tool", begin, entry.time, attributes, error))
+    return spans
 
 
-def _fold_events(recorded: Sequence[Recorded]) -> Iterator[TraceEvent]:
+def _list_fold_events(recorded: Sequence[Recorded]) -> list[TraceEvent]:
+    events: list[TraceEvent] = []
     for entry in recorded:
         if isinstance(entry.fact, Folded):
-            yield TraceEvent("helix.fold", entry.time, {"helix.fold.kind": entry.fact.kind.value})
+            attributes = {"helix.fold.kind": entry.fact.kind.value}
+            events.append(TraceEvent("helix.fold", entry.time, attributes))
+    return events
 
 
-def _error_of_run(recorded: Sequence[Recorded]) -> str:
+def _describe_error_of_run(recorded: Sequence[Recorded]) -> str:
     for entry in reversed(recorded):
         if isinstance(entry.fact, TurnEnded):
             if entry.fact.reason is TurnEnd.DONE:
@@ -120,12 +135,12 @@ def _error_of_run(recorded: Sequence[Recorded]) -> str:
 
 
 def _sum_usage(recorded: Sequence[Recorded]) -> dict[str, int | float]:
-    total: dict[str, int | float] = {}
+    total_by_name: dict[str, int | float] = {}
     for entry in recorded:
         if isinstance(entry.fact, ModelReplied | Spent):
             for name, amount in _usage_attributes(entry.fact.usage).items():
-                total[name] = total.get(name, 0) + amount
-    return total
+                total_by_name[name] = total_by_name.get(name, 0) + amount
+    return total_by_name
 
 
 def _usage_attributes(usage: Usage) -> dict[str, int | float]:

@@ -62,8 +62,8 @@ class ClaimAttempt(Enum):
 
 
 class FleetWorker:
-    """Works on a workspace's tasks until drained. `allowed`: what needs no permission,
-    as in `ask --allow`.
+    """Works on a workspace's tasks until drained. `at_once`: how many run at the same time.
+    `allowed`: what needs no permission, as in `ask --allow`.
     """
 
     def __init__(
@@ -110,7 +110,8 @@ class FleetWorker:
         could run later by itself. `may_end`: whether to end after so many seconds
         without anything to do.
         """
-        if self._bench.workspace.link is None:  # No shared store, so no other process has workers.
+        is_shared = self._bench.workspace.link is not None
+        if not is_shared:  # No other process can have workers, so their tasks are orphaned.
             await self._list.release_orphaned_tasks(_PROCESS)
         await self._renew_worker_note()
         renewing = self._owned.spawn_task(
@@ -130,8 +131,11 @@ class FleetWorker:
                     busy_at = time.monotonic()
                 elif may_end(time.monotonic() - busy_at):
                     return
-                ends = {draining, *self._claimed}
-                await asyncio.wait(ends, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                # Look again once a task has ended, or when it is time to look for new ones.
+                awaited = {draining, *self._claimed}
+                await asyncio.wait(
+                    awaited, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
             if self._claimed:
                 await asyncio.wait(set(self._claimed), timeout=self._drain_seconds)
         finally:
@@ -164,8 +168,10 @@ class FleetWorker:
     # --- Claiming tasks and keeping them
 
     async def _claim_and_start(self) -> ClaimAttempt:
-        running = sum(not claimed.waiting for claimed in self._claimed.values())
-        room = self._at_once - running
+        room = self._at_once
+        for claimed in self._claimed.values():
+            if not claimed.waiting:  # A task that waits for others takes no room meanwhile.
+                room -= 1
         if room <= 0 or not self._bench.sharing.unsent.may_write_more_facts():
             return ClaimAttempt.NOT_ALLOWED
         if time.monotonic() < self._rests_until:
@@ -174,22 +180,25 @@ class FleetWorker:
             state = await self._list.notes.read_state()
             if state.is_stopped or state.dollars_left("") <= 0:
                 return ClaimAttempt.NOT_ALLOWED
-            asked = seconds_since_start_of_computer()
+            # Before the call, so that the lease never seems longer here than in the store.
+            claimed_at = seconds_since_start_of_computer()
             lease_seconds = claimed_fleet_task.TASK_LEASE_SECONDS
             tasks = await self._list.claim_fleet_tasks(self._name, room, lease_seconds)
         except errors.StoreFailed as error:
             log.info("no tasks can be claimed: %s", error.what)
             await asyncio.sleep(claimed_fleet_task.AWAY_SECONDS)
             return ClaimAttempt.UNKNOWN
+        if not tasks:
+            return ClaimAttempt.NONE_READY
         for task in tasks:
-            self._start_task(task, asked)
-        return ClaimAttempt.STARTED if tasks else ClaimAttempt.NONE_READY
+            self._start_task(task, claimed_at)
+        return ClaimAttempt.STARTED
 
-    def _start_task(self, task: FleetTask, asked: float) -> None:
+    def _start_task(self, task: FleetTask, claimed_at: float) -> None:
         deadline = 0.0
         if task.deadline_seconds:
-            deadline = asked + task.deadline_seconds
-        held_until = asked + claimed_fleet_task.TASK_LEASE_SECONDS
+            deadline = claimed_at + task.deadline_seconds
+        held_until = claimed_at + claimed_fleet_task.TASK_LEASE_SECONDS
         claimed = ClaimedFleetTask(task, held_until, deadline)
         running = self._owned.spawn_task(self._run_claimed_task(claimed), name=f"task {task.id}")
         self._claimed[running] = claimed
@@ -211,37 +220,43 @@ class FleetWorker:
 
     async def _renew_leases(self) -> None:
         all_claimed = list(self._claimed.values())
-        asked = seconds_since_start_of_computer()
+        renewed_at = seconds_since_start_of_computer()
         lease_seconds = claimed_fleet_task.TASK_LEASE_SECONDS
-        held = await self._list.renew_leases_of_tasks(
+        renewed_ids = await self._list.renew_leases_of_tasks(
             [claimed.task for claimed in all_claimed], lease_seconds
         )
         for claimed in all_claimed:
-            if claimed.task.id in held and not claimed.is_lost:
-                claimed.extend_lease(asked + lease_seconds)
-            elif not claimed.is_lost:
-                claimed.lose_lease(to_another=await self._is_taken_by_another(claimed.task))
-            if claimed.deadline and asked >= claimed.deadline:
+            is_late = claimed.deadline and renewed_at >= claimed.deadline
+            if is_late:
                 claimed.stop_turn()
+            if claimed.is_lost:
+                continue
+            if claimed.task.id in renewed_ids:
+                claimed.extend_lease(renewed_at + lease_seconds)
+            else:
+                claimed.lose_lease(to_another=await self._is_taken_by_another(claimed.task))
 
     async def _is_taken_by_another(self, task: FleetTask) -> bool:
         try:
-            return (await self._list.find_fleet_task(task.id)).claims > task.claims
+            task_in_list = await self._list.find_fleet_task(task.id)
         except errors.NotFound:
             return False
+        return task_in_list.claims > task.claims
 
     # --- Running a task
 
     async def _run_claimed_task(self, claimed: ClaimedFleetTask) -> None:
         task = claimed.task
-        brought = task.order.allowed if self.tasks_may_allow else ()
+        task_permissions: tuple[str, ...] = ()
+        if self.tasks_may_allow:
+            task_permissions = task.order.allowed
         run = FleetTaskRun(
             self._bench,
             self._list.notes,
             self._gate,
             claimed,
             self._allowed,
-            brought,
+            task_permissions,
             self._owned,
         )
         try:
@@ -261,15 +276,19 @@ class FleetWorker:
     async def _run_while_claimed(
         self, run: FleetTaskRun, claimed: ClaimedFleetTask
     ) -> FleetTaskOutcome:
+        """Run the task while all steps of its conversation check the claim, and record
+        what came of it.
+        """
         task = claimed.task
         holding = self._bench.claims.hold_claim(task.id, run.build_claim())
-        async with holding, AsyncExitStack() as last:
-            last.push_async_callback(self._bench.sessions.close_sessions, [task.id])
-            last.callback(run.end_last_request)
+        async with holding, AsyncExitStack() as closing:
+            # Afterwards, in the other order: the request is over before the session closes.
+            closing.push_async_callback(self._bench.sessions.close_sessions, [task.id])
+            closing.callback(run.end_last_request)
             try:
                 outcome = await run.run_task()
             except WorkspaceIsClosing:
-                self.drain(0.0)
+                self.drain(seconds=0.0)
                 outcome = FleetTaskOutcome(FleetTaskState.WAITING, FleetTaskResult(GIVEN_BACK))
             record = partial(self._record_outcome, task, outcome)
             state = await claimed.retry_while_held(record)
@@ -283,8 +302,10 @@ class FleetWorker:
         if not outcome.is_setback:
             await self._list.end_fleet_task(task, outcome.state, outcome.result)
             return outcome.state
-        state = await self._list.give_back_after_setback(task, outcome.result)
-        return state or outcome.state
+        new_state = await self._list.give_back_after_setback(task, outcome.result)
+        if new_state is None:  # Somebody else has the task by now.
+            return outcome.state
+        return new_state
 
     def _rest_after_setback(self, outcome: FleetTaskOutcome) -> None:
         """Leave tasks to other computers for a while, since this one's disk may be full
@@ -293,12 +314,14 @@ class FleetWorker:
         if not outcome.is_setback:
             self._setbacks_in_a_row = 0
             return
-        self._setbacks += 1
-        pause = min(REST_SECONDS * 2.0 ** min(self._setbacks_in_a_row, 10), LONGEST_REST_SECONDS)
+        # The exponent is bounded, as a very large one is no number any more.
+        doublings = min(self._setbacks_in_a_row, 10)
+        pause_seconds = min(REST_SECONDS * 2.0**doublings, LONGEST_REST_SECONDS)
         if self._list.is_shared:
-            pause += ELSEWHERE_SECONDS
+            pause_seconds += ELSEWHERE_SECONDS
+        self._setbacks += 1
         self._setbacks_in_a_row += 1
-        self._rests_until = time.monotonic() + pause
+        self._rests_until = time.monotonic() + pause_seconds
 
     # --- What operators see
 
@@ -314,13 +337,14 @@ class FleetWorker:
             with suppress(errors.HelixError):
                 counts = await self._list.count_fleet_tasks()
                 state = await self._list.notes.read_state()
-                oldest = await self._list.oldest_waiting_seconds()
-                more = {
-                    "helix.tasks.oldest_waiting": oldest,
+                oldest_seconds = await self._list.oldest_waiting_seconds()
+                unsent_facts = await self._bench.sharing.count_facts_not_sent()
+                other_amounts = {
+                    "helix.tasks.oldest_waiting": oldest_seconds,
                     "helix.tasks.setbacks": self._setbacks,
-                    "helix.facts.unsent": await self._bench.sharing.count_facts_not_sent(),
+                    "helix.facts.unsent": unsent_facts,
                 }
-                self.telemetry.note_counts(counts, state, more)
+                self.telemetry.note_counts(counts, state, other_amounts)
             await asyncio.sleep(COUNT_SECONDS)
 
     # --- What is removed after a while
@@ -339,16 +363,22 @@ class FleetWorker:
 
     async def release_old_conversations(self) -> None:
         """Remove the oldest ended tasks' conversations from this disk once there are
-        1.5 times `most_kept`.
+        1.5 times `most_kept`. Otherwise each ended task would cause a removal.
         """
-        most = self.most_kept * 3 // 2
+        limit = self.most_kept * 3 // 2
         rows = self._bench.list_conversations()
-        if len(rows) < most:
+        if len(rows) < limit:
             return
-        ended = await self._list.filter_ended_tasks([row.id for row in rows if not row.parent])
-        if len(ended) < most:
+        task_ids = [row.id for row in rows if not row.parent]
+        ended_ids = await self._list.filter_ended_tasks(task_ids)
+        if len(ended_ids) < limit:
             return
-        old = set(ended[self.most_kept :])
-        while more := {row.id for row in rows if row.parent in old} - old:
-            old |= more
-        await self._bench.release_unused_conversations(old)
+
+        old_ids = set(ended_ids[self.most_kept :])
+        # The conversations of their sub-agents go too, and of those sub-agents' own.
+        parents = old_ids
+        while parents:
+            children = {row.id for row in rows if row.parent in parents}
+            parents = children - old_ids
+            old_ids = old_ids | children
+        await self._bench.release_unused_conversations(old_ids)

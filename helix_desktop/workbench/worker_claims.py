@@ -22,7 +22,7 @@ class WorkerClaim:
     the facts of a conversation that were written before.
     `budget`: dollars for the conversation and its sub-agents, 0 for no limit.
     `waiting`: the conversations in which a call waits for other tasks. `is_ending`:
-    whether its turn was told to stop.
+    whether its turn was told to stop. `removed` is set once the claim is held no more.
     """
 
     ensure_may_act: Callable[[], Awaitable[None]]
@@ -58,6 +58,7 @@ class WorkerClaims:
             claim.removed.set()
 
     def find_claim(self, conversation: str) -> WorkerClaim | None:
+        """Return the claim of a conversation, or of the nearest one above it that has one."""
         if not self.held:  # Usually nothing is held, and the ids above need not be found.
             return None
         claim = self.held.get(conversation)
@@ -75,12 +76,11 @@ class WorkerClaims:
         if claim is None:
             yield
             return
-        waiting = claim.waiting
-        waiting.append(conversation)
+        claim.waiting.append(conversation)
         try:
             yield
         finally:
-            waiting.remove(conversation)
+            claim.waiting.remove(conversation)
 
     async def ensure_may_act(self, conversation: str) -> None:
         claim = self.find_claim(conversation)
