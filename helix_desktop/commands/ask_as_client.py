@@ -81,22 +81,24 @@ async def ask_as_client(arguments: Namespace, turn_host: TurnHost, console: Cons
 async def follow_until_turn_ends(turn: ClientTurn, turn_host: TurnHost, console: Console) -> None:
     """Connects again until the turn has ended. What is wrong at first is raised."""
     pause = FIRST_PAUSE_SECONDS
-    has_said_so = False
+    last_sentence = ""
     while True:
+        sentence = turn_host.sentence_after_break
         try:
             async with turn_host.connect() as host:
                 pause = FIRST_PAUSE_SECONDS
-                has_said_so = False
+                last_sentence = ""
                 await turn.follow_until_end(host)
                 return
         except OwnerEnded:
             pass
-        except HelixError:
+        except HelixError as error:
             if not turn.conversation or turn.is_refused:
                 raise
-        if not has_said_so:
-            has_said_so = True
-            await console.print_error(turn_host.sentence_after_break)
+            sentence = f"Not connected yet: {error.what}"
+        if sentence != last_sentence:
+            last_sentence = sentence
+            await console.print_error(sentence)
         await asyncio.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
