@@ -34,12 +34,17 @@ class SocketStream:
     async def read_bytes(self) -> bytes:
         try:
             return await self._reader.read(PIECE)
-        except ConnectionError:
+        except OSError:  # A network that no longer leads there is one without ConnectionError.
             return b""
 
     async def write_bytes(self, content: bytes) -> None:
         self._writer.write(content)
-        await self._writer.drain()
+        try:
+            await self._writer.drain()
+        except ConnectionError:
+            raise
+        except OSError as error:
+            raise ConnectionResetError("the line no longer leads to the other side") from error
 
     async def close_stream(self) -> None:
         self._writer.close()

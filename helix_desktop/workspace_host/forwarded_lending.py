@@ -130,6 +130,11 @@ class AnswersToHost:
         work = self._forward_answer(message.number, message.request)
         self._running[message.number] = self._tasks.spawn_task(work, name="ask a lent provider")
 
+    def stop_answering(self) -> None:
+        """The line has ended, so nobody reads the answers, which cost money."""
+        for running in self._running.values():
+            running.cancel()
+
     async def _forward_answer(self, number: int, request: LentRequest) -> None:
         ended = host_wire.StreamEnded(number)
         try:

@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+import logging
+from contextlib import suppress
 from typing import Any
 
 from helix_desktop import __version__, errors
@@ -21,9 +23,11 @@ from helix_desktop.workspace_host.host_interface import (
 )
 from helix_desktop.workspace_host.wire_errors import rebuild_error
 
+log = logging.getLogger(__name__)
 GREETING_SECONDS = 30.0  # The other side may have to open its workspace first.
 MOST_UNREAD_EVENTS = 10_000
 HOST_GONE = "The program that has the workspace open has closed the connection."
+CONNECTION_CLOSED = "The connection to the workspace was closed."
 
 
 class RemoteWorkspaceHost:
@@ -95,9 +99,8 @@ class RemoteWorkspaceHost:
 
     async def follow_list(self) -> "RemoteListFollower":
         follower = RemoteListFollower(self)
-        number = self.register_follower(follower)
-        follower.number = number
-        await self._ask_host(number, host_wire.FollowList(number))
+        follower.number = self.register_follower(follower)
+        await self.begin_following(host_wire.FollowList(follower.number))
         return follower
 
     async def lend_providers(self, lender: ProviderLender) -> None:
@@ -106,7 +109,7 @@ class RemoteWorkspaceHost:
         await self._send_to_host(host_wire.LendProviders(lender.computer, tuple(lender.providers)))
 
     async def close_host(self) -> None:
-        self._end(errors.OwnerEnded("The connection to the workspace was closed."))
+        self._end(errors.OwnerEnded(CONNECTION_CLOSED))
         await self._stream.close_stream()
         await self._tasks.aclose(limit=1)
 
@@ -117,11 +120,21 @@ class RemoteWorkspaceHost:
         self._followers[number] = follower
         return number
 
-    async def begin_following(self, number: int, conversation: str, after: int) -> None:
+    async def begin_following(
+        self, request: host_wire.FollowConversation | host_wire.FollowList
+    ) -> None:
+        """Asks the host to tell a registered follower its news. If that fails, or nobody waits
+        for it any more, the follower is no longer registered.
+        """
         try:
-            await self._ask_host(number, host_wire.FollowConversation(number, conversation, after))
+            await self._ask_host(request.number, request)
         except errors.HelixError:
-            self._followers.pop(number, None)
+            self._followers.pop(request.number, None)
+            raise
+        except asyncio.CancelledError:
+            # The host may have begun already, and would go on for a follower that nobody reads.
+            with suppress(errors.HelixError):
+                await self.stop_following(request.number)
             raise
 
     async def stop_following(self, number: int) -> None:
@@ -130,7 +143,8 @@ class RemoteWorkspaceHost:
 
     def raise_if_ended(self) -> None:
         if self._ended is not None:
-            raise self._ended
+            # It is raised for each caller, and would otherwise keep the traces of all of them.
+            raise self._ended.with_traceback(None)
 
     # --- Sending and receiving
 
@@ -147,19 +161,29 @@ class RemoteWorkspaceHost:
     async def _send_to_host(self, message: host_wire.WireMessage) -> None:
         try:
             await self._stream.write_bytes(host_wire.encode_frame(message))
-        except ConnectionError as error:
+        except OSError as error:
             raise errors.OwnerEnded(HOST_GONE, remedy="Try again.") from error
 
     async def _receive_until_ended(self) -> None:
+        """Handles the host's messages. However that ends, all who wait for the host are told."""
         try:
-            while piece := await self._stream.read_bytes():
-                for frame in self._reader.take_whole_frames(piece):
-                    self._handle_host_message(host_wire.decode_host_message(frame))
+            await self._receive_messages()
             # In the middle of a message or not: either way, the line is broken.
             self._end(errors.OwnerEnded(HOST_GONE, remedy="Try again."))
         except errors.HelixError as error:
             self._end(error)
-            await self._stream.close_stream()
+        except OSError as error:
+            log.info("the line to a workspace's host broke: %s", error)
+            self._end(errors.OwnerEnded(HOST_GONE, remedy="Try again."))
+        except Exception:
+            log.exception("what a workspace's host sent could not be handled")
+            self._end(errors.OwnerEnded(CONNECTION_CLOSED, remedy="Try again."))
+        await self._stream.close_stream()
+
+    async def _receive_messages(self) -> None:
+        while piece := await self._stream.read_bytes():
+            for frame in self._reader.take_whole_frames(piece):
+                self._handle_host_message(host_wire.decode_host_message(frame))
 
     def _handle_host_message(self, message: host_wire.HostMessage) -> None:
         if not self._greeting.done():
@@ -180,7 +204,7 @@ class RemoteWorkspaceHost:
                 self._handle_event(message)
             case host_wire.OpenStream() | host_wire.CloseStream():
                 self._handle_lending(message)
-            case _:
+            case host_wire.Greeting():
                 raise host_wire.BrokenStream("The other side greeted twice.")
 
     def _set_answer(self, number: int, value: Any) -> None:
@@ -206,7 +230,8 @@ class RemoteWorkspaceHost:
             follower.receive_rows(message.rows)
 
     def _handle_event(self, message: host_wire.FactsSent | host_wire.EventSent) -> None:
-        # Read in any case: what cannot be read is never passed over.
+        # Decoded even if its follower has gone: a host that sends what cannot be read is
+        # disconnected at once, and not only when somebody happens to follow.
         event = host_wire.decode_event(message)
         follower = self._followers.get(message.number)
         if isinstance(follower, RemoteConversationFollower):
@@ -233,32 +258,45 @@ class RemoteWorkspaceHost:
         for follower in self._followers.values():
             follower.fail(error)
         self._followers.clear()
+        if self._lending is not None:
+            self._lending.stop_answering()
 
 
 class RemoteConversationFollower:
-    """Events of a conversation, in order. A reader that is too slow loses events, never facts."""
+    """Events of a conversation, in order. A reader that is too slow loses events, never facts.
+
+    Facts up to `_last_received` have arrived, and those up to `_last_taken` were given to the
+    reader; what lies between waits in `_events`. If too much waits, it is dropped, and the follower
+    is behind: it ignores what arrives, until the reader has taken the rest. Then it follows
+    anew from `_last_taken`, so that the host sends again what was dropped.
+    """
 
     def __init__(self, host: RemoteWorkspaceHost, conversation: str, after: int) -> None:
         self._host = host
         self._conversation = conversation
         self._number = 0
         self._last_received = after
-        self._last_told = after
+        self._last_taken = after
         self._events: list[ConversationEvent] = []
         self._has_news = asyncio.Event()
         self._is_behind = False
         self._error: errors.HelixError | None = None
 
     async def start_following(self) -> None:
-        self._last_received = self._last_told
-        self._is_behind = False
+        self._last_received = self._last_taken
+        self._is_behind = False  # Events may arrive before the host's answer.
         self._number = self._host.register_follower(self)
-        await self._host.begin_following(self._number, self._conversation, self._last_told)
+        request = host_wire.FollowConversation(self._number, self._conversation, self._last_taken)
+        try:
+            await self._host.begin_following(request)
+        except BaseException:
+            self._fall_behind()  # So the next reader tries again, and does not wait for nothing.
+            raise
 
     async def next_events(self) -> tuple[ConversationEvent, ...]:
         while not self._events:
             if self._error is not None:
-                raise self._error
+                raise self._error.with_traceback(None)
             if self._is_behind:
                 await self._host.stop_following(self._number)
                 await self.start_following()
@@ -268,7 +306,7 @@ class RemoteConversationFollower:
         events = tuple(self._events)
         self._events = []
         if not self._is_behind:
-            self._last_told = self._last_received
+            self._last_taken = self._last_received
         return events
 
     async def close_follower(self) -> None:
@@ -278,20 +316,27 @@ class RemoteConversationFollower:
         if self._is_behind:
             return
         if isinstance(event, HistoryReplaced):
-            # Nothing that was told before holds, and nothing that waits to be told.
+            # Neither what the reader has taken still holds, nor what waits for it.
             self._last_received = 0
-            self._last_told = 0
+            self._last_taken = 0
             self._events.clear()
         elif isinstance(event, FactsAdded):
             self._check_numbers(event)
         if len(self._events) >= MOST_UNREAD_EVENTS:
-            # They are told again, from the last fact that was taken.
-            is_replaced = isinstance(self._events[0], HistoryReplaced)
-            self._events = [HistoryReplaced()] if is_replaced else []
-            self._is_behind = True
+            self._fall_behind()
         else:
             self._events.append(event)
         self._has_news.set()
+
+    def _fall_behind(self) -> None:
+        """Drops what waits, which the host sends again from the last fact that was taken. Only
+        that the history was replaced is kept, because the host says it once.
+        """
+        is_replaced = bool(self._events) and isinstance(self._events[0], HistoryReplaced)
+        self._events = []
+        if is_replaced:
+            self._events.append(HistoryReplaced())
+        self._is_behind = True
 
     def _check_numbers(self, event: FactsAdded) -> None:
         for recorded in event.facts:
@@ -322,7 +367,7 @@ class RemoteListFollower:
     async def next_rows(self) -> tuple[HostListRow, ...]:
         while not self._has_rows:
             if self._error is not None:
-                raise self._error
+                raise self._error.with_traceback(None)
             self._has_news.clear()
             await self._has_news.wait()
         rows = tuple(self._changed.values())
