@@ -494,7 +494,11 @@ async def _serve_onlooker(
     if workbench.workbench_of(workspace) is None:
         return running_instance.LATER
     looking = onlookers.spawn_task(_do_work(arguments, workspace, console), name="look on")
-    await asyncio.wait({looking})
+    try:
+        await asyncio.wait({looking})
+    finally:
+        # If the client has gone without a word, nobody else would ever end this.
+        looking.cancel()
     if looking.cancelled():
         return running_instance.LATER
     return looking.result()

@@ -74,6 +74,24 @@ async def test_who_has_the_workspace_open_serves_others_until_it_ends(
     assert await host_connection.connect_to_host(where.run, bench.id) is None
 
 
+async def test_a_client_that_goes_without_a_word_is_no_client_any_more(
+    tmp_path: Path, folder: Path
+) -> None:
+    """Otherwise a host would stay for it for ever, and wait for the keys that it lent."""
+    where = places(tmp_path)
+    desk = desk_that_serves(where)
+    bench = await desk.create_workspace("Pairs", folder)
+    host = await host_connection.connect_to_host(where.run, bench.id)
+    assert host is not None
+    await host.follow_list()
+    assert host_connection.count_clients(bench.id) == 1
+    await host.close_host()
+    async with asyncio.timeout(10):
+        while host_connection.count_clients(bench.id):
+            await asyncio.sleep(0.01)
+    await desk.aclose()
+
+
 async def test_a_process_that_nobody_asked_before_opens_the_workspace_and_serves_it(
     tmp_path: Path, folder: Path
 ) -> None:
