@@ -336,7 +336,8 @@ def _build_answer_form(place: ConversationPlace, number: int, question: Permissi
     words = '<input name="words" placeholder="Say what to do instead…" aria-label="Say what to do instead" maxlength="4000">'
     if is_answerable_on_page(question):
         allow = '<button class="primary" name="answer" value="allow">Allow once</button>'
-        buttons = f'<div class="answers">{allow}{deny}</div>'
+        # Enter in the text field presses the first button, which must never be the one that allows.
+        buttons = f'<div class="answers">{deny}{allow}</div>'
     else:
         note = "<p>This can be allowed on the computer only.</p>"
         buttons = f'{note}<div class="answers">{deny}</div>'

@@ -1,37 +1,51 @@
 """Reads what a small model wrote as text because its server did not read it: tool calls, and
 the marks of its chat template.
 
-Each family of models was taught another form. A form counts only at the end of a reply
-and only with the name of a tool that was offered, so that an example in an explanation
-is not run.
+Each family of models was taught another form of a call. A form counts only at the end of a reply
+and only with the name of a tool that was offered, so that an example in an explanation is not run.
+If one of several calls is broken, none is made: what the model meant is not known then.
 """
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterator
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json
 
-LONGEST_READ = 60_000  # Of more characters, no small model's call is the end.
-# A call that broke off or is not JSON, at the end of a text.
-_BROKEN_CALL = re.compile(
-    r"(?:<tool_call>|\[TOOL_CALLS\]|<\|python_tag\|>)\s*[{\[](?:(?!</tool_call>)[^`])*"
-    r"(?:</tool_call>\s*)?\Z"
+LONGEST_READ = 60_000  # A longer text is no call: small models do not write as much at once.
+MOST_MARKS_TRIED = 200  # A model that loops writes the mark of a call thousands of times.
+
+_TOOL_CALL = "<tool_call>"
+_END_OF_TOOL_CALL = "</tool_call>"
+_END_OF_FUNCTION = "</function>"
+_MISTRAL_MARK = "[TOOL_CALLS]"
+_LLAMA_MARK = "<|python_tag|>"
+_END_OF_LLAMA_CALL = "<|eom_id|>"
+_FUNCTION = re.compile(r"<function=([\w.-]+)>")
+_BEGINNING_OF_TAGGED_CALL = re.compile(r"<tool_call>|<function=[\w.-]+>")
+_MARK_OF_CALL = re.compile(r"<tool_call>|<function=[\w.-]+>|\[TOOL_CALLS\]|<\|python_tag\|>")
+_PARAMETER = re.compile(r"\s*<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
+# ```json, a line with JSON in which no backtick stands, and ``` at the end of the text.
+_FENCED_CALL = re.compile(
+    r"```(?:json|tool_call|tool_code)?[ \t]*\n\s*([{\[][^`]*[}\]])\s*```\s*\Z"
 )
 # How chat templates begin the model's turn and end it: ChatML, Llama 3, Phi, Gemma, Mistral.
 _MARK_AT_START = re.compile(
     r"\A\s*(?:<\|im_start\|>(?:assistant)?|<\|start_header_id\|>assistant<\|end_header_id\|>"
     r"|<start_of_turn>(?:model)?|<\|assistant\|>)\s*"
 )
-_MARKS_AT_END = re.compile(
-    r"\s*(?:<\|(?:im_end|eot_id|end|endoftext|end_of_text)\|>|<end_of_turn>|</s>)"
-    r"(?:\s*(?:<\|(?:im_end|eot_id|end|endoftext|end_of_text)\|>|<end_of_turn>|</s>))*\s*\Z"
+_MARKS_AT_END = (
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|end|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<end_of_turn>",
+    "</s>",
 )
-_THOUGHTS_AT_START = re.compile(r"\A\s*<think>\s*(.*?)\s*</think>\s*", re.DOTALL)
-_START_OF_JSON = re.compile(r"[{\[]")
-_FUNCTION_TAG = re.compile(r"<function=([\w.-]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
-_PARAMETER_TAG = re.compile(r"<parameter=([\w.-]+)>\n?(.*?)\n?(?:</parameter>|\Z)", re.DOTALL)
+_THINK = "<think>"
+_END_OF_THINK = "</think>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,154 +72,231 @@ class ThoughtsAndText:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallTemplate:
-    """How a family of models writes calls. `pattern` matches one call or list of calls
-    with the end of the text after it; its first group is what `read` reads.
-    """
-
-    models: str
-    pattern: re.Pattern[str]
-    read: Callable[[str], Iterable[TextCall]]
-    is_unmistakable: bool = True
+class _NotACall(Exception):
+    """What stands there cannot be read as calls and nothing else."""
 
 
 def find_calls_in_text(text: str, tool_names: Collection[str]) -> TextWithCalls | None:
     """Return the calls at the end of a text, or None if there are none that can be made."""
     if len(text) > LONGEST_READ:
         return None
-    for template in CALL_TEMPLATES:
-        match = template.pattern.search(text)
-        if match is None:
-            continue
-        calls = tuple(template.read(match[1]))
-        are_all_offered = all(call.name in tool_names for call in calls)
-        if calls and are_all_offered:
-            text_before_calls = text[: match.start()].rstrip()
-            return TextWithCalls(text_before_calls, calls)
+    for text_with_calls in _read_each_form(text):
+        calls = text_with_calls.calls
+        if calls and all(call.name in tool_names for call in calls):
+            return text_with_calls
     return None
+
+
+def looks_like_a_call(text: str) -> bool:
+    """Whether a text ends in what is meant as a tool call, though it cannot be made.
+
+    JSON without a mark may also be what the user asked for, so it does not count.
+    """
+    if len(text) > LONGEST_READ:
+        return False
+    last_mark: re.Match[str] | None = None
+    for mark in _MARK_OF_CALL.finditer(text):
+        last_mark = mark
+    if last_mark is None:
+        return False
+    written = text[last_mark.end() :].strip()
+    written = written.removesuffix(_END_OF_LLAMA_CALL).removesuffix(_END_OF_TOOL_CALL).rstrip()
+    written = written.removesuffix(_END_OF_FUNCTION)
+    is_example = "`" in written or _END_OF_TOOL_CALL in written or _END_OF_FUNCTION in written
+    if is_example:
+        return False
+    if last_mark[0].startswith("<function="):
+        return True
+    return written.startswith(("{", "["))
 
 
 def remove_template_marks(text: str) -> str:
     """Return a reply's text without the marks that begin and end the model's turn."""
     text = _MARK_AT_START.sub("", text)
-    return _MARKS_AT_END.sub("", text)
+    while True:
+        without_space = text.rstrip()
+        if not without_space.endswith(_MARKS_AT_END):
+            return text
+        mark_start = without_space.rfind("<")
+        text = without_space[:mark_start].rstrip()
 
 
 def split_off_thoughts(text: str) -> ThoughtsAndText:
     """Split a reply's text into the thoughts at its start, if they are marked as such and
     complete, and the rest.
     """
-    match = _THOUGHTS_AT_START.match(text)
-    if match is None:
+    beginning = text.lstrip()
+    if not beginning.startswith(_THINK):
         return ThoughtsAndText("", text)
-    return ThoughtsAndText(match[1], text[match.end() :])
+    thoughts, end_mark, said = beginning.removeprefix(_THINK).partition(_END_OF_THINK)
+    if not end_mark:
+        return ThoughtsAndText("", text)
+    return ThoughtsAndText(thoughts.strip(), said.lstrip())
 
 
-def looks_like_a_call(text: str) -> bool:
-    """Whether a text ends in what is meant as a tool call, though it cannot be read."""
-    if len(text) > LONGEST_READ:
-        return False
-    if _BROKEN_CALL.search(text) is not None:
-        return True
-    for template in CALL_TEMPLATES:
-        # JSON without any mark may also be what the user asked for.
-        if template.is_unmistakable and template.pattern.search(text) is not None:
-            return True
-    return False
+# --- The forms of calls, each at the end of the text
 
 
-def _calls_in_json(text: str) -> Iterable[TextCall]:
-    """Yield the calls of JSON documents that stand one after another, or in a list."""
-    decoder = json.JSONDecoder()
-    position = 0
-    while position < len(text):
-        start = _START_OF_JSON.search(text, position)
-        if start is None:
-            return
-        try:
-            value, position = decoder.raw_decode(text, start.start())
-        except (ValueError, RecursionError):
-            return
-        items = [value]
-        if isinstance(value, list):
-            items = value
-        for item in items:
-            call = _call_of_object(item)
-            if call is not None:
-                yield call
+def _read_each_form(text: str) -> Iterator[TextWithCalls]:
+    yield from _read_tagged_calls(text)
+    yield from _read_calls_behind_mark(text, _MISTRAL_MARK, end="")
+    yield from _read_calls_behind_mark(text, _LLAMA_MARK, end=_END_OF_LLAMA_CALL)
+    yield from _read_fenced_calls(text)
+    yield from _read_bare_calls(text)
 
 
-def _call_of_object(value: Json) -> TextCall | None:
-    """Return the call that an object is, or None. Families of models name its fields
-    differently, and some put all of it under `function`.
+def _read_tagged_calls(text: str) -> Iterator[TextWithCalls]:
+    """Yield the calls of Hermes, Qwen and SmolLM (JSON in `<tool_call>`), of Qwen3-Coder
+    (`<function=NAME>` with `<parameter=NAME>`) and of Llama 3.1 (`<function=NAME>` with JSON).
+
+    The calls begin at one of the marks, and nothing else follows until the end of the text.
     """
-    if not isinstance(value, dict):
-        return None
-    described_call = value
-    function = value.get("function")
-    if isinstance(function, dict):
-        described_call = function
-    name = described_call.get("name")
-    if "arguments" in described_call:
-        arguments = described_call["arguments"]
-    else:
-        arguments = described_call.get("parameters", {})
-    if isinstance(arguments, str):
+    for number, mark in enumerate(_BEGINNING_OF_TAGGED_CALL.finditer(text)):
+        if number >= MOST_MARKS_TRIED:
+            return
         try:
-            arguments = json.loads(arguments)
-        except ValueError:
-            return None
+            calls = tuple(_read_blocks_to_end(text, mark.start()))
+        except _NotACall:
+            continue
+        yield TextWithCalls(text[: mark.start()].rstrip(), calls)
+        return
+
+
+def _read_blocks_to_end(text: str, position: int) -> Iterator[TextCall]:
+    """Yield the calls of the blocks from a position to the end. A model may leave out the mark
+    at the end of the last one.
+    """
+    while position < len(text):
+        if text.startswith(_TOOL_CALL, position):
+            start = position + len(_TOOL_CALL)
+            content, position = _cut_until(text, start, _END_OF_TOOL_CALL)
+            if _FUNCTION.match(content.lstrip()):
+                yield from _read_function_tags(content.strip())
+            else:
+                yield from _read_json_calls(content)
+        elif _FUNCTION.match(text, position):
+            content, position = _cut_until(text, position, _END_OF_FUNCTION)
+            yield from _read_function_tags(content)
+        else:
+            raise _NotACall
+        while position < len(text) and text[position].isspace():
+            position += 1
+
+
+def _cut_until(text: str, start: int, end_mark: str) -> tuple[str, int]:
+    """Return what stands before the next end mark, or before the end of the text, and the
+    position behind it.
+    """
+    end = text.find(end_mark, start)
+    if end < 0:
+        return text[start:], len(text)
+    return text[start:end], end + len(end_mark)
+
+
+def _read_function_tags(text: str) -> Iterator[TextCall]:
+    """Yield the calls of `<function=NAME>…`, one after another."""
+    while text:
+        head = _FUNCTION.match(text)
+        if head is None:
+            raise _NotACall
+        body, _, text = text[head.end() :].partition(_END_OF_FUNCTION)
+        text = text.strip()
+        arguments: Json
+        if body.lstrip().startswith("{"):  # Llama 3.1 writes JSON into the same tag.
+            arguments = _read_json_document(body)
+        else:
+            arguments = _read_parameters(body)
+        yield TextCall(head[1], json.dumps(arguments, ensure_ascii=False))
+
+
+def _read_parameters(body: str) -> dict[str, Json]:
+    arguments: dict[str, Json] = {}
+    position = 0
+    while body[position:].strip():
+        parameter = _PARAMETER.match(body, position)
+        if parameter is None:
+            raise _NotACall
+        arguments[parameter[1]] = parameter[2]
+        position = parameter.end()
+    return arguments
+
+
+def _read_calls_behind_mark(text: str, mark: str, *, end: str) -> Iterator[TextWithCalls]:
+    """Yield the calls of Mistral and Llama 3.2: JSON behind a mark."""
+    said, found_mark, written = text.rpartition(mark)
+    if not found_mark:
+        return
+    try:
+        calls = tuple(_read_json_calls(written.strip().removesuffix(end)))
+    except _NotACall:
+        return
+    yield TextWithCalls(said.rstrip(), calls)
+
+
+def _read_fenced_calls(text: str) -> Iterator[TextWithCalls]:
+    """Yield the calls of Gemma and others: JSON in a block of code at the end."""
+    block = _FENCED_CALL.search(text)
+    if block is None:
+        return
+    try:
+        calls = tuple(_read_json_calls(block[1]))
+    except _NotACall:
+        return
+    yield TextWithCalls(text[: block.start()].rstrip(), calls)
+
+
+def _read_bare_calls(text: str) -> Iterator[TextWithCalls]:
+    """Yield the calls of Llama 3 and Phi: the whole text is JSON."""
+    if not text.lstrip().startswith(("{", "[")):
+        return
+    try:
+        calls = tuple(_read_json_calls(text))
+    except _NotACall:
+        return
+    yield TextWithCalls("", calls)
+
+
+def _read_json_calls(text: str) -> Iterator[TextCall]:
+    """Yield the calls of JSON documents that stand one after another, or in lists."""
+    for document in _read_json_documents(text):
+        items = [document]
+        if isinstance(document, list):
+            items = document
+        for item in items:
+            yield _call_of_object(item)
+
+
+def _read_json_document(text: str) -> Json:
+    documents = _read_json_documents(text)
+    if len(documents) != 1:
+        raise _NotACall
+    return documents[0]
+
+
+def _read_json_documents(text: str) -> list[Json]:
+    decoder = json.JSONDecoder()
+    documents: list[Json] = []
+    rest = text.strip()
+    while rest:
+        try:
+            document, end = decoder.raw_decode(rest)
+        except (ValueError, RecursionError):
+            raise _NotACall from None
+        documents.append(document)
+        rest = rest[end:].lstrip()
+    return documents
+
+
+def _call_of_object(value: Json) -> TextCall:
+    if not isinstance(value, dict):
+        raise _NotACall
+    function = value.get("function")
+    if isinstance(function, dict):  # OpenAI's form.
+        value = function
+    name = value.get("name")
+    arguments = value.get("arguments", value.get("parameters", {}))
+    if isinstance(arguments, str):  # JSON within JSON; empty if there are no arguments.
+        arguments = _read_json_document(arguments.strip() or "{}")
     if not isinstance(name, str) or not isinstance(arguments, dict):
-        return None
+        raise _NotACall
     return TextCall(name, json.dumps(arguments, ensure_ascii=False))
-
-
-def _calls_in_tags(text: str) -> Iterable[TextCall]:
-    """Yield the calls of Qwen3-Coder, whose arguments are tags and not JSON."""
-    for function in _FUNCTION_TAG.finditer(text):
-        name, content = function.groups()
-        arguments: dict[str, Json] = {}
-        for parameter in _PARAMETER_TAG.finditer(content):
-            parameter_name, value = parameter.groups()
-            arguments[parameter_name] = value
-        if arguments or not content.strip():
-            yield TextCall(name, json.dumps(arguments, ensure_ascii=False))
-        else:  # Llama 3.1 writes JSON into the same tag.
-            yield from _calls_in_json(f'{{"name": "{name}", "arguments": {content}}}')
-
-
-def _template(
-    models: str,
-    pattern: str,
-    read: Callable[[str], Iterable[TextCall]] = _calls_in_json,
-    *,
-    is_unmistakable: bool = True,
-) -> CallTemplate:
-    return CallTemplate(models, re.compile(pattern, re.DOTALL), read, is_unmistakable)
-
-
-CALL_TEMPLATES = (
-    _template(
-        "Qwen3-Coder, Llama 3.1",
-        r"((?:(?:<tool_call>\s*)?<function=[\w.-]+>.*?(?:</function>|\Z)\s*(?:</tool_call>\s*)?)+)\Z",
-        _calls_in_tags,
-    ),
-    _template(
-        "Hermes, Qwen, SmolLM",
-        r"<tool_call>\s*([{\[].*?[}\]]\s*(?:</tool_call>\s*<tool_call>\s*[{\[].*?[}\]]\s*)*)"
-        r"(?:</tool_call>)?\s*\Z",
-    ),
-    _template("Mistral", r"\[TOOL_CALLS\]\s*(\[.*\])\s*\Z"),
-    _template("Llama 3.2", r"<\|python_tag\|>\s*(\{.*\})\s*(?:<\|eom_id\|>)?\s*\Z"),
-    _template(
-        "Gemma and others",
-        r"```(?:json|tool_call|tool_code)?\s*\n\s*([{\[][^`]*[}\]])\s*\n?```\s*\Z",
-        is_unmistakable=False,
-    ),
-    _template(
-        "Llama 3 and Phi",
-        r"\A\s*([{\[]\s*\{?\s*\"(?:name|type|function)\".*[}\]])\s*\Z",
-        is_unmistakable=False,
-    ),
-)

@@ -82,6 +82,18 @@ async def test_the_exact_words_are_shown_and_allowed_once_in_the_devices_name(
     assert again.status_code == 409
 
 
+async def test_enter_in_the_field_for_words_never_allows(phone: Phone, bench: Workbench) -> None:
+    """A browser presses the first button of the form for it, which was "Allow once"."""
+    session = await bench.start_conversation("Work")
+    await asking(session)
+    page = await page_with(phone, f"/w/{bench.id}/c/{session.id}", "Allow once")
+    (form,) = re.findall(r'<form [^>]*/answer".*?</form>', page, re.DOTALL)
+    buttons = re.findall(r'<button [^>]*value="(\w+)"', form)
+    assert buttons == ["deny", "allow"]
+    session.stop_turn()
+    await asyncio.wait_for(session.wait_until_idle(), LIMIT)
+
+
 async def test_deny_with_words_reaches_the_agent(
     phone: Phone, bench: Workbench, folder: Path
 ) -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
 from helix_desktop.engine.facts import Stop, Text, ToolCall, ToolSpec
 from helix_desktop.engine.messages import Message, Reply, Request, Role
-from helix_desktop.providers.calls_in_text import find_calls_in_text, looks_like_a_call
+from helix_desktop.providers.calls_in_text import (
+    find_calls_in_text,
+    looks_like_a_call,
+    remove_template_marks,
+    split_off_thoughts,
+)
 from helix_desktop.providers.http_transport import ProviderConnections
 from helix_desktop.providers.provider_catalog import ProviderConfig, connect_model_client
 from tests.peers.chat_server import ChatServer, reply
@@ -68,11 +74,50 @@ def test_bare_json_and_several_calls_are_read() -> None:
         '```json\n{"name": "Mary", "age": 3}\n```',
         '{"result": "read_file"}',
         "<tool_call>" + "[" * 5_000,
+        "To list files you would write <function=list_files></function>. Shall I?",
+        f"An example: <tool_call>{READ}</tool_call>\nThat ends in a bracket [a]",
+        "<function=read_file>\n<parameter=path>\na.tx",
+        f'<tool_call>{READ}</tool_call>\n<tool_call>{{"name": "read_</tool_call>',
+        f'{{"name": "read_file", "arguments": "{"[" * 5_000}"}}',
+        f"{READ}, {READ}",
+        "<function=read_file>{} {}</function>",
+        '{"name": "read_file", "arguments": "{} {}"}',
         "",
     ],
 )
 def test_examples_unknown_tools_and_broken_json_are_not_run(text: str) -> None:
     assert find_calls_in_text(text, TOOLS) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<tool_call>{READ}</tool_call>" * 900 + " Done.",
+        f"<tool_call>{READ}</tool_call>" * 900 + " ]",
+        "<tool_call>[" * 4_000 + "`",
+        "<function=read_file>" * 2_500 + "</tool_call>",
+        "<function=read_file><parameter=path>" * 1_600,
+        "<|im_end|>" * 5_000 + ".",
+        "<think>" * 8_000,
+        "```json\n{" * 5_000,
+        "[TOOL_CALLS]" * 4_900,
+    ],
+    ids=lambda text: text[:24],
+)
+def test_what_a_looping_model_wrote_is_read_at_once(text: str) -> None:
+    """Twenty repeated calls took three seconds, and each one more twice as long."""
+    before = time.process_time()
+    find_calls_in_text(text, TOOLS)
+    looks_like_a_call(text)
+    split_off_thoughts(remove_template_marks(text))
+    assert time.process_time() - before < 1.0
+
+
+def test_a_call_after_an_example_is_made() -> None:
+    text = f"So `<tool_call>` begins it.\n<tool_call>{READ}</tool_call>"
+    text_with_calls = find_calls_in_text(text, TOOLS)
+    assert text_with_calls is not None
+    assert text_with_calls.text == "So `<tool_call>` begins it."
 
 
 def test_json_that_the_user_asked_for_is_no_failed_call() -> None:
