@@ -244,6 +244,10 @@ class StoreCache:
         return stored
 
     def _store_many_now(self, contents: Sequence[tuple[bytes, EntryOrigin]]) -> list[Stored]:
+        """Stage all contents, then commit them together; on any error none is stored.
+
+        A forgotten content is not stored again: its reference says only what it was.
+        """
         references: list[Stored] = []
         staged: list[StagedEntry] = []
         is_little = sum(len(content) for content, _ in contents) <= LITTLE_CONTENT_BYTES

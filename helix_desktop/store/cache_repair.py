@@ -161,20 +161,20 @@ class _CacheSalvage:
         self._flush()
 
     def _add_salvaged_records(self, forgotten: Collection[bytes]) -> None:
-        present_hashes = {record.digest.raw for record in self._iterate_records()}
+        """Put readable salvaged records back where the database has no record, except of
+        contents that have one elsewhere or were forgotten.
+        """
+        hashes_to_skip = {record.digest.raw for record in self._iterate_records()}
+        hashes_to_skip.update(forgotten)
         for key, entry in self._salvaged_by_key.items():
             if not key.startswith(_NUMBERS):
                 continue
             record = _unpack_or_none(key, entry.value)
-            if (
-                record is None
-                or record.digest.raw in present_hashes
-                or record.digest.raw in forgotten
-            ):
+            if record is None or record.digest.raw in hashes_to_skip:
                 continue
             if self._record_at(key) is None:
                 self._write(key, entry.value)
-                present_hashes.add(record.digest.raw)
+                hashes_to_skip.add(record.digest.raw)
         self._flush()
 
     def _keep_one_record_of_each(self) -> dict[bytes, CacheRecord]:
@@ -191,37 +191,45 @@ class _CacheSalvage:
     def _adopt_contents_without_record(
         self, records: dict[bytes, CacheRecord], forgotten: Collection[bytes]
     ) -> None:
+        """Make a record for each content that has chunks but no record, and add it to
+        `records`. Chunks that are not proven whole, not needed or forgotten are deleted.
+
+        This comes after all records that could be saved are there, as only then is
+        it known which contents have none. A blob is the place of a content's chunks.
+        """
         owners = {record.blob for record in records.values() if record.state is EntryState.LIVE}
         used_numbers = {record.number for record in records.values()}
-        expected = {digest.raw for digest in self._known}
-        expected.update(key[1:] for key in self._keys_of_kind(b"h"))
+        expected_hashes = {digest.raw for digest in self._known}
+        expected_hashes.update(key[1:] for key in self._keys_of_kind(b"h"))
         blobs = self._list_blobs_without_owner(owners)
-        next_number = max(used_numbers | set(blobs), default=0) + 1
-
-        def is_wanted(record: CacheRecord) -> bool:
-            raw = record.digest.raw
-            # A longer content may lack its end, unless somebody knows its hash.
-            is_proven = raw in expected or record.size < CHUNK
-            return is_proven and raw not in records and raw not in forgotten
-
+        next_unused_number = max(used_numbers | set(blobs), default=0) + 1
         for blob, stored in blobs.items():
-            record = self._build_record_of_content(blob, stored)
-            if record is None or not is_wanted(record):
+            found = self._build_record_of_content(blob, stored)
+            if found is None or not _is_proven_whole(found, expected_hashes):
                 self._delete_chunks(blob, stored)
                 continue
+            raw = found.digest.raw
+            if raw in records or raw in forgotten:
+                self._delete_chunks(blob, stored)
+                continue
+            adopted = found
             if blob in used_numbers:
-                record = replace(record, number=next_number)
-                next_number += 1
-            used_numbers.add(record.number)
-            records[record.digest.raw] = record
+                adopted = replace(found, number=next_unused_number)
+                next_unused_number += 1
+            used_numbers.add(adopted.number)
+            records[raw] = adopted
             self._write(
-                cache_records.key_of_number(_NUMBERS, record.number),
-                cache_records.pack_record(record),
+                cache_records.key_of_number(_NUMBERS, adopted.number),
+                cache_records.pack_record(adopted),
             )
-            self._write(cache_records.key_of_number(b"o", blob), None)
+            self._delete_note_of_unfinished_blob(blob)
         self._flush()
 
+    def _delete_note_of_unfinished_blob(self, blob: int) -> None:
+        self._write(cache_records.key_of_number(b"o", blob), None)
+
     def _list_blobs_without_owner(self, owners: Collection[int]) -> dict[int, _StoredBlob]:
+        """Return the stored chunks that belong to none of these blobs, by their blob."""
         blobs: dict[int, _StoredBlob] = {}
         for key in self._keys_of_kind(b"b"):
             blob = cache_records.number_in_key(key)
@@ -231,7 +239,11 @@ class _CacheSalvage:
         return blobs
 
     def _build_record_of_content(self, blob: int, stored: _StoredBlob) -> CacheRecord | None:
-        """Return a record of the content, or None if a chunk is missing or unreadable."""
+        """Return a record of the content, or None if a chunk is missing or unreadable.
+
+        Its number is that of its blob. What tool it came from and when is only known if
+        `known`, which was read from the conversations, has this content.
+        """
         if not stored.is_without_gap:
             return None
         content_hash = hashlib.sha256()
@@ -277,7 +289,7 @@ class _CacheSalvage:
     def _delete_chunks(self, blob: int, stored: _StoredBlob) -> None:
         for chunk in stored.chunks:
             self._write(cache_records.key_of_chunk(blob, chunk), None)
-        self._write(cache_records.key_of_number(b"o", blob), None)
+        self._delete_note_of_unfinished_blob(blob)
 
     def _repair_hash_keys(self, records: Mapping[bytes, CacheRecord]) -> None:
         for key in list(self._keys_of_kind(b"h")):
@@ -348,6 +360,13 @@ class _CacheSalvage:
 
 
 _UNKNOWN = KnownEntry(EntryOrigin(source="recovered after damage"))
+
+
+def _is_proven_whole(record: CacheRecord, expected_hashes: Collection[bytes]) -> bool:
+    """Whether nothing is missing: a longer content may lack its end, unless somebody knows
+    its hash.
+    """
+    return record.digest.raw in expected_hashes or record.size < CHUNK
 
 
 def _unpack_or_none(key: bytes, value: bytes) -> CacheRecord | None:

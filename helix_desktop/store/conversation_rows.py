@@ -73,10 +73,17 @@ def build_empty_row(conversation: str, time: float) -> StoredConversation:
 
 
 def advance_row(row: StoredConversation, recorded: Iterable[facts.Recorded]) -> StoredConversation:
+    """Return the row as it is after these further facts of its conversation.
+
+    What the replies cost and how long they were is summed up here; all else that a fact
+    can change in a row is in `_row_after_fact`. What another program paid for replies
+    that were brought in is no cost of this one, so it is subtracted.
+    """
     last: facts.Recorded | None = None
     sent = row.sent
     written = row.written
     cost = row.cost
+    advanced = row
     for last in recorded:
         match last.fact:
             case facts.ModelReplied(usage=usage) | facts.Spent(usage=usage):
@@ -86,10 +93,12 @@ def advance_row(row: StoredConversation, recorded: Iterable[facts.Recorded]) -> 
             case facts.BroughtIn(cost=cost_elsewhere):
                 cost = max(0.0, cost - cost_elsewhere)
             case fact:
-                row = _row_after_fact(row, fact)
+                advanced = _row_after_fact(advanced, fact)
     if last is None:
         return row
-    return replace(row, last_seq=last.seq, updated=last.time, sent=sent, written=written, cost=cost)
+    return replace(
+        advanced, last_seq=last.seq, updated=last.time, sent=sent, written=written, cost=cost
+    )
 
 
 def _row_after_fact(row: StoredConversation, fact: facts.Fact) -> StoredConversation:

@@ -69,21 +69,22 @@ class TrashEmptying:
     def _conversations_to_delete(self) -> Generator[bool, None, set[str]]:
         """Return the trashed conversations, and those of their sub-agents that no fork shows."""
         rows = self._journal.conversation_rows()
-        gone: set[str] = set()
-        for row in rows:
-            is_chosen = row.trashed
-            if self._chosen_ids:
-                is_chosen = row.id in self._chosen_ids
-            if is_chosen:
-                gone.add(row.id)
-        shown_by_forks = yield from self._children_shown_by_forks(rows, gone)
+        chosen = {row.id for row in rows if self._is_chosen(row)}
+        shown_by_forks = yield from self._children_shown_by_forks(rows, chosen)
         parents = {row.id: row.parent for row in rows if row.parent and not row.forked_from}
-        newly_found = gone
-        while newly_found:  # Sub-agents have sub-agents.
+        gone = set(chosen)
+        while True:  # Sub-agents have sub-agents.
             children = {name for name, parent in parents.items() if parent in gone}
             newly_found = children - gone - shown_by_forks
+            if not newly_found:
+                return gone
             gone |= newly_found
-        return gone
+
+    def _is_chosen(self, row: StoredConversation) -> bool:
+        """Whether the user named this conversation, or, if none was named, it is in the trash."""
+        if self._chosen_ids:
+            return row.id in self._chosen_ids
+        return row.trashed
 
     def _children_shown_by_forks(
         self, rows: Sequence[StoredConversation], gone: Collection[str]
@@ -163,6 +164,9 @@ class TrashEmptying:
         self._cache.put_again = None
 
     def _remove_unless_used(self, digest: Digest, pinned: frozenset[Digest]) -> None:
+        """Delete an entry for good, unless something else needs it: a conversation that stays
+        mentions it, it is pinned or was stored again meanwhile, or it is from outside.
+        """
         stored_again = self._cache.put_again or set()
         is_mentioned = digest.hex not in self._entries_by_first_digits[digest.hex[:_SHORTEST]]
         if is_mentioned or digest in pinned or digest in stored_again:

@@ -4,7 +4,7 @@ import json
 import math
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -90,8 +90,11 @@ def search_full_text(
 ) -> tuple[SearchHit, ...]:
     """Return the places with every word of the query, and those with the most of them;
     the newest without words.
+
+    The index names rows, best first; their texts are read in that order, checked and
+    filtered, until there are enough places to rank. Only then are they ranked.
     """
-    query, filters = split_query_into_words_and_filters(query)
+    query_text, filters = split_query_into_words_and_filters(query)
     # In the order of the statement's parameters.
     filter_values = (
         tool,
@@ -103,24 +106,21 @@ def search_full_text(
         filters.file,
     )
     has_filters = filters != SearchFilters()
-    terms = search_words.query_terms(query)
+    terms = search_words.query_terms(query_text)
     if not terms:
         if not has_filters:
             return ()
         return _find_newest(connection, source, filters, filter_values, limit)
     words = without_stop_words(search_words.split_unspaced_terms(terms))
-    most_places = max(limit, WEIGHED)
-    if has_filters:
-        most_places = max(limit * FILTERED, WEIGHED)
-    most_rows = most_places
-    if any(filter_values):
-        most_rows = RANKED
-    speakers = query_words_and_user_if_first_person(query)
+    places_to_fill_limit = limit * FILTERED if has_filters else limit
+    most_places = max(places_to_fill_limit, WEIGHED)
+    # The statement's own filters drop rows before they are read, so it gets more of them.
+    most_rows = RANKED if any(filter_values) else most_places
+    speakers = query_words_and_user_if_first_person(query_text)
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
         matching = MatchingRows(connection, words, most_places, most_rows)
-        cursor = connection.execute(
-            _SELECT_PIECES, (json.dumps(matching.best_first), *filter_values)
-        )
+        row_ids = json.dumps(matching.best_first)
+        cursor = connection.execute(_SELECT_PIECES, (row_ids, *filter_values))
         reader = _PlaceReader(source, matching, filters, speakers)
         places: list[FoundPlace] = []
         while len(places) < most_places:
@@ -179,33 +179,55 @@ class MatchingRows:
         most_rows_read: int,
         most_rows_filtered: int,
     ) -> None:
+        """Find the rows of each word, then put the best first in `best_first`: rows that
+        the index finds for all words together, rows with any word, and rows by score.
+
+        The index is only asked for several words if the scores do not tell rows apart.
+        """
         self._connection = connection
         (self._last_row,) = connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
         self._queries_by_word = search_words.queries_of_terms(words, self._is_in_a_tenth_of_rows)
-        rows_by_word = {word: frozenset(self._find_rows([word], RANKED)) for word in words}
-        rarest_first = sorted(rows_by_word, key=lambda word: len(rows_by_word[word]))
-        self._rows_by_word = {word: rows_by_word[word] for word in rarest_first}
+        self._rows_by_word = self._find_rows_by_word_rarest_first(words)
+        # For `weigh_words`: in how many of the texts read a word seemed to be, and really was.
         self._read_counts: Counter[str] = Counter()
         self._confirmed_counts: Counter[str] = Counter()
         self.weights = dict.fromkeys(words, 0.0)
-        scores = self._score_rows()
-        self._words_needed_together = [
-            word for word in self._rows_by_word if not self._is_dense(word)
-        ] or words
-        first_rows: list[int] = []
-        full_score = sum(self.weights.values()) - 1e-6
-        rows_with_all = sum(score >= full_score for score in scores.values())
-        if not scores or rows_with_all > most_rows_read:
-            first_rows = self._find_rows(self._words_needed_together, most_rows_filtered)
-        self._rows_with_all_words = frozenset(first_rows)
-        has_weights = any(self.weights.values())
-        if not has_weights and len(first_rows) < most_rows_read:
-            first_rows += self._find_rows(words, most_rows_filtered, " OR ")
-        by_score = sorted(scores, key=lambda row: (-scores[row], -row))
-        self.best_first = list(dict.fromkeys(first_rows + by_score))
+        scores = self._score_rows_and_set_weights()
 
-    def _score_rows(self) -> Counter[int]:
-        """Weigh the rarest words, and return the sum of their weights for each row."""
+        self._words_needed_together = self._words_that_are_not_dense() or words
+        rows_with_all_words: list[int] = []
+        if not scores or self._count_rows_with_full_score(scores) > most_rows_read:
+            rows_with_all_words = self._find_rows(self._words_needed_together, most_rows_filtered)
+        self._rows_with_all_words = frozenset(rows_with_all_words)
+
+        rows_with_any_word: list[int] = []
+        has_weights = any(self.weights.values())
+        if not has_weights and len(rows_with_all_words) < most_rows_read:
+            rows_with_any_word = self._find_rows(words, most_rows_filtered, " OR ")
+
+        rows_by_score = sorted(scores, key=lambda row: (-scores[row], -row))
+        rows = rows_with_all_words + rows_with_any_word + rows_by_score
+        self.best_first = list(dict.fromkeys(rows))
+
+    def _find_rows_by_word_rarest_first(self, words: Sequence[str]) -> dict[str, frozenset[int]]:
+        """Return the newest rows with each word, the word with the fewest rows first."""
+        rows_by_word = {word: frozenset(self._find_rows([word], RANKED)) for word in words}
+        rarest_first = sorted(rows_by_word, key=lambda word: len(rows_by_word[word]))
+        return {word: rows_by_word[word] for word in rarest_first}
+
+    def _words_that_are_not_dense(self) -> list[str]:
+        return [word for word in self._rows_by_word if not self._is_dense(word)]
+
+    def _count_rows_with_full_score(self, scores: Mapping[int, float]) -> int:
+        """Count the rows that have every word with a weight."""
+        full_score = sum(self.weights.values()) - 1e-6  # Sums of floats may be a little off.
+        return sum(score >= full_score for score in scores.values())
+
+    def _score_rows_and_set_weights(self) -> Counter[int]:
+        """Weigh the rarest words, and return the sum of their weights for each row.
+
+        Once the words so far have `RANKED` rows together, the others keep the weight 0.
+        """
         scores: Counter[int] = Counter()
         rows_left = RANKED
         for word, rows in self._rows_by_word.items():
@@ -243,7 +265,11 @@ class MatchingRows:
         return [row for (row,) in self._connection.execute(_SELECT_MATCHING, (query, limit))]
 
     def words_of_row(self, row: int, text: str) -> list[str]:
-        """Return the words in a row with this text. Words of one term must be side by side."""
+        """Return the words in a row with this text. Words of one term must be side by side.
+
+        Counts for each word whether the text confirmed what the index said: from these
+        counts, `weigh_words` later estimates how rare a term is.
+        """
         possible_words = []
         for word, rows in self._rows_by_word.items():
             if row in rows or self._is_asked(word, row):
@@ -309,6 +335,9 @@ class _PlaceReader:
             places_left = places_left[len(contents) :]
 
     def _places_of_fact(self, rows: Sequence[FoundRow], line: StoredFact) -> Iterator[FoundPlace]:
+        """Yield the place of a fact if its speaker and its text pass the filters, and
+        any of its rows has a word.
+        """
         fact = decode_fact(line.fact)
         text = "\n".join(searchable_texts(fact, files=bool(self.filters.file)))
         speaker = _speaker_of_fact(self.source, line, fact)
@@ -338,6 +367,10 @@ class _PlaceReader:
     def _places_of_entry(
         self, rows: Sequence[FoundRow], record: CacheRecord, content: bytes
     ) -> Iterator[FoundPlace]:
+        """Yield the pieces of an entry's text that have a word, each as a place of its own.
+
+        The call that the entry is the output of is searched with each piece.
+        """
         filters = self.filters
         is_by_tool = filters.by in ("", "tool") and not filters.agent
         if not is_by_tool or not filters.is_in_time(record.time):
@@ -356,7 +389,9 @@ class _PlaceReader:
 def _read_places(
     rows: Sequence[FoundRow], cache: OpenCache, journal: JournalFile
 ) -> list[ReadPlace | None]:
-    """Read what the rows refer to, up to about a megabyte."""
+    """Read what the rows refer to, up to about a megabyte, and return a place for each row
+    read. The caller asks again for the rest, so that other work on the stores can go between.
+    """
     places: list[ReadPlace | None] = []
     bytes_left = SLICE
     for row in rows:

@@ -305,6 +305,10 @@ class IndexFile:
                 self._index_rows(progress)
 
     def _index_rows(self, progress: IndexProgress) -> None:
+        """Add a row for each of the next entries, and note how far the rows go now.
+
+        All of it is one transaction, so after a crash the rows and this mark still agree.
+        """
         records = self._feed.read_entry_records(progress.rows, ROWS)
         pinned = self._feed.pinned_digests()
         with self._index_transaction():
@@ -354,25 +358,18 @@ class IndexFile:
     def _insert_cache_records(
         self, records: Sequence[CacheRecord], pinned: frozenset[Digest]
     ) -> None:
+        """Insert the rows of these entries: where each came from, the entry itself, and
+        which conversations it belongs to.
+
+        Facts may have been indexed before their entries, so the uses that they made are
+        counted here. `_index_uses` counts those of facts indexed later.
+        """
         uses = self._known_uses_of(records)
         entry_rows = []
         member_rows = []
         for record in records:
             known_uses = uses.get(record.digest.raw, ())
-            recalls = [use.time for use in known_uses if use.how == "recall"]
-            recalled_time = max(recalls, default=0.0)
-            use_count = sum(use.how != "fold" for use in known_uses)
-            about = record.about
-            description_columns = (
-                record.number,
-                record.digest.raw,
-                about.tool,
-                about.source,
-                about.media_type,
-            )
-            figure_columns = (record.size, record.kept, record.lines, 0, record.time)
-            state_columns = (use_count, recalled_time, record.digest in pinned, record.state)
-            entry_rows.append((*description_columns, *figure_columns, *state_columns))
+            entry_rows.append(_row_of_entry(record, known_uses, is_pinned=record.digest in pinned))
             member_rows += [(use.conversation, record.number) for use in known_uses]
         sources = {(record.about.source,) for record in records}
         self._execute_rows("INSERT OR IGNORE INTO sources", list(sources))
@@ -410,6 +407,9 @@ class IndexFile:
                 )
 
     def _index_words(self, progress: IndexProgress) -> None:
+        """Index the words of the next entries, page by page until there are enough bytes
+        for one transaction, and note how far the words go now.
+        """
         with self._index_transaction():
             last_indexed = progress.words
             content_bytes = 0
@@ -419,13 +419,18 @@ class IndexFile:
                 page = self._feed.read_content_beginnings(records, MOST_SEARCHED_BYTES)
                 contents += page
                 content_bytes += sum(len(content or b"") for _, content in page)
+                # A short page is the last one. Otherwise fewer contents than records were read.
                 is_complete = len(page) == len(records) < WORDS
                 last_indexed = progress.entries if is_complete else page[-1][0].number
-                last_rows_after, last_rows = self._last_rows
-                still_ahead = [record for record in last_rows if record.number > last_indexed]
-                self._last_rows = (max(last_rows_after, last_indexed), still_ahead)
+                self._drop_remembered_records(last_indexed)
             self._index_contents(contents)
             self._write_index_mark("words", last_indexed)
+
+    def _drop_remembered_records(self, last_indexed: int) -> None:
+        """Keep of the records of which rows were just made only those without words yet."""
+        last_rows_after, last_rows = self._last_rows
+        still_ahead = [record for record in last_rows if record.number > last_indexed]
+        self._last_rows = (max(last_rows_after, last_indexed), still_ahead)
 
     def _next_records_for_words(self, last_indexed: int, last_number: int) -> list[CacheRecord]:
         """Return the next records, which may be those of which rows were just made."""
@@ -436,6 +441,9 @@ class IndexFile:
         return [record for record in records[:WORDS] if record.number <= last_number]
 
     def _index_contents(self, contents: Sequence[tuple[CacheRecord, bytes | None]]) -> None:
+        """Index the pieces of all contents that are text, each together with the call it is the
+        output of, and count their tokens. Checkpoints' contents are not searched.
+        """
         texts = []
         for record, content in contents:
             if content is None or record.about.tool == CHECKPOINT:
@@ -525,6 +533,9 @@ class IndexFile:
         return max(last_id, last_read)
 
     def _index_uses(self, uses: Sequence[_Use]) -> None:
+        """Insert the uses that are new, count them in their entries' rows, and note that
+        these entries belong to the conversations of the facts.
+        """
         rows = self._execute_rows(
             "INSERT OR IGNORE INTO uses", uses, "RETURNING digest, conversation, time, how"
         )
@@ -545,6 +556,22 @@ class IndexFile:
             if use.digest in numbers_by_digest:
                 members.append((use.conversation, numbers_by_digest[use.digest]))
         self._add_members(members)
+
+
+def _row_of_entry(
+    record: CacheRecord, known_uses: Sequence[_KnownUse], *, is_pinned: bool
+) -> tuple[object, ...]:
+    """Return an entry's values in the order of the columns of the table `entries`."""
+    recall_times = [use.time for use in known_uses if use.how == "recall"]
+    last_recall_time = max(recall_times, default=0.0)
+    # A fold only repeats cached content, so it does not count as a use.
+    use_count = sum(use.how != "fold" for use in known_uses)
+    token_count = 0  # Counted later, when the entry's words are indexed.
+    about = record.about
+    description = (record.number, record.digest.raw, about.tool, about.source, about.media_type)
+    figures = (record.size, record.kept, record.lines, token_count, record.time)
+    state = (use_count, last_recall_time, is_pinned, record.state)
+    return description + figures + state
 
 
 def _decode_or_none(line: StoredFact) -> Fact | None:

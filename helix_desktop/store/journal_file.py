@@ -244,6 +244,9 @@ class JournalFile:
     ) -> tuple[Recorded, ...]:
         """Copy the facts up to `last`, with numbers and times, and begin the new
         conversation after them.
+
+        The copies are followed by the fact that this is a fork and, if another program
+        wrote some of them, by the fact that says which, and what they cost there.
         """
         copied_facts: list[Recorded] = []
         if last > 0:
@@ -417,25 +420,30 @@ def _find_fact_defects(journal: JournalFile) -> Iterator[str]:
 def _find_conversation_defects(
     journal: JournalFile, conversation: str, row: StoredConversation | None
 ) -> Iterator[str]:
-    expected_seq = 1
+    """Check that a conversation's facts are numbered without gap and readable, then
+    that its row says what these facts say.
+
+    The row sums up the facts, for lists of conversations. If a fact is missing or
+    damaged, it cannot be derived from the rest, so only its last number is compared.
+    """
     derived_row: StoredConversation | None = None
-    is_intact = True
+    are_facts_intact = True
+    last_seq = 0
     for line in journal.read_stored_facts(conversation):
-        if line.seq != expected_seq:
-            is_intact = False
-            yield f"Record {expected_seq} of conversation {conversation} is missing."
-        expected_seq = line.seq + 1
-        if derived_row is None:
-            derived_row = build_empty_row(conversation, line.time)
+        if line.seq != last_seq + 1:
+            are_facts_intact = False
+            yield f"Record {last_seq + 1} of conversation {conversation} is missing."
+        last_seq = line.seq
+        row_before = derived_row or build_empty_row(conversation, line.time)
         try:
-            derived_row = advance_row(derived_row, [line.decode_recorded()])
+            derived_row = advance_row(row_before, [line.decode_recorded()])
         except JournalCorrupt as error:
-            is_intact = False
+            are_facts_intact = False
             yield error.what
-    if row is None or row.last_seq >= expected_seq:
+    if row is None or row.last_seq > last_seq:
         yield f"The end of conversation {conversation} is missing, or its row is damaged."
-    elif is_intact and derived_row is not None:
-        # Of facts that are all there, the row follows.
+        return
+    if are_facts_intact and derived_row is not None:
         if row.column_values() != derived_row.column_values():
             yield f"The row of conversation {conversation} is damaged."
 

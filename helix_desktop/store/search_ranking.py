@@ -8,7 +8,7 @@ chosen on one half of recorded sessions and of LoCoMo (`tests/benchmarks/searchi
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import pairwise
 
@@ -136,21 +136,30 @@ def _rarity_of_stems(ranked: Sequence[_RankedPlace], stems: Stems) -> dict[str, 
 def _find_results(
     ranked: Sequence[_RankedPlace], stems: Stems, rarity: Mapping[str, float]
 ) -> None:
-    """Note each place's share of the words, and whether it is enough for a result."""
+    """Note each place's share of the words, and whether it is enough for a result.
+
+    The share is by rarity: a place with one rare word of the query may have a larger
+    share than one with two frequent words.
+    """
     rarity_of_all_words = sum(rarity.values())
-    smallest_share_of_result = 0.0
+    smallest_share_of_result = _smallest_share_of_result(ranked, len(stems))
     for candidate in ranked:
         rarity_of_its_words = sum(rarity[stem] for stem in candidate.stems)
         candidate.share = rarity_of_its_words / rarity_of_all_words
-        has_all_words = len(candidate.stems) == len(stems)
-        is_list_of_details = _worth_of_origin(candidate.place) <= LIST_OF_DETAILS
-        if has_all_words and not is_list_of_details:
-            smallest_share_of_result = LEAST_SHARE
-    for candidate in ranked:
         candidate.is_result = candidate.share >= smallest_share_of_result
         # Entries with less are no results. Facts with less raise the ranks of facts beside them.
         if candidate.is_result or not candidate.place.is_entry:
             candidate.counted = {stem: stems[stem] for stem in candidate.stems}
+
+
+def _smallest_share_of_result(ranked: Sequence[_RankedPlace], word_count: int) -> float:
+    """Return what share of the words a result needs: none, unless a place has all words."""
+    for candidate in ranked:
+        has_all_words = len(candidate.stems) == word_count
+        is_list_of_details = _worth_of_origin(candidate.place) <= LIST_OF_DETAILS
+        if has_all_words and not is_list_of_details:
+            return LEAST_SHARE
+    return 0.0
 
 
 def _weigh_places(
@@ -254,22 +263,26 @@ def _stems_of_place(place: FoundPlace, folded: str, stems: Stems) -> list[str]:
 def _rank_by_frequency(
     text: str, stems: Stems, words: Mapping[str, float], mean_length: float
 ) -> float:
-    """Return BM25, with less weight for length. A whole word counts twice: also as a stem."""
+    """Return the rank by BM25, the usual formula: the more often a text has a word, the
+    better, but each further occurrence gains less, and in a long text each gains less.
+
+    A stem is a word without its ending. A whole word counts twice: also as a stem.
+    """
     # The constants that BM25 calls k1 and b: 1.2 and, instead of its usual 0.75, 0.4.
-    length = 1.2
+    saturation = 1.2
     if mean_length:
-        length *= 0.6 + 0.4 * len(text) / mean_length
+        saturation = 1.2 * (0.6 + 0.4 * len(text) / mean_length)
     stem_weights = {stem_of_word(word): weight for word, weight in words.items()}
     rank = 0.0
     for stem, weight in stem_weights.items():
         if stem in stems:
-            count = len(stems[stem].findall(text)) or 1
-            rank += weight * count / (count + length)
+            stem_count = len(stems[stem].findall(text)) or 1
+            rank += weight * stem_count / (stem_count + saturation)
     for word, weight in words.items():
         whole_word = word.casefold()
         if whole_word not in stem_weights:
-            count = text.count(whole_word)
-            rank += weight * count / (count + length)
+            word_count = text.count(whole_word)
+            rank += weight * word_count / (word_count + saturation)
     return rank
 
 
@@ -292,9 +305,10 @@ def _share_as_written(text: str, stems: Stems, words: Mapping[str, float]) -> fl
 
 @dataclass(frozen=True, slots=True)
 class _TextLine:
-    """A line around a position in a text. `end`: where the next line may be looked for."""
+    """A line of a text around a match. `end`: where the next line may be looked for."""
 
     text: str
+    match_start: int
     end: int
 
 
@@ -306,11 +320,16 @@ def _line_around(text: str, position: int) -> _TextLine:
     end = text.find("\n", position, latest)
     if end < 0:
         end = latest
-    return _TextLine(text[start:end].strip(), end)
+    return _TextLine(text[start:end].strip(), position, end)
 
 
 def _find_matching_lines(text: str, stems: Stems, rarity: Mapping[str, float]) -> _MatchingLines:
-    """Find the lines with any of several words. Words that follow each other weigh more."""
+    """Find the lines with any of several words, best first. Words that follow each other
+    as in the query weigh more.
+
+    The rarest word is looked for first, as its lines weigh most. This ends early, once
+    lines with only the words not yet looked for could no longer be among the best.
+    """
     if len(stems) < 2:
         return _MatchingLines({}, 0.0, -1)
     weights: dict[str, float] = {}
@@ -321,15 +340,9 @@ def _find_matching_lines(text: str, stems: Stems, rarity: Mapping[str, float]) -
     for stem in sorted(stems, key=rarity.__getitem__, reverse=True):
         better_line_count = sum(weight > most_of_other_words for weight in weights.values())
         if better_line_count >= BEST_LINES:
-            break  # Lines with the other words alone cannot be among the best.
+            break
         most_of_other_words -= (1 + FOLLOWING) * rarity[stem]
-        search_start = 0
-        for _ in range(LINES):
-            match = stems[stem].search(text, search_start)
-            if match is None:
-                break
-            line = _line_around(text, match.start())
-            search_start = line.end
+        for line in _lines_with_stem(text, stems[stem]):
             if line.text in weights:
                 continue
             stem_ends = _ends_of_stems(line.text, stems)
@@ -337,12 +350,24 @@ def _find_matching_lines(text: str, stems: Stems, rarity: Mapping[str, float]) -
             pairs |= pairs_in_line
             gain_by_pairs = FOLLOWING * sum(pairs_in_line.values())
             weights[line.text] = sum(rarity[found_stem] for found_stem in stem_ends) + gain_by_pairs
-            starts[line.text] = match.start()
+            starts[line.text] = line.match_start
     if not weights:
         return _MatchingLines({}, 0.0, -1)
     best_first = sorted(weights, key=weights.__getitem__, reverse=True)
     ordered = {line: weights[line] for line in best_first}
     return _MatchingLines(ordered, sum(pairs.values()), starts[best_first[0]])
+
+
+def _lines_with_stem(text: str, stem_pattern: re.Pattern[str]) -> Iterator[_TextLine]:
+    """Yield the first lines of a text in which the pattern matches, each once."""
+    search_start = 0
+    for _ in range(LINES):
+        match = stem_pattern.search(text, search_start)
+        if match is None:
+            return
+        line = _line_around(text, match.start())
+        yield line
+        search_start = line.end
 
 
 def _ends_of_stems(line: str, stems: Stems) -> dict[str, int]:
@@ -429,30 +454,42 @@ def _find_copied_pages_and_weigh_origins(ranked: Sequence[_RankedPlace], first_s
 
 
 def _add_what_is_near(ranked: Sequence[_RankedPlace]) -> None:
-    """Set each rank to the weight, increased by neighbouring facts and by the rest of the
-    conversation.
+    """Set each rank to the weight, increased first by neighbouring facts, then by the
+    other matches in the same conversation.
     """
     weights_of_facts: dict[tuple[str, int], float] = {}
     for candidate in ranked:
         weights_of_facts[candidate.conversation, candidate.place.hit.seq] = candidate.weight
+
     ranks_of_conversations: dict[str, list[float]] = {}
     for candidate in ranked:
-        candidate.rank = candidate.weight
-        seq = candidate.place.hit.seq
-        if seq:
-            weight_of_neighbours = 0.0
-            for distance, share in NEAR.items():
-                neighbour = (candidate.conversation, seq + distance)
-                weight_of_neighbours += share * weights_of_facts.get(neighbour, 0.0)
-            candidate.rank += FOLLOWING * weight_of_neighbours
+        weight_of_neighbours = _weight_of_neighbours(candidate, weights_of_facts)
+        candidate.rank = candidate.weight + FOLLOWING * weight_of_neighbours
         ranks_of_conversations.setdefault(candidate.conversation, []).append(candidate.rank)
     ranks_of_conversations.pop("", None)  # Entries belong to no conversation.
-    companions = {
+
+    gains_of_conversations = {
         conversation: COMPANION_WEIGHT * sum(sorted(ranks)[-MOST_COMPANIONS:-1])
         for conversation, ranks in ranks_of_conversations.items()
     }
     for candidate in ranked:
-        candidate.rank += companions.get(candidate.conversation, 0.0)
+        candidate.rank += gains_of_conversations.get(candidate.conversation, 0.0)
+
+
+def _weight_of_neighbours(
+    candidate: _RankedPlace, weights_of_facts: Mapping[tuple[str, int], float]
+) -> float:
+    """Return the weights of the facts just before and after this one, as far as they were
+    found, each multiplied by its share in `NEAR`. 0 for an entry, which has no neighbours.
+    """
+    seq = candidate.place.hit.seq
+    if not seq:
+        return 0.0
+    sum_of_shares = 0.0
+    for distance, share in NEAR.items():
+        neighbour = (candidate.conversation, seq + distance)
+        sum_of_shares += share * weights_of_facts.get(neighbour, 0.0)
+    return sum_of_shares
 
 
 def _fit_of_conversations(ranked: Iterable[_RankedPlace]) -> Mapping[str, float]:

@@ -180,27 +180,33 @@ def _cut_like_index(texts: Sequence[str]) -> list[list[str]]:
 def _query_of_term(
     term: str, plain: list[str], hidden: list[str], is_everywhere: Callable[[str], bool]
 ) -> AskedTerm:
+    """Return what to ask the index for one term, and what the text must contain.
+
+    The index is asked for any of these: the term's words as written, its hidden words
+    (the words inside a name, or pairs of characters of a script without spaces), words
+    with the same stem, and other forms of the word. It does not know whether words are
+    side by side, so a pattern for the text is returned if there are several.
+    """
     is_prefix = term.endswith("*")
     alternatives = []
     for words in (plain, hidden):
         if words:
             alternatives.append(_all_words_expression(words, is_everywhere, is_prefix=is_prefix))
-    plain_pattern = _WORD_BEGINS + _words_side_by_side(plain)
-    if not is_prefix:
-        plain_pattern += _WORD_ENDS
-    side_by_side = [plain_pattern]
+    end_of_term = "" if is_prefix else _WORD_ENDS
+    patterns = [_WORD_BEGINS + _words_side_by_side(plain) + end_of_term]
     if hidden:
-        side_by_side.append(_words_side_by_side(hidden))
+        patterns.append(_words_side_by_side(hidden))
+
     stem = stem_of_word(term)
     if not is_prefix and len(term) > LEAST_STEM and stem != term.casefold():
         alternatives.append(f'"{stem}"*')
-        side_by_side.append(_WORD_BEGINS + re.escape(stem))
+        patterns.append(_WORD_BEGINS + re.escape(stem))
     alternatives += [f'"{form}"' for form in _other_forms().get(term.casefold(), ())]
+
     expression = " OR ".join(f"({alternative})" for alternative in alternatives)
-    together = None
     if len(plain) > 1 or len(hidden) > 1:
-        together = re.compile("|".join(side_by_side))
-    return AskedTerm(expression, together)
+        return AskedTerm(expression, together=re.compile("|".join(patterns)))
+    return AskedTerm(expression, together=None)
 
 
 def _all_words_expression(

@@ -129,6 +129,12 @@ class UnusedContentRemoval:
         self._times = EntryTimes(now)
 
     def run_removal(self) -> Iterator[bool]:
+        """Remove checkpoints' contents that are old and that nothing uses any more. Each
+        `yield` ends a slice, so that other work on the stores can go between.
+
+        First all entries are read, as their times together show how far the clock can be
+        trusted. What is used is only found out if anything is old, as that takes long.
+        """
         contents: list[_StoredContent] = []
         last_number = 0
         while records := self._cache.reader.records_after(last_number, _PAGE):
@@ -139,9 +145,11 @@ class UnusedContentRemoval:
                     contents.append(_StoredContent(record.digest, stored_time))
             yield True
         self._times.end_with_present()
+
         old_contents = [content for content in contents if self._is_old(content)]
         if not old_contents:
             return
+
         if self._latest_checkpoint is not None:
             yield from self._used.mark_checkpoint(self._latest_checkpoint)
         yield from self._used.mark_contents_of_journal(self._journal)

@@ -284,17 +284,24 @@ class ConversationSync:
                 await self.thread.run_work(self.sync_state.save_progress, nothing_sent)
 
     async def _fetch_and_merge_heads(self) -> None:
+        """Merge the heads of other machines: first those that could not be merged earlier, then
+        those changed since the mark. A head is a conversation's newest state in the store.
+
+        The mark is saved last: after a crash, heads are read again rather than missed.
+        """
         for head in list(self._heads_to_merge_later.values()):
             await self._merge_head_if_new(head)
         left_unread = self._older_unmerged_heads - self._heads_to_merge_later.keys()
         if left_unread:
             await self._merge_heads_named(left_unread)
+
         heads, new_mark, is_other_server = await self._fetch_heads_since_mark()
         is_any_new = any(self._is_new_head(head) for head in heads)
         if is_any_new:
             await self.learn_forgotten()
         for head in heads:
             await self._merge_head_if_new(head)
+
         await self._save_unread_heads_if_changed()
         self._mark = new_mark
         # Otherwise not worth a sync, since a change can be read again.
@@ -382,11 +389,19 @@ class ConversationSync:
     async def _merge_facts_of_head(
         self, progress: SharedProgress, head_progress: SharedProgress, contents: HeadContents
     ) -> None:
+        """Bring the facts of a head here, in the cheapest way that is right: none to fetch,
+        all here already, facts rewritten in place, or further facts to append.
+
+        `progress`: how far this conversation was in step before. `head_progress`: how far
+        it is once this head is merged. A generation ends when facts are changed in place.
+        """
         has_nothing_new = (contents.last, contents.chain) == (progress.seq, progress.chain)
         if contents.is_removed or has_nothing_new:
             if head_progress != progress:
-                head_progress = replace(head_progress, seq=progress.seq, chain=progress.chain)
-                await self.thread.run_work(self.sync_state.save_progress, head_progress)
+                progress_without_facts = replace(
+                    head_progress, seq=progress.seq, chain=progress.chain
+                )
+                await self.thread.run_work(self.sync_state.save_progress, progress_without_facts)
             return
         if await self.thread.run_work(
             self.sync_state.save_progress_if_here, head_progress, progress
@@ -398,11 +413,12 @@ class ConversationSync:
             return
         nothing_known = SharedProgress(head_progress.conversation)
         continues_known_facts = head_progress.seq > progress.seq and is_same_generation
+        if not continues_known_facts:
+            await self._append_fetched_facts(head_progress, nothing_known)
+            return
         try:
-            await self._append_fetched_facts(
-                head_progress, progress if continues_known_facts else nothing_known
-            )
-        except _ChainDiffers:
+            await self._append_fetched_facts(head_progress, progress)
+        except _ChainDiffers:  # What was taken for known is not what the others have.
             await self._append_fetched_facts(head_progress, nothing_known)
 
     async def _fetch_released_conversation(self, conversation: str) -> None:
@@ -416,6 +432,12 @@ class ConversationSync:
     async def _append_fetched_facts(
         self, head_progress: SharedProgress, progress: SharedProgress
     ) -> None:
+        """Fetch the facts after `progress` and append them here. If both machines have written,
+        what was written here becomes a branch, a conversation of its own.
+
+        Facts are appended while nobody else appends; the branch is made afterwards, as that
+        needs the conversation held for a change of facts it already has.
+        """
         last_known_seq = progress.seq
         fetched = await self._fetch_facts(head_progress, progress)
         lines = await self.thread.run_work(self.sync_state.blank_forgotten_facts, fetched)

@@ -90,6 +90,12 @@ class S3RowStore:
         self._clock_difference = math.inf
 
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
+        """Store the rows that are new, together as one pack, unless they were forgotten or
+        would exceed the quota.
+
+        Tombstones, which say what was forgotten, are fetched again at the end: another
+        machine may have written one after the first look, and it could not know this pack.
+        """
         if not rows:
             return
         with self._lock:
@@ -112,6 +118,11 @@ class S3RowStore:
                 self._rewrite_pack(pack, self._forgotten_names)
 
     def _create_pack(self, rows: Mapping[bytes, bytes]) -> str:
+        """Write the rows, and return the id of their pack: one object with the small rows one
+        after the other, one object for each large row, and an index that says where each is.
+
+        The index comes last, because only with it do others see the pack.
+        """
         pack_id = self._new_pack_id()
         pack_body = bytearray()
         pack_index = bytearray()
@@ -119,16 +130,15 @@ class S3RowStore:
             if len(row) >= LARGE_ROW_BYTES:
                 self._call_object_store("put", f"row/{name.hex()}", bytes(row), mode="create")
                 pack_index += _pack_place_of_large_row(name, len(row))
-            else:
-                row_key = row[:ROW_KEY_BYTES]
-                content = row[ROW_KEY_BYTES:]
-                pack_index += _ROW_PLACE.pack(name, len(pack_body), len(content), row_key)
-                pack_body += content
+                continue
+            row_key = row[:ROW_KEY_BYTES]
+            content = row[ROW_KEY_BYTES:]
+            offset = len(pack_body)
+            pack_index += _ROW_PLACE.pack(name, offset, len(content), row_key)
+            pack_body += content
         if pack_body:
             self._call_object_store("put", f"pack/{pack_id}", bytes(pack_body), mode="create")
-        self._create_index(
-            pack_id, bytes(pack_index)
-        )  # Last, because the index makes a pack visible.
+        self._create_index(pack_id, bytes(pack_index))
         return pack_id
 
     def _create_index(self, pack: str, places: bytes) -> None:
@@ -156,25 +166,38 @@ class S3RowStore:
         return {name: self._places[name] for name in names if name in self._places}
 
     def _fetch_rows_at(self, places: Mapping[bytes, RowPlace]) -> dict[bytes, bytes]:
+        """Fetch rows from their places, those in one pack with one request. Rows that are no
+        longer there are left out.
+        """
         rows: dict[bytes, bytes] = {}
         names_by_pack: dict[str, list[bytes]] = {}
         for name, place in places.items():
             if not place.is_own_object:
                 names_by_pack.setdefault(place.pack, []).append(name)
                 continue
-            row = self._call_or_none("get", f"row/{name.hex()}")
-            if row is not None:
-                rows[name] = bytes(row.bytes())
+            large_row = self._call_or_none("get", f"row/{name.hex()}")
+            if large_row is not None:
+                rows[name] = bytes(large_row.bytes())
         for pack, names in names_by_pack.items():
-            offsets = [places[name].offset for name in names]
-            lengths = [places[name].length for name in names]
-            contents = self._call_or_none(
-                "get_ranges", f"pack/{pack}", starts=offsets, lengths=lengths
-            )
-            if contents is None:
-                continue
-            for name, content in zip(names, contents, strict=True):
-                rows[name] = places[name].key + bytes(content)
+            places_in_pack = {name: places[name] for name in names}
+            rows.update(self._fetch_rows_in_pack(pack, places_in_pack))
+        return rows
+
+    def _fetch_rows_in_pack(
+        self, pack: str, places: Mapping[bytes, RowPlace]
+    ) -> dict[bytes, bytes]:
+        """Fetch these rows of one pack, or none if the pack is gone."""
+        contents = self._call_or_none(
+            "get_ranges",
+            f"pack/{pack}",
+            starts=[place.offset for place in places.values()],
+            lengths=[place.length for place in places.values()],
+        )
+        if contents is None:
+            return {}
+        rows = {}
+        for (name, place), content in zip(places.items(), contents, strict=True):
+            rows[name] = place.key + bytes(content)
         return rows
 
     def find_missing_rows(self, names: Collection[bytes]) -> frozenset[bytes]:
@@ -457,6 +480,11 @@ def _with_checksum(index: bytes) -> bytes:
 
 
 def _open_bucket(url: str, login: str) -> "tuple[str, S3Store]":
+    """Return the folder in the bucket and the opened bucket that an `s3://` address names.
+
+    Nothing is sent yet. An address without encryption is refused, except in one's own
+    network. obstore is imported only here, as only sharing over S3 needs it.
+    """
     try:
         from obstore.exceptions import BaseError
         from obstore.store import S3Store
@@ -508,6 +536,9 @@ def convert_s3_error(error: Exception) -> errors.HelixError:
 
 
 def _convert_server_error(error: Exception, text: str) -> errors.HelixError:
+    """Say what the server refuses and what the user can do. What is not recognised is taken
+    for a server that is not responding, which is asked again later.
+    """
     if isinstance(error, FileNotFoundError):
         return errors.StoreFailed("The shared store's bucket does not exist.", remedy=_NOTHING_LOST)
     # The classes of obstore are not imported here, since it may not be installed.

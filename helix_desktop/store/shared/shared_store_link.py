@@ -219,23 +219,25 @@ class SharedStoreLink:
             await self._write_progress()
 
     async def _send_forgotten(self) -> None:
+        """Have the shared store forget what was noted to be forgotten there (`burying`), then
+        describe anew the entries noted for that (`renewing`).
+
+        Their new descriptions exist only once forgetting here is done, so until then they wait.
+        A note is deleted after it was obeyed, so nothing is left out after a crash.
+        """
         if not self._progress.burying and not self._progress.renewing:
             return
         transfer = await self._ensure_transfer()
-        async with self._burying:
-            burying = dict(self._progress.burying)
-            renewing: Sequence[str] = ()
+        async with self._burying:  # One at a time.
+            chunk_counts = dict(self._progress.burying)
+            names_to_renew: Sequence[str] = ()
             if not self._is_purging_here:
-                renewing = self._progress.renewing
-            chunk_counts = {Digest.from_hex(name): count for name, count in burying.items()}
-            await transfer.forget_entries_remotely(chunk_counts)
-            await transfer.replace_descriptions(list(map(Digest.from_hex, renewing)))
-            # Others may have been noted meanwhile.
-            still_burying = dict(self._progress.burying)
-            for name in burying:
-                still_burying.pop(name, None)
-            still_renewing = [name for name in self._progress.renewing if name not in renewing]
-            self._progress = replace(self._progress, burying=still_burying, renewing=still_renewing)
+                names_to_renew = self._progress.renewing
+            await transfer.forget_entries_remotely(
+                {Digest.from_hex(name): count for name, count in chunk_counts.items()}
+            )
+            await transfer.replace_descriptions([Digest.from_hex(name) for name in names_to_renew])
+            self._progress = _without_sent_notes(self._progress, chunk_counts, names_to_renew)
             await self._write_progress(at_once=True)
 
     async def learn_what_others_forgot(self) -> None:
@@ -284,17 +286,16 @@ class SharedStoreLink:
         self._set_store_reached()
 
     async def _sync_until_stopped(self) -> None:
+        """Sync, then wait until there is new work or it is time to look again; over and over.
+
+        After an error the pause doubles with each attempt, and new work does not end it. While
+        a session here prevents forgetting, the next attempt is only a second away.
+        """
         pause = LOOK_EVERY_SECONDS
         while True:
             self._has_new_work.clear()
             try:
-                is_due = clock.monotonic() >= self._tombstones_asked_at + LOOK_EVERY_SECONDS
-                if is_due or self._progress.burying or self._progress.renewing:
-                    await self.sync_forgotten_content()
-                    self._tombstones_asked_at = clock.monotonic()
-                await self.send_waiting_content()
-                if self._progress.is_announcement_due(clock.time()):
-                    await self.announce_and_send_missing()
+                await self._sync_once()
             except StoppedByUser:
                 return
             except ActionRefused:  # A session is active here, so entries are forgotten later.
@@ -309,6 +310,18 @@ class SharedStoreLink:
                 pause = LOOK_EVERY_SECONDS
             with suppress(TimeoutError):
                 await concurrency.wait_with_limit(self._has_new_work.wait(), pause)
+
+    async def _sync_once(self) -> None:
+        """Forget first, so that nothing is sent that is to be forgotten; then send content, and
+        announce from time to time what is here.
+        """
+        is_due = clock.monotonic() >= self._tombstones_asked_at + LOOK_EVERY_SECONDS
+        if is_due or self._progress.burying or self._progress.renewing:
+            await self.sync_forgotten_content()
+            self._tombstones_asked_at = clock.monotonic()
+        await self.send_waiting_content()
+        if self._progress.is_announcement_due(clock.time()):
+            await self.announce_and_send_missing()
 
     def _set_store_reached(self) -> None:
         was_away = self.away > 0
