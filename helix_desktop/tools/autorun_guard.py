@@ -343,7 +343,12 @@ class _AutorunScan:
         return ""
 
     def _scan_tree(self, root: str, start: str) -> None:
-        # Each with whether it is in a folder of packages, where only repositories count.
+        """Scan a folder and those below it for files that other programs run by themselves, and
+        for git repositories, whose settings and hooks are such files.
+
+        Each folder that waits is noted with whether it is in a folder of installed packages.
+        Nobody opens such a folder as a project, so only repositories in it count.
+        """
         folders_to_scan = [(start, False)]
         while folders_to_scan:
             path, is_package = folders_to_scan.pop()
@@ -459,6 +464,9 @@ class _AutorunScan:
     def _read_autorun_file(
         self, path: str, status: os.stat_result, link: str, *, hook: bool, settings: bool
     ) -> AutorunFile:
+        """Read what could run in a file. Of what cannot be read, only size and time are known;
+        of what is too large to hold, only the hash.
+        """
         mode = stat.S_IMODE(status.st_mode)
         if stat.S_ISREG(status.st_mode):
             self._open_closed_entry(path, os.R_OK)
@@ -543,15 +551,9 @@ class _AutorunScan:
             for name in folder.link_names:
                 self._add_link_leading_out(f"{path}/{name}")
             path_in_git = path[len(git_folder) + 1 :]
-            if not path_in_git:
-                names_to_search: Collection[str] = _WRITTEN_BY_GIT
-            elif path_in_git == "objects":
-                names_to_search = _SEARCHED_IN_OBJECTS
-            else:
-                names_to_search = folder.subfolder_names
-            folders_to_search += [
-                f"{path}/{name}" for name in folder.subfolder_names if name in names_to_search
-            ]
+            for name in folder.subfolder_names:
+                if _may_git_write_in(path_in_git, name):
+                    folders_to_search.append(f"{path}/{name}")
 
     def _add_link_leading_out(self, path: str) -> None:
         if path not in self.found and not self._is_inside_roots(os.path.realpath(path)):
@@ -685,6 +687,17 @@ def _classify_folder_entries(
         link_names=tuple(links),
         hidden_names=tuple(hidden),
     )
+
+
+def _may_git_write_in(path_in_git: str, subfolder_name: str) -> bool:
+    """Whether links in this subfolder of a folder in a git directory matter. At the top and
+    in `objects`, only some do; below these, all.
+    """
+    if not path_in_git:
+        return subfolder_name in _WRITTEN_BY_GIT
+    if path_in_git == "objects":
+        return subfolder_name in _SEARCHED_IN_OBJECTS
+    return True
 
 
 def _are_names_of_git_folder(names: Collection[str]) -> bool:

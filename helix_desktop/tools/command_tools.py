@@ -149,10 +149,9 @@ class WorkspaceCommands:
         *,
         runs_outside: bool,
     ) -> ProcessLaunch:
+        """Describe the process to start: where it runs, and whether its changes are checked."""
         is_locked_in = self.sandbox.kind is not SandboxKind.NONE and not runs_outside
-        place = ProcessPlace.WATCHED
-        if is_locked_in:
-            place = ProcessPlace.SANDBOX
+        place = ProcessPlace.SANDBOX if is_locked_in else ProcessPlace.WATCHED
         reason_unchecked = ""
         if check is None:
             reason_unchecked = (
@@ -226,6 +225,11 @@ def build_command_tools(commands: WorkspaceCommands) -> tuple[BuiltInTool, ...]:
 async def run_command(
     commands: WorkspaceCommands, arguments: ToolArguments, resources: ToolResources
 ) -> ToolOutput:
+    """Run a command, to its end or in the background. The tool `run_command`.
+
+    What it needs is read first, as the user is asked about it together with the command. The
+    check of its changes to files that other programs run begins right before it starts.
+    """
     line = arguments.text_argument("command").strip()
     if not line or "\0" in line:
         raise InvalidInput("Specify a command.")
@@ -250,6 +254,7 @@ async def run_command(
     command = await commands.start_in_sandbox(
         action, folder, openings, check, runs_outside=runs_outside
     )
+
     is_locked_in = commands.sandbox.kind is not SandboxKind.NONE and not runs_outside
     has_no_network = is_locked_in and not network
     if background:
@@ -258,6 +263,8 @@ async def run_command(
             name, line, command, time.monotonic(), check, has_no_network
         )
         return await _add_to_background(commands, resources, background_command)
+
+    # Hints are added to the output if it looks as if the sandbox made the command fail.
     followed = _FollowedCommand(
         commands, resources, line, command, _seconds_of_command(commands, arguments), check=check
     )
@@ -277,6 +284,9 @@ def _seconds_of_command(commands: WorkspaceCommands, args: ToolArguments) -> int
 async def _parse_command_needs(
     commands: WorkspaceCommands, resources: ToolResources, args: ToolArguments, *, network: bool
 ) -> CommandNeeds:
+    """Parse the argument `needs`: names of openings, which are parts of the home that can be
+    opened for one command, and paths of files that are hidden from agents.
+    """
     openings = []
     file_names = []
     for text in args.text_argument("needs").split(","):
@@ -397,11 +407,12 @@ def _build_run_action(
     network: bool,
     outside: bool,
 ) -> ToolAction:
-    title = "Run a command"
-    if network:
-        title += " with network access"
-    if folder != root:
-        title += f" in {folder}"
+    """Return the action that the user is asked about. Its title names what is unusual: network
+    access, and another folder than the workspace's first. `outside`: not in the sandbox.
+    """
+    with_network = " with network access" if network else ""
+    in_folder = f" in {folder}" if folder != root else ""
+    title = f"Run a command{with_network}{in_folder}"
     action = ToolAction(
         ToolName.RUN_COMMAND, ActionEffect.RUN, title, line, command=line, network=network
     )
@@ -638,6 +649,9 @@ def _check_background_limit(commands: WorkspaceCommands) -> None:
 async def _add_to_background(
     commands: WorkspaceCommands, resources: ToolResources, background_command: BackgroundCommand
 ) -> ToolOutput:
+    """Keep a command that was started in the background, collect its output from now on, and
+    wait a moment: its first output, or how it ended, is the call's output.
+    """
     ended = [name for name, command in commands.background.items() if not command.is_running]
     for name in ended[: -commands.limits.background_commands]:  # Each holds megabytes of output.
         del commands.background[name]

@@ -35,6 +35,10 @@ def describe_hidden_paths(
 ) -> str:
     """Return sentences for the end of the output, or an empty string if nothing hidden
     explains a failure.
+
+    In this order: what could be opened for the command (an opening is a part of the home,
+    such as the settings of git, that the user can open), other paths of the home that it
+    names, and files in the workspace that are hidden from agents.
     """
 
     def list_shown_folders() -> list[str]:
@@ -43,37 +47,46 @@ def describe_hidden_paths(
 
     homes = home_folders(environ)
     text = f"{line}\n{output}"
-    paths = _find_hidden_paths(text, homes, environ, list_shown_folders)
-    openings: dict[HomeOpening, None] = {}
-    paths_without_opening = []
-    for path in paths:
-        is_covered = False
-        for opening in OPENINGS:
-            if _opening_covers_path(opening.paths, path, homes):
-                openings[opening] = None
-                is_covered = True
-        if not is_covered:
-            paths_without_opening.append(path)
+    hidden_paths = _find_hidden_paths(text, homes, environ, list_shown_folders)
     # In the order of the table, whatever the output names first.
-    named_openings = [opening for opening in OPENINGS if opening in openings]
+    named_openings = [
+        opening for opening in OPENINGS if _covers_any_path(opening, hidden_paths, homes)
+    ]
     missed_openings = openings_missed_by(output, opened, network=network)
     sentences = []
     for opening in dict.fromkeys((*named_openings, *missed_openings)):
         sentences.append(_describe_opening(opening, opened, homes, network=network))
+    paths_without_opening = []
+    for path in hidden_paths:
+        if not any(_covers_any_path(opening, [path], homes) for opening in OPENINGS):
+            paths_without_opening.append(path)
     if paths_without_opening:
-        shown = ", ".join(paths_without_opening[:_MOST_NAMED])
-        sentences.append(
-            f"The sandbox hides {shown}: of the home folder, commands see toolchains only. "
-            f"The user can add a folder under Folders that commands can read, {_WHERE_TO_OPEN}."
-        )
+        sentences.append(_describe_paths_without_opening(paths_without_opening))
     hidden_files = _find_hidden_files(text, opened.hidden, folders)
     if hidden_files:
-        sentences.append(
-            f"Agents don't see {', '.join(hidden_files[:_MOST_NAMED])} in this workspace. A command that reads, changes, moves or "
-            "removes such a file can ask with `needs`, by the path of the file or of a folder around it. "
-            "Git shows such a file as changed until `git add -u`, which keeps it as it was."
-        )
+        sentences.append(_describe_hidden_files(hidden_files))
     return "".join(f"[{sentence}]\n" for sentence in sentences if sentence)
+
+
+def _covers_any_path(opening: HomeOpening, paths: Sequence[str], homes: Sequence[str]) -> bool:
+    """Whether this opening would show a command one of these paths."""
+    return any(_opening_covers_path(opening.paths, path, homes) for path in paths)
+
+
+def _describe_paths_without_opening(paths: Sequence[str]) -> str:
+    shown = ", ".join(paths[:_MOST_NAMED])
+    return (
+        f"The sandbox hides {shown}: of the home folder, commands see toolchains only. "
+        f"The user can add a folder under Folders that commands can read, {_WHERE_TO_OPEN}."
+    )
+
+
+def _describe_hidden_files(files: Sequence[str]) -> str:
+    return (
+        f"Agents don't see {', '.join(files[:_MOST_NAMED])} in this workspace. A command that reads, changes, moves or "
+        "removes such a file can ask with `needs`, by the path of the file or of a folder around it. "
+        "Git shows such a file as changed until `git add -u`, which keeps it as it was."
+    )
 
 
 def _describe_opening(
@@ -133,26 +146,34 @@ def _path_within_folders(path: str, folders: Sequence[str]) -> str:
 def _find_hidden_paths(
     text: str, homes: Sequence[str], environ: Mapping[str, str], list_shown: Callable[[], list[str]]
 ) -> list[str]:
-    """Return existing paths in a text that the command could not see."""
-    named_home = os.path.normpath(environ.get("HOME", "") or "/")
-    shown_folders: list[str] | None = None
-    hidden: list[str] = []
+    """Return existing paths in a text that the command could not see, as the text writes them.
+
+    `list_shown` is only called if a path in the home is named at all.
+    """
+    paths_in_home: dict[str, str] = {}
     for word in list(dict.fromkeys(_PATH.findall(text)))[:_MOST_PATHS]:
-        full_path = word
-        if word.startswith("~"):
-            full_path = named_home + word[1:]
-        path = os.path.normpath(full_path)
-        # HOME may be a link to the real home.
-        if homes and is_within_folder(path, named_home):
-            path = homes[0] + path[len(named_home) :]
+        path = _real_path_of_word(word, homes, environ)
         is_in_home = any(is_within_folder(path, home) and path != home for home in homes)
-        if not is_in_home or not os.path.exists(path):
-            continue
-        if shown_folders is None:  # It is only worked out if a path of the home is named at all.
-            shown_folders = list_shown()
-        if not _touches_any_folder(path, shown_folders):
-            hidden.append(word)
-    return hidden
+        if is_in_home and os.path.exists(path):
+            paths_in_home[word] = path
+    if not paths_in_home:
+        return []
+    shown_folders = list_shown()
+    return [
+        word for word, path in paths_in_home.items() if not _touches_any_folder(path, shown_folders)
+    ]
+
+
+def _real_path_of_word(word: str, homes: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Return the path that a word names. HOME, which `~` stands for, may be a link to the
+    real home, which is the first of `homes`.
+    """
+    named_home = os.path.normpath(environ.get("HOME", "") or "/")
+    full_path = named_home + word[1:] if word.startswith("~") else word
+    path = os.path.normpath(full_path)
+    if homes and is_within_folder(path, named_home):
+        return homes[0] + path[len(named_home) :]
+    return path
 
 
 def _touches_any_folder(path: str, folders: Sequence[str]) -> bool:

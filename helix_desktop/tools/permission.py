@@ -173,29 +173,46 @@ def _reason_refused_in_plan_mode(action: ToolAction, *, sandboxed: bool) -> str:
 def _decide_if_always_asked(
     action: ToolAction, mode: PermissionMode, rules: Sequence[PermissionRule], *, sandboxed: bool
 ) -> PermissionDecision | None:
-    """Return the decision to ask each time, or None if that is not necessary."""
-    rule_fits = {
-        _match_restricting_rule(rule, action) for rule in rules if rule.decision != "allow"
-    }
+    """Return the decision to ask each time, or None if that is not necessary.
+
+    The user's own rules come first, then commands that nobody can vouch for, then what
+    the tool itself gives as a reason to ask.
+    """
+    restricting_rules = [rule for rule in rules if rule.decision != "allow"]
+    rule_fits = {_match_restricting_rule(rule, action) for rule in restricting_rules}
     if _RuleFit.YES in rule_fits:
-        why = "a rule in this workspace requires approval"
-        return PermissionDecision("ask", "rule", why, ("once",), "held")
+        return _ask_once("rule", "a rule in this workspace requires approval", "held")
     if _RuleFit.MAYBE in rule_fits:
-        why = "this command may run other commands that a rule denies here"
-        return PermissionDecision("ask", "rule", why, ("once",), "held")
+        reason = "this command may run other commands that a rule denies here"
+        return _ask_once("rule", reason, "held")
     if action.effect is ActionEffect.RUN:
-        programs = find_started_programs(action.command)
-        if isinstance(programs, UnknownPrograms):
-            why = f"the command hides what it runs: {programs.reason}"
-            permission = action.separate_permission or "hidden"
-            return PermissionDecision("ask", "mode", why, ("once",), permission)
-        if not sandboxed:
-            why = "there is no sandbox, so every command needs approval"
-            return PermissionDecision("ask", "mode", why, ("once",), action.separate_permission)
+        decision = _decide_if_doubtful_command(action, sandboxed=sandboxed)
+        if decision is not None:
+            return decision
     if action.reason_to_ask and (action.asks_in_every_mode or mode is not PermissionMode.ALLOW_ALL):
-        why = action.reason_to_ask
-        return PermissionDecision("ask", "mode", why, ("once",), action.separate_permission)
+        return _ask_once("mode", action.reason_to_ask, action.separate_permission)
     return None
+
+
+def _decide_if_doubtful_command(
+    action: ToolAction, *, sandboxed: bool
+) -> PermissionDecision | None:
+    """Return the decision to ask about a command of which it is not known what it runs, or
+    that no sandbox restricts. None for any other command.
+    """
+    programs = find_started_programs(action.command)
+    if isinstance(programs, UnknownPrograms):
+        reason = f"the command hides what it runs: {programs.reason}"
+        return _ask_once("mode", reason, action.separate_permission or "hidden")
+    if not sandboxed:
+        reason = "there is no sandbox, so every command needs approval"
+        return _ask_once("mode", reason, action.separate_permission)
+    return None
+
+
+def _ask_once(decided_by: str, reason: str, separate_permission: str) -> PermissionDecision:
+    """Return the decision to ask for this one call, with no answer that lasts longer."""
+    return PermissionDecision("ask", decided_by, reason, ("once",), separate_permission)
 
 
 _WHAT_IS_ASKED_BEFORE = {

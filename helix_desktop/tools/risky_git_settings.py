@@ -22,30 +22,40 @@ _HARMLESS_VALUES = resources.read_table("git_settings")["harmless_values"]
 
 
 def parse_git_settings(text: str) -> Iterator[tuple[str, str]]:
-    """Yield names and values as git reads them. What git rejects or cuts short gets a
-    special name.
+    """Yield names and values as git reads them, such as `core.editor` and `vim`. What git
+    rejects or cuts short gets a special name.
+
+    A setting's name begins with that of its section, the last line like `[core]` or
+    `[remote "origin"]` before it.
     """
     if "\0" in text:
         yield "not understood: git reads a name or value as far as the NUL in it", ""
-    text = text.replace("\0", "").replace("\r\n", "\n").removeprefix("\ufeff")
+    content = text.replace("\0", "").replace("\r\n", "\n").removeprefix("\ufeff")
     section = ""
-    position = _end_of_match(_SPACE_AND_COMMENTS, text, 0)
-    while position < len(text):
-        section_match = _SECTION.match(text, position)
-        name_match = _NAME.match(text, position)
+    position = _end_of_match(_SPACE_AND_COMMENTS, content, 0)
+    while position < len(content):
+        section_match = _SECTION.match(content, position)
+        name_match = _NAME.match(content, position)
         if section_match:
-            section = section_match[1].casefold()
-            if section_match[2] is not None:
-                section += "." + re.sub(r"\\(.)", r"\1", section_match[2])
+            section = _name_of_section(section_match)
             position = section_match.end()
         elif name_match:
-            value, position = _parse_git_value(text, name_match.end())
+            value, position = _parse_git_value(content, name_match.end())
             yield f"{section}.{name_match[0].casefold()}", value
         else:
-            line_end = _end_of_match(_REST_OF_LINE, text, position)
-            yield f"not understood: {text[position:line_end]}", ""
+            line_end = _end_of_match(_REST_OF_LINE, content, position)
+            yield f"not understood: {content[position:line_end]}", ""
             position = line_end
-        position = _end_of_match(_SPACE_AND_COMMENTS, text, position)
+        position = _end_of_match(_SPACE_AND_COMMENTS, content, position)
+
+
+def _name_of_section(section_match: re.Match[str]) -> str:
+    """Return `remote.origin` for `[remote "origin"]`. Only the first part ignores case."""
+    section = section_match[1].casefold()
+    quoted_part = section_match[2]
+    if quoted_part is None:
+        return section
+    return section + "." + re.sub(r"\\(.)", r"\1", quoted_part)
 
 
 def _end_of_match(pattern: re.Pattern[str], text: str, position: int) -> int:

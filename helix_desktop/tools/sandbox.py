@@ -175,6 +175,9 @@ class Sandbox:
         free: bool = False,
         opened: CommandOpenings = NOTHING_OPENED,
     ) -> dict[str, str]:
+        """Return a command's environment variables, without secrets and, in a sandbox, with
+        the folders for caches and settings that it can use there. `free`: outside the sandbox.
+        """
         temporary_folder = str(self.scratch)
         if self.kind is SandboxKind.BUBBLEWRAP and not free:
             temporary_folder = "/tmp"  # noqa: S108 -- inside, the scratch folder is mounted there
@@ -197,36 +200,51 @@ class Sandbox:
     def _landlock_options(
         self, lifeline: int, opened: CommandOpenings, *, network: bool
     ) -> dict[str, object]:
+        """Return what a process may do that Landlock, a part of Linux, restricts: what it reads
+        and writes, and what stays closed to it even within a folder that it may read.
+        """
         home = self._closed_home_for(opened, network=network)
-        closed_paths = [str(path) for path in self.closed_paths]
-        closed_paths += home.masked_paths
-        closed_paths += home.emptied_homes
-        # Through these sockets a command could have other programs act for it.
-        for socket in ("/run/user", "/run/docker.sock", "/run/dbus"):
-            if Path(socket).exists():
-                closed_paths.append(socket)
         roots = [str(folder) for folder in self.folders]
-        writable_paths = []
-        if not self.read_only:
-            writable_paths += roots
-        writable_paths.append(str(self.scratch))
-        if self.caches is not None:
-            own_caches = str(self.caches)
-            self._create_cache_folders([(own_caches, own_caches)])
-            writable_paths.append(own_caches)
-        readable_paths = list(_READ_BY_LANDLOCK)
-        readable_paths += [path for path, _ in home.readable_paths]
-        readable_paths.append(str(self.command_folder))
-        readable_paths += roots
         return {
             "lifeline": lifeline,
             "landlock": True,
-            "read": readable_paths,
-            "write": writable_paths,
-            "closed": closed_paths,
+            "read": self._paths_read_under_landlock(home, roots),
+            "write": self._paths_written_under_landlock(roots),
+            "closed": self._paths_closed_under_landlock(home),
             "network": network,
             "limits": process_limits(),
         }
+
+    def _paths_read_under_landlock(self, home: ClosedHome, roots: Sequence[str]) -> list[str]:
+        paths = list(_READ_BY_LANDLOCK)
+        paths += [path for path, _ in home.readable_paths]
+        paths.append(str(self.command_folder))
+        paths += roots
+        return paths
+
+    def _paths_written_under_landlock(self, roots: Sequence[str]) -> list[str]:
+        """Return the roots unless they are only to be read, the scratch folder and the caches,
+        for which the folder is created.
+        """
+        paths: list[str] = []
+        if not self.read_only:
+            paths += roots
+        paths.append(str(self.scratch))
+        if self.caches is not None:
+            own_caches = str(self.caches)
+            self._create_cache_folders([(own_caches, own_caches)])
+            paths.append(own_caches)
+        return paths
+
+    def _paths_closed_under_landlock(self, home: ClosedHome) -> list[str]:
+        paths = [str(path) for path in self.closed_paths]
+        paths += home.masked_paths
+        paths += home.emptied_homes
+        # Through these sockets a command could have other programs act for it.
+        for socket in ("/run/user", "/run/docker.sock", "/run/dbus"):
+            if Path(socket).exists():
+                paths.append(socket)
+        return paths
 
     def _cache_variables(self) -> dict[str, str]:
         """Return variables with folders for programs that keep caches in the home,
@@ -248,11 +266,32 @@ class Sandbox:
     def _bubblewrap_arguments(
         self, held: HeldPaths, opened: CommandOpenings, *, network: bool
     ) -> list[str]:
+        """Return the words before the command itself: bubblewrap and what it mounts.
+
+        bubblewrap mounts in the order of its arguments, and a later mount covers what lies
+        under it, so this order decides what a command sees: the system, then an emptied home,
+        then the parts of it that are open and the workspace's folders (the roots), and above
+        all of these the masks of what is hidden. A mask is empty and cannot be written to.
+        """
+        home = self._closed_home_for(opened, network=network)
+        masked_in_roots = self._paths_within_roots(home.masked_paths)
+        masked_in_roots += self._paths_within_roots(map(str, self.closed_paths))
         words = ["bwrap", *_ISOLATION_OPTIONS]
-        words += ["--ro-bind", "/", "/"]
-        words += ["--dev", "/dev"]
-        words += ["--proc", "/proc"]
-        words += ["--tmpfs", "/run"]
+        words += self._arguments_for_system(network=network)
+        words += self._arguments_to_close_homes(home)
+        words += self._arguments_to_show_home(home, opened, network=network)
+        words += self._arguments_for_roots(held)
+        words += self._arguments_to_mask(masked_in_roots)
+        words += self._arguments_to_show_again(home, masked_in_roots)
+        words += self._arguments_to_mask(opened.hidden)
+        words += self._arguments_to_finish_homes(home)
+        return words
+
+    def _arguments_for_system(self, *, network: bool) -> list[str]:
+        """Return arguments that show the system read-only, with an own /tmp, and with the
+        network only if it is asked for.
+        """
+        words = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
         for name in _CLOSED_PARTS_OF_PROC:
             words += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
         for path in _SHOWN_PARTS_OF_RUN:
@@ -263,20 +302,15 @@ class Sandbox:
         else:
             words += ["--unshare-net"]
         words += ["--bind", str(self.scratch), "/tmp"]  # noqa: S108 -- inside, /tmp is a folder of the workspace's own
-        home = self._closed_home_for(opened, network=network)
-        # bubblewrap mounts in the order of its arguments, so the order below decides what is seen:
-        # the home is emptied, parts of it are shown, and what is hidden lies above all of these.
-        words += self._arguments_to_close_homes(home)
-        words += self._arguments_to_show_home(home, opened, network=network)
-        words += self._arguments_for_roots(held)
-        masked_paths = self._paths_within_roots(home.masked_paths)
-        masked_paths += self._paths_within_roots(map(str, self.closed_paths))
-        words += self._arguments_to_mask(masked_paths)
-        words += self._arguments_to_show_again(home, masked_paths)
-        words += self._arguments_to_mask(opened.hidden)
+        return words
+
+    def _arguments_to_finish_homes(self, home: ClosedHome) -> list[str]:
+        """Return arguments that make the emptied homes read-only. All mounts in them are made
+        by now, so nothing has to be created in them any more.
+        """
         roots = [str(folder) for folder in self.folders]
+        words: list[str] = []
         for home_folder in home.emptied_homes:
-            # All mounts in it are made now, so nothing has to be created in it any more.
             if home_folder not in roots:
                 words += ["--remount-ro", home_folder]
         return words
@@ -300,8 +334,28 @@ class Sandbox:
     def _arguments_to_show_home(
         self, home: ClosedHome, opened: CommandOpenings, *, network: bool
     ) -> list[str]:
-        self._create_cache_folders(home.cache_paths)
+        """Return arguments that show in the emptied home what commands may use of it: readable
+        folders, caches of the workspace's own, opened sockets, and a git identity.
+        """
         linked_caches = _caches_to_link(home)
+        words = self._arguments_to_mount_in_home(home, linked_caches)
+        if linked_caches:
+            words += self._arguments_to_link_caches(home, linked_caches)
+        for socket in opened_sockets(opened, os.environ, network=network):
+            real_socket = os.path.realpath(socket)
+            words += ["--bind-try", real_socket, real_socket]
+        uses_own_git_settings = "git" in opened.names and network
+        if home.emptied_homes and not uses_own_git_settings:
+            words += self._arguments_to_give_git_identity(home, opened)
+        return words
+
+    def _arguments_to_mount_in_home(
+        self, home: ClosedHome, linked_caches: Sequence[tuple[str, str]]
+    ) -> list[str]:
+        """Return arguments that mount the readable folders, and to write in the caches that
+        are not linked. A mount needs a folder to lead to, so caches are created first.
+        """
+        self._create_cache_folders(home.cache_paths)
         mounted_caches = frozenset(home.cache_paths) - frozenset(linked_caches)
         words: list[str] = []
         # A folder must be mounted after the one that contains it.
@@ -311,18 +365,19 @@ class Sandbox:
                 words += ["--bind", path, shown_at]
             else:
                 words += ["--ro-bind-try", path, shown_at]
-        if linked_caches:
-            caches_inside = f"{home.emptied_homes[0]}/{_CACHES_IN_HOME}"
-            words += ["--bind", str(self.caches), caches_inside]
-            for path, shown_at in linked_caches:
-                target = caches_inside + path.removeprefix(str(self.caches))
-                words += ["--symlink", target, shown_at]
-        for socket in opened_sockets(opened, os.environ, network=network):
-            real_socket = os.path.realpath(socket)
-            words += ["--bind-try", real_socket, real_socket]
-        uses_own_git_settings = "git" in opened.names and network
-        if home.emptied_homes and not uses_own_git_settings:
-            words += self._arguments_to_give_git_identity(home, opened)
+        return words
+
+    def _arguments_to_link_caches(
+        self, home: ClosedHome, linked_caches: Sequence[tuple[str, str]]
+    ) -> list[str]:
+        """Return arguments that mount the folder of all caches once in the home, and make the
+        places where programs look for their caches links into it.
+        """
+        caches_inside = f"{home.emptied_homes[0]}/{_CACHES_IN_HOME}"
+        words = ["--bind", str(self.caches), caches_inside]
+        for path, shown_at in linked_caches:
+            target = caches_inside + path.removeprefix(str(self.caches))
+            words += ["--symlink", target, shown_at]
         return words
 
     def _arguments_to_give_git_identity(
@@ -339,20 +394,23 @@ class Sandbox:
         return words
 
     def _arguments_for_roots(self, held: HeldPaths) -> list[str]:
+        """Return arguments that show the workspace's folders, and mount what is held in them
+        above: a mounted file or folder cannot be moved or replaced, and a file not be written.
+        """
         words: list[str] = []
         for root in map(str, self.folders):
             words += [self._option_to_bind_roots, root, root]
         if not self.read_only:
-            # Git's folder or file is mounted separately, so that it can't be moved or replaced.
-            for path in held.folders:
-                if Path(path).is_dir():
-                    words += ["--bind-try", path, path]
+            # These are git's folders, or the file `.git` that stands for one.
+            for git_path in held.folders:
+                if Path(git_path).is_dir():
+                    words += ["--bind-try", git_path, git_path]
                 else:
-                    words += ["--ro-bind-try", path, path]
-        for path in held.files:
+                    words += ["--ro-bind-try", git_path, git_path]
+        for file in held.files:
             # A mount over a link would be made where the link leads to.
-            if not os.path.islink(path):  # noqa: PTH114 -- for each command
-                words += ["--ro-bind-try", path, path]
+            if not os.path.islink(file):  # noqa: PTH114 -- for each command
+                words += ["--ro-bind-try", file, file]
         return words
 
     @property

@@ -85,8 +85,8 @@ def _say_nothing_matches(pattern: str, files: str) -> str:
 async def _search_with_ripgrep(
     sandbox: Sandbox, resources: ToolResources, root_path: RootPath, args: ToolArguments, limit: int
 ) -> GrepResult | None:
-    """Search by ripgrep. Returns None if it is missing, can't be sandboxed or doesn't
-    know such a pattern.
+    """Search by ripgrep, for at most `SECONDS`; what it found until then is returned.
+    Returns None if it is missing, can't be sandboxed or doesn't know such a pattern.
     """
     program = shutil.which("rg")
     if program is None or sandbox.wrap_trusted_reader([program], 0) is None:
@@ -94,21 +94,7 @@ async def _search_with_ripgrep(
     # No argument of a program can contain this character.
     if "\0" in args.text_argument("pattern"):
         return None
-    words = [
-        program,
-        "--json",
-        "--no-config",
-        "--hidden",
-        "--glob=!.git",
-        "--max-columns=0",
-        "--sort=path",
-    ]
-    context = min(args.number_argument("context", 0), 50)
-    words.append(f"--context={context}")
-    if args.flag_argument("ignore_case"):
-        words.append("--ignore-case")
-    words += [f"--glob={glob}" for glob in _file_name_patterns(resources, args)]
-    words += ["--regexp", args.text_argument("pattern"), "--", str(root_path.full_path)]
+    words = _ripgrep_command_line(program, resources, root_path, args)
     launch = ProcessLaunch(
         CommandAuthor.PROGRAM, words, root_path.root, _ENVIRONMENT, place=ProcessPlace.SANDBOX
     )
@@ -131,19 +117,41 @@ async def _search_with_ripgrep(
     return result
 
 
+def _ripgrep_command_line(
+    program: str, resources: ToolResources, root_path: RootPath, args: ToolArguments
+) -> list[str]:
+    words = [
+        program,
+        "--json",
+        "--no-config",
+        "--hidden",
+        "--glob=!.git",
+        "--max-columns=0",
+        "--sort=path",
+    ]
+    context = min(args.number_argument("context", 0), 50)
+    words.append(f"--context={context}")
+    if args.flag_argument("ignore_case"):
+        words.append("--ignore-case")
+    for file_name_pattern in _file_name_patterns(resources, args):
+        words.append(f"--glob={file_name_pattern}")
+    words += ["--regexp", args.text_argument("pattern"), "--", str(root_path.full_path)]
+    return words
+
+
 async def _collect_ripgrep_rows(
     command: RunningCommand, resources: ToolResources, result: GrepResult, limit: int
 ) -> bool:
-    """Return whether something was not JSON, so that ripgrep can't handle such a pattern."""
+    """Add the lines that ripgrep prints to `result`, without those of files that are hidden or
+    may not be read. Matches beyond the limit are only counted.
+
+    Returns whether something was not JSON, so that ripgrep can't handle such a pattern.
+    """
     is_unreadable = False
     async for rows in _iterate_whole_rows(command.iterate_output()):
         for row in rows:
-            try:
-                message = json.loads(row)
-            except ValueError:
-                message = None
-            # This is a line of ripgrep's own error message, which quotes the pattern.
-            if not isinstance(message, dict) or "type" not in message:
+            message = _parse_message(row)
+            if message is None:
                 is_unreadable = True
                 continue
             # The others say where a file begins and ends.
@@ -160,6 +168,19 @@ async def _collect_ripgrep_rows(
             if result.match_count <= limit:
                 result.lines.append(line)
     return is_unreadable
+
+
+def _parse_message(row: bytes) -> dict[str, Any] | None:
+    """Parse a row of ripgrep's output. None for a line of its own error message, which quotes
+    the pattern, so that it may look like JSON.
+    """
+    try:
+        message = json.loads(row)
+    except ValueError:
+        return None
+    if not isinstance(message, dict) or "type" not in message:
+        return None
+    return message
 
 
 async def _iterate_whole_rows(output: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
@@ -206,21 +227,34 @@ def _path_of_row(data: dict[str, Any]) -> Path:
 
 
 def _build_found_line(resources: ToolResources, data: dict[str, Any], *, hit: bool) -> FoundLine:
-    path = str(_path_of_row(data))
-    with suppress(HelixError):
-        path = resources.roots.display_path(resources.roots.resolve_path(path))
+    """Return a line as it is shown: with its file's path within the folders, and without the
+    ends of a very long line. `hit`: it matches, or else it is near a line that does.
+    """
     content = data["lines"].get("text", "[bytes that are no text]").rstrip("\r\n")
-    # Of a long line, a piece is shown that contains the first match.
-    shown_from = 0
-    if len(content) > _MOST_LINE_CHARACTERS and data["submatches"]:
-        match_start = data["submatches"][0]["start"]
-        shown_from = max(0, match_start - _MOST_LINE_CHARACTERS // 3)
-    shown = content[shown_from : shown_from + _MOST_LINE_CHARACTERS]
-    if shown_from > 0:
-        shown = f"…{shown}"
-    if len(content) > shown_from + _MOST_LINE_CHARACTERS:
-        shown = f"{shown}…"
-    return FoundLine(printable_name(path), data["line_number"] or 0, shown, hit)
+    first_match_start = 0
+    if data["submatches"]:
+        first_match_start = data["submatches"][0]["start"]
+    shown_text = _cut_long_line(content, first_match_start)
+    shown_path = _display_path_or_full(resources, str(_path_of_row(data)))
+    return FoundLine(printable_name(shown_path), data["line_number"] or 0, shown_text, hit)
+
+
+def _cut_long_line(content: str, match_start: int) -> str:
+    """Of a long line, return a piece that contains the first match, with `…` where it is cut."""
+    if len(content) <= _MOST_LINE_CHARACTERS:
+        return content
+    piece_start = max(0, match_start - _MOST_LINE_CHARACTERS // 3)
+    piece_end = piece_start + _MOST_LINE_CHARACTERS
+    mark_before = "…" if piece_start > 0 else ""
+    mark_after = "…" if piece_end < len(content) else ""
+    return f"{mark_before}{content[piece_start:piece_end]}{mark_after}"
+
+
+def _display_path_or_full(resources: ToolResources, path: str) -> str:
+    try:
+        return resources.roots.display_path(resources.roots.resolve_path(path))
+    except HelixError:
+        return path
 
 
 async def _search_without_ripgrep(
@@ -273,23 +307,31 @@ async def _read_text_files(
 def _list_matching_file_names(
     resources: ToolResources, root_path: RootPath, files: list[str]
 ) -> list[str]:
+    """Return the names, within the root, of the files to search: those in the folder
+    that fit one of the patterns, or the single file that the path names.
+
+    Patterns are compared with names within the searched folder, as ripgrep does.
+    """
+    names = []
     try:
-        names = [
-            inside
-            for inside, _ in walk_files(resources.roots, root_path, glob_patterns.SKIPPED_FOLDERS)
-        ]
+        for name, _ in walk_files(resources.roots, root_path, glob_patterns.SKIPPED_FOLDERS):
+            names.append(name)
     except (InvalidInput, HelixError):
         # It is a single file.
         return [root_path.inside]
     if not files:
         return names
-    patterns: list[tuple[str, ...]] = []
+    split_patterns: list[tuple[str, ...]] = []
     for pattern in files:
         if "/" in pattern:
-            patterns.append(tuple(pattern.split("/")))
+            split_patterns.append(tuple(pattern.split("/")))
         else:
-            patterns.append(("**", pattern))  # A name without a folder fits in any folder.
-    name_start = 0
+            split_patterns.append(("**", pattern))  # A name without a folder fits in any folder.
+    folder_length = 0
     if root_path.inside:
-        name_start = len(root_path.inside) + 1
-    return [name for name in names if glob_patterns.fits_any_pattern(name[name_start:], patterns)]
+        folder_length = len(root_path.inside) + len("/")
+    matching_names = []
+    for name in names:
+        if glob_patterns.fits_any_pattern(name[folder_length:], split_patterns):
+            matching_names.append(name)
+    return matching_names

@@ -26,6 +26,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import argument_schema, built_in_tool, permission
 from helix_desktop.tools.built_in_tool import BuiltInTool, FilesSeen, PermitAction, ToolOutput
 from helix_desktop.tools.changes.change_attribution import OpenStep
+from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.document_tool import read_document_as_text
 from helix_desktop.tools.permission import ActionEffect, PermissionMode, PermissionRule, ToolAction
 from helix_desktop.tools.tools_on_demand import OnDemandTools, check_arguments_of_server_tool
@@ -85,6 +86,11 @@ class WorkspacePermissions:
         ruling: PermissionOutcome,
         decision: permission.PermissionDecision,
     ) -> None:
+        """Ask the user. ActionRefused, with the user's own words, if the answer is no.
+
+        A question may offer choices: rules that the user can add, so that such a call is
+        not asked about again in this conversation, or in the workspace.
+        """
         rules = self._rules_for_conversation(context.conversation)
         choices: Sequence[Sequence[PermissionRule]] = ()
         if "always" in decision.scopes:
@@ -105,11 +111,8 @@ class WorkspacePermissions:
         ruling.device = answer.device
         if not answer.allowed:
             ruling.refused = True
-            refusal = "The user denied this call, so it was not run."
-            words = answer.words.strip()
-            if words:
-                refusal += f"{USER_WORDS}{words}"
-            raise ActionRefused(refusal)
+            raise _refused_by_user_error(answer.words.strip())
+        # An answer may only go as far as the question offered.
         if answer.scope in decision.scopes:
             ruling.scope = answer.scope
             if 0 <= answer.rule < len(choices):
@@ -124,6 +127,13 @@ class WorkspacePermissions:
             self.rules = (*self.rules, *choice)
             for rule in choice:
                 self.save_rule(rule)
+
+
+def _refused_by_user_error(words: str) -> ActionRefused:
+    refusal = "The user denied this call, so it was not run."
+    if words:
+        refusal += f"{USER_WORDS}{words}"
+    return ActionRefused(refusal)
 
 
 class CallHooks(Protocol):
@@ -242,6 +252,12 @@ class Toolbox:
         return frozenset(self._tools) | frozenset(self._foreign_tools_by_name())
 
     async def run_tool_call(self, call: ToolCall, context: CallContext) -> CallOutcome:
+        """Run a call from its hooks to its outcome. An error becomes the call's output, which
+        the model can correct, except that what cannot be stored ends the turn.
+
+        Once the tool is permitted to change files, a step is open (see `_begin_step_if_changing`).
+        It is ended only after the output was stored; then hooks see the changed files, too.
+        """
         ruling = PermissionOutcome()
         keep = call.keep
         if self._around.checkpoints is not None:
@@ -252,10 +268,10 @@ class Toolbox:
             context.note_begun()
             given, own_schema = self._parse_values_of_call(call)
             values, keep_in_values = argument_schema.split_off_keep_argument(given, own_schema)
-            keep = keep or keep_in_values
+            keep = call.keep or keep_in_values
             result = await self._run_own_or_foreign_tool(call, values, context, ruling)
         except StoreFailed:
-            raise  # What cannot be stored ends the turn: it is no mistake of the model.
+            raise
         except (HelixError, OSError) as error:
             if isinstance(error, RefusedByUser):
                 ruling.decided_by = "user"
@@ -263,40 +279,46 @@ class Toolbox:
             result = _output_of_error(call, error)
         if ruling.open_step is not None:
             ruling.open_step.release_space()
-        outcome = await self._build_call_outcome(call, result, ruling, keep)
-        if ruling.open_step is not None and self._around.checkpoints is not None:
-            changed_files = await self._around.checkpoints.end_step(ruling.open_step)
-            outcome = replace(outcome, files=changed_files)
+        stored_outcome = await self._build_call_outcome(call, result, ruling, keep)
+        outcome = await self._end_step_of_call(stored_outcome, ruling)
         if self._guard is not None and not outcome.refused:
             await self._guard.run_hooks_after_call(call, context, outcome)
         return outcome
 
+    async def _end_step_of_call(
+        self, outcome: CallOutcome, ruling: PermissionOutcome
+    ) -> CallOutcome:
+        """End the step in which the call could change files, and add the changes to its outcome."""
+        if ruling.open_step is None or self._around.checkpoints is None:
+            return outcome
+        changed_files = await self._around.checkpoints.end_step(ruling.open_step)
+        return replace(outcome, files=changed_files)
+
     async def _begin_step_if_changing(
         self, call: ToolCall, context: CallContext, action: ToolAction, ruling: PermissionOutcome
     ) -> None:
+        """Open a step for a permitted action that can change files, and note it in `ruling`.
+
+        A step records which files differ between its beginning and its end, so that the
+        user can undo it. A call has one step, however often it asks for permission.
+        """
         checkpoints = self._around.checkpoints
         if checkpoints is None or ruling.open_step is not None or action.effect not in _CHANGING:
             return
         if not checkpoints.is_ready and checkpoints.is_undo_available:
             context.show("Waiting for the first checkpoint of the folder…\n")
-        size = len(call.arguments)
-        if action.path:
-            # A new version is stored whole, however small the edit.
-            earlier_version = checkpoints.folders.last_item_at(
-                checkpoints.checkpoint_path(action.path)
-            )
-            if earlier_version is not None:
-                size += earlier_version.size
         cause = _CHANGING[action.effect]
         # A file tool knows its path; for a command, it is every difference.
         only_paths: Sequence[str] | None = None
         if cause == "tool":
             only_paths = [action.path] if action.path else []
+        needed_bytes = len(call.arguments) + _size_of_earlier_version(checkpoints, action.path)
         ruling.open_step = await checkpoints.begin_step(
-            call.id, context.conversation, cause, size, only_paths
+            call.id, context.conversation, cause, needed_bytes, only_paths
         )
 
     def _parse_values_of_call(self, call: ToolCall) -> tuple[dict[str, Any], Mapping[str, Any]]:
+        """Return the call's arguments and its tool's schema. NotFound names the tools there are."""
         foreign = self._foreign_tools_by_name()
         if call.name not in self._tools and call.name not in foreign:
             there = sorted({spec.name for spec in self.offered_specs()})
@@ -339,35 +361,34 @@ class Toolbox:
         context: CallContext,
         permit: PermitAction,
     ) -> ToolOutput:
+        """Run a tool of an MCP server, after `permit` has asked the user where necessary.
+
+        The approval is for the tool as it describes itself now: if a server later changes
+        the description, the user is asked again.
+        """
         schema = json.loads(tool.spec.schema)
         corrected = argument_schema.correct_arguments_of_server_tool(values, schema)
         if call.via:
             check_arguments_of_server_tool(corrected, schema, call.name)
-        reason_to_ask = ""
-        if tool.has_changed_description:
-            reason_to_ask = "this tool's description has changed since you allowed it"
         title = tool.title_for_question
-        await permit(
-            ToolAction(
-                call.name,
-                ActionEffect.FOREIGN,
-                title,
-                preview=json.dumps(corrected, ensure_ascii=False, indent=2),
-                reason_to_ask=reason_to_ask,
-                only_reads=tool.only_reads,
-            )
-        )
+        await permit(_action_of_foreign_call(tool, call.name, title, corrected))
         tool.remember_approval()
         result = await tool.call_foreign_tool(corrected, context)
+        return await self._store_foreign_result(result, call.name, title)
+
+    async def _store_foreign_result(
+        self, result: ForeignToolResult, tool_name: str, title: str
+    ) -> ToolOutput:
+        """Store a result's images, and add the text of its documents to its own text."""
         cache = self._around.cache
         images = []
         for media_type, data in result.images:
-            origin = EntryOrigin(call.name, title, media_type)
+            origin = EntryOrigin(tool_name, title, media_type)
             images.append(await cache.store_content(data, origin))
-        text = result.text
+        texts = [result.text]
         for file_name, content in result.files:
-            text += "\n" + await read_document_as_text(cache, call.name, file_name, content)
-        return ToolOutput(text, ok=result.ok, images=tuple(images), source=title)
+            texts.append(await read_document_as_text(cache, tool_name, file_name, content))
+        return ToolOutput("\n".join(texts), ok=result.ok, images=tuple(images), source=title)
 
     def _permission_check_for(
         self, call: ToolCall, context: CallContext, ruling: PermissionOutcome
@@ -393,6 +414,9 @@ class Toolbox:
     async def _build_call_outcome(
         self, call: ToolCall, result: ToolOutput, ruling: PermissionOutcome, keep: str
     ) -> CallOutcome:
+        """Store the call's output, unless the tool has stored it already, and return it with
+        what was decided about the call.
+        """
         stored = result.stored
         content = None  # Only what is in memory anyway is handed on.
         if stored is None:
@@ -430,6 +454,35 @@ class Toolbox:
             if is_wanted and name not in self._tools:
                 foreign_tools[name] = tool
         return foreign_tools
+
+
+def _size_of_earlier_version(checkpoints: Checkpoints, path: str) -> int:
+    """Return the size of the file that is to be changed, or 0 without one. Its new version is
+    stored whole, however small the edit, so about as much space is needed again.
+    """
+    if not path:
+        return 0
+    earlier_version = checkpoints.folders.last_item_at(checkpoints.checkpoint_path(path))
+    if earlier_version is None:
+        return 0
+    return earlier_version.size
+
+
+def _action_of_foreign_call(
+    tool: ForeignTool, name: str, title: str, values: Mapping[str, Any]
+) -> ToolAction:
+    """Return the action that the user is asked about. The values are shown as they are sent."""
+    reason_to_ask = ""
+    if tool.has_changed_description:
+        reason_to_ask = "this tool's description has changed since you allowed it"
+    return ToolAction(
+        name,
+        ActionEffect.FOREIGN,
+        title,
+        preview=json.dumps(values, ensure_ascii=False, indent=2),
+        reason_to_ask=reason_to_ask,
+        only_reads=tool.only_reads,
+    )
 
 
 def _output_of_error(call: ToolCall, error: HelixError | OSError) -> ToolOutput:

@@ -6,7 +6,7 @@ it, everything is compared again.
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, field, replace
 from pathlib import Path
@@ -44,6 +44,14 @@ class LinkProgress:
         nobody announces. A time far in the future was noted while the clock was wrong.
         """
         return abs(now - self.published) > _DAY
+
+    def without_notes(self, buried: Collection[str], renewed: Collection[str]) -> "LinkProgress":
+        """Return this without the notes of these entries. Others may have been noted meanwhile."""
+        still_burying = dict(self.burying)
+        for name in buried:
+            still_burying.pop(name, None)
+        still_renewing = [name for name in self.renewing if name not in renewed]
+        return replace(self, burying=still_burying, renewing=still_renewing)
 
     def progress_if_same_space(self, space: str) -> "LinkProgress":
         """Return these notes if they are about this store, or else empty ones."""

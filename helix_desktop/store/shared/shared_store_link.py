@@ -237,7 +237,7 @@ class SharedStoreLink:
                 {Digest.from_hex(name): count for name, count in chunk_counts.items()}
             )
             await transfer.replace_descriptions([Digest.from_hex(name) for name in names_to_renew])
-            self._progress = _without_sent_notes(self._progress, chunk_counts, names_to_renew)
+            self._progress = self._progress.without_notes(chunk_counts, names_to_renew)
             await self._write_progress(at_once=True)
 
     async def learn_what_others_forgot(self) -> None:
@@ -312,8 +312,8 @@ class SharedStoreLink:
                 await concurrency.wait_with_limit(self._has_new_work.wait(), pause)
 
     async def _sync_once(self) -> None:
-        """Forget first, so that nothing is sent that is to be forgotten; then send content, and
-        announce from time to time what is here.
+        """Forget on both sides what was forgotten on one, send the content that waits, and
+        announce each day what is used here, as others remove what nobody announces.
         """
         is_due = clock.monotonic() >= self._tombstones_asked_at + LOOK_EVERY_SECONDS
         if is_due or self._progress.burying or self._progress.renewing:

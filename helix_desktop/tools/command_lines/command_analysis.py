@@ -70,13 +70,17 @@ def _doubt_git_setting(finder: ProgramFinder, option: str, value: str) -> None:
 
 
 def _started_by_git_subcommand(finder: ProgramFinder, words: list[str]) -> list[StartedProgram]:
+    """Find the programs that a subcommand of git, with its arguments, says to run.
+
+    `git submodule foreach` and `git bisect run` are followed by a command. Others have
+    options whose value is one. What git may run beyond that becomes a doubt of the finder.
+    """
     name = words[0]
     arguments = words[1:]
     if name == "submodule" and "foreach" in arguments:
         own_options = ("--recursive", "-q", "--quiet")
-        command_words = [
-            word for word in arguments[arguments.index("foreach") + 1 :] if word not in own_options
-        ]
+        words_after_foreach = arguments[arguments.index("foreach") + 1 :]
+        command_words = [word for word in words_after_foreach if word not in own_options]
         return finder.find_in_text(" ".join(command_words), bash=False)
     if name == "bisect" and arguments[:1] == ["run"]:
         return finder.find_in_words(tuple(arguments[1:]), sure=True)
@@ -133,22 +137,31 @@ _REPLACED = re.compile(r"\{[\d#%./+-]*\}")
 def started_by_shell(finder: ProgramFinder, words: list[str]) -> list[StartedProgram]:
     """Find programs in `sh -c text` or a script. Refuses commands that a shell reads
     from its input.
+
+    After a shell's options comes the text to run, or the path of the script. A word that
+    contains `MANY` may turn into several words or into none, so it could be anything.
     """
     shell = words[0]
     arguments = words[1:]
     if arguments[:1] in (["--version"], ["--help"]):
         return []
     options = _read_shell_options(arguments)
-    operands = arguments[options.word_count :]
-    if operands[:1] in (["-"], ["--"]):
-        operands = operands[1:]
-    if not operands or MANY in operands[0]:
+    words_after_options = _without_leading_dashes(arguments[options.word_count :])
+    if not words_after_options or MANY in words_after_options[0]:
         raise UnreadableCommand("another shell reads commands that are not part of this command")
+    text_or_script = words_after_options[0]
     if not options.runs_text:
-        return finder.add_started_script(operands[0])
+        return finder.add_started_script(text_or_script)
     if shell in program_tables.OTHER_SHELLS:
         raise UnreadableCommand(f"the commands that {shell} would run cannot be read")
-    return finder.find_in_text(operands[0], bash=shell in ("bash", "rbash"))
+    return finder.find_in_text(text_or_script, bash=shell in ("bash", "rbash"))
+
+
+def _without_leading_dashes(words: list[str]) -> list[str]:
+    """Return the words without the `-` or `--` that ends a shell's options."""
+    if words[:1] in (["-"], ["--"]):
+        return words[1:]
+    return words
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +175,7 @@ class _ShellOptions:
 
 
 def _read_shell_options(arguments: Sequence[str]) -> _ShellOptions:
+    """Read the options at the beginning of a shell's arguments, up to the first other word."""
     position = 0
     runs_text = False
     while position < len(arguments):
@@ -294,6 +308,9 @@ _ATTACHED_VALUES_OF_ENV = ("--unset=", "--chdir=", "-u", "-C")
 
 
 def started_by_env(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    """Find programs in `env NAME=value program …`: its options come first, then variables,
+    whose values may name programs, too, and then the command. Empties `arguments`.
+    """
     started: list[StartedProgram] = []
     while arguments:
         word = arguments.pop(0)
