@@ -34,6 +34,7 @@ from helix_desktop.extensions.limited_calls import (
     message_of,
     run_with_limit,
 )
+from helix_desktop.extensions.loading_marks import LoadingMarks
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import format_json_value
 from helix_desktop.program_folders import ProgramFolders
@@ -69,11 +70,25 @@ class LoadedExtensions:
         folder = str(self.decisions.folder)
         if folder not in sys.path:
             sys.path.append(folder)  # At the end, so that nothing in it takes a library's place.
-        for known in self.decisions.list_extensions():
-            if known.state is ExtensionState.CHANGED:
-                self.complaints.append(describe_changed_extension(known.installed))
-            if known.state is ExtensionState.ALLOWED:
+        marks = LoadingMarks(self.decisions.loading_folder)
+        names_that_ended = marks.remove_names_of_ended_processes()
+        try:
+            for known in self.decisions.list_extensions():
+                if known.state is ExtensionState.CHANGED:
+                    self.complaints.append(describe_changed_extension(known.installed))
+                if known.state is not ExtensionState.ALLOWED:
+                    continue
+                if known.installed.name in names_that_ended:
+                    self._switch_off(known.installed, "the program ended while it was loaded")
+                    continue
+                marks.note_loading(known.installed.name)
                 self._load_or_switch_off(known.installed)
+        finally:
+            marks.note_end_of_loading()
+
+    def _switch_off(self, installed: InstalledExtension, why: str) -> None:
+        self.decisions.switch_off_failed(installed, why)
+        self.complaints.append(describe_failed_extension(installed, why))
 
     def _load_or_switch_off(self, installed: InstalledExtension) -> None:
         try:
@@ -84,8 +99,7 @@ class LoadedExtensions:
             )
             withdraws = offer_declared_things(self.decisions, installed, checked)
         except HelixError as error:
-            self.decisions.switch_off_failed(installed, error.what)
-            self.complaints.append(describe_failed_extension(installed, error.what))
+            self._switch_off(installed, error.what)
             return
         self.running.append(RunningExtension(installed, checked, withdraws))
 

@@ -52,6 +52,7 @@ def check_declaration(installed: InstalledExtension, declared: Extension) -> Ext
         raise ExtensionFailed(
             f"it was written for version {declared.interface!r} of the interface, and this program has version {INTERFACE_VERSION}"
         )
+    _check_name("entry point", installed.name)
     _check_title("its title", declared.title)
     copy = Extension(
         declared.title,

@@ -64,6 +64,7 @@ class AllowedExtensions:
     def __init__(self, where: ProgramFolders) -> None:
         self.path = where.config / "extensions.json"
         self.folder = where.extensions_folder
+        self.loading_folder = where.data / "extensions-loading"
         self.providers_file = where.providers_file
 
     def is_any_allowed(self) -> bool:

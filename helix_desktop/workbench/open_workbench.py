@@ -1004,8 +1004,13 @@ class Workbench:
     def _list_foreign_tools(self) -> Sequence[ForeignTool]:
         """Return the tools of the user's MCP servers and extensions, as they are now."""
         tools = list(self.mcp_servers.list_offered_server_tools())
-        if self._shared.extensions is not None:
-            tools += self._shared.extensions.list_tools()
+        if self._shared.extensions is None:
+            return tools
+        # A rule for the tools of a server must not hold for those of an extension of its name.
+        beginnings_of_servers = tuple(f"{name}__" for name in self.workspace.settings.mcp)
+        for tool in self._shared.extensions.list_tools():
+            if not tool.spec.name.startswith(beginnings_of_servers):
+                tools.append(tool)
         return tools
 
     @property

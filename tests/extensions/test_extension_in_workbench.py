@@ -66,6 +66,25 @@ async def test_a_tool_is_offered_asked_about_and_run(
         await desk.aclose()
 
 
+async def test_an_extension_named_like_an_mcp_server_gets_no_rule_of_its_tools(
+    where: ProgramFolders, install: Install, tmp_path: Path
+) -> None:
+    install(PACKAGES / "word_tools")
+    allow(where, "words")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    desk = Workbenches(where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses())
+    try:
+        bench = await desk.create_workspace("Thesis", folder)
+        session = await bench.start_users_conversation()
+        tools = session._services.tools
+        assert "words__count_words" in {spec.name for spec in tools.offered_specs()}
+        await bench.mcp_servers.add_pasted_servers("false", name="words")
+        assert "words__count_words" not in {spec.name for spec in tools.offered_specs()}
+    finally:
+        await desk.aclose()
+
+
 def test_a_history_of_an_added_format_is_imported_and_found_unchanged_the_second_time(
     where: ProgramFolders,
     install: Install,
