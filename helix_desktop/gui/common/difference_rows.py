@@ -8,15 +8,18 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from helix_desktop.engine.changes.diff_hunks import Hunk, find_changes_within_line
-from helix_desktop.engine.hidden_characters import GOES_ON, mark_text, marked_lines
+from helix_desktop.engine.hidden_characters import mark_text, marked_lines
 from helix_desktop.fast_dataclass import dataclass
 
 Span = tuple[int, int]
 
 _FILES = re.compile(r"--- [^\n]*\n\+\+\+ [^\n]*\n(?=@@)")
 _HEAD = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
+# Stands below the last line of a version that does not end in a newline.
 _NO_END = "\\ No newline at end of file"
-MOST = 200  # Changed words are not marked in blocks with more lines than this.
+_NOTE_SIGN = _NO_END[0]
+# Changed words are not marked in blocks with more lines than this.
+MOST_LINES_WITH_CHANGED_WORDS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +48,28 @@ class DifferenceLine:
 
 @dataclass(frozen=True, slots=True)
 class _SignedLine:
-    """A line of a hunk: "-", "+" or a blank, and the text behind it."""
+    """A line of a hunk: "-", "+", a blank or the sign of a note, and the text behind it.
+    `is_continuation`: it goes on with a long line above, so it is no line of the file.
+    """
 
     sign: str
     text: str
+    is_continuation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _ReplacedBlock:
+    """Lines that were removed, and those that were added in their place, by number."""
+
+    removed: list[int]
+    added: list[int]
 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRow:
-    """A row: a hunk header, or one line in each column. With one column, `right` is the line."""
+    """A row: a hunk header, or one line in each column. With one column, `right` is the line.
+    `hunk`: which one it belongs to, counted from 0; the names of the files belong to none (-1).
+    """
 
     hunk: int
     head: str = ""
@@ -63,8 +79,8 @@ class DifferenceRow:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceSheet:
-    """The rows of a file, which of them are headers, and the most characters in a row
-    of each column.
+    """The rows of a file, which of them are headers, and how many characters wide each row is
+    at most: with two columns, its wider side.
     """
 
     is_two_columns: bool
@@ -99,8 +115,9 @@ def build_hunk_rows(hunks: Sequence[Hunk], *, two_columns: bool) -> list[Differe
 
 
 def build_patch_rows(text: str, *, two_columns: bool) -> list[DifferenceRow]:
-    """Builds rows for every line of a unified difference, with hidden characters
-    marked. Empty for other texts.
+    """Builds rows for every line of a unified difference as we write them, with hidden characters
+    marked. Empty for other texts, which the caller shows as they are. Other programs, for example,
+    add words to a header, which would not be read there before the user agrees to the change.
     """
     names = _FILES.match(text)
     if names is None:
@@ -128,7 +145,8 @@ def build_patch_rows(text: str, *, two_columns: bool) -> list[DifferenceRow]:
 
 
 def _build_rows_of_file_names(names: str, *, two_columns: bool) -> list[DifferenceRow]:
-    old_line, new_line = names.splitlines()
+    # Only "\n" ends a line here: other ends of lines are part of a name, and are marked.
+    old_line, new_line = names.removesuffix("\n").split("\n")
     old_name = DifferenceLine("", mark_text(old_line))
     new_name = DifferenceLine("", mark_text(new_line))
     if two_columns:
@@ -141,37 +159,62 @@ def _mark_hidden_characters(lines: Sequence[str]) -> list[_SignedLine]:
     marked: list[_SignedLine] = []
     for line in lines:
         sign = line[:1]
+        is_continuation = False
         for piece in marked_lines(line[1:]):
-            marked.append(_SignedLine(sign, piece))
+            marked.append(_SignedLine(sign, piece, is_continuation))
+            is_continuation = True
     return marked
 
 
 def find_changed_words(lines: Sequence[str]) -> Iterator[tuple[int, str, Span]]:
     """Finds changed words in a textual difference: the line, its mark, and the span."""
-    removed: list[int] = []
-    added: list[int] = []
-    for number, line in enumerate(lines):
-        sign = line[:1]
-        if line.startswith(("--- ", "+++ ")):  # The name of a file.
-            sign = ""
+    signs = [line[:1] for line in lines]
+    for number in range(len(lines) - 1):
+        if _are_file_names(lines, number):
+            signs[number] = ""
+            signs[number + 1] = ""
+    for block in _find_replaced_blocks(signs):
+        yield from _find_changed_words_of_block(lines, block.removed, block.added)
+
+
+def _are_file_names(lines: Sequence[str], number: int) -> bool:
+    """Whether this line and the next one name the files. A removed line `-- comment` of SQL
+    begins in the same way, but stands in a hunk.
+    """
+    if not lines[number].startswith("--- ") or not lines[number + 1].startswith("+++ "):
+        return False
+    is_at_start = number == 0
+    is_before_hunk = number + 2 < len(lines) and lines[number + 2].startswith("@@")
+    return is_at_start or is_before_hunk
+
+
+def _find_replaced_blocks(signs: Sequence[str]) -> list[_ReplacedBlock]:
+    """Finds removed lines that added ones follow. A note belongs to the line above it, so
+    it ends no block.
+    """
+    blocks: list[_ReplacedBlock] = []
+    block = _ReplacedBlock([], [])
+    for number, sign in enumerate(signs):
+        if sign == _NOTE_SIGN:
+            continue
         if sign == "+":
-            added.append(number)
-        elif sign == "-" and not added:
-            removed.append(number)
+            block.added.append(number)
+        elif sign == "-" and not block.added:
+            block.removed.append(number)
         else:
-            yield from _find_changed_words_of_block(lines, removed, added)
-            removed = []
-            added = []
+            blocks.append(block)
+            block = _ReplacedBlock([], [])
             if sign == "-":
-                removed.append(number)
-    yield from _find_changed_words_of_block(lines, removed, added)
+                block.removed.append(number)
+    blocks.append(block)
+    return blocks
 
 
 def _find_changed_words_of_block(
     lines: Sequence[str], removed: Sequence[int], added: Sequence[int]
 ) -> Iterator[tuple[int, str, Span]]:
     """Compares removed lines with the added ones that stand in their place, both by number."""
-    if max(len(removed), len(added)) > MOST:
+    if max(len(removed), len(added)) > MOST_LINES_WITH_CHANGED_WORDS:
         return
     for old_number, new_number in zip(removed, added, strict=False):
         old_spans, new_spans = find_changes_within_line(
@@ -238,50 +281,32 @@ def _number_hunk_lines(
     lines before the hunk. A continuation of a wrapped line has no number.
     """
     numbered: list[DifferenceLine] = []
-    removed: list[DifferenceLine] = []
-    added: list[DifferenceLine] = []
     last_old = old_before
     last_new = new_before
-    is_continuation = False
     for line in lines:
         old_number = 0
         new_number = 0
-        if not is_continuation and line.sign in ("-", " "):
+        if not line.is_continuation and line.sign in ("-", " "):
             last_old += 1
             old_number = last_old
-        if not is_continuation and line.sign in ("+", " "):
+        if not line.is_continuation and line.sign in ("+", " "):
             last_new += 1
             new_number = last_new
-        is_continuation = line.text.endswith(GOES_ON)
-
-        numbered_line = DifferenceLine(line.sign, line.text, old_number, new_number)
-        if line.sign == "-":
-            removed.append(numbered_line)
-        elif line.sign == "+":
-            added.append(numbered_line)
-        else:
-            numbered += _pair_replaced_lines(removed, added)
-            removed = []
-            added = []
-            numbered.append(numbered_line)
-    numbered += _pair_replaced_lines(removed, added)
+        numbered.append(DifferenceLine(line.sign, line.text, old_number, new_number))
+    _pair_replaced_lines(numbered)
     return numbered
 
 
-def _pair_replaced_lines(
-    removed: list[DifferenceLine], added: list[DifferenceLine]
-) -> list[DifferenceLine]:
+def _pair_replaced_lines(lines: list[DifferenceLine]) -> None:
     """Gives each removed line the added line that stands in its place, and the other way round."""
-    if max(len(removed), len(added)) > MOST:
-        return removed + added
-    removed_with_counterparts = list(removed)
-    added_with_counterparts = list(added)
-    for index in range(min(len(removed), len(added))):
-        old_line = removed[index]
-        new_line = added[index]
-        removed_with_counterparts[index] = replace(old_line, counterpart=new_line.text)
-        added_with_counterparts[index] = replace(new_line, counterpart=old_line.text)
-    return removed_with_counterparts + added_with_counterparts
+    for block in _find_replaced_blocks([line.mark for line in lines]):
+        if max(len(block.removed), len(block.added)) > MOST_LINES_WITH_CHANGED_WORDS:
+            continue
+        for old_index, new_index in zip(block.removed, block.added, strict=False):
+            old_line = lines[old_index]
+            new_line = lines[new_index]
+            lines[old_index] = replace(old_line, counterpart=new_line.text)
+            lines[new_index] = replace(new_line, counterpart=old_line.text)
 
 
 def _pair_for_two_columns(
@@ -290,11 +315,18 @@ def _pair_for_two_columns(
     removed: list[DifferenceLine] = []
     added: list[DifferenceLine] = []
     for line in lines:
-        if line.mark == "-":
-            removed.append(line)
-        elif line.mark == "+":
+        is_start_of_block = line.mark == "-" and bool(added)
+        is_note = line.mark == _NOTE_SIGN
+        if is_start_of_block:
+            yield from zip_longest(removed, added)
+            removed = []
+            added = []
+        if line.mark == "+" or (is_note and added):
             added.append(line)
+        elif line.mark == "-" or (is_note and removed):
+            removed.append(line)
         else:
+            # An unchanged line or its note, which stand in both versions.
             yield from zip_longest(removed, added)
             removed = []
             added = []
