@@ -37,18 +37,31 @@ _FORMS = {
     ),
 }
 
-# The desktop only displays these files. It might run other files, so we open their folder instead.
-_SHOWN_SUFFIXES = r"txt|md|rst|log|csv|tsv|jsonl?|ya?ml|toml|ini|cfg|conf|[ch]|cc|[ch]pp|rs|go|java|kt|swift|tsx?|s?css|sql|diff|patch|png|jpe?g|gif|webp|bmp|pdf"
-_SOURCE_SUFFIXES = "|py|jsx?|rb|pl|lua|php"
-if sys.platform == "win32":  # Windows would run these files.
-    _SOURCE_SUFFIXES = ""
-SHOWN_FILE = re.compile(rf".*\.({_SHOWN_SUFFIXES}{_SOURCE_SUFFIXES})", re.IGNORECASE | re.DOTALL)
+# Files that the desktop's programs only display. What is missing here on purpose might run or
+# load something: scripts of a shell, HTML, SVG, documents with macros, programs.
+_TEXTS = "txt|md|rst|log|csv|tsv|json|jsonl|yaml|yml|toml|ini|cfg|conf|diff|patch"
+_SOURCES = "c|h|cc|cpp|hpp|rs|go|java|kt|swift|ts|tsx|css|scss|sql"
+_PICTURES = "png|jpg|jpeg|gif|webp|bmp|pdf"
+# Linux shows these in an editor. Windows runs them, and so does macOS: its Python, for example,
+# brings a program that runs a .py file when it is opened.
+_SCRIPTS = "py|js|jsx|rb|pl|lua|php"
+
+
+def pattern_of_shown_files(platform: str) -> re.Pattern[str]:
+    """Names of files that are displayed, and not run, when they are opened on this platform."""
+    endings = f"{_TEXTS}|{_SOURCES}|{_PICTURES}"
+    if platform not in ("win32", "darwin"):
+        endings += f"|{_SCRIPTS}"
+    return re.compile(rf".*\.({endings})", re.IGNORECASE | re.DOTALL)
+
+
+SHOWN_FILE = pattern_of_shown_files(sys.platform)
 
 
 @dataclass(frozen=True, slots=True)
 class WindowPlace:
     """The target of a link. `kind`: settings, workspace, conversation, entry or fold.
-    `words`: a search's words.
+    `words`: what was searched for, to be marked at the place. They are not part of a link.
     """
 
     kind: str
@@ -111,14 +124,17 @@ def open_in_browser(address: str) -> None:
 
 
 def open_in_desktop_program(path: Path) -> None:
-    """Opens a file in the desktop's program for it, if the file is not executable."""
+    """Opens a file of ours or a folder in the desktop's program for it. It may run what it
+    opens, so for a file of anybody else, use `open_file_or_its_folder`.
+    """
     QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))
 
 
 def open_file_or_its_folder(path: Path) -> None:
     """Opens a file in the desktop's program, or its folder if opening the file might run it."""
-    mode = 0
+    mode = 0  # Of a file that is not there. It has no permissions and is no regular file.
     with suppress(OSError):
+        # Not of what a link leads to: that could have another ending, or change meanwhile.
         mode = path.lstat().st_mode
     is_executable = bool(mode & 0o111)
     if SHOWN_FILE.fullmatch(path.name) and stat.S_ISREG(mode) and not is_executable:

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PySide6.QtCore import QUrl
+from PySide6.QtGui import QDesktopServices
 
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput
+from helix_desktop.gui import deep_links
 from helix_desktop.gui.deep_links import WindowPlace, format_deep_link, parse_deep_link
 
 NAMES = st.text("abcXYZ019._-", min_size=1, max_size=80)
@@ -55,3 +60,45 @@ def test_any_text_is_a_place_or_refused(text: str) -> None:
     except InvalidInput:
         return
     assert place.kind in {"settings", "workspace", "conversation", "entry", "fold"}
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """What was given to the desktop to be opened."""
+    paths: list[Path] = []
+
+    def open_url(url: QUrl) -> bool:
+        paths.append(Path(url.toLocalFile()))
+        return True
+
+    monkeypatch.setattr(QDesktopServices, "openUrl", open_url)
+    return paths
+
+
+def test_a_text_is_opened_and_of_what_might_run_the_folder(
+    tmp_path: Path, opened: list[Path]
+) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("text")
+    script = tmp_path / "start.desktop"
+    script.write_text("[Desktop Entry]")
+    program = tmp_path / "program.txt"
+    program.write_text("#!/bin/sh")
+    program.chmod(0o755)
+    for path in (text, script, program):
+        deep_links.open_file_or_its_folder(path)
+    assert opened == [text, tmp_path, tmp_path]
+
+
+@pytest.mark.parametrize(
+    ("platform", "is_shown"), [("linux", True), ("darwin", False), ("win32", False)]
+)
+def test_a_script_is_opened_only_where_the_desktop_would_not_run_it(
+    platform: str,
+    is_shown: bool,
+) -> None:
+    pattern = deep_links.pattern_of_shown_files(platform)
+    assert bool(pattern.fullmatch("install.py")) is is_shown
+    assert pattern.fullmatch("notes.md")
+    assert not pattern.fullmatch("setup.exe")
+    assert not pattern.fullmatch("page.html")
