@@ -116,6 +116,10 @@ class TimelineEvent:
         return self.made_folds[0].fold
 
 
+# After these facts, other folds are in force.
+_CHANGES_OF_FOLDS = (facts.Folded, facts.Unfolded, facts.Refolded, facts.Rewound)
+
+
 class ConversationTimeline:
     """The chart and the list of one conversation, computed from its facts one after another.
 
@@ -179,6 +183,9 @@ class ConversationTimeline:
 
     def read_next_fact(self, recorded: facts.Recorded) -> bool:
         """Reads one more fact; True if it added a point or an event. Also advances the history."""
+        if isinstance(recorded.fact, _CHANGES_OF_FOLDS):
+            # What was saved until now belongs to the folds that were in force until now.
+            self.credit_savings_to_folds(recorded.seq - 1)
         if recorded.seq > self.history.seq:
             self.history.advance_state(recorded)
         self._add_writing_cost_of_fold(recorded)
@@ -204,7 +211,6 @@ class ConversationTimeline:
             case facts.Folded() as fold:
                 self._add_fold_to_event(recorded, fold)
             case facts.Unfolded() | facts.Refolded() | facts.Rewound():
-                self.credit_savings_to_folds(recorded.seq)
                 self._add_point_of_changed_view(recorded)
             case facts.BroughtIn() as imported:
                 unstated_cost = self.history.record.ledger.unstated.get(recorded.seq, 0.0)
@@ -322,8 +328,8 @@ class ConversationTimeline:
         return figures.paid, max(figures.paid_before, self.dollars[point] - figures.paid)
 
     def credit_savings_to_folds(self, seq: int = 0) -> None:
-        """Credits the savings until the fact `seq` (0: until now) to the folds in
-        force, or else to the last one: after its undo, the provider's cache has to be
+        """Credits the savings since the last call until the fact `seq` (0: until now) to the
+        folds in force, or else to the last one: after its undo, the provider's cache has to be
         written again.
         """
         until_seq = seq or self.history.seq

@@ -206,6 +206,10 @@ class TimelinePage(QWidget):
         self._update_heading_and_price_link()
         if self._listed != (self.timeline.change_count, self.timeline.model_window):
             self._list_timer.start()
+        else:
+            # The same rows, but with each step the folds have saved more.
+            self.timeline.credit_savings_to_folds()
+            self.list.viewport().update()
 
     def _update_heading_and_price_link(self) -> None:
         cost_of_agents = 0.0

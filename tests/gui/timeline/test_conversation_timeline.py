@@ -219,6 +219,20 @@ def test_what_writing_a_fold_costs_is_its_own_and_takes_nothing_from_the_folds_b
     assert story.history.savings_until_moment().paid_without - totals.paid > saved
 
 
+def test_an_undo_changes_no_line_of_the_time_before_it(written: Written) -> None:
+    """Requests that were sent with a summary were credited to the excerpts below it, once the
+    summary was undone and the page read the conversation again.
+    """
+    before = story_of(written)
+    before.credit_savings_to_folds()
+    lines_before = [fold_sentences.describe_saving(event) for event in before.folded_events]
+    written.add(Unfolded("h2"))
+    after = story_of(written)
+    after.credit_savings_to_folds()
+    lines_after = [fold_sentences.describe_saving(event) for event in after.folded_events]
+    assert lines_after == lines_before
+
+
 def test_a_summary_that_is_being_written_or_was_not_made_changes_no_earlier_line(
     written: Written,
 ) -> None:
