@@ -131,6 +131,7 @@ TESTING = (
         "initdb", "postgresql", "postgresql-server", "postgresql", "postgresql-server", "postgresql"
     ),
     Need("pgbouncer", "pgbouncer", "pgbouncer", "pgbouncer", "pgbouncer", "pgbouncer"),
+    Need("/usr/sbin/sshd", "openssh-server", "openssh-server", "openssh", "openssh-server"),
     Need("/usr/include/stdio.h", "libc6-dev", "glibc-devel", "glibc", "glibc-devel"),
 )
 
