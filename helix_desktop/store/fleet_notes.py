@@ -6,6 +6,7 @@ If a limit is set, a step's cost is added before the task's next step, in the tr
 that notes it in the task. So if a worker dies, nothing is counted twice or never.
 """
 
+import math
 from collections import defaultdict
 from dataclasses import field
 from typing import Any
@@ -41,16 +42,28 @@ class FleetState:
 
     def dollars_left(self, agent: str) -> float:
         """Return the dollars left for tasks of this agent, by the tightest limit, or infinity."""
-        return min(self._dollars_left_by_scope(agent).values(), default=float("inf"))
+        dollars_by_scope = self._dollars_left_by_scope(agent)
+        return min(dollars_by_scope.values(), default=math.inf)
 
     def tightest_limit(self, agent: str) -> str:
         """Return the scope with the fewest dollars left, or an empty string."""
-        dollars_left = self._dollars_left_by_scope(agent)
-        return min(dollars_left, key=dollars_left.__getitem__, default="")
+        tightest_scope = ""
+        fewest_dollars = math.inf
+        for scope, dollars in self._dollars_left_by_scope(agent).items():
+            if dollars < fewest_dollars:
+                tightest_scope = scope
+                fewest_dollars = dollars
+        return tightest_scope
 
     def _dollars_left_by_scope(self, agent: str) -> dict[str, float]:
-        scopes = {"workspace", "day", "fleet", f"agent {agent}"} & self.limits.keys()
-        return {scope: self.limits[scope] - self.spent.get(scope, 0.0) for scope in scopes}
+        """Return the dollars left in each scope that has a limit and that the agent's tasks
+        belong to.
+        """
+        dollars_by_scope: dict[str, float] = {}
+        for scope in ("workspace", "day", "fleet", f"agent {agent}"):
+            if scope in self.limits:
+                dollars_by_scope[scope] = self.limits[scope] - self.spent.get(scope, 0.0)
+        return dollars_by_scope
 
 
 class FleetNotes:
@@ -68,8 +81,9 @@ class FleetNotes:
     async def read_state(self) -> FleetState:
         amounts_by_kind = defaultdict[str, dict[str, float]](dict)
         for name, amount in await self._query_notes(_READ, self._space, ALL_WORKSPACES):
-            kind, _, about = name.partition(" ")
-            amounts_by_kind[kind][about] = amount
+            # For example "worker desk 1a2b3c.1" or "spent day".
+            kind, _, subject = name.partition(" ")
+            amounts_by_kind[kind][subject] = amount
         workers = amounts_by_kind["worker"]
         return FleetState(
             workers={worker: bool(amount) for worker, amount in workers.items()},
@@ -89,7 +103,8 @@ class FleetNotes:
 
     async def drain_workers(self, worker: str = "") -> int:
         """Tell this worker, or all, to take no more tasks and to end. Return how many were told."""
-        return len(await self._query_notes(_SQL["drain"], self._space, worker, f"worker {worker}"))
+        told = await self._query_notes(_SQL["drain"], self._space, worker, f"worker {worker}")
+        return len(told)
 
     async def pause_provider(self, provider: str, seconds: float) -> None:
         """Keep workers from beginning requests to this provider for so long."""
@@ -111,7 +126,7 @@ class FleetNotes:
 
     async def set_limit(self, scope: str, dollars: float) -> None:
         """Set the dollars that may be spent in this scope. 0: no limit."""
-        space = ALL_WORKSPACES if scope == "fleet" else self._space
+        space = self._space_of_scope(scope)
         if dollars:
             await self._query_notes(_SQL["set"], space, f"limit {scope}", 0.0, 0.0, dollars)
         else:
@@ -128,14 +143,21 @@ class FleetNotes:
         scopes = ["workspace", "day", "fleet"]
         if agent:
             scopes.append(f"agent {agent}")
-        statements = []
+
+        statements: list[Statement] = []
         for scope in scopes:
-            space = ALL_WORKSPACES if scope == "fleet" else self._space
+            space = self._space_of_scope(scope)
             ends_at_midnight = int(scope == "day")
             note = (space, f"spent {scope}", ends_at_midnight, dollars, dollars, *lease)
             statements.append(self._dialect.build_statement(_SQL["charge"], *note))
-        charged = self._dialect.build_statement(_CHARGED, dollars, dollars, *lease)
-        return [*statements, charged]
+        # Last, since each note adds what the task has not been charged for yet.
+        statements.append(self._dialect.build_statement(_CHARGED, dollars, dollars, *lease))
+        return statements
+
+    def _space_of_scope(self, scope: str) -> bytes:
+        if scope == "fleet":
+            return ALL_WORKSPACES
+        return self._space
 
     def build_stop_statement(self, *, is_stopped: bool) -> Statement:
         """Return the statement that stops all work in this workspace, or allows it again."""

@@ -47,32 +47,40 @@ class SqlDialect:
     timeline: str
     mark: str
 
-    def build_statement(self, text: str, *values: Any) -> Statement:
-        for name in ("midnight", "now", "lock", "share", "hold", "timeline"):
-            text = text.replace(f"{{{name}}}", getattr(self, name))
-        text = text.replace("{t}", self.prefix)
-        return (
-            text if self.mark == "%s" else text.replace("%s", self.mark).replace("%%", "%")
-        ), values
+    def build_statement(self, template: str, *values: Any) -> Statement:
+        """Return the statement for this database. Templates have PostgreSQL's marks for
+        values (`%s`, and `%%` for a percent sign).
+        """
+        text = template.replace("{t}", self.prefix)
+        text = text.replace("{midnight}", self.midnight)  # It contains {now}.
+        text = text.replace("{now}", self.now)
+        text = text.replace("{lock}", self.lock)
+        text = text.replace("{share}", self.share)
+        text = text.replace("{hold}", self.hold)
+        text = text.replace("{timeline}", self.timeline)
+        if self.mark != "%s":
+            text = text.replace("%s", self.mark).replace("%%", "%")
+        return text, values
 
 
 POSTGRES = SqlDialect(
-    "helix.",
-    "extract(epoch FROM clock_timestamp())::float8",
-    "(floor({now} / 86400) * 86400 + 86400)",
-    "FOR UPDATE SKIP LOCKED",
-    "FOR SHARE",
-    "FOR UPDATE",
-    TIMELINE,
-    "%s",
+    prefix="helix.",
+    now="extract(epoch FROM clock_timestamp())::float8",
+    midnight="(floor({now} / 86400) * 86400 + 86400)",
+    lock="FOR UPDATE SKIP LOCKED",
+    share="FOR SHARE",
+    hold="FOR UPDATE",
+    timeline=TIMELINE,
+    mark="%s",
 )
+# One transaction at a time writes to a file, so no row needs a lock, and no standby takes over.
 SQLITE = SqlDialect(
-    "",
-    "((julianday('now') - 2440587.5) * 86400.0)",
-    "(CAST({now} / 86400 AS INTEGER) * 86400.0 + 86400)",
-    "",
-    "",
-    "",
-    "0",
-    "?",
+    prefix="",
+    now="((julianday('now') - 2440587.5) * 86400.0)",  # 2440587.5 is 1970-01-01 there.
+    midnight="(CAST({now} / 86400 AS INTEGER) * 86400.0 + 86400)",
+    lock="",
+    share="",
+    hold="",
+    timeline="0",
+    mark="?",
 )

@@ -20,10 +20,11 @@ from helix_desktop.store.fleet_tasks import (
 )
 from helix_desktop.store.shared.row_encryption import RowCipher
 
-_LEFT = "CASE WHEN deadline > 0 THEN deadline - {now} ELSE 0 END"
-_SHARED = f"{_LEFT}, sealed, result, reason, setbacks, position"
-COLUMNS = f"id, state, priority, added, worker, claims, {_SHARED}"
-ENDED_COLUMNS = f"id, state, priority, added, '', claims, {_SHARED}"
+_DEADLINE_SECONDS = "CASE WHEN deadline > 0 THEN deadline - {now} ELSE 0 END"
+_LAST_COLUMNS = f"{_DEADLINE_SECONDS}, sealed, result, reason, setbacks, position"
+# What is read of a task in the live table, and of one in the history, which no worker has.
+COLUMNS = f"id, state, priority, added, worker, claims, {_LAST_COLUMNS}"
+ENDED_COLUMNS = f"id, state, priority, added, '', claims, {_LAST_COLUMNS}"
 
 # What the list itself decided. The database cannot encrypt a sentence, so it notes a word.
 WHY_BY_REASON = {
@@ -100,54 +101,53 @@ class FleetTaskCodec:
         if row.state == FleetTaskState.CANCELLED:
             state = FleetTaskState.CANCELLED
         return FleetTask(
-            row.id,
-            state,
-            row.priority,
-            0.0,
-            "",
-            row.claims,
-            0.0,
-            FleetTaskOrder(""),
-            UNREADABLE,
+            id=row.id,
+            state=state,
+            priority=row.priority,
+            added=0.0,
+            worker="",
+            claims=row.claims,
+            deadline_seconds=0.0,
+            order=FleetTaskOrder(""),
+            result=UNREADABLE,
             position=row.position,
         )
 
     def _decode_sound_row(self, row: _TaskRow) -> FleetTask:
         fields = self._decode("task", row.id, row.sealed)
-        order = FleetTaskOrder(**{**fields, "allowed": tuple(fields["allowed"])})
+        fields["allowed"] = tuple(fields["allowed"])  # JSON has no tuples.
+        order = FleetTaskOrder(**fields)
         result = FleetTaskResult(**self._decode("task result", row.id, row.result))
         if row.reason:
             result = replace(result, why=WHY_BY_REASON[row.reason], asked="")
         return FleetTask(
-            row.id,
-            FleetTaskState(row.state),
-            row.priority,
-            row.added,
-            row.worker,
-            row.claims,
-            row.deadline_seconds,
-            order,
-            result,
-            row.setbacks,
-            row.position,
+            id=row.id,
+            state=FleetTaskState(row.state),
+            priority=row.priority,
+            added=row.added,
+            worker=row.worker,
+            claims=row.claims,
+            deadline_seconds=row.deadline_seconds,
+            order=order,
+            result=result,
+            setbacks=row.setbacks,
+            position=row.position,
         )
 
 
 def _is_sound(task: FleetTask) -> bool:
-    order, result = task.order, task.result
-    texts = (
-        order.text,
-        order.agent,
-        order.model,
-        *order.allowed,
-        result.why,
-        result.answer,
-        result.asked,
-    )
-    numbers = (task.deadline_seconds, order.budget, result.cost)
-    return (
-        all(isinstance(text, str) for text in texts)
-        and all(map(math.isfinite, numbers))
-        and 0 <= task.added < LATEST_TIME
-        and CONVERSATION_ID.fullmatch(task.id) is not None
-    )
+    """Whether each field has the kind of value that the program itself writes."""
+    if CONVERSATION_ID.fullmatch(task.id) is None:
+        return False
+    if not 0 <= task.added < LATEST_TIME:
+        return False
+
+    order = task.order
+    result = task.result
+    for number in (task.deadline_seconds, order.budget, result.cost):
+        if not math.isfinite(number):
+            return False
+
+    texts = [order.text, order.agent, order.model, result.why, result.answer, result.asked]
+    texts.extend(order.allowed)
+    return all(isinstance(text, str) for text in texts)

@@ -36,9 +36,8 @@ COPY_NAME = "tasks.before-0.3.sqlite3"  # What version 0.2 left, from before it 
 _WHAT = "list of tasks"
 VERSION = 3
 _STEPS = read_schema("fleet_tasks").split("-- Next step\n")
-
-
-# A running task counts too: its worker may have been killed.
+# Whether a task can run now, and in how many seconds the next one can. A running task
+# counts too: its worker may have been killed.
 _LOOK = (
     "SELECT EXISTS (SELECT 1 FROM tasks WHERE state = 'running') OR EXISTS (SELECT 1 FROM tasks"
     " WHERE state = 'waiting' AND open_needs = 0 AND until <= {now}), (SELECT min(until) - {now}"
@@ -61,10 +60,10 @@ def look_for_tasks(path: Path) -> TasksAhead:
     statement, _ = SQLITE.build_statement(_LOOK)
     try:
         with closing(sqlite_database.connect_read_only(path, StoreFailed, _WHAT)) as connection:
-            has_work, next_try = connection.execute(statement).fetchone()
+            has_work, next_try_seconds = connection.execute(statement).fetchone()
     except (StoreFailed, sqlite3.Error):
         return TasksAhead(has_work=True)
-    return TasksAhead(bool(has_work), next_try)
+    return TasksAhead(bool(has_work), next_try_seconds)
 
 
 class SqliteTaskTables:
@@ -103,7 +102,10 @@ class SqliteTaskTables:
 
     def run_all(self, statements: Sequence[Statement]) -> list[Rows]:
         """Run statements within the transaction that has begun: a TableTransaction."""
-        return [self._connection.execute(text, values).fetchall() for text, values in statements]
+        rows_by_statement: list[Rows] = []
+        for text, values in statements:
+            rows_by_statement.append(self._connection.execute(text, values).fetchall())
+        return rows_by_statement
 
     def open_list_in_file(self) -> FleetTaskList:
         return FleetTaskList(self.run_in_task_file, SQLITE, RowTaskQueue(SQLITE, b""))
@@ -127,13 +129,14 @@ async def open_fleet_task_list(
         finally:
             await asyncio.to_thread(tables.close)
         return
+
     connected = await workspace.link.ensure_connected()
-    remote, engine = connected.remote, connected.remote.engine
+    engine = connected.remote.engine
     if not isinstance(engine, PostgresRowStore):
         raise NotFound(
             "This shared store cannot store tasks.", remedy="To share tasks, use PostgreSQL."
         )
-    yield open_shared_task_list(engine, connected.seal, remote.run_in_thread)
+    yield open_shared_task_list(engine, connected.seal, connected.remote.run_in_thread)
 
 
 class RunInThread(Protocol):
@@ -158,22 +161,28 @@ async def forget_text_in_tasks(
     workspace: StoredWorkspace, text: str
 ) -> tuple[int, tuple[str, ...]]:
     """Forget a text in tasks. Return how many changed, and sentences on what is left."""
-    if not text or (workspace.link is None and not (workspace.folder / NAME).exists()):
+    if not text:
+        return 0, ()
+    is_shared = workspace.link is not None
+    has_task_file = (workspace.folder / NAME).exists()
+    if not is_shared and not has_task_file:
         return 0, ()
     # It was kept in case version 0.2 is needed again, and cannot be searched.
     await asyncio.to_thread((workspace.folder / COPY_NAME).unlink, missing_ok=True)
-    wanted = ForgetRequest(text, ())
+    request = ForgetRequest(text, ())
     try:
         async with open_fleet_task_list(workspace) as tasks:
             await tasks.remove_copy_of_0_2()
-            changed, busy = await tasks.blank_texts_of_tasks(wanted.blank_text)
-    except NotFound:
+            blanked = await tasks.blank_texts_of_tasks(request.blank_text)
+    except NotFound:  # This shared store cannot store tasks.
         return 0, ()
     except SharedStoreUnreachable:
         return 0, (
             "The tasks in the shared store could not be searched, because the store does not answer.",
         )
-    return changed, tuple(
-        f"The task {one} is running and still contains the text. Forget it again later."
-        for one in busy
-    )
+    sentences: list[str] = []
+    for task in blanked.running_ids:
+        sentences.append(
+            f"The task {task} is running and still contains the text. Forget it again later."
+        )
+    return blanked.number_changed, tuple(sentences)

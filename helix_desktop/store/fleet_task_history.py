@@ -5,6 +5,7 @@ removed from them for good.
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_statements import TableTransaction
 from helix_desktop.store.fleet_task_reading import FleetTaskReader
 from helix_desktop.store.fleet_tasks import ENDED, FleetTask, TaskRetention
@@ -13,23 +14,35 @@ REMOVED_AT_ONCE = 1_000
 LISTED_AT_ONCE = 500
 
 
+@dataclass(frozen=True, slots=True)
+class BlankedTasks:
+    """How many tasks were changed, and the ids of those that workers still have."""
+
+    number_changed: int
+    running_ids: tuple[str, ...]
+
+
 class FleetTaskHistory(FleetTaskReader):
     """Removes old tasks, and texts from all tasks."""
 
-    async def remove_old_tasks(self, kept: TaskRetention) -> int:
+    async def remove_old_tasks(self, retention: TaskRetention) -> int:
         """Remove tasks from the history that ended too long ago, and the oldest if there
         are too many. Their conversations stay. Return how many were removed.
         """
         counts = await self.count_fleet_tasks()
-        ended = sum(counts.by_state[state] for state in ENDED)
-        removed = await self._remove_ended_before(kept.seconds, ended)
-        removed += await self._remove_ended_before(0.0, ended - removed - kept.tasks)
+        number_ended = sum(counts.by_state[state] for state in ENDED)
+        removed = await self._remove_ended_before(retention.seconds, number_ended)
+        too_many = number_ended - removed - retention.tasks
+        removed += await self._remove_ended_before(0.0, too_many)
         if removed:
             forget_needs = self._statement("remove_needs_of_unknown", self._space)
             await self._run_statements([forget_needs])
         return removed
 
     async def _remove_ended_before(self, seconds: float, most: int) -> int:
+        """Remove up to `most` tasks that ended that many seconds ago, the oldest first.
+        Return how many were removed.
+        """
         removed = 0
         while removed < most:
             limit = min(REMOVED_AT_ONCE, most - removed)
@@ -40,14 +53,13 @@ class FleetTaskHistory(FleetTaskReader):
             removed += len(rows)
         return removed
 
-    async def blank_texts_of_tasks(self, blank: Callable[[str], str]) -> tuple[int, list[str]]:
-        """Forget a text in tasks and results. Return how many changed, and the tasks
-        that workers still have.
-        """
-        changed = 0
-        busy: list[str] = []
+    async def blank_texts_of_tasks(self, blank: Callable[[str], str]) -> BlankedTasks:
+        """Forget a text in tasks and results."""
+        number_changed = 0
+        running_ids: list[str] = []
         async for task in self._iterate_tasks():
-            order, result = task.order, task.result
+            order = task.order
+            result = task.result
             blank_order = replace(
                 order, text=blank(order.text), allowed=tuple(map(blank, order.allowed))
             )
@@ -57,8 +69,9 @@ class FleetTaskHistory(FleetTaskReader):
                 answer=blank(result.answer),
                 asked=blank(result.asked),
             )
-            if (blank_order, blank_result) == (order, result):
+            if blank_order == order and blank_result == result:
                 continue
+
             sealed_order = self._codec.encode_order(task.id, blank_order)
             sealed_result = self._codec.encode_result(task.id, blank_result)
             values = (sealed_order, sealed_result, self._space, task.id, task.claims)
@@ -66,10 +79,10 @@ class FleetTaskHistory(FleetTaskReader):
                 [self._statement("blank_live", *values), self._statement("blank_ended", *values)]
             )
             if live or ended:
-                changed += 1
+                number_changed += 1
             else:
-                busy.append(task.id)
-        return changed, busy
+                running_ids.append(task.id)
+        return BlankedTasks(number_changed, tuple(running_ids))
 
     async def remove_copy_of_0_2(self) -> None:
         """Remove the copy of this workspace's tasks that was kept in the shared store when
@@ -78,8 +91,9 @@ class FleetTaskHistory(FleetTaskReader):
         space = self._space
 
         def remove_copied_rows(transaction: TableTransaction) -> None:
-            (found,) = transaction.run_all([self._statement("find_copy")])
-            if found[0][0] is not None:
+            (rows,) = transaction.run_all([self._statement("find_copy")])
+            ((copy_table,),) = rows
+            if copy_table is not None:
                 removals = [
                     self._statement("remove_tasks_of_copy", space),
                     self._statement("remove_needs_of_copy", space),

@@ -59,7 +59,8 @@ TOO_LATE = FleetTaskResult("The task did not start before its deadline.")
 def pause_after_setbacks(setbacks: int) -> float:
     """Return for how many seconds a task waits that was given back so often."""
     # The exponent is bounded, as a very large one is no number any more.
-    return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(setbacks - 1, 20))
+    doublings = min(setbacks - 1, 20)
+    return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0**doublings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +138,27 @@ class FleetTaskList(FleetTaskHistory):
         return open_needs
 
     async def _identify_tasks(self, wanted: Sequence[NewFleetTask]) -> list[_IdentifiedTask]:
-        ids = [self.task_id_of_key(new.key) if new.key else new_conversation_id() for new in wanted]
-        id_by_name = {task_id: task_id for task_id in ids}
-        for new, task_id in zip(wanted, ids, strict=True):
-            id_by_name[new.key] = task_id
-        needed_names = {name for new in wanted for name in new.after}
-        for name in needed_names - id_by_name.keys():
-            id_by_name[name] = await self._find_needed_task_id(name)
-        tasks = []
-        for new, task_id in zip(wanted, ids, strict=True):
-            needs = tuple(id_by_name[name] for name in new.after)
-            tasks.append(_IdentifiedTask(task_id, needs, new))
+        """Give each task an id, and find the ids of the tasks that it waits for, which may
+        be named by an id or a key, and may be among the wanted ones.
+        """
+        ids: list[str] = []
+        id_by_name: dict[str, str] = {}
+        for new_task in wanted:
+            task_id = new_conversation_id()
+            if new_task.key:
+                task_id = self.task_id_of_key(new_task.key)
+                id_by_name[new_task.key] = task_id
+            ids.append(task_id)
+            id_by_name[task_id] = task_id
+
+        tasks: list[_IdentifiedTask] = []
+        for new_task, task_id in zip(wanted, ids, strict=True):
+            needs: list[str] = []
+            for name in new_task.after:
+                if name not in id_by_name:
+                    id_by_name[name] = await self._find_needed_task_id(name)
+                needs.append(id_by_name[name])
+            tasks.append(_IdentifiedTask(task_id, tuple(needs), new_task))
         return tasks
 
     async def _find_needed_task_id(self, need: str) -> str:
@@ -185,10 +196,11 @@ class FleetTaskList(FleetTaskHistory):
         """Return the id for a key. It is the same on all machines of the workspace and
         does not reveal the key.
         """
-        named = key.encode()
-        if self._seal:
-            named = self._seal.keyed_row_name("task key", named)
-        return hashlib.sha256(b"task key\0" + named).hexdigest()[:20]
+        name = key.encode()
+        if self._seal is not None:
+            name = self._seal.keyed_row_name("task key", name)
+        # As long as the id of a conversation, which it is too.
+        return hashlib.sha256(b"task key\0" + name).hexdigest()[:20]
 
     # --- Claiming tasks and keeping them
 
@@ -221,26 +233,25 @@ class FleetTaskList(FleetTaskHistory):
         self, transaction: TableTransaction, worker: str, limit: int, seconds: float
     ) -> Rows | None:
         """Return the rows of the claimed tasks, or None if a standby has just taken over."""
-        space, most = self._space, MOST_LOST_WORKERS
-        _, failover, stop, overdue = transaction.run_all(
-            [
-                *self.notes.build_failover_statements(),
-                self.notes.build_stop_question(),
-                self._statement("overdue", most, most, space),
-            ]
-        )
+        space = self._space
+        most_lost = MOST_LOST_WORKERS
+        statements = self.notes.build_failover_statements()
+        statements.append(self.notes.build_stop_question())
+        statements.append(self._statement("overdue", most_lost, most_lost, space))
+        _, failover_rows, stop_rows, overdue = transaction.run_all(statements)
         # The first time, a lost worker's tasks have already waited for the lease to end.
         self._return_to_queue(transaction, overdue, free_setbacks=1)
-        if failover:
+        if failover_rows:
             return None
-        if stop:
+        if stop_rows:
             return []
+
         claimed: Rows = []
         for task in self._queue.take_tasks(transaction, limit):
             lease = (worker, float(seconds), space, task)
-            (rows,) = transaction.run_all([self._statement("claim", *lease)])
-            claimed += rows
-            if not rows:
+            (claimed_rows,) = transaction.run_all([self._statement("claim", *lease)])
+            claimed += claimed_rows
+            if not claimed_rows:
                 self._queue.give_back_task(transaction, task, CLAIMED_ELSEWHERE_SECONDS)
         return claimed
 
@@ -269,12 +280,14 @@ class FleetTaskList(FleetTaskHistory):
         """Release tasks that no worker of this process has. Only safe if no other
         process can have them.
         """
-        most = MOST_LOST_WORKERS
-        release = self._statement("release", most, most, self._space, f"% {process}.%")
+        most_lost = MOST_LOST_WORKERS
+        # A worker is named by its machine, its process and a number: "desk 1a2b3c.1".
+        workers_of_process = f"% {process}.%"
+        release = self._statement("release", most_lost, most_lost, self._space, workers_of_process)
 
         def release_rows(transaction: TableTransaction) -> None:
             (released,) = transaction.run_all([release])
-            self._return_to_queue(transaction, released, free_setbacks=most)
+            self._return_to_queue(transaction, released, free_setbacks=most_lost)
 
         await self._run_in_transaction(release_rows)
 
@@ -287,8 +300,10 @@ class FleetTaskList(FleetTaskHistory):
             lease = (task.worker, task.claims, float(seconds), self._space, task.id)
             guard = (task.claims, task.worker, task.claims)
             statements.append(self._statement("renew", *lease, *guard))
-        renewed = await self._run_statements(statements)
-        return frozenset(row[0] for rows in renewed for row in rows)
+        renewed_ids: set[str] = set()
+        for rows in await self._run_statements(statements):
+            renewed_ids.update(task_id for (task_id,) in rows)
+        return frozenset(renewed_ids)
 
     # --- Giving tasks back and ending them
 
@@ -335,8 +350,11 @@ class FleetTaskList(FleetTaskHistory):
             self._return_to_queue(transaction, given_back)
             return given_back
 
-        changed = await self._run_in_transaction(give_back_row)
-        return FleetTaskState(changed[0][1]) if changed else None
+        given_back = await self._run_in_transaction(give_back_row)
+        if not given_back:
+            return None
+        ((_task, state, _setbacks),) = given_back
+        return FleetTaskState(state)
 
     # What follows names each task by its id. Conditions that find tasks by their state
     # made PostgreSQL read all tasks of the workspace for each of them, where another
@@ -464,8 +482,12 @@ class FleetTaskList(FleetTaskHistory):
         """Let a task go on without a deadline, with more permissions. Return False if it cannot."""
         if task.result is UNREADABLE:
             return False
-        all_allowed = tuple(dict.fromkeys((*task.order.allowed, *allowed)))
-        sealed = self._codec.encode_order(task.id, replace(task.order, allowed=all_allowed))
+        all_allowed = list(task.order.allowed)
+        for permission in allowed:
+            if permission not in all_allowed:
+                all_allowed.append(permission)
+        new_order = replace(task.order, allowed=tuple(all_allowed))
+        sealed = self._codec.encode_order(task.id, new_order)
         space = self._space
         statements = [
             self._statement("retry_live", sealed, space, task.id),
@@ -506,8 +528,11 @@ def _needed_tasks_first(tasks: Sequence[_IdentifiedTask]) -> list[_IdentifiedTas
 
     A task whose need is not in the list yet would start too early.
     """
-    added = {task.id for task in tasks}
-    sorter = TopologicalSorter({task.id: added.intersection(task.needs) for task in tasks})
+    added_ids = {task.id for task in tasks}
+    sorter = TopologicalSorter[str]()
+    for task in tasks:
+        # Needs that are in the list already are no matter here.
+        sorter.add(task.id, *added_ids.intersection(task.needs))
     try:
         sorter.prepare()
     except CycleError as error:
@@ -517,7 +542,9 @@ def _needed_tasks_first(tasks: Sequence[_IdentifiedTask]) -> list[_IdentifiedTas
         ) from error
     in_order: list[_IdentifiedTask] = []
     while sorter.is_active():
-        ready = set(sorter.get_ready())
-        in_order += [task for task in tasks if task.id in ready]
-        sorter.done(*ready)
+        ready_ids = set(sorter.get_ready())
+        for task in tasks:
+            if task.id in ready_ids:
+                in_order.append(task)
+        sorter.done(*ready_ids)
     return in_order

@@ -32,7 +32,7 @@ from helix_desktop.store.fleet_tasks import (
 from helix_desktop.store.schedule_table import ScheduleTable
 from helix_desktop.store.shared.row_encryption import RowCipher
 
-_NEWEST = 1 << 62
+_AFTER_ALL_POSITIONS = 1 << 62
 
 
 def _read_statements() -> dict[str, str]:
@@ -75,27 +75,34 @@ class FleetTaskReader:
         return self._dialect.build_statement(_SQL[name], *values)
 
     async def list_fleet_tasks(
-        self, state: str = "", limit: int = 100, before: int = _NEWEST
+        self, state: str = "", limit: int = 100, before: int = _AFTER_ALL_POSITIONS
     ) -> list[FleetTask]:
         """Return tasks, newest first. `before`: only those with a smaller position."""
         space = self._space
         if not state:
-            where = (space, before, limit)
-            statement = self._statement("list", *where, *where)
+            # Once for the live table, and once for the history.
+            page = (space, before, limit)
+            statement = self._statement("list", *page, *page)
         elif state in ENDED:
             statement = self._statement("list_ended", space, state, before, limit)
         else:
             statement = self._statement("list_live", space, state, before, limit)
         (rows,) = await self._run_statements([statement])
-        tasks = await asyncio.to_thread(lambda: [self._codec.decode_row(row) for row in rows])
-        tasks.sort(key=lambda task: -task.position)
+
+        def decode_rows() -> list[FleetTask]:
+            return [self._codec.decode_row(row) for row in rows]
+
+        tasks = await asyncio.to_thread(decode_rows)
+        tasks.sort(key=lambda task: task.position, reverse=True)
         return tasks[:limit]
 
     async def filter_ended_tasks(self, ids: Sequence[str]) -> list[str]:
         """Return the ids of ended tasks, in order."""
         statements = [self._statement("has_ended", self._space, task) for task in ids]
-        answers = await self._run_statements(statements)
-        return [row[0] for rows in answers for row in rows]
+        ended_ids: list[str] = []
+        for rows in await self._run_statements(statements):
+            ended_ids += [task_id for (task_id,) in rows]
+        return ended_ids
 
     async def find_fleet_task(self, beginning: str) -> FleetTask:
         """Return the only task whose id begins like this."""
@@ -103,9 +110,10 @@ class FleetTaskReader:
             raise InvalidInput(
                 f"{beginning[:40]} is not the ID of a task.", remedy="`task list` shows the IDs."
             )
-        # "g" follows all digits of an ID.
-        where = (self._space, beginning, f"{beginning}g")
-        (rows,) = await self._run_statements([self._statement("find", *where, *where)])
+        # "g" follows all digits of an ID, so all IDs that begin like this are in between.
+        id_range = (self._space, beginning, f"{beginning}g")
+        # Once for the live table, and once for the history.
+        (rows,) = await self._run_statements([self._statement("find", *id_range, *id_range)])
         if not rows:
             raise NotFound(
                 f"There is no task {beginning} in this workspace.",
@@ -120,20 +128,28 @@ class FleetTaskReader:
 
     async def count_fleet_tasks(self) -> FleetTaskCounts:
         """Return the counts that the database keeps."""
-        kept, busy = await self._run_statements(
+        amount_rows, worker_rows = await self._run_statements(
             [self._statement("count", self._space), self._statement("busy", self._space)]
         )
-        amounts: dict[str, float] = dict(kept)
+        amounts: dict[str, float] = dict(amount_rows)
         by_state = {state.value: int(amounts.get(state, 0)) for state in FleetTaskState}
-        dollars = float(amounts.get("cost", 0.0))
-        return FleetTaskCounts(by_state, dict(busy), dollars, int(amounts.get("changes", 0)))
+        return FleetTaskCounts(
+            by_state=by_state,
+            by_worker=dict(worker_rows),
+            dollars=float(amounts.get("cost", 0.0)),
+            changes=int(amounts.get("changes", 0)),
+        )
 
     async def oldest_waiting_seconds(self) -> float:
         """Return how long the oldest waiting task has waited, or 0.0 if none waits."""
         (rows,) = await self._run_statements([self._statement("oldest_waiting", self._space)])
-        return float(rows[0][0]) if rows else 0.0
+        if not rows:
+            return 0.0
+        ((seconds,),) = rows
+        return float(seconds)
 
     async def read_fingerprint(self) -> object:
         """Return a value that changes when a task is added, claimed or ended, or a note changes."""
-        (kept,) = await self._run_statements([self._statement("count", self._space)])
-        return sorted(kept), await self.notes.read_state()
+        (amount_rows,) = await self._run_statements([self._statement("count", self._space)])
+        notes = await self.notes.read_state()
+        return sorted(amount_rows), notes

@@ -5,6 +5,7 @@ workspaces opens only those that have a task. The list of tasks is a file of its
 and is only read again after it has changed.
 """
 
+import math
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -20,9 +21,13 @@ FileStamp = tuple[int, ...]
 
 @dataclass(slots=True)
 class _WatchedList:
+    """A list of tasks, with its stamp when it was read last. Even if it does not change,
+    it is read again at `read_again_at`, by the clock that does not jump.
+    """
+
     path: Path
     stamp: FileStamp = ()
-    look_at: float = 0.0
+    read_again_at: float = 0.0
 
 
 class FleetTaskWatch:
@@ -36,35 +41,46 @@ class FleetTaskWatch:
 
     def find_workspaces_with_tasks(self, opened: Collection[str] = ()) -> list[str]:
         """Return those that have a task to run now, except the opened ones."""
-        return [
-            workspace
-            for workspace, watched in self._lists.items()
-            if workspace not in opened and _look_if_changed(watched)
-        ]
+        with_tasks: list[str] = []
+        for workspace, watched in self._lists.items():
+            if workspace in opened:
+                continue
+            if _look_if_changed(watched):
+                with_tasks.append(workspace)
+        return with_tasks
 
     def note_closed(self, workspace: str) -> None:
         """Note that a worker has closed the workspace, so what it left is not for now."""
         watched = self._lists.get(workspace)
         if watched is None:
             return
+        pause_seconds = UNCHANGED_SECONDS
         watched.stamp = _read_stamp(watched.path)
-        ahead = fleet_task_files.look_for_tasks(watched.path) if watched.stamp else None
-        pause = UNCHANGED_SECONDS
-        if ahead is not None and ahead.next_try_seconds is not None:
-            pause = min(pause, ahead.next_try_seconds)
-        watched.look_at = time.monotonic() + pause
+        if watched.stamp:
+            ahead = fleet_task_files.look_for_tasks(watched.path)
+            if ahead.next_try_seconds is not None:
+                pause_seconds = min(pause_seconds, ahead.next_try_seconds)
+        watched.read_again_at = time.monotonic() + pause_seconds
 
 
 def _look_if_changed(watched: _WatchedList) -> bool:
+    """Whether the list has a task to run now. An unchanged list is not read again, and has
+    none, since what it had was found the last time.
+    """
     stamp = _read_stamp(watched.path)
-    now = time.monotonic()
-    if not stamp or (stamp == watched.stamp and now < watched.look_at):
+    if not stamp:  # The workspace never had a task.
         return False
+    now = time.monotonic()
+    is_unchanged = stamp == watched.stamp
+    if is_unchanged and now < watched.read_again_at:
+        return False
+
     ahead = fleet_task_files.look_for_tasks(watched.path)
     watched.stamp = stamp
-    watched.look_at = float("inf")
-    if ahead.next_try_seconds is not None:
-        watched.look_at = now + ahead.next_try_seconds
+    if ahead.next_try_seconds is None:
+        watched.read_again_at = math.inf
+    else:
+        watched.read_again_at = now + ahead.next_try_seconds
     return ahead.has_work
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_SECONDS_BY_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 class FleetTaskState(StrEnum):
@@ -119,12 +119,15 @@ class TaskRetention:
 def task_as_json(task: FleetTask) -> dict[str, Any]:
     """Return the task for `--json`. Its conversation has the same id."""
     order = asdict(task.order)
-    order["allow"] = order.pop("allowed")
+    order["allow"] = order.pop("allowed")  # As the option of `task add` is called.
+    conversation = ""
+    if task.claims:  # Before its first claim, a task has no conversation.
+        conversation = task.id
     return {
         "id": task.id,
         "state": task.state.value,
         **asdict(task.result),
-        "conversation": task.id if task.claims else "",
+        "conversation": conversation,
         "worker": task.worker,
         "claims": task.claims,
         "setbacks": task.setbacks,
@@ -142,13 +145,14 @@ def parse_deadline_seconds(text: str) -> float:
     try:
         duration = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
         if duration is not None:
-            left = float(duration[1]) * _UNITS[duration[2]]
+            seconds = float(duration[1]) * _SECONDS_BY_UNIT[duration[2]]
         else:
-            left = (datetime.fromisoformat(text).astimezone() - datetime.now(UTC)).total_seconds()
+            moment = datetime.fromisoformat(text).astimezone()
+            seconds = (moment - datetime.now(UTC)).total_seconds()
     except (ValueError, OverflowError) as error:
         raise InvalidInput(
             f"{text} is not a time.", remedy="For example: 2030-01-31T18:00, 90m, 8h or 2d."
         ) from error
-    if left <= 0:
+    if seconds <= 0:
         raise InvalidInput(f"The deadline {text} has passed.", remedy="Nothing was added.")
-    return left
+    return seconds

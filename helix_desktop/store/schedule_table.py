@@ -41,13 +41,14 @@ class ScheduleTable:
         self._space = seal.space
 
     async def read_stored_schedules(self) -> StoredSchedules:
-        ((now,),), rows = await self._run_statements(
+        clock_rows, schedule_rows = await self._run_statements(
             [(_SQL["now"], ()), (_SQL["list"], (self._space,))]
         )
-        schedules = []
-        for schedule, handled, sealed in rows:
-            content = self._seal.decrypt_row(self._row_name(schedule), sealed)
-            schedules.append(StoredSchedule(schedule, handled, json.loads(content)))
+        ((now,),) = clock_rows
+        schedules: list[StoredSchedule] = []
+        for schedule_id, handled, sealed in schedule_rows:
+            content = self._seal.decrypt_row(self._row_name(schedule_id), sealed)
+            schedules.append(StoredSchedule(schedule_id, handled, json.loads(content)))
         return StoredSchedules(now, tuple(schedules))
 
     async def store_schedule(self, schedule: StoredSchedule) -> None:
@@ -58,18 +59,21 @@ class ScheduleTable:
 
     async def remove_stored_schedules(self, ids: Sequence[str]) -> list[str]:
         """Remove schedules, and return the ids of those that were there."""
-        return [name for (name,) in await self._query_schedules("remove", self._space, list(ids))]
+        rows = await self._query_schedules("remove", self._space, list(ids))
+        return [schedule_id for (schedule_id,) in rows]
 
     async def mark_due_times_done(self, schedule: StoredSchedule, handled: float) -> bool:
         """Note that due times up to then are done. Return False if another computer has
         changed the schedule meanwhile.
         """
+        # The statement finds the schedule only as long as `handled` is what we have read.
         values = (handled, self._space, schedule.id, schedule.handled)
-        return bool(await self._query_schedules("advance", *values))
+        rows = await self._query_schedules("advance", *values)
+        return bool(rows)
 
-    def _row_name(self, schedule: str) -> bytes:
-        return self._seal.keyed_row_name("schedule", schedule.encode())
+    def _row_name(self, schedule_id: str) -> bytes:
+        return self._seal.keyed_row_name("schedule", schedule_id.encode())
 
-    async def _query_schedules(self, name: str, *values: Any) -> Rows:
-        (rows,) = await self._run_statements([(_SQL[name], values)])
+    async def _query_schedules(self, statement_name: str, *values: Any) -> Rows:
+        (rows,) = await self._run_statements([(_SQL[statement_name], values)])
         return rows

@@ -20,6 +20,7 @@ from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound, SharedSt
 from helix_desktop.store import fleet_task_list
 from helix_desktop.store.fleet_statements import TableTransaction
 from helix_desktop.store.fleet_task_files import SqliteTaskTables, open_shared_task_list
+from helix_desktop.store.fleet_task_history import BlankedTasks
 from helix_desktop.store.fleet_task_list import MOST_LOST_WORKERS, MOST_SETBACKS, FleetTaskList
 from helix_desktop.store.fleet_tasks import (
     FleetTask,
@@ -71,10 +72,8 @@ async def test_a_forgotten_text_leaves_tasks_and_answers_and_running_tasks_are_n
         first, FleetTaskState.DONE, FleetTaskResult("done", answer="hunter2 works")
     )
     await tasks.claim_fleet_tasks("two", 1, 30)
-    assert await tasks.blank_texts_of_tasks(lambda text: text.replace("hunter2", "[removed]")) == (
-        2,
-        [running],
-    )
+    blanked = await tasks.blank_texts_of_tasks(lambda text: text.replace("hunter2", "[removed]"))
+    assert blanked == BlankedTasks(2, (running,))
     found = {task.id: task for task in await tasks.list_fleet_tasks()}
     assert (found[ended].order.text, found[ended].result.answer) == (
         "the pin is [removed]",
