@@ -19,7 +19,7 @@ from helix_desktop.commands.option_parsing import (
     add_workspace_option,
 )
 from helix_desktop.console import Console, Terminal, print_text
-from helix_desktop.errors import InvalidInput, NotFound
+from helix_desktop.errors import InvalidInput, NotFound, WrittenByNewerVersion
 from helix_desktop.resident import schedule_changes, schedules, shared_schedules
 from helix_desktop.resident.schedules import WorkSchedule
 from helix_desktop.store import fleet_task_files
@@ -124,7 +124,11 @@ async def _read_shared_schedules(table: ScheduleTable, workspace: str) -> list[W
     stored = await table.read_stored_schedules()
     shared: list[WorkSchedule] = []
     for stored_schedule in stored.schedules:
-        schedule = shared_schedules.decode_schedule(stored_schedule)
+        try:
+            schedule = shared_schedules.decode_schedule(stored_schedule)
+        except WrittenByNewerVersion as error:  # The others are listed all the same.
+            print_text(str(error), file=sys.stderr)
+            continue
         shared.append(replace(schedule, workspace=workspace))
     return shared
 

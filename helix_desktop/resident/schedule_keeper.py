@@ -24,7 +24,7 @@ from helix_desktop.processes.starter import (
 from helix_desktop.resident.schedules import WorkSchedule, change_stored_schedules, read_schedules
 
 log = logging.getLogger(__name__)
-LOOK_SECONDS = 20.0  # Checks come at least this often, in seconds, in case the clock is changed.
+LOOK_SECONDS = 20.0  # Checks come at least this often, in case the clock is changed.
 SHORTEST_WAIT_SECONDS = 0.1
 
 
@@ -46,7 +46,8 @@ class ScheduleKeeper:
         self._folder = folder
         self._command = list(command)
         self._is_shared = is_shared
-        self._copied: dict[str, list[WorkSchedule]] = {}  # By workspace, as the store has them.
+        # By workspace, as its shared store has them.
+        self._copied_schedules: dict[str, list[WorkSchedule]] = {}
         self._changed = asyncio.Event()
         self.schedules: list[WorkSchedule] = []
 
@@ -76,14 +77,14 @@ class ScheduleKeeper:
             if schedule.is_on:  # That a due time was handled is no change of the schedule.
                 comparable = replace(schedule, handled=0.0)
             schedules_by_workspace.setdefault(schedule.workspace, []).append(comparable)
-        for workspace in schedules_by_workspace.keys() | self._copied.keys():
-            if schedules_by_workspace.get(workspace) == self._copied.get(workspace):
+        for workspace in schedules_by_workspace.keys() | self._copied_schedules.keys():
+            if schedules_by_workspace.get(workspace) == self._copied_schedules.get(workspace):
                 continue
             if await asyncio.to_thread(self._is_shared, workspace):
                 # This command also copies the workspace's schedules to its shared store.
                 arguments = ["schedule", "list", "--workspace", workspace]
                 await self._run_own_command(arguments, waits=False)
-        self._copied = schedules_by_workspace
+        self._copied_schedules = schedules_by_workspace
 
     async def _next_due_after_run(self, schedule: WorkSchedule) -> float:
         """Run a schedule if it is due. Return its next due time, or infinity after an error."""
@@ -106,7 +107,7 @@ class ScheduleKeeper:
             exit_code = await self._run_own_command(schedule.task_command(due), input_bytes=task)
             if exit_code:
                 log.warning("the task of the schedule %s could not be added", schedule.id)
-                return  # The next check tries again.
+                return  # It is still due, so the next check tries again.
         self.schedules = await asyncio.to_thread(
             change_stored_schedules, self._folder, partial(_replace_schedule, advanced_schedule)
         )
@@ -124,6 +125,7 @@ class ScheduleKeeper:
         launch = ProcessLaunch(
             CommandAuthor.PROGRAM, [*self._command, *arguments], os.sep, has_own_session=True
         )
+        # The process has its input in a file, since nobody stays to write into a pipe.
         with tempfile.TemporaryFile() as input_file:
             input_file.write(input_bytes)
             input_file.seek(0)

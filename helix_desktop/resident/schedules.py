@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
+from datetime import time as time_of_clock
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -21,7 +22,9 @@ WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _LATE_SECONDS = 300.0  # A task that would start later than this counts as missed.
 # A time handled this far in the future comes from a clock that was ahead.
 _AHEAD_SECONDS = 86_400.0
-_LONGEST_WAIT_DAYS = 8  # So many days ahead are looked at: a week, and one more.
+# From yesterday on: a schedule for one day of the week may just have been due today, and the
+# day in a week may be one that a time zone leaves out.
+_DAYS_LOOKED_AT = 10
 # This time is in 2255. A schedule that is off counts as handled until then, even in
 # older versions.
 _OFF = 9e9
@@ -57,14 +60,16 @@ class WorkSchedule:
     def next_due(self, after: float) -> float:
         """Return the first due time after a moment. Clock changes neither skip nor repeat one."""
         zone = find_time_zone(self.zone)
-        hour, minute = parse_time_of_day(self.at)
-        # A time that the clocks skip falls on a later moment, maybe on the next day.
-        yesterday = datetime.fromtimestamp(after, zone).date() - timedelta(days=1)
-        for days_later in range(_LONGEST_WAIT_DAYS + 2):  # Yesterday and today come first.
-            date = yesterday + timedelta(days=days_later)
-            due = datetime(date.year, date.month, date.day, hour, minute, tzinfo=zone).timestamp()
+        time_of_day = parse_time_of_day(self.at)
+        # Yesterday's due time may be ahead: one that the clocks skip falls on a later moment,
+        # maybe on the next day.
+        date = datetime.fromtimestamp(after, zone).date() - timedelta(days=1)
+        for _ in range(_DAYS_LOOKED_AT):
+            # If the clocks show this time twice, this is the first of the two moments.
+            due = datetime.combine(date, time_of_day, tzinfo=zone).timestamp()
             if due > after and WEEKDAYS[date.weekday()] in self.days:
                 return due
+            date += timedelta(days=1)
         raise InvalidInput(f"The schedule {self.id} has no days, so it never adds a task.")
 
     def advance_past_due(self, now: float) -> "tuple[WorkSchedule, float]":
@@ -74,6 +79,8 @@ class WorkSchedule:
         was_clock_ahead = self.is_on and self.handled > now + _AHEAD_SECONDS
         if was_clock_ahead:  # Otherwise nothing would be due until then.
             return replace(self, handled=now), 0.0
+
+        # Of several missed due times, only the newest one gets a task.
         newest_due = 0.0
         due = self.next_due(self.handled)
         while due <= now:
@@ -81,6 +88,7 @@ class WorkSchedule:
             due = self.next_due(due)
         if not newest_due:
             return self, 0.0
+
         advanced = replace(self, handled=newest_due)
         is_missed = now - newest_due > _LATE_SECONDS
         if is_missed and self.missed != "once":
@@ -143,8 +151,8 @@ def build_schedule(
 
 def read_schedules(folder: Path) -> list[WorkSchedule]:
     try:
-        rows = json.loads((folder / NAME).read_text("utf-8"))
-        return [schedule_from_row(row) for row in rows]
+        text = (folder / NAME).read_text("utf-8")
+        return [schedule_from_row(row) for row in json.loads(text)]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -189,7 +197,9 @@ def find_time_zone(name: str) -> ZoneInfo:
 def name_of_local_zone() -> str:
     name = os.environ.get("TZ", "").lstrip(":")
     if not name:
-        name = os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
+        # Usually a link such as /usr/share/zoneinfo/Europe/Berlin.
+        zone_file = os.path.realpath("/etc/localtime")
+        _, _, name = zone_file.partition("zoneinfo/")
     try:
         return ZoneInfo(name).key
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -199,22 +209,24 @@ def name_of_local_zone() -> str:
         ) from error
 
 
-def parse_time_of_day(text: str) -> tuple[int, int]:
+def parse_time_of_day(text: str) -> time_of_clock:
     match = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", text)
     if match is None:
         raise InvalidInput(f"{text[:40]} is not a time of day.", remedy="For example: 08:00.")
-    return int(match[1]), int(match[2])
+    return time_of_clock(hour=int(match[1]), minute=int(match[2]))
 
 
 def parse_days(text: str) -> tuple[str, ...]:
     days_by_word = {"every": WEEKDAYS, "weekdays": WEEKDAYS[:5], "weekends": WEEKDAYS[5:]}
     if text in days_by_word:
         return days_by_word[text]
-    days = tuple(part.strip().lower()[:3] for part in text.split(","))
-    for day in days:
+    days: list[str] = []
+    for name in text.split(","):
+        day = name.strip().lower()[:3]  # "Monday" is "mon".
         if day not in WEEKDAYS:
             raise InvalidInput(
                 f"{day!r} is not a day of the week.",
                 remedy=f"Use {', '.join(WEEKDAYS)}, `weekdays`, `weekends` or `every`.",
             )
-    return days
+        days.append(day)
+    return tuple(days)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import atomic_files
-from helix_desktop.errors import HelixError
+from helix_desktop.errors import HelixError, WrittenByNewerVersion
 from helix_desktop.resident import schedules
 from helix_desktop.resident.schedules import WorkSchedule
 from helix_desktop.store.fleet_task_list import FleetTaskList
@@ -83,20 +83,27 @@ async def _add_task_if_due(
 
 
 def decode_schedule(stored: StoredSchedule) -> WorkSchedule:
-    return schedules.schedule_from_row({**stored.fields, "handled": stored.handled})
+    """Decode a schedule. Raises WrittenByNewerVersion if it says more than this version knows."""
+    try:
+        return schedules.schedule_from_row({**stored.fields, "handled": stored.handled})
+    except (TypeError, KeyError) as error:
+        raise WrittenByNewerVersion(
+            f"A newer version of Helix Desktop made the schedule {stored.id}."
+        ) from error
 
 
 def build_scheduled_task(schedule: WorkSchedule, due: float) -> NewFleetTask:
     """Return the task of a due time, as `task add` with the schedule's options adds it."""
     values: dict[str, str] = {}
     allowed_tools: list[str] = []
-    words = iter(schedule.options)
-    for option in words:
-        value = next(words, "")  # Each option is followed by its value.
-        if option == "--allow":
+    # Each option is followed by its value.
+    names = schedule.options[0::2]
+    option_values = schedule.options[1::2]
+    for name, value in zip(names, option_values, strict=False):
+        if name == "--allow":
             allowed_tools.append(value)
         else:
-            values[option] = value
+            values[name] = value
     order = FleetTaskOrder(
         schedule.text,
         agent=values.get("--agent", ""),
