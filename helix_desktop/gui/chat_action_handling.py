@@ -202,18 +202,25 @@ class ChatActionHandler(QObject):
         bench = self._showing.bench
         if bench is None:
             return
-        reading = bench.read_file_for_preview(self._showing.conversation_id, intent.path)
-        show = partial(self._show_preview_if_still_open, bench, intent)
+        conversation = self._showing.conversation_id
+        reading = bench.read_file_for_preview(conversation, intent.path)
+        show = partial(self._show_preview_if_still_open, bench, conversation, intent)
         self._parts.run_for_window(reading, then=show)
 
     def _show_preview_if_still_open(
-        self, bench: Workbench, intent: chat_actions.OpenFile, file: PreviewedFile
+        self,
+        bench: Workbench,
+        conversation: str,
+        intent: chat_actions.OpenFile,
+        file: PreviewedFile,
     ) -> None:
         if self._showing.bench is not bench:
             return
         self._frame.switch_to_page("chat")
         preview = self._pages.preview
-        preview.show_file(bench, file, intent.first_line, intent.last_line)
+        preview.show_file(
+            bench, file, intent.first_line, intent.last_line, conversation=conversation
+        )
         self._frame.show_preview(preview)
 
     def show_file_in_changes(self, shown_path: str) -> None:

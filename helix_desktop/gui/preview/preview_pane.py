@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import PurePath
 
-from PySide6.QtCore import Signal
-from PySide6.QtGui import QImage, QResizeEvent
+from PySide6.QtCore import QEvent, QFileSystemWatcher, Signal
+from PySide6.QtGui import QImage, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QPushButton, QStackedWidget, QWidget
 
 from helix_desktop.errors import HelixError
@@ -55,10 +55,13 @@ _KINDS_WITHOUT_SOURCE = frozenset({"picture", "pages", "document", "other"})
 
 @dataclass(eq=False)
 class OpenedFile:
-    """A tab. `shows_source`: the text of a file that can be drawn as well."""
+    """A tab. `shows_source`: the text of a file that can be drawn as well. `conversation`: the one
+    whose copy of the folder the file was read in.
+    """
 
     file: PreviewedFile
     bench: Workbench
+    conversation: str = ""
     first_line: int = 0
     last_line: int = 0
     shows_source: bool = False
@@ -121,6 +124,9 @@ class PreviewPane(QWidget):
         self.lines.selection_changed.connect(self._update_comment_button)
         self.html.selectionChanged.connect(self._update_comment_button)
         EscapeCloser(self, self.isVisible, self.close_preview)
+        self._watcher = QFileSystemWatcher(self)
+        self._watcher.fileChanged.connect(self._read_shown_file_again)
+        self._watcher.directoryChanged.connect(self._read_replaced_file_again)
 
     @property
     def previewed_paths(self) -> Sequence[str]:
@@ -133,11 +139,19 @@ class PreviewPane(QWidget):
         return self._shown.file.shown_path
 
     def show_file(
-        self, bench: Workbench, file: PreviewedFile, first_line: int = 0, last_line: int = 0
+        self,
+        bench: Workbench,
+        file: PreviewedFile,
+        first_line: int = 0,
+        last_line: int = 0,
+        *,
+        conversation: str = "",
     ) -> None:
         """Shows a file in its tab. With a line, its source is shown, because that has lines."""
         has_lines = first_line > 0 and file.kind not in _KINDS_WITHOUT_SOURCE
-        opened = OpenedFile(file, bench, first_line, last_line, shows_source=has_lines)
+        opened = OpenedFile(
+            file, bench, conversation, first_line, last_line, shows_source=has_lines
+        )
         tabs = [tab for tab in self._opened if tab.file.full_path != file.full_path]
         tabs.append(opened)
         self._opened = tabs[-MOST_TABS:]
@@ -146,6 +160,7 @@ class PreviewPane(QWidget):
     def close_preview(self) -> None:
         self._opened = []
         self._shown = None
+        self._watch_shown_file()
         self.closed.emit()
 
     # --- Tabs
@@ -169,6 +184,11 @@ class PreviewPane(QWidget):
         self._show_content(opened)
         self._update_comment_button()
         self._hide_tabs_without_room()
+        self._watch_shown_file()
+
+    def _show_tab_as_it_is_now(self, opened: OpenedFile) -> None:
+        self._show_tab(opened)
+        self._read_shown_file_again()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -190,7 +210,7 @@ class PreviewPane(QWidget):
 
     def _build_tab(self, opened: OpenedFile) -> QPushButton:
         name = PurePath(opened.file.shown_path).name
-        show = partial(self._show_tab, opened)
+        show = partial(self._show_tab_as_it_is_now, opened)
         words = make_safe_text(name).replace("&", "&&")
         tab = build_push_button(words, self._tabs, show, "tab", name=name)
         tab.setToolTip(safe_tooltip(opened.file.shown_path))
@@ -204,16 +224,72 @@ class PreviewPane(QWidget):
             self._shown.shows_source = not self._shown.shows_source
             self._show_tab(self._shown)
 
+    # --- A file that changes while it is shown
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._read_shown_file_again()
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.WindowActivate:
+            self._read_shown_file_again()
+        return super().event(event)
+
+    def _watch_shown_file(self) -> None:
+        """Watches the shown file and its folder: a file that is replaced is no longer watched."""
+        watched = self._watcher.files() + self._watcher.directories()
+        if watched:
+            self._watcher.removePaths(watched)
+        if self._shown is not None:
+            path = self._shown.file.full_path
+            self._watcher.addPaths([str(path), str(path.parent)])
+
+    def _read_replaced_file_again(self) -> None:
+        if not self._watcher.files():
+            self._read_shown_file_again()
+
+    def _read_shown_file_again(self) -> None:
+        opened = self._shown
+        if opened is None:
+            return
+        self._watch_shown_file()
+        reading = opened.bench.read_file_for_preview(
+            opened.conversation, str(opened.file.full_path)
+        )
+        self._doing.run_in_background(
+            reading,
+            then=partial(self._show_file_as_read_again, opened),
+            owner=self,
+            failed=partial(self._say_that_file_is_gone, opened),
+        )
+
+    def _show_file_as_read_again(self, opened: OpenedFile, file: PreviewedFile) -> None:
+        """Shows what is new, and keeps the reader's place in the lines."""
+        is_unchanged = file.content == opened.file.content
+        opened.file = file
+        if self._shown is not opened:
+            return
+        if is_unchanged:
+            self._show_hint(opened)
+            return
+        scroll_bar = self.lines.verticalScrollBar()
+        place = scroll_bar.value()
+        self._show_tab(opened)
+        if self.stack.currentWidget() is self.lines:
+            scroll_bar.setValue(place)
+
+    def _say_that_file_is_gone(self, opened: OpenedFile, _error: HelixError) -> None:
+        if self._shown is opened:
+            self._hint.setText(tr("This file can no longer be read. You see it as it was."))
+
     # --- What is shown of a file
 
     def _show_content(self, opened: OpenedFile) -> None:
         kind = str(opened.file.kind)
-        self._hint.setText("")
+        self._show_hint(opened)
         if opened.shows_source or kind == "text":
             self._show_source(opened)
             return
-        if kind in _KINDS_WITH_SCRIPTS:
-            self._hint.setText(tr("Drawn without scripts and network."))
         show_by_kind: dict[str, Callable[[OpenedFile], None]] = {
             "markdown": self._show_drawn_text,
             "document": self._show_drawn_text,
@@ -225,6 +301,12 @@ class PreviewPane(QWidget):
         }
         show_file = show_by_kind.get(kind, self._show_that_it_is_binary)
         show_file(opened)
+
+    def _show_hint(self, opened: OpenedFile) -> None:
+        hint = ""
+        if opened.file.kind in _KINDS_WITH_SCRIPTS and not opened.shows_source:
+            hint = tr("Drawn without scripts and network.")
+        self._hint.setText(hint)
 
     def _show_source(self, opened: OpenedFile) -> None:
         text = make_safe_lines(opened.file.text)

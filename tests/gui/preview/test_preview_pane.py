@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QByteArray, Qt
+from PySide6.QtCore import QByteArray, QCoreApplication, QDeadlineTimer, Qt
 from PySide6.QtGui import QColor, QImage
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QPushButton
@@ -179,3 +180,42 @@ def test_only_of_what_can_have_scripts_it_is_said_that_none_ran(
 ) -> None:
     show(pane, tmp_path, name, content)
     assert bool(pane._hint.text()) is is_said
+
+
+def process_events_until(is_reached: Callable[[], bool]) -> None:
+    time_left = QDeadlineTimer(5_000)
+    while not is_reached():
+        assert not time_left.hasExpired()
+        QCoreApplication.processEvents()
+
+
+def process_events_until_line(pane: PreviewPane, line: str) -> None:
+    process_events_until(lambda: pane.lines.viewed_lines[0] == line)
+
+
+def test_a_file_that_changes_on_disk_is_shown_as_it_is_now(
+    pane: PreviewPane, tmp_path: Path
+) -> None:
+    """The defect: after an undo in Changes, the preview still showed the file from before it."""
+    show(pane, tmp_path, "a.py", b"price = 1\n")
+    changed = tmp_path / "a.new"
+    for price in (2, 3):  # Undo and redo replace the file, and so does the next one.
+        changed.write_text(f"price = {price}\n")
+        changed.replace(tmp_path / "a.py")
+        process_events_until_line(pane, f"price = {price}")
+    (tmp_path / "a.py").unlink()
+    process_events_until(lambda: "no longer" in pane._hint.text())
+    assert pane.lines.viewed_lines[0] == "price = 3"
+
+
+def test_a_preview_that_comes_back_reads_its_file_again(pane: PreviewPane, tmp_path: Path) -> None:
+    show(pane, tmp_path, "a.py", b"price = 1\n")
+    show(pane, tmp_path, "b.py", b"other\n")
+    (tmp_path / "a.py").write_text("price = 2\n")
+    QTest.mouseClick(button(pane, "a.py"), Qt.MouseButton.LeftButton)
+    process_events_until_line(pane, "price = 2")
+    pane._watcher.blockSignals(True)  # As on a folder that cannot be watched.
+    pane.hide()
+    (tmp_path / "a.py").write_text("price = 3\n")
+    pane.show()
+    process_events_until_line(pane, "price = 3")
