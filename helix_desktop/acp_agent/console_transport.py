@@ -14,6 +14,11 @@ from pydantic import ValidationError
 from helix_desktop.console import Console
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 
+# Codes of JSON-RPC, and one of the protocol's own.
+INVALID_PARAMETERS = -32602
+INTERNAL_ERROR = -32603
+RESOURCE_NOT_FOUND = -32002
+MOST_MISTAKES = 5  # One error names at most so many wrong parameters.
 log = logging.getLogger(__name__)
 
 
@@ -28,10 +33,15 @@ class ConsoleTransport:
         self._unfinished = b""
 
     async def receive(self) -> dict[str, Any] | None:
+        """Returns the next message, or None once the input has ended."""
         while not self._unread:
-            if not (piece := await self._console.read_input()):
+            piece = await self._console.read_input()
+            if not piece:
                 return None
-            *self._unread, self._unfinished = (self._unfinished + piece).split(b"\n")
+            lines = (self._unfinished + piece).split(b"\n")
+            # What follows the last line end is the beginning of a line.
+            self._unfinished = lines.pop()
+            self._unread = lines
         message: dict[str, Any] = json.loads(self._unread.pop(0))
         return message
 
@@ -56,7 +66,9 @@ class GuardedRouter:
     async def __call__(self, method: str, params: Any, is_notification: bool) -> Any:  # noqa: FBT001 -- the SDK calls it so
         try:
             self._inspect_client_request(method, params)
-            return await self._router(method, params if params is not None else {}, is_notification)
+            if params is None:
+                params = {}
+            return await self._router(method, params, is_notification)
         except (HelixError, RequestError, ValidationError, ValueError) as error:
             if is_notification:
                 log.info("a notification was not understood: %s", method[:80])
@@ -65,18 +77,23 @@ class GuardedRouter:
 
 
 def _as_request_error(error: Exception) -> RequestError:
+    """Returns the protocol's error for an error of this program."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, ValidationError):
-        wrong = "; ".join(
-            f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:5]
-        )
-        return RequestError(-32602, f"These parameters are not valid. {wrong}")
-    code = (
-        -32602
-        if isinstance(error, InvalidInput | ValueError)
-        else -32002
-        if isinstance(error, NotFound)
-        else -32603
-    )
-    return RequestError(code, str(error))
+        sentence = f"These parameters are not valid. {_describe_mistakes(error)}"
+        return RequestError(INVALID_PARAMETERS, sentence)
+    if isinstance(error, InvalidInput | ValueError):
+        return RequestError(INVALID_PARAMETERS, str(error))
+    if isinstance(error, NotFound):
+        return RequestError(RESOURCE_NOT_FOUND, str(error))
+    return RequestError(INTERNAL_ERROR, str(error))
+
+
+def _describe_mistakes(error: ValidationError) -> str:
+    """Says which parameters are wrong, each with its path in the request."""
+    mistakes: list[str] = []
+    for mistake in error.errors()[:MOST_MISTAKES]:
+        path = ".".join(str(step) for step in mistake["loc"])
+        mistakes.append(f"{path}: {mistake['msg']}")
+    return "; ".join(mistakes)

@@ -21,9 +21,11 @@ def build_modes_and_options(bench: Workbench, conversation: str) -> dict[str, An
 
 
 def build_config_options(bench: Workbench, conversation: str) -> list[dict[str, Any]]:
+    """Lists what an editor can choose for a conversation: its own model comes first."""
     model = bench.model_of_conversation(conversation)
     effort = bench.workspace.settings.effort or "usual"
-    known_models = [model or "", *bench.models.list_known_model_names()]
+    known_models = [model or ""]
+    known_models += bench.models.list_known_model_names()
     models = list(dict.fromkeys(known_models))[:MOST_MODELS]
     modes = bench.describe_permission_modes()
     model_names = {name: name or "None chosen" for name in models}
@@ -65,7 +67,10 @@ async def choose_option(
         case "model":
             bench.set_model_until_closed(conversation, value)
         case "effort" if value in _EFFORTS:
-            await bench.change_settings({"effort": None if value == "usual" else value})
+            chosen_effort: str | None = value
+            if value == "usual":  # No setting is made then.
+                chosen_effort = None
+            await bench.change_settings({"effort": chosen_effort})
         case "policy" if value in context_policy.PRESETS:
             await bench.choose_context_policy(value)
         case _:
@@ -87,8 +92,10 @@ def build_commands_update(bench: Workbench) -> dict[str, Any]:
     """The workspace's slash commands: from its folders, from skills, and from prompts
     of MCP servers.
     """
-    commands = [
-        {"name": item.name, "description": item.about or item.name, "input": {"hint": "arguments"}}
-        for item in bench.slash_commands.list_slash_commands()
-    ]
+    commands: list[dict[str, Any]] = []
+    for command in bench.slash_commands.list_slash_commands():
+        description = command.about or command.name
+        commands.append(
+            {"name": command.name, "description": description, "input": {"hint": "arguments"}}
+        )
     return {"sessionUpdate": "available_commands_update", "availableCommands": commands}

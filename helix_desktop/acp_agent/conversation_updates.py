@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import field
-from functools import partial
 from typing import Any
 
 from acp import helpers, schema
@@ -54,15 +53,24 @@ class ClientAbilities:
 
     @classmethod
     def parse_initialize(cls, params: Any) -> "ClientAbilities":
-        value = partial(value_at, params, "clientCapabilities")
-
+        """Reads the abilities from the parameters of the client's `initialize`."""
+        capabilities = value_at(params, "clientCapabilities")
         return cls(
-            value("session", "compaction") is not None,
-            value("_meta", "terminal_output") is True,
-            value("fs", "readTextFile") is True,
-            value("elicitation", "form") is not None,
-            value("session", "notices") is not None,
+            compaction=value_at(capabilities, "session", "compaction") is not None,
+            terminal_output=value_at(capabilities, "_meta", "terminal_output") is True,
+            reads_files=value_at(capabilities, "fs", "readTextFile") is True,
+            fills_forms=value_at(capabilities, "elicitation", "form") is not None,
+            notices=value_at(capabilities, "session", "notices") is not None,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    """How full the context window is, and what the conversation has cost."""
+
+    used_tokens: int
+    window_tokens: int
+    dollars: float
 
 
 @dataclass(slots=True)
@@ -75,8 +83,9 @@ class ConversationUpdates:
     conversation: str
     abilities: ClientAbilities
     own_messages: int = 0
+    # What each running call has printed so far, as much as is shown of it.
     _printed: dict[str, str] = field(default_factory=dict)
-    _usage: tuple[int, int, float] | None = None
+    _last_usage: _Usage | None = None
 
     async def updates_of_event(self, event: session_events.Event) -> AsyncIterator[Any]:
         """Yields updates in the order in which they must be sent. A dict is sent
@@ -132,6 +141,7 @@ class ConversationUpdates:
     def _message_updates(
         self, fact: facts.UserSaid | facts.ModelReplied, *, is_replay: bool
     ) -> Iterator[Any]:
+        """Yields the parts of a message that the client does not have yet."""
         if isinstance(fact, facts.UserSaid) and self.own_messages and not is_replay:
             self.own_messages -= 1
             return
@@ -158,10 +168,10 @@ class ConversationUpdates:
         row = self.bench.conversation_row(self.conversation)
         if row is not None:
             dollars = row.whole_cost
-        usage = (meter.used, meter.window, dollars)
-        if usage == self._usage:
+        usage = _Usage(meter.used, meter.window, dollars)
+        if usage == self._last_usage:
             return []
-        self._usage = usage
+        self._last_usage = usage
         update = schema.UsageUpdate(
             session_update="usage_update",
             used=meter.used,
@@ -171,6 +181,7 @@ class ConversationUpdates:
         return [update]
 
     def _call_update(self, call: facts.ToolCall) -> Any:
+        """Returns the card of a call, which a client with terminals fills with one."""
         update = helpers.start_tool_call(
             call.id,
             title_of_call(call),
@@ -180,10 +191,9 @@ class ConversationUpdates:
             raw_input=parse_object(call.arguments),
         )
         if self.abilities.terminal_output and call.name == ToolName.RUN_COMMAND:
+            terminal = {"terminal_id": call.id, "cwd": str(self.bench.main_folder)}
             update.content = [helpers.tool_terminal_ref(call.id)]
-            update.field_meta = {
-                "terminal_info": {"terminal_id": call.id, "cwd": str(self.bench.main_folder)}
-            }
+            update.field_meta = {"terminal_info": terminal}
         return update
 
     def locations_of_call(self, call: facts.ToolCall) -> list[schema.ToolCallLocation] | None:
@@ -201,49 +211,57 @@ class ConversationUpdates:
         """The full path in the conversation's folders or copy, or an empty string if
         the path is outside them.
         """
-        copy = ""
+        copy_id = ""
         session = self.bench.sessions.find_open_session(self.conversation)
         if session is not None:
-            copy = session.conversation.state.own_copy
-        roots = self.bench.copies.tools_of_copy(copy).resources.roots
+            copy_id = session.conversation.state.own_copy
+        roots = self.bench.copies.tools_of_copy(copy_id).resources.roots
         try:
             return str(roots.resolve_path(path).full_path)
         except HelixError:
             return ""
 
     def _terminal_output_update(self, call: str, text: str) -> Any:
+        """Sends new output to the client's terminal, or without one the newest part of all output."""
         if self.abilities.terminal_output:
             self._printed[call] = ""
             update = helpers.update_tool_call(call)
             update.field_meta = {"terminal_output": {"terminal_id": call, "data": text}}
             return update
-        printed = (self._printed.get(call, "") + text)[-SHOWN_BYTES:]
-        self._printed[call] = printed
-        return helpers.update_tool_call(call, content=[_fenced_content(printed)])
+        printed_before = self._printed.get(call, "")
+        newest_output = (printed_before + text)[-SHOWN_BYTES:]
+        self._printed[call] = newest_output
+        return helpers.update_tool_call(call, content=[_fenced_content(newest_output)])
 
     async def _result_update(self, fact: facts.ToolReturned) -> Any:
+        """Returns the end of a call: the differences of the files that it changed, or its output."""
         was_printed = self._printed.pop(fact.call, None) is not None
         content: list[Any] = []
         for change in fact.changes:
             difference = await self._build_file_difference(change)
             if difference is not None:
                 content.append(difference)
-        text = fact.head or await self._beginning_of_output(fact)
+        output = fact.head or await self._beginning_of_output(fact)
         status: schema.ToolCallStatus = "failed"
         if fact.ok:
             status = "completed"
+
         update = helpers.update_tool_call(fact.call, status=status)
         if self.abilities.terminal_output and fact.exit_code is not None:
-            ended = {"terminal_id": fact.call, "exit_code": fact.exit_code, "signal": None}
-            update.field_meta = {"terminal_exit": ended}
+            exit_status = {"terminal_id": fact.call, "exit_code": fact.exit_code, "signal": None}
+            update.field_meta = {"terminal_exit": exit_status}
             if not was_printed:
-                update.field_meta["terminal_output"] = {"terminal_id": fact.call, "data": text}
-        elif text and not (content and fact.ok):
-            content.append(_fenced_content(text))
+                update.field_meta["terminal_output"] = {"terminal_id": fact.call, "data": output}
+        else:
+            # The differences show what a call has done that succeeded.
+            is_shown_by_differences = bool(content) and fact.ok
+            if output and not is_shown_by_differences:
+                content.append(_fenced_content(output))
         update.content = content or None
         return update
 
     async def _beginning_of_output(self, fact: facts.ToolReturned) -> str:
+        """Reads the stored output, as much as is shown. Empty if it is no longer stored."""
         session = self.bench.sessions.find_open_session(self.conversation)
         if session is None or not fact.output.size:
             return ""
@@ -270,6 +288,7 @@ class ConversationUpdates:
         return helpers.tool_diff_content(path, after, before)
 
     async def _read_version(self, digest: Digest | None) -> str | None:
+        """Returns a file's stored text. A file that did not exist is empty."""
         if digest is None:
             return ""
         try:
@@ -298,8 +317,10 @@ def _may_change_usage(event: session_events.Event) -> bool:
         return True
     if not isinstance(event, session_events.FactAppended):
         return False
-    kinds = facts.ModelReplied | facts.ToolReturned | facts.Folded | facts.TurnEnded
-    return isinstance(event.recorded.fact, kinds)
+    return isinstance(
+        event.recorded.fact,
+        facts.ModelReplied | facts.ToolReturned | facts.Folded | facts.TurnEnded,
+    )
 
 
 def _fenced_content(text: str) -> Any:
@@ -311,6 +332,7 @@ def kind_of_call(call: facts.ToolCall) -> schema.ToolKind:
 
 
 def title_of_call(call: facts.ToolCall) -> str:
+    """Returns the tool's name, and its first argument that is a text."""
     arguments = parse_object(call.arguments) or {}
     for value in arguments.values():
         if isinstance(value, str):

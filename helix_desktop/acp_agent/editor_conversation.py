@@ -44,6 +44,9 @@ _SCOPES = {
     "edits": "Approve, allow edits",
     "all": "Approve, allow everything",
 }
+# Error codes of the protocol.
+AUTHENTICATION_REQUIRED = -32000
+INTERNAL_ERROR = -32603
 log = logging.getLogger(__name__)
 SpawnTask = Callable[..., asyncio.Task[Any]]
 
@@ -68,11 +71,14 @@ class EditorConversation:
         self._abilities = abilities
         self._spawn = spawn
         self._updates = ConversationUpdates(bench, identity, abilities)
+        # Events to be sent to the editor. A future among them is done once all before it are sent.
         self._waiting: asyncio.Queue[session_events.Event | asyncio.Future[None]] = asyncio.Queue()
-        self._turn: asyncio.Future[None] | None = None
-        self._ended: TurnEnded | None = None
+        # Done when the agent rests again. None while the editor awaits no turn.
+        self._turn_is_over: asyncio.Future[None] | None = None
+        self._turn_end: TurnEnded | None = None
         self._is_answering = False
         self._is_cancelled = False
+        # What the editor was told last.
         self._mode = bench.permission_mode
         self._commands: dict[str, Any] = {}
         self._sending = spawn(self._send_waiting_events(), name="updates for an editor")
@@ -106,31 +112,41 @@ class EditorConversation:
             await self.open_session()  # The session must be open to find the model.
         if not self._bench.model_of_conversation(self.id):
             raise RequestError(
-                -32000, f"No model has been chosen for {self._bench.name}. {SIGN_IN}"
+                AUTHENTICATION_REQUIRED,
+                f"No model has been chosen for {self._bench.name}. {SIGN_IN}",
             )
+
         self._is_answering = True
         self._is_cancelled = False
-        self._ended = None
+        self._turn_end = None
         try:
             session = await self.open_session()
-            parts = await self._bench.slash_commands.expand_command_message(session, parts)
+            message = await self._bench.slash_commands.expand_command_message(session, parts)
+            # The editor may cancel while a slash command runs its shell lines.
             if self._is_cancelled:
                 return "cancelled"
-            self._turn = asyncio.get_running_loop().create_future()
+            self._turn_is_over = asyncio.get_running_loop().create_future()
             self._updates.own_messages += 1
-            session.send_message(parts)
-            await self._turn
+            session.send_message(message)
+            await self._turn_is_over
         finally:
-            self._turn = None
+            self._turn_is_over = None
             self._is_answering = False
-        # The editor must have all updates before it hears of the end.
-        sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.put_nowait(sent)
-        await asyncio.wait({sent, self._sending}, return_when=asyncio.FIRST_COMPLETED)
-        ended = self._ended or TurnEnded(TurnEnd.STOPPED)
-        if ended.reason is TurnEnd.FAILED:
-            raise RequestError(-32603, ended.why or "The turn failed.", {"cause": ended.cause})
-        return _ENDS.get(ended.reason, "max_turn_requests")
+
+        await self._wait_until_updates_are_sent()
+        turn_end = self._turn_end or TurnEnded(TurnEnd.STOPPED)
+        if turn_end.reason is TurnEnd.FAILED:
+            sentence = turn_end.why or "The turn failed."
+            raise RequestError(INTERNAL_ERROR, sentence, {"cause": turn_end.cause})
+        return _ENDS.get(turn_end.reason, "max_turn_requests")
+
+    async def _wait_until_updates_are_sent(self) -> None:
+        """The editor must have all updates before it hears of a turn's end. A closed conversation
+        sends no more.
+        """
+        all_sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.put_nowait(all_sent)
+        await asyncio.wait({all_sent, self._sending}, return_when=asyncio.FIRST_COMPLETED)
 
     def cancel_turn(self) -> None:
         """Stops the turn that the editor awaits. A turn that somebody else started goes on."""
@@ -144,23 +160,24 @@ class EditorConversation:
         if isinstance(event, session_events.FactAppended):
             fact = event.recorded.fact
             if isinstance(fact, TurnEnded):
-                self._ended = fact
+                self._turn_end = fact
         self._waiting.put_nowait(event)
         if isinstance(event, session_events.ActivityChanged):
             self._end_turn_when_idle(event)
 
     def _end_turn_when_idle(self, event: session_events.ActivityChanged) -> None:
-        if event.running not in (
-            session_events.ConversationActivity.IDLE,
-            session_events.ConversationActivity.FAILED,
-        ):
+        """Ends the turn that the editor awaits, even if its end could not be stored."""
+        is_idle = event.running is session_events.ConversationActivity.IDLE
+        has_failed = event.running is session_events.ConversationActivity.FAILED
+        if not is_idle and not has_failed:
             return
-        if event.running is session_events.ConversationActivity.FAILED and self._ended is None:
-            self._ended = TurnEnded(TurnEnd.FAILED, event.why)
-        if self._turn is not None and not self._turn.done():
-            self._turn.set_result(None)
+        if has_failed and self._turn_end is None:
+            self._turn_end = TurnEnded(TurnEnd.FAILED, event.why)
+        if self._turn_is_over is not None and not self._turn_is_over.done():
+            self._turn_is_over.set_result(None)
 
     async def send_update(self, update: Any) -> None:
+        """Sends an update of the SDK, or a dict as it is."""
         if isinstance(update, dict):
             params = {"sessionId": self.id, "update": update}
             await self._client.send_notification("session/update", params)
@@ -193,19 +210,21 @@ class EditorConversation:
         """Sends the mode and all options if the mode changed, in the window or because
         a plan was approved.
         """
-        if self._mode != self._bench.permission_mode:
-            self._mode = self._bench.permission_mode
-            for update in conversation_options.build_mode_and_option_updates(self._bench, self.id):
-                await self.send_update(update)
+        if self._mode == self._bench.permission_mode:
+            return
+        self._mode = self._bench.permission_mode
+        for update in conversation_options.build_mode_and_option_updates(self._bench, self.id):
+            await self.send_update(update)
 
     async def _send_waiting_events(self) -> None:
+        """Sends one event after another, so that the editor gets them in order."""
         while True:
-            event = await self._waiting.get()
-            if isinstance(event, asyncio.Future):
-                event.set_result(None)
+            event_or_future = await self._waiting.get()
+            if isinstance(event_or_future, asyncio.Future):
+                event_or_future.set_result(None)
                 continue
             try:
-                await self._send_event(event)
+                await self._send_event(event_or_future)
             except (HelixError, ConnectionError) as error:
                 log.info("an update could not be sent to an editor: %s", error)
 
@@ -228,11 +247,11 @@ class EditorConversation:
         answer counts.
         """
         question = asked.question
-        ask = self._ask_editor_for_permission
-        if question.form:
-            ask = self._ask_editor_to_fill_form
         try:
-            answer = await ask(question)
+            if question.form:
+                answer = await self._ask_editor_to_fill_form(question)
+            else:
+                answer = await self._ask_editor_for_permission(question)
         except (RequestError, ConnectionError, ValueError) as error:
             log.info("an editor did not answer a question: %s", error)
             answer = PermissionAnswer(
@@ -245,21 +264,28 @@ class EditorConversation:
     async def _ask_editor_for_permission(
         self, question: PermissionQuestion
     ) -> PermissionAnswer | None:
-        options = [option for scope in question.scopes for option in _offer_scope(question, scope)]
-        allowing = {option.option_id for option in options}
-        no = "Keep planning" if question.plan else "Deny"
-        options.append(schema.PermissionOption(option_id="deny", name=no, kind="reject_once"))
+        options: list[schema.PermissionOption] = []
+        for scope in question.scopes:
+            options += _offer_scope(question, scope)
+        allowing_ids = {option.option_id for option in options}
+        name_of_no = "Deny"
+        if question.plan:
+            name_of_no = "Keep planning"
+        options.append(
+            schema.PermissionOption(option_id="deny", name=name_of_no, kind="reject_once")
+        )
+
         request = schema.RequestPermissionRequest(
             session_id=self.id, tool_call=_build_question_card(question), options=options
         )
         answer = await self._client.send_request(
             "session/request_permission", serialize_params(request)
         )
-        chosen = text_at(answer, "outcome", "optionId")
-        if chosen not in allowing:
+        chosen_id = text_at(answer, "outcome", "optionId")
+        if chosen_id not in allowing_ids:
             return PermissionAnswer(allowed=False)
-        scope, _, chosen_rule = chosen.partition(":")
-        return PermissionAnswer(allowed=True, scope=scope, rule=int(chosen_rule))
+        chosen_scope, _, rule_number = chosen_id.partition(":")
+        return PermissionAnswer(allowed=True, scope=chosen_scope, rule=int(rule_number))
 
     async def _ask_editor_to_fill_form(
         self, question: PermissionQuestion
@@ -267,15 +293,18 @@ class EditorConversation:
         """Shows a form of an MCP server in the editor, or leaves it to the window if
         the editor has no forms.
         """
-        if not self._abilities.fills_forms:
-            title = mark_on_one_line(question.title)
-            words = f"\n\n*{title} This editor shows no forms. Answer in Helix Desktop's window, or cancel.*\n\n"
-            await self.send_update(update_agent_message_text(words))
-            return None
         title = mark_on_one_line(question.title)
-        scope = {"sessionId": self.id, "mode": "form", "message": title}
-        wanted = {**scope, "requestedSchema": json.loads(question.form)}
-        answer = await self._client.send_request("elicitation/create", wanted)
+        if not self._abilities.fills_forms:
+            notice = f"\n\n*{title} This editor shows no forms. Answer in Helix Desktop's window, or cancel.*\n\n"
+            await self.send_update(update_agent_message_text(notice))
+            return None
+        request = {
+            "sessionId": self.id,
+            "mode": "form",
+            "message": title,
+            "requestedSchema": json.loads(question.form),
+        }
+        answer = await self._client.send_request("elicitation/create", request)
         if text_at(answer, "action") != "accept":
             return PermissionAnswer(allowed=False)
         values = json.dumps(value_at(answer, "content") or {})
@@ -295,7 +324,9 @@ class EditorConversation:
         except (RequestError, ConnectionError):
             return None
         text = value_at(answer, "content")
-        return text if isinstance(text, str) else None
+        if not isinstance(text, str):
+            return None
+        return text
 
 
 def _offer_scope(question: PermissionQuestion, scope: str) -> list[schema.PermissionOption]:
@@ -307,8 +338,10 @@ def _offer_scope(question: PermissionQuestion, scope: str) -> list[schema.Permis
     kind: schema.PermissionOptionKind = "allow_always"
     if scope in ("once", "ask"):
         kind = "allow_once"
+    if not rules:
+        rules = [""]
     options = []
-    for number, rule in enumerate(rules or [""]):
+    for number, rule in enumerate(rules):
         name = f"{scope_name} {rule}".strip()
         option_id = f"{scope}:{number}"
         options.append(schema.PermissionOption(option_id=option_id, name=name, kind=kind))
@@ -316,18 +349,28 @@ def _offer_scope(question: PermissionQuestion, scope: str) -> list[schema.Permis
 
 
 def _build_question_card(question: PermissionQuestion) -> schema.ToolCallUpdate:
+    """Returns the card on which the editor shows what the agent wants to do, and why it asks."""
+    reason = mark_on_one_line(question.why[:1].upper() + question.why[1:])
     # The reason may quote a path that an editor would read as Markdown.
-    why = re.sub(
-        r"([^\w\s])", r"\\\1", mark_on_one_line(question.why[:1].upper() + question.why[1:])
-    )
-    if question.plan:  # It is Markdown, which the editor draws.
-        preview = escape_control_characters(question.preview)
+    escaped_reason = re.sub(r"([^\w\s])", r"\\\1", reason)
+    kind: schema.ToolKind
+    if question.plan:
+        kind = "switch_mode"
+        text = escape_control_characters(
+            question.preview
+        )  # It is Markdown, which the editor draws.
     else:
-        preview = wrap_in_code_fence(mark_text(question.preview), is_exact=True)
+        kind = conversation_updates.kind_of_call(question.call)
+        text = wrap_in_code_fence(mark_text(question.preview), is_exact=True)
+    if escaped_reason:
+        text = f"{escaped_reason}\n\n{text}"
+    title = mark_on_one_line(question.title)
+    if not title:
+        title = conversation_updates.title_of_call(question.call)
     return schema.ToolCallUpdate(
         tool_call_id=question.call.id,
-        title=mark_on_one_line(question.title) or conversation_updates.title_of_call(question.call),
-        kind="switch_mode" if question.plan else conversation_updates.kind_of_call(question.call),
+        title=title,
+        kind=kind,
         status="pending",
-        content=[tool_content(text_block(f"{why}\n\n{preview}" if why else preview))],
+        content=[tool_content(text_block(text))],
     )

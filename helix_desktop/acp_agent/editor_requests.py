@@ -106,10 +106,9 @@ class EditorAgent:
     async def new_session(self, **_: Any) -> Result:
         conversation = self._open_editor_conversation(new_conversation_id())
         self._tasks.spawn_task(conversation.send_commands_and_usage(), name="state for an editor")
-        return {
-            "sessionId": conversation.id,
-            **build_modes_and_options(self._bench, conversation.id),
-        }
+        answer: Result = {"sessionId": conversation.id}
+        answer.update(build_modes_and_options(self._bench, conversation.id))
+        return answer
 
     async def load_session(self, session_id: str, **_: Any) -> Result:
         await self._open_stored_conversation(session_id).send_history_to_editor()
@@ -123,32 +122,37 @@ class EditorAgent:
 
     async def fork_session(self, session_id: str, **_: Any) -> Result:
         self._open_stored_conversation(session_id)
-        fork = (await self._bench.fork_conversation(session_id)).id
-        self._open_editor_conversation(fork)
-        return {"sessionId": fork, **build_modes_and_options(self._bench, fork)}
+        fork = await self._bench.fork_conversation(session_id)
+        self._open_editor_conversation(fork.id)
+        answer: Result = {"sessionId": fork.id}
+        answer.update(build_modes_and_options(self._bench, fork.id))
+        return answer
 
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> Result:
-        rows = [
-            row
-            for row in self._bench.list_conversations()
-            if not (row.parent or row.trashed or row.agent)
-        ]
-        start = 0
+        """Lists the user's own conversations, one page at a time. A cursor is the number of the
+        first one on its page.
+        """
+        rows = []
+        for row in self._bench.list_conversations():
+            if not (row.parent or row.trashed or row.agent):
+                rows.append(row)
+        page_start = 0
         if cursor and cursor.isascii() and cursor.isdigit():
-            start = int(cursor)
-        end = start + PAGE
+            page_start = int(cursor)
+        page_end = page_start + PAGE
+
         folder = cwd or str(self._bench.main_folder)
         sessions: list[Result] = []
-        for row in rows[start:end]:
+        for row in rows[page_start:page_end]:
             updated = datetime.fromtimestamp(row.updated, UTC).isoformat()
             sessions.append(
                 {"sessionId": row.id, "cwd": folder, "title": row.title, "updatedAt": updated}
             )
         answer: Result = {"sessions": sessions}
-        if end < len(rows):
-            answer["nextCursor"] = str(end)
+        if page_end < len(rows):
+            answer["nextCursor"] = str(page_end)
         return answer
 
     async def close_session(self, session_id: str, **_: Any) -> None:
@@ -157,11 +161,13 @@ class EditorAgent:
 
     async def _delete_session(self, params: Any) -> Result:
         """Moves a conversation to the trash, where the window can restore it."""
-        wanted = DeleteSessionRequest.model_validate(params).session_id
-        self._find_or_open_conversation(wanted)
-        await self.close_session(wanted)
-        if self._bench.conversation_row(wanted) is not None:
-            await (await self._bench.open_session(wanted)).set_trashed()
+        conversation = DeleteSessionRequest.model_validate(params).session_id
+        self._find_or_open_conversation(conversation)
+        await self.close_session(conversation)
+        # A conversation without a message is not stored, so there is nothing to move.
+        if self._bench.conversation_row(conversation) is not None:
+            session = await self._bench.open_session(conversation)
+            await session.set_trashed()
         return {}
 
     # --- Taking messages, stops and options from the editor
@@ -188,20 +194,23 @@ class EditorAgent:
         await choose_option(
             self._bench, session_id, config_id, str(value), is_begun=conversation.is_begun
         )
-        for each in self._open.values():
-            await each.send_options_if_mode_changed()
+        # The mode is shared by all conversations of the workspace.
+        for open_conversation in self._open.values():
+            await open_conversation.send_options_if_mode_changed()
         return {"configOptions": build_config_options(self._bench, session_id)}
 
     def _open_editor_conversation(self, identity: str) -> EditorConversation:
-        if identity not in self._open:
-            if len(self._open) >= MOST_OPEN:
-                raise ActionRefused(
-                    f"More than {MOST_OPEN} sessions are open.", remedy="Close some sessions first."
-                )
-            self._open[identity] = EditorConversation(
-                self._bench, identity, self._abilities, self._client, self._tasks.spawn_task
+        if identity in self._open:
+            return self._open[identity]
+        if len(self._open) >= MOST_OPEN:
+            raise ActionRefused(
+                f"More than {MOST_OPEN} sessions are open.", remedy="Close some sessions first."
             )
-        return self._open[identity]
+        conversation = EditorConversation(
+            self._bench, identity, self._abilities, self._client, self._tasks.spawn_task
+        )
+        self._open[identity] = conversation
+        return conversation
 
     def _open_stored_conversation(self, identity: str) -> EditorConversation:
         row = self._bench.conversation_row(identity)
@@ -215,19 +224,22 @@ class EditorAgent:
         """
         row = self._bench.conversation_row(identity)
         is_in_trash = row is not None and row.trashed
-        may_be_new = identity in self._open or re.fullmatch("[0-9a-f]{20}", identity) is not None
-        if may_be_new and not is_in_trash:
+        is_open = identity in self._open
+        looks_like_id = re.fullmatch("[0-9a-f]{20}", identity) is not None
+        if (is_open or looks_like_id) and not is_in_trash:
             return self._open_editor_conversation(identity)
         return self._open_stored_conversation(identity)
 
     def _check_folder_is_in_workspace(self, folder: str) -> None:
         """Refuses a folder outside the workspace, because the agent must not work there."""
-        place = Path(folder).resolve()
-        if not any(place.is_relative_to(root.resolve()) for root in self._bench.allowed_folders):
-            raise ActionRefused(
-                f"{folder} is outside the folders of {self._bench.name}.",
-                remedy="Add the folder to the workspace in Helix Desktop, or open another project.",
-            )
+        resolved_folder = Path(folder).resolve()
+        for allowed_folder in self._bench.allowed_folders:
+            if resolved_folder.is_relative_to(allowed_folder.resolve()):
+                return
+        raise ActionRefused(
+            f"{folder} is outside the folders of {self._bench.name}.",
+            remedy="Add the folder to the workspace in Helix Desktop, or open another project.",
+        )
 
 
 async def _convert_prompt_block(

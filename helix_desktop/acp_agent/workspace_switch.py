@@ -60,7 +60,7 @@ class WorkspacePipe:
         """
         self._unread = asyncio.Queue()
         self._unfinished = bytearray()
-        self.send_message({**greeting, "id": "greeting"})
+        self.send_message(greeting | {"id": "greeting"})
 
     def send_message(self, message: Message) -> None:
         self._unread.put_nowait(encode_message(message))
@@ -187,7 +187,7 @@ class WorkspaceSwitch:
         """Gives the editor's answer to the workspace that asked. One without a request is ignored."""
         request = self._requests_to_editor.pop(str(answer["id"]), None)
         if request is not None:
-            request.pipe.send_message({**answer, "id": request.own_id})
+            request.pipe.send_message(answer | {"id": request.own_id})
 
     async def _pass_on_request(self, request: Message) -> None:
         pipe = await self._find_or_open_pipe(request)
@@ -197,19 +197,27 @@ class WorkspaceSwitch:
         pipe.send_message(request)
 
     async def _find_or_open_pipe(self, message: Message) -> WorkspacePipe:
+        """Returns the pipe to the workspace of the message's session, or of its folder."""
         params = object_at(message, "params")
-        workspace = self._workspaces_by_session.get(str(params.get("sessionId")))
+        session = str(params.get("sessionId"))
+        workspace = self._workspaces_by_session.get(session)
         if workspace is None:
             workspace = await self._find_workspace_of_folder(message["method"], params.get("cwd"))
-        if workspace not in self._pipes:
-            self._opened_pipes += 1
-            pipe = WorkspacePipe(self._opened_pipes, workspace, self._handle_workspace_message)
-            self._pipes[workspace] = pipe
-            pipe.restart_with_greeting(self._greeting)
-            self._tasks.spawn_task(self._run_pipe_until_done(pipe), name="workspace of an editor")
-        return self._pipes[workspace]
+        pipe = self._pipes.get(workspace)
+        if pipe is not None:
+            return pipe
+
+        self._opened_pipes += 1
+        new_pipe = WorkspacePipe(self._opened_pipes, workspace, self._handle_workspace_message)
+        self._pipes[workspace] = new_pipe
+        new_pipe.restart_with_greeting(self._greeting)
+        self._tasks.spawn_task(self._run_pipe_until_done(new_pipe), name="workspace of an editor")
+        return new_pipe
 
     async def _find_workspace_of_folder(self, method: str, named_folder: Any) -> str:
+        """Finds the workspace of the folder that a message names. A list of sessions without a
+        folder is of the one that the editor started this program in.
+        """
         if not named_folder and method != "session/list":
             raise NotFound(f"{method[:80]} names no folder and no session of this editor.")
         folder = Path(str(named_folder or Path.cwd()))
@@ -227,20 +235,22 @@ class WorkspaceSwitch:
         workspace meanwhile.
         """
         while True:
-            failure = MOVED
+            sentence = MOVED
             try:
-                code = await self._open_line(pipe.workspace, pipe)
+                exit_code = await self._open_line(pipe.workspace, pipe)
             except HelixError as error:
-                code = 1
-                failure = str(error)
+                exit_code = 1
+                sentence = str(error)
             unanswered = list(pipe.waiting.values())
             pipe.waiting.clear()
-            if code == 0:
+            if exit_code == 0:
                 return
+
+            # The greeting is queued first, so that the next process gets it before all else.
             pipe.restart_with_greeting(self._greeting)
             for request in unanswered:
-                await self._send(build_error_response(request["id"], INTERNAL_ERROR, failure))
-            if code == LATER:
+                await self._send(build_error_response(request["id"], INTERNAL_ERROR, sentence))
+            if exit_code == LATER:
                 await asyncio.sleep(running_instance.GIVEN_WAY_SECONDS)
             elif unanswered:
                 await asyncio.sleep(RETRY_SECONDS)
@@ -260,7 +270,7 @@ class WorkspaceSwitch:
         # No other workspace uses this id.
         id_for_editor = f"{pipe.number}:{json.dumps(message['id'])}"
         self._requests_to_editor[id_for_editor] = WorkspaceRequest(pipe, message["id"])
-        await self._send({**message, "id": id_for_editor})
+        await self._send(message | {"id": id_for_editor})
 
     async def _handle_workspace_answer(self, pipe: WorkspacePipe, answer: Message) -> None:
         if answer.get("id") == "greeting":
@@ -272,9 +282,9 @@ class WorkspaceSwitch:
 
     def _remember_sessions(self, pipe: WorkspacePipe, request: Message | None, result: Any) -> None:
         """Notes to which workspace the sessions belong that a request or its result names."""
-        naming = [result, value_at(request, "params")]
-        naming += list_at(result, "sessions")
-        for value in naming:
+        may_name_session = [result, value_at(request, "params")]
+        may_name_session += list_at(result, "sessions")
+        for value in may_name_session:
             session = value_at(value, "sessionId")
             if isinstance(session, str):
                 self._workspaces_by_session[session] = pipe.workspace
@@ -287,13 +297,13 @@ class WorkspaceSwitch:
 
     async def _send_waiting_bytes_until_closed(self) -> None:
         while True:
+            # What waits already is written at once.
             pieces = [await self._unsent.get()]
             while not self._unsent.empty():
                 pieces.append(self._unsent.get_nowait())
+            write_pieces = partial(self._write, b"".join(pieces))
             try:
-                await concurrency.run_on_detached_thread(
-                    partial(self._write, b"".join(pieces)), name="standard output"
-                )
+                await concurrency.run_on_detached_thread(write_pieces, name="standard output")
             except OSError:
                 return  # The editor has closed the pipe, so nothing more can be sent.
 

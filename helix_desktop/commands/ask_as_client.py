@@ -43,6 +43,8 @@ from helix_desktop.workspace_host.host_interface import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from helix_desktop.console import Console
 
 FIRST_PAUSE_SECONDS = 1.0
@@ -64,6 +66,7 @@ class TurnHost(Protocol):
 
 
 async def ask_as_client(arguments: Namespace, turn_host: TurnHost, console: Console) -> int:
+    """Sends the message to the host, prints the turn, and returns the exit code."""
     text = ""
     if not arguments.resume:
         text = await read_message_text(arguments, console)
@@ -80,27 +83,28 @@ async def ask_as_client(arguments: Namespace, turn_host: TurnHost, console: Cons
 
 async def follow_until_turn_ends(turn: ClientTurn, turn_host: TurnHost, console: Console) -> None:
     """Connects again until the turn has ended. What is wrong at first is raised."""
-    pause = FIRST_PAUSE_SECONDS
+    pause_seconds = FIRST_PAUSE_SECONDS
     last_sentence = ""
     while True:
         sentence = turn_host.sentence_after_break
         try:
             async with turn_host.connect() as host:
-                pause = FIRST_PAUSE_SECONDS
+                pause_seconds = FIRST_PAUSE_SECONDS
                 last_sentence = ""
                 await turn.follow_until_end(host)
                 return
         except OwnerEnded:
-            pass
+            pass  # The next host goes on.
         except HelixError as error:
-            if not turn.conversation or turn.is_refused:
+            has_begun = bool(turn.conversation)
+            if turn.is_refused or not has_begun:
                 raise
             sentence = f"Not connected yet: {error.what}"
         if sentence != last_sentence:
             last_sentence = sentence
             await console.print_error(sentence)
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        await asyncio.sleep(pause_seconds)
+        pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
 
 
 class ClientTurn:
@@ -139,6 +143,7 @@ class ClientTurn:
         self._answered: set[tuple[int, str]] = set()
 
     async def follow_until_end(self, host: WorkspaceHost) -> None:
+        """Prepares the conversation at this host, and prints its events until the turn has ended."""
         try:
             await self._prepare_conversation(host)
         except HelixError as error:
@@ -190,9 +195,12 @@ class ClientTurn:
         return tuple(attachments)
 
     async def _send_or_continue(self, host: WorkspaceHost) -> None:
-        """Called when all facts have been told: at first, and after each broken line."""
-        is_first = self._last_seq_before is None
-        if is_first:
+        """Sends the message, resumes the turn, or does neither if that is done already.
+
+        Called when all facts have been received: at first, and after each broken connection.
+        """
+        is_first_connection = self._last_seq_before is None
+        if is_first_connection:
             self._last_seq_before = self._followed.state.seq
             if self._arguments.resume:
                 self._check_can_be_resumed()
@@ -217,14 +225,20 @@ class ClientTurn:
         queued = self._followed.queued
         if queued is None:
             return False
-        return any(self._is_own_message(parts) for parts in queued.messages)
+        return self._has_own_message(queued.messages)
+
+    def _has_own_message(self, messages: Iterable[tuple[facts.UserPart, ...]]) -> bool:
+        for parts in messages:
+            if self._is_own_message(parts):
+                return True
+        return False
 
     def _is_own_message(self, parts: tuple[facts.UserPart, ...]) -> bool:
-        first = parts[0]
-        # A slash command becomes another text.
-        return self._text.startswith("/") or (
-            isinstance(first, facts.Text) and first.text == self._text
-        )
+        if self._text.startswith("/"):
+            # A slash command becomes another text, so it cannot be compared.
+            return True
+        first_part = parts[0]
+        return isinstance(first_part, facts.Text) and first_part.text == self._text
 
     # --- What is told of the turn
 
@@ -253,6 +267,7 @@ class ClientTurn:
                 pass
 
     async def _handle_fact(self, recorded: facts.Recorded) -> None:
+        """Prints a fact of the turn. The turn begins with this command's own message."""
         if self._last_seq_before is None or recorded.seq <= self._last_seq_before:
             return
         fact = recorded.fact
@@ -278,19 +293,20 @@ class ClientTurn:
         if self.ended is not None or not self._is_sent:
             return
         if isinstance(event, session_events.MessagesQueued):
-            is_taken_back = any(self._is_own_message(parts) for parts in event.taken_back)
+            is_taken_back = self._has_own_message(event.taken_back)
             if is_taken_back and not self._has_begun:
                 self.ended = facts.TurnEnded(facts.TurnEnd.STOPPED, "your message was taken back")
             return
         if self._has_begun and event.running is ConversationActivity.FAILED:
             self.ended = facts.TurnEnded(facts.TurnEnd.FAILED, event.why)
+            return
         is_at_rest = event.running in (ConversationActivity.IDLE, ConversationActivity.FAILED)
         if is_at_rest and not self._has_begun and await self._take_back(host):
             why = f"{event.why} Your message was not sent.".strip()
             self.ended = facts.TurnEnded(facts.TurnEnd.FAILED, why)
 
     async def _take_back(self, host: WorkspaceHost) -> bool:
-        """Returns whether the message still waited. It waits no longer then."""
+        """Takes the message back if it still waits. Returns whether it did."""
         try:
             await host.run_host_command(
                 host_interface.TakeBackMessage(self.conversation, self._text)
@@ -302,6 +318,8 @@ class ClientTurn:
     async def _answer_question(
         self, host: WorkspaceHost, asked: session_events.QuestionAsked
     ) -> None:
+        """Answers a question of the turn by what was allowed, once even if it is asked again."""
+        # A slash command asks before its message is recorded.
         is_of_own_turn = self._has_begun or self._text.startswith("/")
         fingerprint = question_fingerprint(asked.question)
         key = (asked.number, fingerprint)

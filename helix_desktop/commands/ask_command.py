@@ -59,10 +59,10 @@ def _can_be_client(arguments: Namespace) -> bool:
 async def _ask_owner(arguments: Namespace) -> int | None:
     """Asks as a client of the process that has the workspace open. None if no process has."""
     workspace = workspace_access.find_chosen_workspace(arguments).id
-    wire = await running_instance.connect_to_owner(arguments.places.run, workspace)
-    if wire is None:
+    connection = await running_instance.connect_to_owner(arguments.places.run, workspace)
+    if connection is None:
         return None
-    await wire.close()
+    await connection.close()
     # Imported when needed, as most commands find the workspace closed.
     from helix_desktop.commands.ask_as_client import ask_as_client
     from helix_desktop.commands.workspace_owner import WorkspaceOwner
@@ -77,30 +77,45 @@ async def _ask_owner(arguments: Namespace) -> int | None:
 async def ask_in_workspace(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Runs the turn on the workspace's open workbench, or on one that is opened for it."""
     from helix_desktop import workbench
-    from helix_desktop.workspace_host import message_checks
 
     text = ""
     if not arguments.resume:
         text = await read_message_text(arguments, console)
-    opens_it = workbench.workbench_of(workspace) is None
+    opens_workbench = workbench.workbench_of(workspace) is None
     async with workbench.use_workbench(workspace, arguments.places) as bench:
-        if not (arguments.acp or arguments.conversation):  # Other agents' tools have other names.
-            workspace_access.check_permission_names(arguments.allow)
-        if not arguments.acp:
-            session = None
-            if arguments.conversation:
-                session = await _open_named_session(bench, arguments.conversation)
-            await message_checks.check_slash_command(bench, text, session)
-        reached = await _fetch_from_other_machines(bench, console)
-        if opens_it:
-            resumed = ""
+        await _check_message(bench, arguments, text)
+        is_store_reached = await _fetch_from_other_machines(bench, console)
+        if opens_workbench:
+            conversation_to_resume = ""
             if arguments.resume:
-                resumed = arguments.conversation
-            await _end_turns_left_open(bench, resumed, console)
+                conversation_to_resume = arguments.conversation
+            await _end_turns_left_open(bench, conversation_to_resume, console)
         return await _run_asked_turn(
-            bench, arguments, text, console, reached=reached, closes_after=opens_it
+            bench,
+            arguments,
+            text,
+            console,
+            reached=is_store_reached,
+            closes_after=opens_workbench,
         )
+
+
+async def _check_message(bench: Workbench, arguments: Namespace, text: str) -> None:
+    """Refuses a mistyped permission or slash command before anything is sent. Other agents have
+    names of their own for both.
+    """
+    from helix_desktop.workspace_host import message_checks
+
+    if not arguments.acp and not arguments.conversation:
+        workspace_access.check_permission_names(arguments.allow)
+    if arguments.acp:
+        return
+    session = None
+    if arguments.conversation:
+        session = await _open_named_session(bench, arguments.conversation)
+    await message_checks.check_slash_command(bench, text, session)
 
 
 async def _end_turns_left_open(bench: Workbench, resumed: str, console: Console) -> None:
@@ -131,12 +146,15 @@ async def _run_asked_turn(
     reached: bool,
     closes_after: bool,
 ) -> int:
-    """Runs the turn. `closes_after`: the workspace is closed with the end of this command."""
+    """Runs the turn, and returns the exit code. `reached`: the shared store could be reached, if
+    there is one. `closes_after`: the workspace is closed with the end of this command.
+    """
     from helix_desktop.commands.turn_output import TurnPrinter, report_end_of_turn
     from helix_desktop.workspace_host import message_checks
 
     is_model_needed = not (arguments.conversation or arguments.acp)
     message_checks.check_chosen_model(bench, arguments.model or "", is_needed=is_model_needed)
+
     session = await _open_asked_session(bench, arguments, console)
     if arguments.resume and is_last_turn_complete(session.conversation.state):
         raise errors.NotFound("There is nothing to continue.", remedy="Nothing was sent.")
@@ -145,22 +163,24 @@ async def _run_asked_turn(
     _choose_model_for_turn(bench, session, arguments.model or "")
     # A summary that is begun after the turn would be paid for and lost with this command.
     session.folding.prepares_next_turn = not closes_after
-    telling = TurnPrinter(session, frozenset(arguments.allow), as_lines=arguments.json)
-    unsubscribe = session.subscribe_to_events(telling.answer_question_before_turn)
+
+    printer = TurnPrinter(session, frozenset(arguments.allow), as_lines=arguments.json)
+    stop_answering = session.subscribe_to_events(printer.answer_question_before_turn)
     try:
         parts = await _read_message_parts(bench, session, arguments, text)
     finally:
-        unsubscribe()
-    unsubscribe = session.subscribe_to_events(telling.print_event)
+        stop_answering()
+    stop_printing = session.subscribe_to_events(printer.print_event)
     try:
-        telling.send_and_print(parts)
-        await telling.print_until_turn_ends(console)
+        printer.send_and_print(parts)
+        await printer.print_until_turn_ends(console)
         if closes_after:
             await session.folding.wait_for_fold_in_work()
     finally:
-        unsubscribe()
-        telling.stop_or_take_back()
-    is_done = await report_end_of_turn(telling.ended, telling.refused, console)
+        stop_printing()
+        printer.stop_or_take_back()
+
+    is_done = await report_end_of_turn(printer.ended, printer.refused, console)
     is_delivered = True
     if reached:
         is_delivered = await _deliver_to_other_machines(bench, console)
@@ -174,18 +194,21 @@ def _choose_model_for_turn(bench: Workbench, session: Session, model: str) -> No
 
     if model:
         bench.set_model_until_closed(session.id, model)
-    elif not (session.conversation.state.acp_agent or bench.model_of_conversation(session.id)):
+        return
+    is_of_other_agent = bool(session.conversation.state.acp_agent)
+    if not is_of_other_agent and not bench.model_of_conversation(session.id):
         raise message_checks.no_model_chosen_error(bench)
 
 
 async def _read_message_parts(
     bench: Workbench, session: Session, arguments: Namespace, text: str
 ) -> tuple[UserPart, ...]:
+    """Returns the message with its files, or nothing if a turn is resumed."""
     if not text:
         return ()
-    attached = await _attach_files(bench, session, arguments.attach)
-    said: tuple[UserPart, ...] = (Text(text), *attached)
-    return await bench.slash_commands.expand_command_message(session, said)
+    parts: list[UserPart] = [Text(text)]
+    parts += await _attach_files(bench, session, arguments.attach)
+    return await bench.slash_commands.expand_command_message(session, tuple(parts))
 
 
 async def _attach_files(
@@ -206,12 +229,13 @@ async def _fetch_from_other_machines(bench: Workbench, console: Console) -> bool
     try:
         async with asyncio.timeout(FETCH_SECONDS):
             await bench.sharing.fetch_facts_of_others()
-            return True
     except errors.SharedStoreUnreachable as error:
         await console.print_error(error.what)
+        return False
     except TimeoutError:
         await console.print_error("The shared store is taking too long to respond.")
-    return False
+        return False
+    return True
 
 
 async def _acquire_or_fork_session(
@@ -259,7 +283,8 @@ async def _deliver_to_other_machines(bench: Workbench, console: Console) -> bool
 
 async def _open_asked_session(bench: Workbench, arguments: Namespace, console: Console) -> Session:
     """Opens the named conversation, a fork of it in a copy, or a new one."""
-    if not (arguments.copy or arguments.copy_with_changes):
+    is_in_copy = arguments.copy or arguments.copy_with_changes
+    if not is_in_copy:
         session = await _open_named_session(
             bench, arguments.conversation or "", arguments.acp or ""
         )
@@ -276,9 +301,9 @@ async def _open_asked_session(bench: Workbench, arguments: Namespace, console: C
             f"The agent works in a copy. To bring back its changes, run: {line}"
         )
     for choice in arguments.choose:
-        what, _, value = choice.partition("=")
-        foreign = await bench.acp.open_conversation(session.conversation)
-        await foreign.choose_agent_option(session.conversation, what, value)
+        option, _, value = choice.partition("=")
+        agent = await bench.acp.open_conversation(session.conversation)
+        await agent.choose_agent_option(session.conversation, option, value)
     return session
 
 
@@ -286,8 +311,8 @@ async def _open_named_session(bench: Workbench, name: str, acp_agent: str = "") 
     """Opens a conversation, or starts a new one without a name."""
     if not name:
         return await bench.start_users_conversation(acp_agent=acp_agent)
-    named = await workspace_access.find_conversation_by_prefix(bench.workspace, name)
-    return await bench.open_session(named)
+    conversation = await workspace_access.find_conversation_by_prefix(bench.workspace, name)
+    return await bench.open_session(conversation)
 
 
 def add_ask_commands(nouns: Subparsers) -> None:

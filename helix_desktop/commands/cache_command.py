@@ -24,12 +24,16 @@ from helix_desktop.console import Console
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort, EntryUse
 from helix_desktop.engine.ports import EntryOrigin, SearchHit
 from helix_desktop.errors import format_things
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.history_finding import HistoryPlaces, list_json_files_of_histories
 from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = Path("-")
 MOST_HITS = 1_000_000  # The maximum number of hits that a search without a limit shows.
+SAMPLE_BYTES = 4096  # So much of the beginning decides whether content is text.
+LONGEST_CHARACTER_BYTES = 4  # In UTF-8.
+NO_LIMIT = -1  # The index takes this number for all entries.
 BY_NAME = {f".{kind}": f"application/{kind}" for kind in ("json", "xml", "pdf")}
 BY_NAME |= {".png": "image/png", ".jpg": "image/jpeg"}
 
@@ -52,25 +56,33 @@ def file_unless_dash(path: Path) -> Path | None:
 async def put_input_into_cache(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
-    name = ""
+    """Stores the file or the input as an entry, and prints its hash."""
+    file_name = ""
     if arguments.file != STANDARD:
-        name = arguments.file.name
+        file_name = arguments.file.name
+    # The media type is guessed from the beginning, so this much is read first.
     first_piece = await console.read_input()
-    origin = EntryOrigin(source=name, media_type=guess_media_type(name, first_piece))
+    media_type = guess_media_type(file_name, first_piece)
+    origin = EntryOrigin(source=file_name, media_type=media_type)
     pieces = _iterate_input_pieces(first_piece, console)
     stored = await workspace.cache.store_content(pieces, origin)
+
     result = {"sha256": stored.digest.hex, "size": stored.size, "media_type": stored.media_type}
     await print_result(arguments, console, result, stored.digest.hex)
-    over = await workspace.bytes_over_limit()
-    if over:
-        await console.print_error(describe_over_limit(workspace, over))
+    await _warn_if_over_limit(workspace, console)
     return 0
 
 
-def describe_over_limit(workspace: StoredWorkspace, over: int) -> str:
+async def _warn_if_over_limit(workspace: StoredWorkspace, console: Console) -> None:
+    bytes_over_limit = await workspace.bytes_over_limit()
+    if bytes_over_limit:
+        await console.print_error(describe_over_limit(workspace, bytes_over_limit))
+
+
+def describe_over_limit(workspace: StoredWorkspace, bytes_over_limit: int) -> str:
     limit = workspace.settings.limit
     return (
-        f"The cache is {over:,} bytes over its limit of {limit:,} bytes. `helix-desktop cache collect --workspace"
+        f"The cache is {bytes_over_limit:,} bytes over its limit of {limit:,} bytes. `helix-desktop cache collect --workspace"
         f" {workspace.id} --to {limit}` removes entries that no message uses. You can also raise limits.cache_bytes in"
         f" {workspace.folder / 'workspace.toml'}. Nothing is removed automatically."
     )
@@ -85,16 +97,18 @@ async def _iterate_input_pieces(first: bytes, console: Console) -> AsyncIterator
 
 def guess_media_type(name: str, beginning: bytes) -> str:
     """Guesses the media type from the file name, or else whether the beginning looks like text."""
-    by_name = BY_NAME.get(Path(name).suffix.lower())
-    if by_name:
-        return by_name
-    sample = beginning[:4096]
+    type_of_suffix = BY_NAME.get(Path(name).suffix.lower())
+    if type_of_suffix:
+        return type_of_suffix
+
+    sample = beginning[:SAMPLE_BYTES]
     if b"\0" in sample:
         return "application/octet-stream"
     try:
         sample.decode("utf-8")
     except UnicodeDecodeError as error:
-        is_at_end = error.start >= len(sample) - 4  # The sample may end within a character.
+        # The sample may end within a character.
+        is_at_end = error.start >= len(sample) - LONGEST_CHARACTER_BYTES
         if not is_at_end:
             return "application/octet-stream"
     return "text/plain"
@@ -103,6 +117,9 @@ def guess_media_type(name: str, beginning: bytes) -> str:
 async def output_entry_content(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Writes an entry's bytes to the file or the output. With `--json` and no file, they become
+    part of the JSON.
+    """
     digest = await workspace.cache.resolve_prefix(arguments.hash)
     becomes_part_of_json = arguments.json and arguments.output == STANDARD
     content = bytearray()
@@ -129,26 +146,31 @@ def _text_or_base64(content: bytes) -> dict[str, str]:
 async def print_entry_list(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Lists entries: names in alphabetical order, figures and times from the largest down."""
     await workspace_access.wait_for_index(workspace, console)
-    chosen = EntryFilter(tool=arguments.tool)
+    entry_filter = EntryFilter(tool=arguments.tool)
+    sorts_by_name = arguments.sort in {"tool", "source"}
     rows = await workspace.index.entries_page(
-        chosen,
+        entry_filter,
         sort=EntrySort(arguments.sort),
-        descending=arguments.sort not in {"tool", "source"},
-        limit=arguments.limit or -1,
+        descending=not sorts_by_name,
+        limit=arguments.limit or NO_LIMIT,
     )
     listed: list[dict[str, Any]] = []
     lines: list[str] = []
     for row in rows:
         listed.append(row.as_json_table() | {"on_disk": row.kept})
         figures = f"{row.stored.size:>13,}  {row.tokens:>10,}  {format_local_time(row.time)}"
-        origin = f"{row.about.tool or 'by hand'}  {row.about.source}".rstrip()
-        lines.append(f"{row.stored.digest.hex[:16]}  {figures}  {origin}")
+        tool = row.about.tool or "by hand"
+        line = f"{row.stored.digest.hex[:16]}  {figures}  {tool}  {row.about.source}"
+        lines.append(line.rstrip())
     await print_result(arguments, console, listed, *lines)
-    if not arguments.json:
-        more = await workspace.index.count_entries(chosen) - len(rows)
-        if more > 0:
-            await console.print_error(f"{more:,} more; --limit 0 lists all.")
+
+    if arguments.json:
+        return 0
+    not_listed = await workspace.index.count_entries(entry_filter) - len(rows)
+    if not_listed > 0:
+        await console.print_error(f"{not_listed:,} more; --limit 0 lists all.")
     return 0
 
 
@@ -166,42 +188,77 @@ async def print_search_hits(
         limit=arguments.limit or MOST_HITS,
         entries_only=arguments.only_entries,
     )
-    rows: dict[str, StoredConversation] = {}
-    if not arguments.only_entries:
-        listed = await workspace.journal.list_conversations()
-        rows = {row.id: row for row in listed if not row.trashed}
-    answers: list[dict[str, Any]] = []
-    lines: list[str] = []
-    for hit in hits:
-        answer: dict[str, Any] = {
-            "sha256": str(hit.digest or ""),
-            "line": hit.line,
-            "snippet": hit.snippet,
-            "tool": hit.about.tool,
-            "source": hit.about.source,
-        }
-        where = f"{str(hit.digest)[:16]}:{hit.line}"
-        if not arguments.only_entries:
-            use = await _find_use_in_conversation(workspace, hit, rows)
-            row = rows.get(use.conversation)
-            if row is None:
-                continue
-            title = row.title or row.begins
-            answer |= {"conversation": row.id, "title": title, "seq": use.seq}
-            where = f"{row.id}  [{use.seq}]  {title}"
-            if row.archived:
-                where += "  (archived)"
-        answers.append(answer)
-        head = f"{where}  {hit.about.tool} {hit.about.source}".rstrip()
-        lines.append(f"{head}\n    {' '.join(hit.snippet.split())}")
-    await print_result(arguments, console, answers, *lines)
-    if lines:
-        return 0
-    searched = "conversations"
     if arguments.only_entries:
         searched = "cache"
-    await console.print_error(f"Nothing in this workspace's {searched} contains {words!r}.")
-    return 1
+        printed_hits = [_describe_hit_in_cache(hit) for hit in hits]
+    else:
+        searched = "conversations"
+        printed_hits = await _describe_hits_in_conversations(workspace, hits)
+
+    answers = [printed.answer for printed in printed_hits]
+    lines = [printed.text for printed in printed_hits]
+    await print_result(arguments, console, answers, *lines)
+    if not printed_hits:
+        await console.print_error(f"Nothing in this workspace's {searched} contains {words!r}.")
+        return 1
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _PrintedHit:
+    """A hit of a search, as it is printed with `--json` and without."""
+
+    answer: dict[str, Any]
+    text: str
+
+
+def _describe_hit_in_cache(hit: SearchHit) -> _PrintedHit:
+    where = f"{str(hit.digest)[:16]}:{hit.line}"
+    return _PrintedHit(_answer_about_hit(hit), _format_hit(where, hit))
+
+
+async def _describe_hits_in_conversations(
+    workspace: StoredWorkspace, hits: Sequence[SearchHit]
+) -> list[_PrintedHit]:
+    """Describes hits with the conversation that has them. Those in the trash are left out."""
+    rows_by_id: dict[str, StoredConversation] = {}
+    for row in await workspace.journal.list_conversations():
+        if not row.trashed:
+            rows_by_id[row.id] = row
+
+    printed_hits: list[_PrintedHit] = []
+    for hit in hits:
+        use = await _find_use_in_conversation(workspace, hit, rows_by_id)
+        conversation = rows_by_id.get(use.conversation)
+        if conversation is None:
+            continue
+        title = conversation.title or conversation.begins
+        answer = _answer_about_hit(hit)
+        answer["conversation"] = conversation.id
+        answer["title"] = title
+        answer["seq"] = use.seq
+        where = f"{conversation.id}  [{use.seq}]  {title}"
+        if conversation.archived:
+            where += "  (archived)"
+        printed_hits.append(_PrintedHit(answer, _format_hit(where, hit)))
+    return printed_hits
+
+
+def _answer_about_hit(hit: SearchHit) -> dict[str, Any]:
+    return {
+        "sha256": str(hit.digest or ""),
+        "line": hit.line,
+        "snippet": hit.snippet,
+        "tool": hit.about.tool,
+        "source": hit.about.source,
+    }
+
+
+def _format_hit(where: str, hit: SearchHit) -> str:
+    """Returns a line that says where the hit is, and one with the passage that was found."""
+    heading = f"{where}  {hit.about.tool} {hit.about.source}".rstrip()
+    snippet_on_one_line = " ".join(hit.snippet.split())
+    return f"{heading}\n    {snippet_on_one_line}"
 
 
 async def _find_use_in_conversation(
@@ -218,7 +275,10 @@ async def _find_use_in_conversation(
 async def verify_all_entries(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
-    begun = time.monotonic()
+    """Compares every entry with its hash. With `--repair`, what is damaged is restored from
+    where else it is, and everything is compared again.
+    """
+    start_time = time.monotonic()
     result = await workspace.cache.verify_cache()
     repairs: Sequence[str] = ()
     if arguments.repair and (result.damaged or result.notes):
@@ -235,10 +295,12 @@ async def verify_all_entries(
         "checkpoint_bytes": result.checkpoint_bytes,
         "repairs": list(repairs),
     }
+
     lines = list(repairs)
-    lines += [f"{entry['sha256']}  {entry['why']}" for entry in damaged]
+    for entry in damaged:
+        lines.append(f"{entry['sha256']}  {entry['why']}")
     lines += result.notes
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - start_time
     lines.append(
         f"{result.checked:,} entries, {result.bytes:,} bytes, {len(damaged)} damaged; {seconds:.1f} s"
     )
@@ -257,14 +319,17 @@ async def print_cache_figures(
 ) -> int:
     await workspace_access.wait_for_index(workspace, console)
     computed = await workspace.index.compute_figures()
-    over = await workspace.bytes_over_limit()
+    bytes_over_limit = await workspace.bytes_over_limit()
     figures = dict(computed.figures_by_name())
     figures["limit"] = workspace.settings.limit
-    figures["over_limit"] = over
-    lines = [f"{name.replace('_', ' '):<24}{figure:>18,}" for name, figure in figures.items()]
+    figures["over_limit"] = bytes_over_limit
+    lines: list[str] = []
+    for name, figure in figures.items():
+        label = name.replace("_", " ")
+        lines.append(f"{label:<24}{figure:>18,}")
     await print_result(arguments, console, figures, *lines)
-    if over:
-        await console.print_error(describe_over_limit(workspace, over))
+    if bytes_over_limit:
+        await console.print_error(describe_over_limit(workspace, bytes_over_limit))
     return 0
 
 
@@ -275,10 +340,10 @@ async def collect_unused_entries(
     removed = {"removed": result.entries, "bytes": result.bytes}
     line = f"Removed {format_things(result.entries, 'entry', 'entries')} ({result.bytes:,} bytes)."
     await print_result(arguments, console, removed, line)
-    left = await workspace.index.measure_kept_bytes()
-    if arguments.to > 0 and left > arguments.to:
+    kept_bytes = await workspace.index.measure_kept_bytes()
+    if arguments.to > 0 and kept_bytes > arguments.to:
         await console.print_error(
-            f"{left:,} bytes belong to entries that are used by messages, were stored by hand, or are pinned."
+            f"{kept_bytes:,} bytes belong to entries that are used by messages, were stored by hand, or are pinned."
         )
     return 0
 

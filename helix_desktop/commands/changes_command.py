@@ -28,6 +28,7 @@ from helix_desktop.engine.changes.turn_changes import (
 )
 from helix_desktop.engine.facts import ModelReplied, ToolCall, ToolReturned
 from helix_desktop.errors import InvalidInput, NotFound, format_things
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.tool_translation import edited_files_of_call
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 
 async def _print_turns_with_files(bench: Workbench, arguments: Namespace, console: Console) -> int:
+    """Lists the chosen turns with the files that each changed, and what a foreign agent edited."""
     conversation, changes = await _find_conversation_with_changes(bench, arguments, console)
     turns: list[dict[str, object]] = []
     lines: list[str] = []
@@ -49,6 +51,7 @@ async def _print_turns_with_files(bench: Workbench, arguments: Namespace, consol
         lines.append(heading)
         for file in files:
             lines.append(_line_of_file_change(file))
+
     not_covered = []
     # To say what checkpoints leave out, all files are stored, which a full disk has no room for.
     if arguments.json and not getattr(arguments, "is_on_copy", False):
@@ -58,9 +61,10 @@ async def _print_turns_with_files(bench: Workbench, arguments: Namespace, consol
     edits = await _list_edits_of_agent(bench, conversation)
     for edit in edits:
         lines.append(f"  [{edit['seq']}] {edit['tool']}  {edit['path']}")
+
     if not lines:
-        row = bench.conversation_row(conversation)
         title = conversation
+        row = bench.conversation_row(conversation)
         if row:
             title = row.title
         lines.append(f"No changes to files were recorded in {title}.")
@@ -92,50 +96,58 @@ async def _list_edits_of_agent(bench: Workbench, conversation: str) -> list[dict
     if not await workspace_access.read_agent_of_conversation(bench.workspace, row):
         return []
     recorded_facts = await bench.read_conversation_facts(conversation)
-    failed: set[str] = set()
+    failed_calls: set[str] = set()
     for recorded in recorded_facts:
         if isinstance(recorded.fact, ToolReturned) and not recorded.fact.ok:
-            failed.add(recorded.fact.call)
+            failed_calls.add(recorded.fact.call)
+
     edits: list[dict[str, object]] = []
     for recorded in recorded_facts:
         if not isinstance(recorded.fact, ModelReplied):
             continue
         for part in recorded.fact.parts:
-            if isinstance(part, ToolCall) and part.id not in failed:
-                for path in edited_files_of_call(part):
-                    edits.append({"seq": recorded.seq, "tool": part.name, "path": path})
+            if not isinstance(part, ToolCall) or part.id in failed_calls:
+                continue
+            for path in edited_files_of_call(part):
+                edits.append({"seq": recorded.seq, "tool": part.name, "path": path})
     return edits
 
 
 async def _print_patch(bench: Workbench, arguments: Namespace, console: Console) -> int:
-    files, _, changes = await _chosen_file_changes(bench, arguments, console)
-    patch = await changes.build_git_patch(files)
+    chosen = await _choose_file_changes(bench, arguments, console)
+    patch = await chosen.changes.build_git_patch(chosen.files)
     if not arguments.json:
         await console.write_output(patch)
     return await print_result(arguments, console, {"patch": patch.decode("utf-8", "replace")})
 
 
 async def _restore_files(bench: Workbench, arguments: Namespace, console: Console) -> int:
-    files, conversation, changes = await _chosen_file_changes(bench, arguments, console)
-    if not files:
-        return await print_result(
-            arguments, console, {"restored": [], "left": []}, "There is nothing to restore."
-        )
-    await changes.prepare_checkpoints()
-    plan = await changes.plan_undo(files)
+    """Undoes the chosen changes with `--yes`, and otherwise prints what would be done."""
+    chosen = await _choose_file_changes(bench, arguments, console)
+    if not chosen.files:
+        nothing: dict[str, list[str]] = {"restored": [], "left": []}
+        return await print_result(arguments, console, nothing, "There is nothing to restore.")
+    await chosen.changes.prepare_checkpoints()
+    plan = await chosen.changes.plan_undo(chosen.files)
     if not arguments.yes:
-        await _print_restore_plan(files, plan, arguments, console)
+        await _print_restore_plan(chosen.files, plan, arguments, console)
         return workspace_access.ASKING
+
     choices = {planned.path: arguments.conflicts for planned in plan}
-    undone = await changes.undo_file_changes(files, conversation=conversation, choices=choices)
-    left = [{"path": printable_path(place), "why": why} for place, why in undone.paths_left_alone]
-    result = {"restored": [printable_path(place) for place in undone.restored], "left": left}
-    line = f"{format_things(len(undone.restored), 'file or folder was', 'files and folders were')} restored."
-    await print_result(arguments, console, result, line)
+    undone = await chosen.changes.undo_file_changes(
+        chosen.files, conversation=chosen.conversation, choices=choices
+    )
+    restored = [printable_path(path) for path in undone.restored]
+    left_alone: list[dict[str, str]] = []
+    for path, reason in undone.paths_left_alone:
+        left_alone.append({"path": printable_path(path), "why": reason})
+    result = {"restored": restored, "left": left_alone}
+    count = format_things(len(restored), "file or folder was", "files and folders were")
+    await print_result(arguments, console, result, f"{count} restored.")
     if not arguments.json:
-        for path in left:
-            await console.print_error(f"{path['path']} was not changed: {path['why']}.")
-    if left:
+        for left in left_alone:
+            await console.print_error(f"{left['path']} was not changed: {left['why']}.")
+    if left_alone:
         return 1
     return 0
 
@@ -143,59 +155,73 @@ async def _restore_files(bench: Workbench, arguments: Namespace, console: Consol
 async def _print_restore_plan(
     files: Sequence[FileChange], plan: Sequence[PlannedUndo], arguments: Namespace, console: Console
 ) -> None:
-    places = {file.path_of_change: printable_path(file.place) for file in files}
-    words = {
+    """Prints for each file whether it would be restored, and how a later change would be treated."""
+    sentences_of_conflict = {
+        "now": "has changed since then and would be left as it is",
+        "before": "has changed since then and would be restored anyway",
+        "merge": "has changed since then; only the agent's changes would be undone",
+    }
+    sentences = {
         "restore": "would be restored",
         "already": "has not changed",
-        "conflict": {
-            "now": "has changed since then and would be left as it is",
-            "before": "has changed since then and would be restored anyway",
-            "merge": "has changed since then; only the agent's changes would be undone",
-        }[arguments.conflicts],
+        "conflict": sentences_of_conflict[arguments.conflicts],
     }
+    printable_paths = {file.path_of_change: printable_path(file.place) for file in files}
     lines = []
     result = []
     for planned in plan:
-        place = places[planned.path]
+        path = printable_paths[planned.path]
         how = planned.how.value
-        lines.append(f"{place} {words[how]}")
-        result.append({"path": place, "how": how})
+        lines.append(f"{path} {sentences[how]}")
+        result.append({"path": path, "how": how})
     await print_result(arguments, console, result, *lines)
 
 
-async def _chosen_file_changes(
+@dataclass(frozen=True, slots=True)
+class _ChosenFileChanges:
+    """The changed files that the command names, or all of them, and where they are changed."""
+
+    files: Sequence[FileChange]
+    conversation: str
+    changes: FileChanges
+
+
+async def _choose_file_changes(
     bench: Workbench, arguments: Namespace, console: Console
-) -> tuple[Sequence[FileChange], str, FileChanges]:
+) -> _ChosenFileChanges:
     conversation, changes = await _find_conversation_with_changes(bench, arguments, console)
-    turns = await _chosen_turns_of_changes(changes, arguments, conversation)
     sources: list[ChangeSource] = []
-    for turn in turns:
+    for turn in await _chosen_turns_of_changes(changes, arguments, conversation):
         sources += turn.sources
     files = await changes.changes_with_folders(sources)
+
     for path in arguments.paths:
-        if not any(_is_file_named(file, [path]) for file in files):
+        files_at_path = [file for file in files if _is_file_named(file, [path])]
+        if not files_at_path:
             raise NotFound(f"No change of {path} can be shown or undone here.", remedy="To see the changed files, run `changes list`.")  # fmt: skip
-    chosen = [file for file in files if _is_file_named(file, arguments.paths)]
-    return chosen, conversation, changes
+    chosen_files = [file for file in files if _is_file_named(file, arguments.paths)]
+    return _ChosenFileChanges(chosen_files, conversation, changes)
 
 
 async def _chosen_turns_of_changes(
     changes: FileChanges, arguments: Namespace, conversation: str
 ) -> Sequence[TurnOfChanges]:
+    """Returns the turn that `--turn` names, by its number or as the last one, or all of them."""
     turns = await changes.turns_with_changes(conversation)
     if arguments.turn == "last":
         return turns[-1:]
-    if arguments.turn:
-        if not arguments.turn.isdecimal():
-            raise InvalidInput(
-                f"There is no turn {arguments.turn}.",
-                remedy="Enter the number of a turn, or `last`.",
-            )
-        number = int(arguments.turn)
-        turns = [turn for turn in turns if turn.number <= number <= turn.last]
-        if not turns:
-            raise NotFound(f"Turn {arguments.turn} in this conversation did not change any files.")
-    return turns
+    if not arguments.turn:
+        return turns
+    if not arguments.turn.isdecimal():
+        raise InvalidInput(
+            f"There is no turn {arguments.turn}.",
+            remedy="Enter the number of a turn, or `last`.",
+        )
+    number = int(arguments.turn)
+    turns_with_number = [turn for turn in turns if turn.number <= number <= turn.last]
+    if not turns_with_number:
+        raise NotFound(f"Turn {arguments.turn} in this conversation did not change any files.")
+    return turns_with_number
 
 
 async def _find_conversation_with_changes(
@@ -229,8 +255,11 @@ def _is_file_named(file: FileChange, paths: Sequence[str]) -> bool:
     """Whether the file is one of `paths`, or in one of these folders."""
     if not paths:
         return True
-    wanted = [path.rstrip("/").removeprefix("./") for path in paths]
-    return any(file.place == path or file.place.startswith(f"{path}/") for path in wanted)
+    for path in paths:
+        folder_or_file = path.rstrip("/").removeprefix("./")
+        if file.place == folder_or_file or file.place.startswith(f"{folder_or_file}/"):
+            return True
+    return False
 
 
 def _describe_file_change(file: FileChange) -> dict[str, object]:

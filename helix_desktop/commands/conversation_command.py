@@ -58,13 +58,15 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 async def print_conversation_list(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Lists the conversations that are not in the trash."""
     from helix_desktop.workbench.copy_files import list_folder_copies
 
-    rows = [row for row in await workspace.journal.list_conversations() if not row.trashed]
     copies = await asyncio.to_thread(list_folder_copies, workspace)
     label_of_copy = {copy.id: copy.label for copy in copies if copy.is_whole}
     listed: list[ListedConversation] = []
-    for row in rows:
+    for row in await workspace.journal.list_conversations():
+        if row.trashed:
+            continue
         agent = await workspace_access.read_agent_of_conversation(workspace, row)
         listed.append(
             ListedConversation(
@@ -110,49 +112,52 @@ class ListedConversation:
 async def print_listed_conversations(
     arguments: Namespace, listed: Sequence[ListedConversation], console: Console
 ) -> int:
-    told: list[dict[str, Any]] = []
+    """Prints one line for each conversation, with what is special about it in brackets."""
+    result: list[dict[str, Any]] = []
     lines: list[str] = []
-    for row in listed:
-        told.append(
+    for conversation in listed:
+        result.append(
             {
-                "id": row.id,
-                "title": row.title,
-                "updated": row.updated,
-                "parent": row.parent,
-                "copy": row.copy,
-                "agent": row.agent,
+                "id": conversation.id,
+                "title": conversation.title,
+                "updated": conversation.updated,
+                "parent": conversation.parent,
+                "copy": conversation.copy,
+                "agent": conversation.agent,
             }
         )
-        line = f"{row.id}  {format_local_time(row.updated)}  {row.title}"
-        if row.notes:
-            line += f"  ({', '.join(row.notes)})"
+        time = format_local_time(conversation.updated)
+        line = f"{conversation.id}  {time}  {conversation.title}"
+        if conversation.notes:
+            line += f"  ({', '.join(conversation.notes)})"
         lines.append(line.rstrip())
-    return await workspace_access.print_result(arguments, console, told, *lines)
+    return await workspace_access.print_result(arguments, console, result, *lines)
 
 
 async def print_conversation(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Prints the messages from a certain one on, and warns of what looks like a key in them."""
     conversation = await find_conversation_by_prefix(workspace, arguments.conversation)
     facts = await workspace.journal.read_facts(conversation)
     messages = choose_messages(arguments, facts)
-    shown = messages[: arguments.limit or None]
-    stored = _stored_contents(shown)
+    printed_messages = messages[: arguments.limit or None]
+
+    digests: Sequence[Digest] = ()
     # The contents of a shared workspace may be elsewhere, and are not fetched for this.
     is_shared = workspace.link is not None
-    gone: Collection[Digest] = ()
     if not is_shared:
-        gone = await workspace.cache.find_missing_content(stored)
-    await print_messages(arguments, messages, gone, console)
-    contents: Sequence[bytes] = ()
-    if not is_shared:
-        content_of_digest = await workspace.cache.read_contents(stored)
-        contents = list(content_of_digest.values())
-    masked_keys = [mask_key(key) for key in find_keys_in_facts(shown, contents)]
+        digests = _stored_contents(printed_messages)
+    missing = await workspace.cache.find_missing_content(digests)
+    await print_messages(arguments, messages, missing, console)
+
+    content_of_digest = await workspace.cache.read_contents(digests)
+    contents = list(content_of_digest.values())
+    masked_keys = [mask_key(key) for key in find_keys_in_facts(printed_messages, contents)]
     if masked_keys:
         keys = ", ".join(masked_keys)
-        way = workspace_access.WAY_TO_FORGET.format(workspace.id)
-        await console.print_error(f"This looks like a key: {keys}. {way}")
+        remedy = workspace_access.WAY_TO_FORGET.format(workspace.id)
+        await console.print_error(f"This looks like a key: {keys}. {remedy}")
     return 0
 
 
@@ -169,19 +174,24 @@ async def print_messages(
     console: Console,
 ) -> None:
     """Prints as many as the command line says. `gone`: contents that are no longer stored."""
-    shown = messages[: arguments.limit or None]
-    told: list[dict[str, Any]] = []
+    printed_messages = messages[: arguments.limit or None]
+    result: list[dict[str, Any]] = []
     lines: list[str] = []
-    for message in shown:
-        about = _describe_message(message.fact, gone)
-        told.append({"seq": message.seq, "time": message.time, **about})
+    for message in printed_messages:
+        author_and_text = _describe_message(message.fact, gone)
+        described: dict[str, Any] = {"seq": message.seq, "time": message.time}
+        described.update(author_and_text)
+        result.append(described)
         time = format_local_time(message.time)
-        lines.append(f"[{message.seq}] {time} {about['by']}\n{about['text']}\n")
-    await workspace_access.print_result(arguments, console, told, *lines)
-    left = messages[len(shown) :]
-    if left:
+        heading = f"[{message.seq}] {time} {author_and_text['by']}"
+        lines.append(f"{heading}\n{author_and_text['text']}\n")
+    await workspace_access.print_result(arguments, console, result, *lines)
+
+    not_printed = messages[len(printed_messages) :]
+    if not_printed:
+        next_seq = not_printed[0].seq
         await console.print_error(
-            f"{len(left):,} more messages. To see them, add --from {left[0].seq}."
+            f"{len(not_printed):,} more messages. To see them, add --from {next_seq}."
         )
 
 
@@ -193,12 +203,14 @@ def _stored_contents(messages: Sequence[Recorded]) -> list[Digest]:
         if isinstance(fact, ToolReturned):
             digests.append(fact.output.digest)
         elif isinstance(fact, UserSaid):
-            attached = [part for part in fact.parts if isinstance(part, Attachment)]
-            digests += [part.stored.digest for part in attached]
+            for part in fact.parts:
+                if isinstance(part, Attachment):
+                    digests.append(part.stored.digest)
     return digests
 
 
 def _describe_message(fact: Fact, gone: Collection[Digest]) -> dict[str, str]:
+    """Returns who said it, and the text with the calls and what is stored of it."""
     match fact:
         case UserSaid(parts=parts):
             return {"by": "user", "text": _describe_user_parts(parts, gone)}
@@ -242,6 +254,7 @@ def _describe_stored(stored: Stored, gone: Collection[Digest]) -> str:
 async def delete_chosen_conversations(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Deletes the named conversations, and the recorded ones of certain agents or times."""
     from helix_desktop.workbench.history_imports import find_recorded_conversations
 
     if not (arguments.conversations or arguments.agent or arguments.before):
@@ -249,10 +262,10 @@ async def delete_chosen_conversations(
             "No conversation was chosen.",
             remedy="Specify the conversation's ID, --agent or --before.",
         )
-    names = arguments.conversations
-    chosen = [
-        await find_conversation_by_prefix(workspace, name, listed_first=False) for name in names
-    ]
+    chosen: list[str] = []
+    for name in arguments.conversations:
+        conversation = await find_conversation_by_prefix(workspace, name, listed_first=False)
+        chosen.append(conversation)
     if arguments.agent or arguments.before:
         kinds = history_kinds_of_agents(arguments.agent)
         before = parse_date(arguments.before)

@@ -56,30 +56,41 @@ def _describe_histories_by_folder(found: Sequence[history_finding.FoundHistories
     groups: dict[tuple[str, str], list[history_finding.FoundHistories]] = {}
     for history in found:
         groups.setdefault((history.kind, history.folder), []).append(history)
+
     lines: list[str] = []
+    total_count = 0
+    total_size = 0
     for (kind, folder), histories in sorted(groups.items()):
         count = sum(history.conversations for history in histories)
         size = sum(history.size for history in histories)
-        first_day = format_local_time(min(history.first for history in histories))[:10]
-        last_day = format_local_time(max(history.last for history in histories))[:10]
+        total_count += count
+        total_size += size
+        first_time = min(history.first for history in histories)
+        last_time = max(history.last for history in histories)
+        period = f"{_format_day(first_time)} to {_format_day(last_time)}"
+        program = NAMES.get(kind, kind)
+        folder_or_none = folder or "(no folder)"
         lines.append(
-            f"{NAMES.get(kind, kind):<12} {count:>5}  {size / 1e6:>9,.1f} MB  {first_day} to {last_day}  {folder or '(no folder)'}"
+            f"{program:<12} {count:>5}  {size / 1e6:>9,.1f} MB  {period}  {folder_or_none}"
         )
-    count = sum(history.conversations for history in found)
-    size = sum(history.size for history in found)
-    lines.append(f"{count:,} conversations found, {size / 1e6:,.1f} MB.")
+    lines.append(f"{total_count:,} conversations found, {total_size / 1e6:,.1f} MB.")
     return lines
+
+
+def _format_day(time: float) -> str:
+    date_and_time = format_local_time(time)
+    return date_and_time[:10]
 
 
 def run_history_import(arguments: Namespace) -> int:
     """Makes the paths absolute: the import may run in another working directory."""
-    absolute = {str(path): str(path.absolute()) for path in arguments.paths}
-    if not absolute and not arguments.watch:
+    absolute_paths = {str(path): str(path.absolute()) for path in arguments.paths}
+    if not absolute_paths and not arguments.watch:
         arguments.paths = _find_history_files()
         arguments.found = True
         found_paths = [str(path) for path in arguments.paths]
-        arguments.argv = [*arguments.argv, "--found", *found_paths]
-    arguments.argv = [absolute.get(word, word) for word in arguments.argv]
+        arguments.argv = list(arguments.argv) + ["--found"] + found_paths
+    arguments.argv = [absolute_paths.get(word, word) for word in arguments.argv]
     arguments.paths = [path.absolute() for path in arguments.paths]
     arguments.lasting = arguments.watch
     return workspace_access.run_on_workspace(arguments)
@@ -96,12 +107,16 @@ def _find_history_files() -> list[Path]:
 async def import_into_workspace(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Imports once, or with `--watch` until it is stopped. Returns 1 if nothing of what the user
+    named was found.
+    """
     if arguments.watch:
         return await _import_until_stopped(arguments, workspace, console)
     result = await _import_once(arguments, workspace)
     await _forget_keys_and_print_result(arguments, workspace, result, console)
-    names_what_to_import = arguments.copies is None and not arguments.found
-    if names_what_to_import and not result.imported and not result.unchanged_conversations:
+    is_named_by_user = arguments.copies is None and not arguments.found
+    is_nothing_found = not result.imported and not result.unchanged_conversations
+    if is_named_by_user and is_nothing_found:
         return 1
     return 0
 
@@ -111,6 +126,7 @@ async def _import_once(arguments: Namespace, workspace: StoredWorkspace) -> Impo
     from helix_desktop.workbench.history_imports import ImportResult, new_import_name
     from helix_desktop.workbench.session_import import ImportedConversation
 
+    # What was imported before this command line was stopped.
     earlier: dict[str, Any] = json.loads(arguments.earlier or "{}")
     values = {"run": new_import_name()} | earlier
     values["imported"] = [ImportedConversation(**row) for row in earlier.get("imported", ())]
@@ -138,6 +154,7 @@ async def _import_all(
     from helix_desktop.workbench.history_imports import HistoryImport, find_files_to_import
     from helix_desktop.workbench.session_preparation import SessionPreparation
 
+    places = history_finding.history_folders(history_finding.HistoryPlaces.of_this_user())
     if arguments.copies is not None:
         # The original files may be gone by now, so the recorder's copies are read.
         files = arguments.paths
@@ -145,7 +162,7 @@ async def _import_all(
         files = await asyncio.to_thread(find_files_to_import, arguments.paths)
     else:
         files = _find_history_files()
-    places = history_finding.history_folders(history_finding.HistoryPlaces.of_this_user())
+
     kinds: dict[str, str] = {}
     for file in files:
         kinds[str(file)] = arguments.kind or history_finding.find_kind_by_folder(places, file)
@@ -155,6 +172,7 @@ async def _import_all(
     named_by_user: frozenset[Path] = frozenset()
     if not arguments.copies and not arguments.found:
         named_by_user = frozenset(arguments.paths)
+
     await load_extensions_once(arguments.places)
     preparation = SessionPreparation(
         kinds=kinds,
@@ -176,7 +194,7 @@ async def _import_until_stopped(
     """Imports now and after each change to a file, until Ctrl+C, and then prints the result."""
     import watchfiles
 
-    seen: set[str] = set()
+    imported_ids: set[str] = set()
     has_imported = False
     changes = watchfiles.awatch(
         *_folders_to_watch(arguments.paths),
@@ -191,17 +209,19 @@ async def _import_until_stopped(
             if has_imported and not changed:
                 continue
             result = await _import_once(arguments, workspace)
-            seen.update(conversation.id for conversation in result.imported)
+            for conversation in result.imported:
+                imported_ids.add(conversation.id)
             if result.imported or not has_imported:
                 await _forget_keys_and_print_result(arguments, workspace, result, console)
             has_imported = True
     except asyncio.CancelledError:
+        # Ctrl+C is the usual end of this command, and no error.
         task = asyncio.current_task()
         if task is not None:
             task.uncancel()
         if not arguments.json:
             await console.print_line(
-                f"Stopped watching. New or changed conversations: {len(seen):,}."
+                f"Stopped watching. New or changed conversations: {len(imported_ids):,}."
             )
     return 0
 
@@ -221,14 +241,21 @@ def _folders_to_watch(paths: Sequence[Path]) -> set[Path]:
 async def _forget_keys_and_print_result(
     arguments: Namespace, workspace: StoredWorkspace, result: ImportResult, console: Console
 ) -> None:
+    """Forgets what looks like a key, if the user wants that, and prints what was imported."""
     forgotten = 0
     if arguments.forget_keys:
         for key in result.keys:
             await workspace.content_forgetter(text=key)
         forgotten = len(result.keys)
+
     complaints = list(dict.fromkeys(result.complaints))
-    keys = [{"key": mask_key(key), "places": counts} for key, counts in result.keys.items()]
-    told: dict[str, Any] = {
+    keys: list[dict[str, object]] = []
+    masked_keys: list[str] = []
+    for key, counts in result.keys.items():
+        masked_key = mask_key(key)
+        masked_keys.append(masked_key)
+        keys.append({"key": masked_key, "places": counts})
+    printed_result: dict[str, Any] = {
         "run": result.run,
         "imported": [asdict(conversation) for conversation in result.imported],
         "unchanged": len(result.unchanged_conversations),
@@ -239,10 +266,9 @@ async def _forget_keys_and_print_result(
     if not arguments.json:
         for complaint in _describe_complaints(complaints):
             await console.print_error(complaint)
-    masked_keys = [str(key["key"]) for key in keys]
     lines = list(_describe_imported(result))
     lines += _describe_keys(masked_keys, forgotten)
-    await print_result(arguments, console, told, *lines)
+    await print_result(arguments, console, printed_result, *lines)
 
 
 def _describe_imported(result: ImportResult) -> Iterator[str]:
@@ -296,14 +322,15 @@ async def print_past_imports(
 async def undo_named_import(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Undoes an import, in the open workbench if there is one, and says what could not be undone."""
     from helix_desktop import workbench
-    from helix_desktop.workbench import history_imports as bringing
+    from helix_desktop.workbench import history_imports
 
     bench = workbench.workbench_of(workspace)
     if bench is not None:
         count, stayed = await bench.undo_import_run(arguments.import_run)
     else:
-        count, stayed = await bringing.undo_import(workspace, arguments.import_run)
+        count, stayed = await history_imports.undo_import(workspace, arguments.import_run)
     if not arguments.json:
         for sentence in stayed:
             await console.print_error(sentence)

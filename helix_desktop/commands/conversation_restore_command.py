@@ -42,11 +42,12 @@ _VARIABLES = (
 
 def run_conversation_restore(arguments: Namespace) -> int:
     """Makes paths absolute, because another process in another folder may do the work."""
-    given = arguments.to
-    if given and given not in AGENTS:
-        if not {".", "/", os.sep}.intersection(given):
-            raise InvalidInput(f"There is no agent named {given} to continue in.", remedy=f"Choose {', '.join(AGENTS)}, or a file such as ./{given}.")  # fmt: skip
-        arguments.to = str(Path(given).absolute())
+    agent_or_file = arguments.to
+    if agent_or_file and agent_or_file not in AGENTS:
+        is_path = bool({".", "/", os.sep}.intersection(agent_or_file))
+        if not is_path:
+            raise InvalidInput(f"There is no agent named {agent_or_file} to continue in.", remedy=f"Choose {', '.join(AGENTS)}, or a file such as ./{agent_or_file}.")  # fmt: skip
+        arguments.to = str(Path(agent_or_file).absolute())
         arguments.argv = workspace_access.insert_options(arguments.argv, f"--to={arguments.to}")
     if arguments.agent_places is None:
         arguments.agent_places = [str(Path.home())]
@@ -60,6 +61,7 @@ def run_conversation_restore(arguments: Namespace) -> int:
 async def write_conversation_for_agent(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Writes the conversation as a session of an agent or into a file, and says how to continue."""
     from helix_desktop import token_counting, workbench
     from helix_desktop.workbench.conversation_relay import ConversationRelay
 
@@ -75,12 +77,17 @@ async def write_conversation_for_agent(
             "This conversation does not come from an agent that can resume it.",
             remedy=f"Choose an agent: `--to {'`, `--to '.join(AGENTS)}`.",
         )
-    home, *named = arguments.agent_places
-    places = HistoryPlaces(Path(home), dict(zip(_VARIABLES, named, strict=True)))
-    folder = next(iter(workspace.settings.roots), home)
-    open_desk = partial(workbench.use_workbench, workspace, arguments.places)
-    relay = ConversationRelay(workspace, token_counting.shared_token_counter(), open_desk)
-    asked = RestoreRequest(
+
+    # The first place is the home folder. The others are the values of the variables.
+    home = arguments.agent_places[0]
+    values = arguments.agent_places[1:]
+    places = HistoryPlaces(Path(home), dict(zip(_VARIABLES, values, strict=True)))
+    folder = home
+    if workspace.settings.roots:
+        folder = workspace.settings.roots[0]
+    open_workbench = partial(workbench.use_workbench, workspace, arguments.places)
+    relay = ConversationRelay(workspace, token_counting.shared_token_counter(), open_workbench)
+    request = RestoreRequest(
         conversation,
         agent or "claude",
         folder,
@@ -88,10 +95,11 @@ async def write_conversation_for_agent(
         arguments.fold,
         arguments.window,
     )
-    restored = await relay.prepare_session_for_agent(asked, may_ask_model=arguments.fold)
+    restored = await relay.prepare_session_for_agent(request, may_ask_model=arguments.fold)
+
     lines: list[str] = []
     if arguments.mcp:
-        line = await asyncio.to_thread(relay.add_mcp_server, asked.agent, Path(folder), places)
+        line = await asyncio.to_thread(relay.add_mcp_server, request.agent, Path(folder), places)
         lines.append(line)
     if is_to_file:
         file = Path(arguments.to)
@@ -106,19 +114,19 @@ async def write_conversation_for_agent(
     if is_to_file:
         name = AGENTS_TO_CONTINUE_IN[restored.agent]
         lines[-1] = f"To continue in {name}, use --to {restored.agent}."
-    told = _restored_session_as_json(restored, path)
-    return await print_result(arguments, console, told, *lines)
+    result = _restored_session_as_json(restored, path)
+    return await print_result(arguments, console, result, *lines)
 
 
 def _restored_session_as_json(restored: RestoredSession, path: Path) -> dict[str, Any]:
     """Returns what was written, without the session itself."""
-    told = {field.name: getattr(restored, field.name) for field in fields(restored)}
-    del told["content"]
-    del told["texts"]
-    told["original"] = told.pop("is_original")
-    told["folded"] = told.pop("is_folded")
-    told["path"] = str(path)
-    return told
+    result = {field.name: getattr(restored, field.name) for field in fields(restored)}
+    del result["content"]
+    del result["texts"]
+    result["original"] = result.pop("is_original")
+    result["folded"] = result.pop("is_folded")
+    result["path"] = str(path)
+    return result
 
 
 def add_conversation_restore(verbs: Subparsers) -> None:

@@ -5,7 +5,7 @@ what was written anew, and why.
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any
@@ -66,8 +66,9 @@ class CostSums:
         is_free = counted.is_free
         day = datetime.fromtimestamp(request.time, UTC).astimezone().strftime("%Y-%m-%d")
         model = request.model.rpartition("/")[2]
-        for sums, name in ((self.days, day), (self.agents, counted.agent), (self.models, model)):
-            _add_to_sum(sums, name, request.tokens, request.cost, is_free=is_free)
+        _add_to_sum(self.days, day, request.tokens, request.cost, is_free=is_free)
+        _add_to_sum(self.agents, counted.agent, request.tokens, request.cost, is_free=is_free)
+        _add_to_sum(self.models, model, request.tokens, request.cost, is_free=is_free)
         for cause in request.causes:
             kind = cause.cause.kind.value
             _add_to_sum(self.causes, kind, cause.tokens, cause.cost, is_free=is_free)
@@ -83,30 +84,53 @@ def _add_to_sum(
 
 
 async def print_costs(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    """Prints what all requests cost, by day, agent, model and cause, or those of one conversation."""
     if arguments.conversation:
         return await _print_conversation_cost(arguments, workspace, console)
     sums = CostSums()
     for counted in await _read_requests_of_agents(workspace):
         sums.add_request(counted)
-    result: dict[str, list[dict[str, object]]] = {}
-    lines: list[str] = []
-    for one_of_it in ("day", "agent", "model", "cause"):
-        totals: dict[str, CostSum] = getattr(sums, f"{one_of_it}s")
-        result[f"{one_of_it}s"] = [
-            {one_of_it: name, "tokens": total.tokens, "cost": total.cost}
-            for name, total in totals.items()
-        ]
-        lines.append(f"By {one_of_it}")
-        names = sorted(totals)
-        if one_of_it != "day":
-            names = sorted(totals, key=lambda name: -totals[name].cost)
-        for name in names:
-            total = totals[name]
-            dollars = _format_dollars(total.cost, is_free=total.is_free)
-            lines.append(f"  {name:<40} {total.tokens:>14,} tokens  {dollars:>12}")
+
+    result = {
+        "days": _sums_as_json("day", sums.days),
+        "agents": _sums_as_json("agent", sums.agents),
+        "models": _sums_as_json("model", sums.models),
+        "causes": _sums_as_json("cause", sums.causes),
+    }
+    lines = ["By day"]
+    for day in sorted(sums.days):
+        lines.append(_format_sum(day, sums.days[day]))
+    lines += _describe_sums("By agent", sums.agents)
+    lines += _describe_sums("By model", sums.models)
+    lines += _describe_sums("By cause", sums.causes)
     if not sums.days:
         lines = ["No request has been recorded in this workspace."]
     return await print_result(arguments, console, result, *lines)
+
+
+def _sums_as_json(what_is_named: str, sums: Mapping[str, CostSum]) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for name, total in sums.items():
+        rows.append({what_is_named: name, "tokens": total.tokens, "cost": total.cost})
+    return rows
+
+
+def _describe_sums(heading: str, sums: Mapping[str, CostSum]) -> list[str]:
+    """Returns a line for each sum, the most expensive one first."""
+    lines = [heading]
+    by_cost = sorted(sums.items(), key=_cost_of_named_sum, reverse=True)
+    for name, total in by_cost:
+        lines.append(_format_sum(name, total))
+    return lines
+
+
+def _cost_of_named_sum(name_and_sum: tuple[str, CostSum]) -> float:
+    return name_and_sum[1].cost
+
+
+def _format_sum(name: str, total: CostSum) -> str:
+    dollars = _format_dollars(total.cost, is_free=total.is_free)
+    return f"  {name:<40} {total.tokens:>14,} tokens  {dollars:>12}"
 
 
 async def _print_conversation_cost(
@@ -133,11 +157,12 @@ async def _print_conversation_cost(
         result.append(
             {"seq": request.seq, "tokens": request.tokens, "cost": request.cost, "causes": causes}
         )
-    below = await _list_agents_with_costs(workspace, conversation)
-    for agent in below:
+
+    sub_agents = await _list_agents_with_costs(workspace, conversation)
+    for agent in sub_agents:
         dollars = _format_dollars(agent["cost"])
         lines.append(f"{dollars:>39}  sub-agent {agent['conversation']}: {agent['title']}")
-    await print_result(arguments, console, {"requests": result, "agents": below}, *lines)
+    await print_result(arguments, console, {"requests": result, "agents": sub_agents}, *lines)
     if not requests and not arguments.json:
         await console.print_error("The provider reported no token usage for this conversation.")
     return 0
@@ -145,22 +170,25 @@ async def _print_conversation_cost(
 
 def _free_models_of(facts: Sequence[Recorded]) -> frozenset[str]:
     """Returns the models that ran on the user's own computer."""
-    chosen = (recorded.fact for recorded in facts)
-    return frozenset(fact.model for fact in chosen if isinstance(fact, ModelSet) and fact.is_free)
+    free_models: set[str] = set()
+    for recorded in facts:
+        if isinstance(recorded.fact, ModelSet) and recorded.fact.is_free:
+            free_models.add(recorded.fact.model)
+    return frozenset(free_models)
 
 
 async def _list_agents_with_costs(workspace: StoredWorkspace, name: str) -> list[dict[str, Any]]:
-    """Returns all conversations below this one."""
+    """Returns the sub-agents of this conversation, those that they started, and so on."""
     rows = await workspace.journal.list_conversations()
     agents: list[dict[str, Any]] = []
-    known = {name}
+    listed_ids = {name}
     while True:
-        next_generation = [row for row in rows if row.parent in known and row.id not in known]
-        if not next_generation:
+        children = [row for row in rows if row.parent in listed_ids and row.id not in listed_ids]
+        if not children:
             return agents
-        for row in next_generation:
+        for row in children:
             agents.append({"conversation": row.id, "title": row.title, "cost": row.cost})
-            known.add(row.id)
+            listed_ids.add(row.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +220,11 @@ async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[CountedRe
         conversations.append(await _read_counted_conversation(workspace, name))
     sessions = [conversation.seen for conversation in conversations]
     paid_elsewhere = find_replies_paid_elsewhere(sessions)
+
     counted: list[CountedRequest] = []
-    for conversation, left_out in zip(conversations, paid_elsewhere, strict=True):
+    for conversation, seqs_paid_elsewhere in zip(conversations, paid_elsewhere, strict=True):
         for request in conversation.requests:
-            if request.seq in left_out:
+            if request.seq in seqs_paid_elsewhere:
                 continue
             agent = conversation.agent
             if request.seq in conversation.own_requests:
@@ -208,20 +237,27 @@ async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[CountedRe
 async def _list_originals_before_copies(workspace: StoredWorkspace) -> list[str]:
     """Returns conversations: first what began here, then what was imported, oldest import first."""
     rows = await workspace.journal.list_conversations()
-    order: dict[str, int] = {}
-    for position, recorded in enumerate(await workspace.journal.facts_about_imports(), 1):
+    imported_ids: dict[str, None] = {}  # A dict, because it keeps the order.
+    for recorded in await workspace.journal.facts_about_imports():
         if isinstance(recorded.fact, BroughtIn) and recorded.fact.run:
-            order.setdefault(recorded.conversation, position)
-    return [row.id for row in sorted(rows, key=lambda row: order.get(row.id, 0))]
+            imported_ids[recorded.conversation] = None
+
+    ids = {row.id for row in rows}
+    began_here = [row.id for row in rows if row.id not in imported_ids]
+    # An imported conversation may have been deleted since then.
+    still_stored = [imported_id for imported_id in imported_ids if imported_id in ids]
+    return began_here + still_stored
 
 
 async def _read_counted_conversation(
     workspace: StoredWorkspace, conversation: str
 ) -> _CountedConversation:
+    """Reads a conversation's requests, and whose session they are of."""
     facts = await workspace.journal.read_facts(conversation)
     requests = await read_original_and_explain_requests(
         facts, shipped_prices, workspace.journal.read_facts
     )
+
     last_start = ConversationStarted()
     is_imported = False
     is_live = False
@@ -232,6 +268,7 @@ async def _read_counted_conversation(
         elif isinstance(recorded.fact, Received):
             is_live = True
     program = NAMES.get(last_start.origin.kind, last_start.origin.kind)
+
     replies: dict[int, TimedReply] = {}
     own_requests: set[int] = set()
     for request in requests:
@@ -242,6 +279,7 @@ async def _read_counted_conversation(
             # it imported.
             if fact.request:
                 own_requests.add(request.seq)
+
     names = names_of_session([recorded.fact for recorded in facts])
     seen = SeenSession(frozenset(names), replies, is_live=is_live, is_imported=is_imported)
     agent = last_start.agent or program or OWN

@@ -47,6 +47,7 @@ from helix_desktop.resident.history_recorder import list_history_folders_to_reco
 from helix_desktop.resident.resident_client import CollectingConsole, ask_resident
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 
+# The shared workspace, as versions and languages of this program have named it.
 IMPORTED = (
     "Imported conversations",
     "Importierte Unterhaltungen",
@@ -54,7 +55,8 @@ IMPORTED = (
     "Brought in",
     "Übernommen",
 )
-CLAIM = "recorder"
+CLAIM = "recorder"  # Only the process that has this claim imports.
+CLAIM_SECONDS = 0.2  # How often a process that waits for the claim asks for it.
 NOT_AGAIN = "If an agent continues them, only what is new is recorded. To get all of one back, import its file."
 STILL_THERE = "What was recorded before is kept. To delete it, use `recorder forget`."
 RECORDED_TOO = "Conversations from the time when these were excluded are recorded now, too."
@@ -92,14 +94,14 @@ def change_exclusions(arguments: Namespace, settings: ProgramSettings) -> None:
     _change_excluded_names(
         settings,
         RECORDER_WITHOUT_AGENTS,
-        more=history_kinds_of_agents(arguments.without_agent),
-        fewer=history_kinds_of_agents(arguments.with_agent),
+        added=history_kinds_of_agents(arguments.without_agent),
+        removed=history_kinds_of_agents(arguments.with_agent),
     )
     _change_excluded_names(
         settings,
         RECORDER_WITHOUT_FOLDERS,
-        more=_resolve_full_paths(arguments.without_folder),
-        fewer=_resolve_full_paths(arguments.with_folder),
+        added=_resolve_full_paths(arguments.without_folder),
+        removed=_resolve_full_paths(arguments.with_folder),
     )
 
 
@@ -107,19 +109,20 @@ def _change_excluded_names(
     settings: ProgramSettings,
     setting: ProgramSetting[str],
     *,
-    more: Sequence[str],
-    fewer: Sequence[str],
+    added: Sequence[str],
+    removed: Sequence[str],
 ) -> None:
+    """Changes a setting that lists excluded names, one a line."""
     names: list[str] = []
     for name in settings[setting].splitlines():
-        if _ways_to_write(name).isdisjoint(fewer):
+        if _list_spellings_of_name(name).isdisjoint(removed):
             names.append(name)
-    names += more
-    without_repeats = dict.fromkeys(names)
-    settings.change_setting(setting, "\n".join(without_repeats))
+    names += added
+    names_without_repeats = dict.fromkeys(names)
+    settings.change_setting(setting, "\n".join(names_without_repeats))
 
 
-def _ways_to_write(name: str) -> set[str]:
+def _list_spellings_of_name(name: str) -> set[str]:
     """Returns how an excluded folder or agent may be written."""
     try:
         spellings = history_kinds_of_agents([name])
@@ -129,21 +132,28 @@ def _ways_to_write(name: str) -> set[str]:
 
 
 def _resolve_full_paths(names: Sequence[str]) -> list[str]:
-    return [str(Path(name.strip()).expanduser().resolve()) for name in names if name.strip()]
+    full_paths: list[str] = []
+    for name in names:
+        stripped_name = name.strip()
+        if stripped_name:
+            full_path = Path(stripped_name).expanduser().resolve()
+            full_paths.append(str(full_path))
+    return full_paths
 
 
 def is_folder_within(folder: str, folders: Sequence[str]) -> bool:
-    """Whether a folder, or what it links to, is in one of these paths. A part of a path
-    may begin anywhere.
+    """Whether a folder, or what it links to, is in one of these folders. One that is named by the
+    last parts of its path only, such as `work/secret`, may be anywhere.
     """
-    ends = [Path(name).parts for name in folders]
-    places: list[Path] = []
-    for start in (Path(folder), Path(folder).resolve()):
-        places.append(start)
-        places += start.parents
-    for place in places:
-        for end in ends:
-            if place.parts[-len(end) :] == end:
+    paths: list[Path] = []
+    for path in (Path(folder), Path(folder).resolve()):
+        paths.append(path)
+        paths += path.parents
+    for name in folders:
+        named_parts = Path(name).parts
+        for path in paths:
+            last_parts = path.parts[-len(named_parts) :]
+            if last_parts == named_parts:
                 return True
     return False
 
@@ -158,17 +168,23 @@ def _turn_recorder_off(arguments: Namespace) -> int:
 
 
 def _delete_recorded_conversations(arguments: Namespace) -> int:
+    """Runs `conversation delete` in each workspace that may have recordings, and prints what
+    all of them removed. Returns the highest exit code.
+    """
     program_folders = arguments.places
     delete_command = ["conversation", "delete"] + _words_of_chosen_recordings(arguments)
     console = CollectingConsole()
-    code = 0
     if arguments.yes:
+        # Copies that could not be imported are recordings, too.
         history_recorder.delete_failed_copies(program_folders)
+
+    highest_code = 0
     for workspace in _list_chosen_workspaces(arguments):
-        workspace_code = _run_command_in_workspace(
+        exit_code = _run_command_in_workspace(
             program_folders, workspace.id, delete_command, console
         )
-        code = max(code, workspace_code)
+        highest_code = max(highest_code, exit_code)
+
     if arguments.json:
         answers = [json.loads(answer) for answer in console.answers]
         print_text(dump_printed_json(_sum_removed(answers), indent=1))
@@ -176,7 +192,7 @@ def _delete_recorded_conversations(arguments: Namespace) -> int:
         print_text(_describe_removed(console.answers, can_come_again=not arguments.yes))
     if console.complaint:
         print_text(console.complaint, file=sys.stderr)
-    return code
+    return highest_code
 
 
 def _list_chosen_workspaces(arguments: Namespace) -> Sequence[KnownWorkspace]:
@@ -185,14 +201,18 @@ def _list_chosen_workspaces(arguments: Namespace) -> Sequence[KnownWorkspace]:
     chosen_folders = _resolve_full_paths(arguments.folder)
     if not chosen_folders:
         return workspaces
-    chosen: list[KnownWorkspace] = []
-    for workspace in workspaces:
-        if any(is_folder_within(root, chosen_folders) for root in workspace.settings.roots):
-            chosen.append(workspace)
-    return chosen
+    return [workspace for workspace in workspaces if _has_root_within(workspace, chosen_folders)]
+
+
+def _has_root_within(workspace: KnownWorkspace, folders: Sequence[str]) -> bool:
+    for root in workspace.settings.roots:
+        if is_folder_within(root, folders):
+            return True
+    return False
 
 
 def _describe_removed(answers: Sequence[str], *, can_come_again: bool) -> str:
+    """Returns the sentences of the workspaces in which something was removed."""
     lines = [answer for answer in answers if answer != NOTHING_REMOVED]
     if not lines:
         return NOTHING_REMOVED
@@ -216,18 +236,24 @@ def _words_of_chosen_recordings(arguments: Namespace) -> list[str]:
 
 def _sum_removed(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns what was removed in all workspaces: lists are joined, figures added."""
-    removed: dict[str, Any] = {"conversations": [], "entries": 0, "bytes": 0}
+    total: dict[str, Any] = {"conversations": [], "entries": 0, "bytes": 0}
     for answer in answers:
-        for name, figure in answer.items():
-            nothing = type(figure)()
-            removed[name] = removed.get(name, nothing) + figure
-    return removed
+        for name, value in answer.items():
+            if name in total:
+                total[name] = total[name] + value
+            else:
+                total[name] = value
+    return total
 
 
 def _run_command_in_workspace(
     where: ProgramFolders, workspace: str, words: Sequence[str], console: Console
 ) -> int:
-    argv = [*words[:2], "-w", workspace, *words[2:]]
+    """Runs a command line, such as `conversation import …`, on this workspace."""
+    # The first two words are the command's name. Its options follow.
+    argv = list(words[:2])
+    argv += ["-w", workspace]
+    argv += words[2:]
     arguments = commands.build_command_line_parser(argv).parse_args(argv)
     arguments.argv = argv
     arguments.places = where
@@ -235,16 +261,25 @@ def _run_command_in_workspace(
 
 
 def _print_recorder_status(arguments: Namespace, notes: Sequence[str] = ()) -> int:
+    """Prints whether the recorder is on, what it reads, and what it could not read."""
     where = arguments.places
     settings = ProgramSettings(where.settings_file)
+    places = HistoryPlaces.of_this_user()
     resident_status = asyncio.run(ask_resident(where, "status")) or {}
     running = resident_status.get("recorder") or {}
-    recorded = history_recorder.list_history_folders_to_record(where, HistoryPlaces.of_this_user())
-    folders = [(kind, folder) for kind, folder in recorded if folder.is_dir()]
-    found: dict[str, Any] = {
+
+    folders_that_are_read: list[dict[str, str]] = []
+    for kind, folder in history_recorder.list_history_folders_to_record(where, places):
+        if folder.is_dir():
+            folders_that_are_read.append({"agent": kind, "folder": str(folder)})
+    shares = read_share.measure_read_shares(places)
+    unread = list(running.get("unread", []))
+    unread += history_finding.find_unread_databases(places)
+    unread += read_share.sentences_about_unread_agents(shares)
+    status: dict[str, Any] = {
         "on": settings[RECORDER],
         "recording": bool(running),
-        "reads": [{"agent": kind, "folder": str(folder)} for kind, folder in folders],
+        "reads": folders_that_are_read,
         "without_agents": settings[RECORDER_WITHOUT_AGENTS].splitlines(),
         "without_folders": settings[RECORDER_WITHOUT_FOLDERS].splitlines(),
         "keeps_in": str(where.workspaces_folder),
@@ -252,53 +287,57 @@ def _print_recorder_status(arguments: Namespace, notes: Sequence[str] = ()) -> i
         "trouble": running.get("trouble", ""),
         "damaged": running.get("damaged", []),
         "keys": running.get("keys", []),
-        "unread": running.get("unread", []),
+        "unread": list(dict.fromkeys(unread)),
+        "read_shares": [
+            {"agent": share.kind, "bytes": share.bytes, "read_bytes": share.read_bytes}
+            for share in shares
+        ],
     }
-    unread = list(found["unread"])
-    unread += history_finding.find_unread_databases(HistoryPlaces.of_this_user())
-    shares = read_share.measure_read_shares(HistoryPlaces.of_this_user())
-    unread += read_share.sentences_about_unread_agents(shares)
-    found["unread"] = list(dict.fromkeys(unread))
-    found["read_shares"] = [
-        {"agent": share.kind, "bytes": share.bytes, "read_bytes": share.read_bytes}
-        for share in shares
-    ]
-    lines = list(_describe_status(found))
-    lines += map(read_share.describe_read_share, shares)
+
+    lines = _describe_status(status)
+    for share in shares:
+        lines.append(read_share.describe_read_share(share))
     lines += notes
-    return asyncio.run(workspace_access.print_result(arguments, Terminal(), found, *lines))
+    return asyncio.run(workspace_access.print_result(arguments, Terminal(), status, *lines))
 
 
-def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
-    if not found["on"]:
-        state = "off"
-        reads = "It would read:"
-    elif found["recording"]:
-        state = "on"
-        reads = "It reads:"
-    else:
-        state = "on, but no agent is being recorded at the moment"
-        reads = "It reads:"
-    if not found["reads"]:
-        reads = "No conversations from other programs were found on this computer."
-    yield f"The recorder is {state}. {reads}"
-    for read in found["reads"]:
-        yield f"- {read['agent']}: {read['folder']}"
-    for name in found["without_agents"]:
-        yield f"- not recorded: conversations with {name}"
-    for name in found["without_folders"]:
+def _describe_status(status: Mapping[str, Any]) -> list[str]:
+    """Returns the lines that `recorder status` prints."""
+    lines = [_describe_state_and_reads(status)]
+    for read in status["reads"]:
+        lines.append(f"- {read['agent']}: {read['folder']}")
+    for name in status["without_agents"]:
+        lines.append(f"- not recorded: conversations with {name}")
+    for name in status["without_folders"]:
         line = f"- not recorded: work in {name}"
         if Path(name).is_absolute() and not Path(name).is_dir():
             line += " (no such folder)"
-        yield line
-    yield f"Each conversation is saved in the workspace for its folder, in {found['keeps_in']}. Without a project folder (in your home folder, for example), it is saved in “{IMPORTED[0]}”."
-    if found["last_import"]:
-        yield f"The last recording was at {format_local_time(found['last_import'])}."
-    yield from found["damaged"]
-    yield from found["unread"]
-    yield from found["keys"]
-    if found["trouble"]:
-        yield f"The last import failed and will be tried again: {found['trouble']}"
+        lines.append(line)
+    lines.append(
+        f"Each conversation is saved in the workspace for its folder, in {status['keeps_in']}. Without a project folder (in your home folder, for example), it is saved in “{IMPORTED[0]}”."
+    )
+    if status["last_import"]:
+        lines.append(f"The last recording was at {format_local_time(status['last_import'])}.")
+    lines += status["damaged"]
+    lines += status["unread"]
+    lines += status["keys"]
+    if status["trouble"]:
+        lines.append(f"The last import failed and will be tried again: {status['trouble']}")
+    return lines
+
+
+def _describe_state_and_reads(status: Mapping[str, Any]) -> str:
+    """Says whether the recorder is on. The folders that it reads follow, if there are any."""
+    state = "on"
+    introduction = "It reads:"
+    if not status["on"]:
+        state = "off"
+        introduction = "It would read:"
+    elif not status["recording"]:
+        state = "on, but no agent is being recorded at the moment"
+    if not status["reads"]:
+        introduction = "No conversations from other programs were found on this computer."
+    return f"The recorder is {state}. {introduction}"
 
 
 def _answer_import_requests(arguments: Namespace) -> int:
@@ -307,11 +346,14 @@ def _answer_import_requests(arguments: Namespace) -> int:
     # If the resident was killed, its importer may still be working, so wait until it ends.
     claim = running_instance.claim_instance(where.run, CLAIM)
     while claim is None:
-        time.sleep(0.2)
+        time.sleep(CLAIM_SECONDS)
         claim = running_instance.claim_instance(where.run, CLAIM)
-    read: set[FolderOfDatabase] = set()
+
+    databases_read: set[FolderOfDatabase] = set()
     for line in sys.stdin:
-        print_text(json.dumps(_answer_import_request(where, json.loads(line), read)), flush=True)
+        request = json.loads(line)
+        answer = _answer_import_request(where, request, databases_read)
+        print_text(json.dumps(answer), flush=True)
     claim.close()
     return 0
 
@@ -332,15 +374,18 @@ class _ImportOutcome:
     keys: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
 
-    def add_answer(self, workspace: str, told: Mapping[str, Any]) -> None:
+    def add_answer(self, workspace: str, answer: Mapping[str, Any]) -> None:
         """Adds what the import into one workspace answered."""
-        self.imported += len(told["imported"])
-        self.damaged += [line for line in told["complaints"] if " is damaged. " in line]
-        self.unread += [line for line in told["complaints"] if NOT_READ_YET in line]
-        way = WAY_TO_FORGET.format(workspace)
-        for key in told["keys"]:
-            for name in key["places"]:
-                self.keys.append(f"{KEY} {name}: {key['key']}. {way}")
+        self.imported += len(answer["imported"])
+        for complaint in answer["complaints"]:
+            if " is damaged. " in complaint:
+                self.damaged.append(complaint)
+            if NOT_READ_YET in complaint:
+                self.unread.append(complaint)
+        remedy = WAY_TO_FORGET.format(workspace)
+        for key in answer["keys"]:
+            for conversation in key["places"]:
+                self.keys.append(f"{KEY} {conversation}: {key['key']}. {remedy}")
 
     def as_answer(self) -> dict[str, object]:
         return {
@@ -353,28 +398,36 @@ class _ImportOutcome:
 
 
 def _answer_import_request(
-    where: ProgramFolders, request: Mapping[str, Any], read: set[FolderOfDatabase]
+    where: ProgramFolders, request: Mapping[str, Any], databases_read: set[FolderOfDatabase]
 ) -> dict[str, object]:
-    """`read`: what this process has read. It reads it again only if it is in use."""
+    """Imports the files of a request into the workspaces of their folders.
+
+    `databases_read`: what this process has read. It reads it again only if it is in use.
+    """
     if "copies" in request:
         copies = Path(request["copies"])
         files = list(original_paths_of_copies(copies))
     else:
         copies = where.data / "no-copies"
         files = [Path(name) for name in request["files"]]
+
     outcome = _ImportOutcome()
-    for workspace, command in _group_imports_by_workspace(where, files, copies, read):
-        words = ["conversation", "import", "--json", *command]
+    imports = _group_imports_by_workspace(where, files, copies, databases_read)
+    for workspace, import_arguments in imports:
+        words = ["conversation", "import", "--json"] + import_arguments
         console = CollectingConsole()
         try:
-            if _run_command_in_workspace(where, workspace, words, console):
-                outcome.trouble = console.complaint
-            else:
-                outcome.add_answer(workspace, json.loads(console.answers[-1]))
+            exit_code = _run_command_in_workspace(where, workspace, words, console)
         except (HelixError, OSError) as error:
             outcome.trouble = str(error)
+            continue
+        if exit_code != 0:
+            outcome.trouble = console.complaint
+        else:
+            outcome.add_answer(workspace, json.loads(console.answers[-1]))
     if outcome.trouble:
-        read.clear()
+        # The request will come again, so nothing in it counts as read.
+        databases_read.clear()
     return outcome.as_answer()
 
 
@@ -387,46 +440,62 @@ class _ImportTarget:
 
 
 def _group_imports_by_workspace(
-    where: ProgramFolders, files: Sequence[Path], copies: Path, read: set[FolderOfDatabase]
+    where: ProgramFolders,
+    files: Sequence[Path],
+    copies: Path,
+    databases_read: set[FolderOfDatabase],
 ) -> Iterator[tuple[str, list[str]]]:
     """Yields each workspace, made if missing, with the import arguments for its files."""
-    without = _folders_not_recorded(where)
-    kinds = list_history_folders_to_record(where, HistoryPlaces.of_this_user())
+    excluded_folders = _folders_not_recorded(where)
+    history_folders = list_history_folders_to_record(where, HistoryPlaces.of_this_user())
     workspaces = open_all_workspaces(where)
     workspace_of_folder = cache(partial(_find_or_create_workspace_of_folder, workspaces))
-    together: dict[_ImportTarget, list[Path]] = {}
+
+    files_by_target: dict[_ImportTarget, list[Path]] = {}
     for file in files:
-        for found in _find_histories_of_file(file, path_of_copy(copies, file), kinds):
-            known = FolderOfDatabase(file, found.folder)
-            is_idle = known in read and time.time() - found.last > IN_USE_SECONDS
-            if is_idle or is_folder_within(found.folder, without):
+        copy = path_of_copy(copies, file)
+        for history in _find_histories_of_file(file, copy, history_folders):
+            if is_folder_within(history.folder, excluded_folders):
+                continue
+            in_database = FolderOfDatabase(file, history.folder)
+            is_in_use = time.time() - history.last <= IN_USE_SECONDS
+            if in_database in databases_read and not is_in_use:
                 continue
             only_folder = None
             if file.suffix == ".db":  # A database, in which other folders' conversations are too.
-                read.add(known)
-                only_folder = found.folder
-            target = _ImportTarget(workspace_of_folder(found.folder), only_folder)
-            together.setdefault(target, []).append(file)
-    for target, group in together.items():
-        words = [str(file) for file in group]
+                databases_read.add(in_database)
+                only_folder = history.folder
+            target = _ImportTarget(workspace_of_folder(history.folder), only_folder)
+            files_by_target.setdefault(target, []).append(file)
+
+    for target, files_of_target in files_by_target.items():
+        import_arguments = [str(file) for file in files_of_target]
         if target.only_folder is not None:
-            words += ["--only-folder", target.only_folder]
-        yield target.workspace, [*words, "--copies", str(copies)]
+            import_arguments += ["--only-folder", target.only_folder]
+        import_arguments += ["--copies", str(copies)]
+        yield target.workspace, import_arguments
 
 
 def _folders_not_recorded(where: ProgramFolders) -> list[str]:
     """Returns the user's exclusions as they are written, and with links resolved."""
-    named = ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS].splitlines()
-    without = [line.strip() for line in named if line.strip()]
-    absolute = [line for line in without if Path(line).expanduser().is_absolute()]
-    return without + _resolve_full_paths(absolute)
+    settings = ProgramSettings(where.settings_file)
+    names: list[str] = []
+    full_names: list[str] = []
+    for line in settings[RECORDER_WITHOUT_FOLDERS].splitlines():
+        name = line.strip()
+        if not name:
+            continue
+        names.append(name)
+        if Path(name).expanduser().is_absolute():
+            full_names.append(name)
+    return names + _resolve_full_paths(full_names)
 
 
 def _find_histories_of_file(
-    file: Path, copy: Path, kinds: Sequence[tuple[str, Path]]
+    file: Path, copy: Path, history_folders: Sequence[tuple[str, Path]]
 ) -> Iterator[history_finding.FoundHistories]:
     """Yields the histories in a file, read from its copy if there is one."""
-    for kind, folder in kinds:
+    for kind, folder in history_folders:
         if not file.is_relative_to(folder):
             continue
         if copy.is_file():
@@ -442,16 +511,17 @@ def _find_or_create_workspace_of_folder(workspaces: AllWorkspaces, name: str) ->
     """
     known_workspaces = workspaces.list_workspaces()
     folder = Path(name)
-    is_here = bool(name) and folder.is_absolute() and folder.is_dir()
-    if is_here and project_workspace.can_be_project_folder(folder, Path.home()):
-        folder = folder.resolve()
-        own = project_workspace.find_project_workspace(known_workspaces, folder)
-        if own is None:
-            own = project_workspace.create_project_workspace(workspaces, folder)
-        return own.id
-    for known in known_workspaces:
-        if known.name in IMPORTED:
-            return known.id
+    exists = bool(name) and folder.is_absolute() and folder.is_dir()
+    if exists and project_workspace.can_be_project_folder(folder, Path.home()):
+        project_folder = folder.resolve()
+        project = project_workspace.find_project_workspace(known_workspaces, project_folder)
+        if project is None:
+            project = project_workspace.create_project_workspace(workspaces, project_folder)
+        return project.id
+
+    for workspace in known_workspaces:
+        if workspace.name in IMPORTED:
+            return workspace.id
     return workspaces.create_stored_workspace(IMPORTED[0]).id
 
 

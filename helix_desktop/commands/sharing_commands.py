@@ -34,6 +34,8 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 
 _ADDRESSES = "postgresql://user@host/database, s3://bucket/folder?endpoint=https://host, or - for standard input"
 
+SECONDS_OF_DAY = 86_400
+
 
 # --- `share`: putting this workspace into a shared store ---
 
@@ -49,6 +51,7 @@ def _run_share(arguments: Namespace) -> int:
 async def share_workspace_through_store(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Puts a workspace into a shared store, or with `--show-key` prints the key that others need."""
     if arguments.show_key:
         return await _print_workspace_key(arguments, workspace, console)
 
@@ -57,16 +60,18 @@ async def share_workspace_through_store(
         raise InvalidInput(
             "No shared store was specified.", remedy=f"Specify its address with --to: {_ADDRESSES}."
         )
-    where = parse_store_address(arguments.to)
-    # Opening the store says what is not installed, before anything is asked.
-    row_store = open_row_store(where, RowCipher(bytes(32)).space)
+    address = parse_store_address(arguments.to)
+    # Opening the store says what is not installed, before anything is asked. No rows are read,
+    # so any key will do.
+    row_store = open_row_store(address, RowCipher(bytes(32)).space)
     row_store.close()
+
     if not arguments.yes:
         await workspace_access.wait_for_index(workspace, console)
         stored = await workspace.index.compute_figures()
         await console.print_error(
             f"{stored.size:,} bytes of content and the conversations of {workspace.name} would be "
-            f"encrypted and sent to {where.url}. Whoever runs the store can read neither text nor names."
+            f"encrypted and sent to {address.url}. Whoever runs the store can read neither text nor names."
         )
         return workspace_access.ASKING
     return await _share_and_sync(arguments, workspace, console)
@@ -75,39 +80,54 @@ async def share_workspace_through_store(
 async def _share_and_sync(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Sets up the shared store, sends everything to it, and says how another computer joins."""
     from helix_desktop.workbench import shared_store_setup
 
-    secrets = workspace_access.open_secrets(arguments.places)
-    wishes = {"acknowledge": arguments.acknowledge, "quota": arguments.quota}
     if arguments.to == os.environ.get(workspace_link.STORE):
-        about = await shared_store_setup.share_from_environment(workspace, **wishes)
+        store_description = await shared_store_setup.share_from_environment(
+            workspace, acknowledge=arguments.acknowledge, quota=arguments.quota
+        )
     else:
-        about = await shared_store_setup.share_workspace(workspace, arguments.to, secrets, **wishes)
+        secrets = workspace_access.open_secrets(arguments.places)
+        store_description = await shared_store_setup.share_workspace(
+            workspace,
+            arguments.to,
+            secrets,
+            acknowledge=arguments.acknowledge,
+            quota=arguments.quota,
+        )
     link = _require_store_link(workspace)
     await link.sync_content_now()
     await link.announce_and_send_missing()
     await _sync_conversations(workspace)
-    join = f"  helix-desktop workspace join {link.url} --folder DIR"
-    key = f"The command asks for the key. To see the key, run `workspace share {workspace.id} --show-key` on this computer."
-    if not workspace.settings.shared.get("url"):
-        join = "  helix-desktop workspace join --folder DIR"
-        key = f"Set {workspace_link.STORE} and {workspace_link.KEY} there, too."
-    result = {"id": workspace.id, "store": about, "url": link.url}
-    line = f"{workspace.name} is shared through {about}. On another computer, run:"
-    return await print_result(arguments, console, result, line, join, key)
+
+    lines = [f"{workspace.name} is shared through {store_description}. On another computer, run:"]
+    is_address_saved = bool(workspace.settings.shared.get("url"))
+    if is_address_saved:
+        lines.append(f"  helix-desktop workspace join {link.url} --folder DIR")
+        lines.append(
+            f"The command asks for the key. To see the key, run `workspace share {workspace.id} --show-key` on this computer."
+        )
+    else:
+        # Address and key come from the environment, on the other computer too.
+        lines.append("  helix-desktop workspace join --folder DIR")
+        lines.append(f"Set {workspace_link.STORE} and {workspace_link.KEY} there, too.")
+    result = {"id": workspace.id, "store": store_description, "url": link.url}
+    return await print_result(arguments, console, result, *lines)
 
 
 async def _sync_conversations(workspace: StoredWorkspace) -> str:
     """Sends and fetches new facts. Returns what went wrong, or an empty string."""
     from helix_desktop.workbench import conversation_sharing, open_workbench
 
-    open_here = open_workbench.workbench_of(workspace)
-    if holds_conversations(_require_store_link(workspace).url):
-        if open_here is None:
-            return await conversation_sharing.sync_closed_workspace(workspace)
-        await open_here.sharing.sync_conversations_now()
-        return open_here.sharing.unreadable_conversation_reason()
-    return ""
+    link = _require_store_link(workspace)
+    if not holds_conversations(link.url):
+        return ""
+    bench = open_workbench.workbench_of(workspace)
+    if bench is None:
+        return await conversation_sharing.sync_closed_workspace(workspace)
+    await bench.sharing.sync_conversations_now()
+    return bench.sharing.unreadable_conversation_reason()
 
 
 async def _print_workspace_key(
@@ -131,11 +151,12 @@ async def run_new_key_command(arguments: Namespace) -> int:
 
 
 async def _print_key(
-    arguments: Namespace, console: Console, result: dict[str, str], what: str
+    arguments: Namespace, console: Console, result: dict[str, str], readable_with_key: str
 ) -> int:
+    """Prints a key, and says what it gives access to."""
     await print_result(arguments, console, result, result["key"])
     await console.print_error(
-        f"Anyone who has this key and can reach the shared store can read {what}."
+        f"Anyone who has this key and can reach the shared store can read {readable_with_key}."
     )
     return 0
 
@@ -148,11 +169,12 @@ async def run_join_command(arguments: Namespace) -> int:
         return await _join_with_key(arguments, format_key_line(workspace_link.read_store_key()))
     if arguments.url == "-":
         arguments.url = _read_typed_line("Address of the shared store: ")
-    text = _read_typed_line("Key of the workspace (a line that begins with helix1-): ")
-    return await _join_with_key(arguments, text)
+    key_line = _read_typed_line("Key of the workspace (a line that begins with helix1-): ")
+    return await _join_with_key(arguments, key_line)
 
 
 def _read_typed_line(question: str) -> str:
+    """Reads a line of the input. The question is shown only in a terminal."""
     if sys.stdin is None:
         return ""
     if sys.stdin.isatty():
@@ -160,29 +182,34 @@ def _read_typed_line(question: str) -> str:
     return sys.stdin.readline().strip()
 
 
-async def _join_with_key(arguments: Namespace, text: str) -> int:
+async def _join_with_key(arguments: Namespace, key_line: str) -> int:
+    """Makes a workspace on this computer for the shared one that has this key, and fetches its
+    conversations.
+    """
     from helix_desktop.workbench import shared_store_setup
 
-    here = arguments.places
     folder = arguments.folder.absolute()
     name = arguments.name or folder.name
-    url = arguments.url
-    secrets = None
-    if url:
-        secrets = workspace_access.open_secrets(here)
-    else:  # Without an address, the key stays in the environment too.
+    secrets = workspace_access.open_secrets(arguments.places)
+    workspaces = workspace_access.open_all_workspaces(arguments.places)
+    if arguments.url:
+        joined = await shared_store_setup.join_shared_workspace(
+            workspaces, arguments.url, key_line, name, folder, secrets
+        )
+    else:
+        # Address and key are in the environment, so neither is saved.
         url = os.environ.get(workspace_link.STORE, "")
-    workspaces = workspace_access.open_all_workspaces(here)
-    known = await shared_store_setup.join_shared_workspace(
-        workspaces, url, text, name, folder, secrets
-    )
-    async with aclosing(await workspaces.open_stored_workspace(known.id)) as workspace:
-        workspace_link.link_workspace(workspace, workspace_access.open_secrets(here), syncs=False)
+        joined = await shared_store_setup.join_shared_workspace(
+            workspaces, url, key_line, name, folder, None
+        )
+
+    async with aclosing(await workspaces.open_stored_workspace(joined.id)) as workspace:
+        workspace_link.link_workspace(workspace, secrets, syncs=False)
         # If this fails, the workspace was joined, and its conversations come with the next sync.
         with suppress(HelixError):
             await _sync_conversations(workspace)
-    result = {"id": known.id, "name": known.name, "folder": str(known.folder)}
-    return await print_result(arguments, Terminal(), result, known.id)
+    result = {"id": joined.id, "name": joined.name, "folder": str(joined.folder)}
+    return await print_result(arguments, Terminal(), result, joined.id)
 
 
 # --- `sync`, `sharing status` and `unshare` ---
@@ -191,15 +218,25 @@ async def _join_with_key(arguments: Namespace, text: str) -> int:
 async def run_sync_command(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Sends and fetches what is new. `--check` and `--collect` also look after the store's rows."""
     link = _require_store_link(workspace)
     await link.sync_content_now()
     complaint = await _sync_conversations(workspace)
-    done: dict[str, Any] = {}
+    lines_about_store: list[str] = []
+    store_figures: dict[str, Any] = {}
     if arguments.check:
-        entries, missing, damaged = await link.repair_shared_entries()
-        done |= {"checked": entries, "missing": missing, "damaged": damaged}
+        checked, missing, damaged = await link.repair_shared_entries()
+        store_figures |= {"checked": checked, "missing": missing, "damaged": damaged}
+        lines_about_store.append(
+            f"Compared {checked:,} entries. Sent again: {missing:,} entries that were missing from the store and {damaged:,} that were damaged."
+        )
     if arguments.collect:
-        done["collected"] = await link.remove_unused_rows(arguments.days * 86_400)
+        removed_rows = await link.remove_unused_rows(arguments.days * SECONDS_OF_DAY)
+        store_figures["collected"] = removed_rows
+        lines_about_store.append(
+            f"Removed {removed_rows:,} rows that no computer uses from the store."
+        )
+
     figures = await _sharing_figures(workspace, link)
     figures["trouble"] = figures["trouble"] or complaint
     lines: list[str] = []
@@ -207,13 +244,8 @@ async def run_sync_command(
         lines.append(_describe_sharing(figures))
     elif not arguments.json:
         await console.print_error(_describe_sharing(figures))
-    if arguments.check:
-        lines.append(
-            f"Compared {done['checked']:,} entries. Sent again: {done['missing']:,} entries that were missing from the store and {done['damaged']:,} that were damaged."
-        )
-    if arguments.collect:
-        lines.append(f"Removed {done['collected']:,} rows that no computer uses from the store.")
-    await print_result(arguments, console, figures | done, *lines)
+    lines += lines_about_store
+    await print_result(arguments, console, figures | store_figures, *lines)
     if figures["trouble"] or figures["waiting"] or figures["facts_waiting"]:
         return 1
     return 0
@@ -222,13 +254,19 @@ async def run_sync_command(
 async def run_sharing_status_command(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Prints what waits to be sent and, if the store can be reached, how much is in it."""
     link = _require_store_link(workspace)
     figures = await _sharing_figures(workspace, link)
     try:
-        about, usage = await link.test_connection()
-        figures |= {"store": about, "rows": usage.rows, "bytes": usage.bytes, "quota": usage.quota}
+        store_description, usage = await link.test_connection()
     except HelixError as error:
-        figures |= {"trouble": str(error)}
+        figures["trouble"] = str(error)
+    else:
+        figures["store"] = store_description
+        figures["rows"] = usage.rows
+        figures["bytes"] = usage.bytes
+        figures["quota"] = usage.quota
+
     lines: list[str] = []
     for name in ("url", "acknowledge", "store", "rows", "bytes", "quota"):
         if name not in figures:
@@ -241,12 +279,14 @@ async def run_sharing_status_command(
 
 
 async def _sharing_figures(workspace: StoredWorkspace, link: SharedStoreLink) -> dict[str, Any]:
-    now = asdict(await link.link_status())
-    now["forgetting"] = now.pop("burying")
-    facts = 0
-    if holds_conversations(now["url"]):
-        facts = await workspace.count_unsent_facts()
-    return {"facts_waiting": facts, **now}
+    status = asdict(await link.link_status())
+    unsent_facts = 0
+    if holds_conversations(status["url"]):
+        unsent_facts = await workspace.count_unsent_facts()
+    figures: dict[str, Any] = {"facts_waiting": unsent_facts}
+    figures.update(status)
+    figures["forgetting"] = figures.pop("burying")
+    return figures
 
 
 def _describe_sharing(figures: Mapping[str, Any]) -> str:
@@ -268,22 +308,24 @@ def _describe_sharing(figures: Mapping[str, Any]) -> str:
 async def run_unshare_command(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Ends the sharing from this computer, after a confirmation. The store keeps what it has."""
     from helix_desktop.workbench import shared_store_setup
 
     _require_store_link(workspace)
     if not arguments.yes:
         await console.print_error(f"{workspace.name} would no longer be shared from this computer.")
         return workspace_access.ASKING
+    # Unsharing removes the address, which the secrets are saved under.
     url = str(workspace.settings.shared.get("url", ""))
-    left = await shared_store_setup.unshare_workspace(workspace)
+    complaint = await shared_store_setup.unshare_workspace(workspace)
     if arguments.forget_key:
-        await workspace_link.delete_link_secrets(
-            workspace.id, url, workspace_access.open_secrets(arguments.places)
-        )
+        secrets = workspace_access.open_secrets(arguments.places)
+        await workspace_link.delete_link_secrets(workspace.id, url, secrets)
+    result = {"id": workspace.id, "told": not complaint}
     line = f"{workspace.name} is no longer shared from this computer. Everything already sent stays in the store."
-    await print_result(arguments, console, {"id": workspace.id, "told": not left}, line)
-    if left:
-        await console.print_error(left)
+    await print_result(arguments, console, result, line)
+    if complaint:
+        await console.print_error(complaint)
     return 0
 
 

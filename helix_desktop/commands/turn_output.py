@@ -17,6 +17,8 @@ from helix_desktop.workbench.unattended_permissions import is_allowed_unattended
 
 
 class StandardErrorLine(str):
+    """A sentence that is printed among the errors instead of the answer."""
+
     __slots__ = ()
 
 
@@ -39,9 +41,16 @@ class TurnPrinter:
     @property
     def is_waiting(self) -> bool:
         """Whether the message is still in the conversation's queue."""
+        return self._index_in_queue() is not None
+
+    def _index_in_queue(self) -> int | None:
+        """Returns where the message waits. Other messages may have the same text."""
         if self.message is None:
-            return False
-        return any(waiting is self.message for waiting in self.session.queue)
+            return None
+        for index, queued_message in enumerate(self.session.queue):
+            if queued_message is self.message:
+                return index
+        return None
 
     def send_and_print(self, parts: tuple[facts.UserPart, ...]) -> None:
         """Sends a message, or continues the turn without one."""
@@ -58,13 +67,14 @@ class TurnPrinter:
         """Stops the turn. While the message waits, the turn is somebody else's: takes
         the message back instead.
         """
-        if self.is_waiting:
-            places = [id(waiting) for waiting in self.session.queue]
-            self.session.queue.take_back_queued(places.index(id(self.message)))
+        index = self._index_in_queue()
+        if index is not None:
+            self.session.queue.take_back_queued(index)
         elif not self.ended:
             self.session.stop_turn()
 
     def print_event(self, event: session_events.Event) -> None:
+        """Queues what is printed of an event. While the message waits, the turn is somebody else's."""
         if self.is_waiting and not isinstance(event, session_events.ActivityChanged):
             return
         match event:
@@ -96,18 +106,19 @@ class TurnPrinter:
 
     def _print_fact(self, recorded: facts.Recorded) -> None:
         fact = recorded.fact
-        text = ""
         if self.as_lines:
             text = fact_as_json_line(recorded) + "\n"
         else:
             text = escape_control_characters(plain_text_of_fact(fact))
         if text:  # An empty text would end the printing.
             self._waiting.put_nowait(text)
+
         if isinstance(fact, facts.UserSaid) and not fact.by and not fact.steering:
             self.has_begun = True
         if isinstance(fact, facts.TurnEnded):
-            self.ended = fact
-            if not self.has_begun:
+            if self.has_begun:
+                self.ended = fact
+            else:
                 self.ended = facts.TurnEnded(facts.TurnEnd.STOPPED, "your message was taken back")
             self._waiting.put_nowait("")
 
@@ -120,6 +131,7 @@ class TurnPrinter:
         self._waiting.put_nowait("")
 
     async def print_until_turn_ends(self, console: Console) -> None:
+        """Prints what is queued, until an empty text says that the turn has ended."""
         while True:
             text = await self._waiting.get()
             if not text:
@@ -141,11 +153,11 @@ def answer_by_allowed_names(
     """
     if is_allowed_unattended(question, allowed):
         return PermissionAnswer(allowed=True)
-    wanted = name_to_allow(question)
-    refused.append(wanted)
+    permission = name_to_allow(question)
+    refused.append(permission)
     return PermissionAnswer(
         allowed=False,
-        words=f"No one was available to give permission, and the command was not started with --allow {wanted}.",
+        words=f"No one was available to give permission, and the command was not started with --allow {permission}.",
     )
 
 
@@ -155,9 +167,10 @@ async def report_end_of_turn(
     """Says what was refused and why the turn failed. Returns whether it is done."""
     if refused:
         names = list(dict.fromkeys(refused))
+        options = [f"--allow {name}" for name in names]
         await console.print_error(
             f"Refused, because nobody was there to give permission: {', '.join(names)}. "
-            f"To allow this, add `--allow {' --allow '.join(names)}`."
+            f"To allow this, add `{' '.join(options)}`."
         )
     if ended is None or ended.reason is not facts.TurnEnd.DONE:
         await console.print_error(describe_early_end(ended))
@@ -177,8 +190,10 @@ def describe_early_end(ended: facts.TurnEnded | None) -> str:
 
 
 def fact_as_json_line(recorded: facts.Recorded) -> str:
+    """Returns a fact as it is stored, with the conversation, number and time that it has."""
     body = {"conversation": recorded.conversation, "seq": recorded.seq, "time": recorded.time}
-    return dump_printed_json({**body, **json.loads(encode_fact(recorded.fact))})
+    body.update(json.loads(encode_fact(recorded.fact)))
+    return dump_printed_json(body)
 
 
 def plain_text_of_fact(fact: facts.Fact) -> str:

@@ -51,7 +51,12 @@ WAY_TO_FORGET = "To remove it, use `helix-desktop forget -w {} --text -`."
 NOTHING_REMOVED = "Removed 0 conversations and 0 entries (0 bytes)."
 MOVE_SECONDS = 0.1  # A guest looks so often who has the workspace open after it moved.
 MOST_BUSY_TRIES = 12
-PATIENCE = 5.0  # The process that has the workspace open must answer within this many seconds.
+MOST_LOST_OWNERS = (
+    3  # An import continues after this many processes ended while it waited for them.
+)
+RETRY_SECONDS = 0.05  # After so many seconds, a command tries again to open a busy workspace.
+# The process that has the workspace open must answer within this many seconds.
+OWNER_PATIENCE_SECONDS = 5.0
 
 
 def run_on_workspace(
@@ -81,27 +86,36 @@ def find_chosen_workspace(arguments: Namespace) -> KnownWorkspace:
     workspaces = open_all_workspaces(arguments.places)
     if arguments.workspace is not None:
         return workspaces.find_known_workspace(arguments.workspace)
+
     current_folder = Path.cwd()
     known_workspaces = workspaces.list_workspaces()
-    innermost_root: Path | None = None
-    workspace_of_root: KnownWorkspace | None = None
-    for workspace in known_workspaces:
-        for root in workspace.settings.roots:
-            resolved_root = Path(root).resolve()
-            if not current_folder.is_relative_to(resolved_root):
-                continue
-            depth = len(resolved_root.parts)
-            if innermost_root is None or depth > len(innermost_root.parts):
-                innermost_root = resolved_root
-                workspace_of_root = workspace
-    if workspace_of_root is not None:
-        return workspace_of_root
+    workspace_of_folder = _find_workspace_of_folder(known_workspaces, current_folder)
+    if workspace_of_folder is not None:
+        return workspace_of_folder
     if len(known_workspaces) == 1:
         return known_workspaces[0]
     raise errors.NotFound(
         f"{current_folder} is not in a workspace folder.",
         remedy="Specify a workspace with --workspace, or create one for this folder.",
     )
+
+
+def _find_workspace_of_folder(
+    known_workspaces: Sequence[KnownWorkspace], folder: Path
+) -> KnownWorkspace | None:
+    """Returns the workspace in whose folders `folder` lies: of several, the one whose folder
+    is the innermost.
+    """
+    workspace_of_folder: KnownWorkspace | None = None
+    depth_of_innermost = 0
+    for workspace in known_workspaces:
+        for root in workspace.settings.roots:
+            resolved_root = Path(root).resolve()
+            depth = len(resolved_root.parts)
+            if folder.is_relative_to(resolved_root) and depth > depth_of_innermost:
+                depth_of_innermost = depth
+                workspace_of_folder = workspace
+    return workspace_of_folder
 
 
 async def run_on_workbench(
@@ -155,9 +169,9 @@ def insert_options(argv: Sequence[str], *options: str) -> list[str]:
     end_of_options = len(argv)
     if "--" in argv:
         end_of_options = argv.index("--")
-    longer = list(argv)
-    longer[end_of_options:end_of_options] = options
-    return longer
+    before = list(argv[:end_of_options])
+    after = list(argv[end_of_options:])
+    return before + list(options) + after
 
 
 async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Console) -> int:
@@ -165,52 +179,63 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
     returns the exit code.
     """
     where = arguments.places
-    counting = OptionalTokenCounter(wanted=bool(getattr(arguments, "counts", True)))
-    workspaces = open_all_workspaces(where, count=counting)
-    known = workspaces.find_known_workspace(identity)
+    token_counter = OptionalTokenCounter(wanted=_counts_tokens(arguments))
+    workspaces = open_all_workspaces(where, count=token_counter)
+    known_workspace = workspaces.find_known_workspace(identity)
     loop = asyncio.get_running_loop()
-    until = loop.time() + PATIENCE
+    deadline = loop.time() + OWNER_PATIENCE_SECONDS
     while True:
         try:
             workspace = await workspaces.open_stored_workspace(identity)
         except errors.StoreBusy:
-            wire = await running_instance.connect_to_owner(where.run, identity)
-            if wire is not None:
-                answer = await _run_at_owner(wire, arguments, console)
+            connection = await running_instance.connect_to_owner(where.run, identity)
+            if connection is not None:
+                exit_code = await _run_at_owner(connection, arguments, console)
                 # A guest must say again what it said to the process that gave way.
-                if answer != running_instance.LATER or _follows_workspace(arguments):
-                    return answer
-            elif loop.time() > until:
+                if exit_code != running_instance.LATER or _follows_workspace(arguments):
+                    return exit_code
+            elif loop.time() > deadline:
                 raise
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(RETRY_SECONDS)
         except errors.StoreFailed:
-            if not _is_reading(arguments) or not read_only_copy.is_disk_unwritable(known.folder):
+            if not _can_run_on_copy(arguments, known_workspace):
                 raise
-            return await _run_on_temporary_copy(arguments, known, counting, console)
+            return await _run_on_temporary_copy(arguments, known_workspace, token_counter, console)
         else:
-            code = await _run_as_owner(arguments, workspace, counting, console)
-            if code is not None:
-                return code
+            own_exit_code = await _run_as_owner(arguments, workspace, token_counter, console)
+            if own_exit_code is not None:
+                return own_exit_code
             await asyncio.sleep(running_instance.GIVEN_WAY_SECONDS)
 
 
-def _is_reading(arguments: Namespace) -> bool:
-    """Whether a copy of the workspace is as good. A repair of a copy would help nobody."""
-    return getattr(arguments, "reads", False) and not getattr(arguments, "repair", False)
+def _counts_tokens(arguments: Namespace) -> bool:
+    return bool(getattr(arguments, "counts", True))
+
+
+def _can_run_on_copy(arguments: Namespace, known_workspace: KnownWorkspace) -> bool:
+    """Whether the disk cannot be written, and the command only reads. A repair of a copy would
+    help nobody.
+    """
+    only_reads = getattr(arguments, "reads", False)
+    repairs = getattr(arguments, "repair", False)
+    if not only_reads or repairs:
+        return False
+    return read_only_copy.is_disk_unwritable(known_workspace.folder)
 
 
 async def _run_at_owner(
-    wire: running_instance.FrameConnection, arguments: Namespace, console: Console
+    connection: running_instance.FrameConnection, arguments: Namespace, console: Console
 ) -> int:
-    """Runs the command there. If that process ends, an import that gave way to it can
-    continue, but not for ever.
+    """Runs the command in the process that has the workspace open.
+
+    If that process ends, an import that gave way to it can continue (LATER), but not for ever.
     """
     try:
-        return await running_instance.run_at_owner(wire, arguments.argv, console)
+        return await running_instance.run_at_owner(connection, arguments.argv, console)
     except errors.OwnerEnded:
         arguments.lost = getattr(arguments, "lost", 0) + 1
         gave_way = getattr(arguments, "earlier", "")
-        if not gave_way or arguments.lost > 3:
+        if not gave_way or arguments.lost > MOST_LOST_OWNERS:
             raise
         return running_instance.LATER
 
@@ -250,43 +275,47 @@ async def _wait_for_next_owner(run: Path, identity: str) -> None:
     for its guests otherwise.
     """
     loop = asyncio.get_running_loop()
-    until = loop.time() + running_instance.GIVEN_WAY_SECONDS
-    while loop.time() < until:
+    deadline = loop.time() + running_instance.GIVEN_WAY_SECONDS
+    while loop.time() < deadline:
         await asyncio.sleep(MOVE_SECONDS)
-        wire = await running_instance.connect_to_owner(run, identity)
-        if wire is not None:
-            await wire.close()
+        connection = await running_instance.connect_to_owner(run, identity)
+        if connection is not None:
+            await connection.close()
             return
 
 
 async def _run_on_temporary_copy(
-    arguments: Namespace, known: KnownWorkspace, counting: OptionalTokenCounter, console: Console
+    arguments: Namespace,
+    known_workspace: KnownWorkspace,
+    token_counter: OptionalTokenCounter,
+    console: Console,
 ) -> int:
     """Runs a read-only command on a temporary copy, because the disk is read-only."""
-    with read_only_copy.copy_for_reading(known.folder) as folder:
-        async with aclosing(await StoredWorkspace.open(folder, count=counting)) as workspace:
+    with read_only_copy.copy_for_reading(known_workspace.folder) as folder:
+        async with aclosing(await StoredWorkspace.open(folder, count=token_counter)) as workspace:
             await console.print_error(
-                f"The disk that contains {known.folder} is full or read-only. The data was read from a copy, and nothing was changed."
+                f"The disk that contains {known_workspace.folder} is full or read-only. The data was read from a copy, and nothing was changed."
             )
             arguments.is_on_copy = True
             return await _do_work(arguments, workspace, console)
 
 
 async def _do_work(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    """Runs the command's own coroutine, and returns its exit code."""
     try:
         return int(await arguments.work(arguments, workspace, console))
-    except UnicodeEncodeError as error:  # Databases accept only text that can be encoded as UTF-8.
-        strange = next(
-            (word for word in arguments.argv if re.search("[\ud800-\udfff]", word)), None
-        )
-        if strange is None:
-            raise
-        raise errors.InvalidInput(
-            f"{strange} is not UTF-8 text.", remedy="Enter the text in UTF-8."
-        ) from error
+    except UnicodeEncodeError as error:
+        # Databases accept only text that can be encoded as UTF-8. A lone surrogate cannot.
+        for word in arguments.argv:
+            if re.search("[\ud800-\udfff]", word):
+                raise errors.InvalidInput(
+                    f"{word} is not UTF-8 text.", remedy="Enter the text in UTF-8."
+                ) from error
+        raise
 
 
 async def wait_for_index(workspace: StoredWorkspace, console: Console) -> None:
+    """Waits until all entries can be searched, and says from time to time how many are indexed."""
     waiting = OwnedTasks("command").spawn_task(workspace.index.wait_until_indexed(), name="index")
     try:
         while not waiting.done():
@@ -305,30 +334,28 @@ async def wait_for_index(workspace: StoredWorkspace, console: Console) -> None:
 async def _run_as_owner(
     arguments: Namespace,
     workspace: StoredWorkspace,
-    counting: OptionalTokenCounter,
+    token_counter: OptionalTokenCounter,
     console: Console,
 ) -> int | None:
-    """Returns the exit code, or None if the work was stopped to give way to another process."""
-    leaving = not getattr(arguments, "lasting", False)
+    """Runs the command in this process, which answers other commands about the workspace meanwhile.
 
-    def give_way() -> None:
-        stop_work = getattr(arguments, "stop_work", None)
-        if stop_work is not None:
-            # The other process asks again meanwhile.
-            arguments.stop_work = None
-            arguments.gives_way = stop_work()
+    Returns the exit code, or None if the work was stopped to give way to another process.
+    """
+    is_lasting = getattr(arguments, "lasting", False)
+    give_way = None
+    if not is_lasting:
+        give_way = partial(_stop_work_for_another_process, arguments)
 
-    async with AsyncExitStack() as last_first:
-        last_first.push_async_callback(workspace.aclose)
+    # What is pushed last is closed first.
+    async with AsyncExitStack() as closing_stack:
+        closing_stack.push_async_callback(workspace.aclose)
         if workspace_link.is_set_up_to_be_shared(workspace):
-            workspace_link.link_workspace(
-                workspace, open_secrets(arguments.places), syncs=not leaving
-            )
-        release = give_way if leaving else None
-        serving = await listen_for_commands(
-            workspace, arguments.places, give_way=release, counting=counting
+            secrets = open_secrets(arguments.places)
+            workspace_link.link_workspace(workspace, secrets, syncs=is_lasting)
+        command_service = await listen_for_commands(
+            workspace, arguments.places, give_way=give_way, counting=token_counter
         )
-        last_first.push_async_callback(serving.finish_requests)
+        closing_stack.push_async_callback(command_service.finish_requests)
         # Each note describes a repair made when the workspace was opened.
         for note in workspace.notes:
             await console.print_error(note)
@@ -340,6 +367,16 @@ async def _run_as_owner(
             if not vars(arguments).pop("gives_way", False):
                 raise
             return None
+
+
+def _stop_work_for_another_process(arguments: Namespace) -> None:
+    """Stops the work if it can be stopped, such as an import. The other process asks again
+    meanwhile, so the work is stopped only once.
+    """
+    stop_work = getattr(arguments, "stop_work", None)
+    if stop_work is not None:
+        arguments.stop_work = None
+        arguments.gives_way = stop_work()
 
 
 def _follows_workspace(arguments: Namespace) -> bool:
@@ -440,11 +477,14 @@ async def listen_for_commands(
     this process has the workspace open only briefly.
     """
     onlookers = OwnedTasks("clients of the host")
+    answer_command = partial(
+        run_command_of_caller, workspace, where, give_way, counting, onlookers=onlookers
+    )
+    patience = None
+    if give_way is None:
+        patience = LASTING_PATIENCE
     requests = await running_instance.listen_for_requests(
-        where.run,
-        workspace.id,
-        partial(run_command_of_caller, workspace, where, give_way, counting, onlookers=onlookers),
-        patience=None if give_way else LASTING_PATIENCE,
+        where.run, workspace.id, answer_command, patience=patience
     )
     return CommandService(requests, onlookers)
 
@@ -460,10 +500,9 @@ async def run_command_of_caller(
     onlookers: OwnedTasks | None = None,
 ) -> int:
     """Runs a caller's command line on the open workspace, whatever workspace it names."""
-    try:  # Imported in a thread, because this is slow and would freeze an open window.
-        arguments = await asyncio.to_thread(
-            lambda: commands.build_command_line_parser(argv).parse_args(argv)
-        )
+    # In a thread, because this imports the command's modules, which would freeze an open window.
+    try:
+        arguments = await asyncio.to_thread(_parse_command_line, argv)
     except SystemExit as ended:
         return int(ended.code or 0)
     if not hasattr(arguments, "work"):
@@ -472,15 +511,22 @@ async def run_command_of_caller(
             remedy="Close the workspace in the other program first.",
         )
     is_onlooker = getattr(arguments, "looks_on", False)
-    if give_way is not None and getattr(arguments, "lasting", False) and not is_onlooker:
+    is_lasting = getattr(arguments, "lasting", False)
+    if give_way is not None and is_lasting and not is_onlooker:
         give_way()
         return running_instance.LATER
-    if counting is not None:
-        counting.wanted |= bool(getattr(arguments, "counts", True))
-    arguments.places, arguments.argv = where, argv
+
+    if counting is not None and _counts_tokens(arguments):
+        counting.wanted = True
+    arguments.places = where
+    arguments.argv = argv
     if is_onlooker and onlookers is not None:
         return await _serve_onlooker(arguments, workspace, console, onlookers)
     return await _do_work(arguments, workspace, console)
+
+
+def _parse_command_line(argv: Sequence[str]) -> Namespace:
+    return commands.build_command_line_parser(argv).parse_args(argv)
 
 
 async def _serve_onlooker(
@@ -508,35 +554,53 @@ async def delete_if_confirmed(
     arguments: Namespace, workspace: StoredWorkspace, console: Console, chosen: Collection[str]
 ) -> int:
     """Deletes these conversations for ever with `--yes`. Otherwise lists them."""
-    if not arguments.yes and chosen:
-        rows = [row for row in await workspace.journal.list_conversations() if row.id in chosen]
-        lines = [f"{row.id}  {row.title or row.begins}" for row in rows]
-        await print_result(arguments, console, {"would_remove": [row.id for row in rows]}, *lines)
+    if chosen and not arguments.yes:
+        ids: list[str] = []
+        lines: list[str] = []
+        for row in await workspace.journal.list_conversations():
+            if row.id in chosen:
+                ids.append(row.id)
+                lines.append(f"{row.id}  {row.title or row.begins}")
+        await print_result(arguments, console, {"would_remove": ids}, *lines)
         return ASKING
+
+    removed = EmptyTrashResult()
+    line = NOTHING_REMOVED
+    if chosen:
+        removed = await _delete_for_good(workspace, chosen)
+        conversations = errors.format_things(
+            len(removed.conversations), "conversation", "conversations"
+        )
+        entries = errors.format_things(removed.entries, "entry", "entries")
+        line = f"Removed {conversations} and {entries} ({removed.bytes:,} bytes) from {workspace.name}."
+    figures = {
+        "conversations": removed.conversations,
+        "entries": removed.entries,
+        "bytes": removed.bytes,
+    }
+    return await print_result(arguments, console, figures, line)
+
+
+async def _delete_for_good(workspace: StoredWorkspace, chosen: Collection[str]) -> EmptyTrashResult:
+    """Deletes conversations through the open workbench, if there is one: it also closes their
+    sessions and takes them off its list.
+    """
     from helix_desktop import workbench
 
     bench = workbench.workbench_of(workspace)
-    delete = (
-        workspace.delete_conversations_for_good if bench is None else bench.empty_conversation_trash
-    )
-    emptied = await delete(chosen) if chosen else EmptyTrashResult()
-    figures = {
-        "conversations": emptied.conversations,
-        "entries": emptied.entries,
-        "bytes": emptied.bytes,
-    }
-    gone = errors.format_things(len(emptied.conversations), "conversation", "conversations")
-    entries = errors.format_things(emptied.entries, "entry", "entries")
-    line = f"Removed {gone} and {entries} ({emptied.bytes:,} bytes) from {workspace.name}."
-    return await print_result(arguments, console, figures, line if chosen else NOTHING_REMOVED)
+    if bench is not None:
+        return await bench.empty_conversation_trash(chosen)
+    return await workspace.delete_conversations_for_good(chosen)
 
 
 def check_permission_names(names: Iterable[str]) -> None:
     """Refuses a mistyped `--allow`. A name with an underscore may be an MCP server's tool."""
-    known = (*ALLOWED_GROUPS, ToolName.DELEGATE)
-    if unknown := [name for name in names if "_" not in name and name not in known]:
-        remedy = f"Use {', '.join(known)}, or the name of another tool."
-        raise errors.InvalidInput(f"There is no {unknown[0]} to allow.", remedy=remedy)
+    known_names = list(ALLOWED_GROUPS)
+    known_names.append(ToolName.DELEGATE)
+    for name in names:
+        if "_" not in name and name not in known_names:
+            remedy = f"Use {', '.join(known_names)}, or the name of another tool."
+            raise errors.InvalidInput(f"There is no {name} to allow.", remedy=remedy)
 
 
 async def print_result(arguments: Namespace, console: Console, value: Any, *lines: str) -> int:
@@ -553,8 +617,10 @@ async def print_result(arguments: Namespace, console: Console, value: Any, *line
 
 async def read_whole_input(console: Console) -> str:
     content = bytearray()
-    while piece := await console.read_input():
+    piece = await console.read_input()
+    while piece:
         content += piece
+        piece = await console.read_input()
     return content.decode("utf-8", "replace")
 
 
@@ -565,21 +631,37 @@ async def find_conversation_by_prefix(
     only if none fits.
     """
     rows = await workspace.journal.list_conversations()
-    named_rows = [row for row in rows if prefix in (row.id, row.title or row.begins)]
-    if listed_first:
-        listed_rows = [row for row in named_rows if not row.archived and not row.trashed]
-        named_rows = listed_rows or named_rows
-    if len(named_rows) > 1:
-        first_ids = ", ".join(row.id for row in named_rows[:10])
+    ids_with_name = _list_ids_with_name(rows, prefix, listed_first=listed_first)
+    if len(ids_with_name) > 1:
+        first_ids = ", ".join(ids_with_name[:10])
         raise errors.AmbiguousName(
-            f"{len(named_rows)} conversations are called {prefix}: {first_ids}.",
+            f"{len(ids_with_name)} conversations are called {prefix}: {first_ids}.",
             remedy="Use the ID instead of the name.",
         )
-    if named_rows:
-        return named_rows[0].id
+    if ids_with_name:
+        return ids_with_name[0]
+
+    all_ids = [row.id for row in rows]
     remedy = "To see all conversations, run `conversation list`."
-    ids = [row.id for row in rows]
-    return find_id_by_prefix(ids, prefix, ("conversation", "conversations"), remedy)
+    return find_id_by_prefix(all_ids, prefix, ("conversation", "conversations"), remedy)
+
+
+def _list_ids_with_name(
+    rows: Sequence[StoredConversation], name: str, *, listed_first: bool
+) -> list[str]:
+    """Returns the ids of the conversations that have this id or title."""
+    ids: list[str] = []
+    listed_ids: list[str] = []
+    for row in rows:
+        title = row.title or row.begins
+        if name not in (row.id, title):
+            continue
+        ids.append(row.id)
+        if not row.archived and not row.trashed:
+            listed_ids.append(row.id)
+    if listed_first and listed_ids:
+        return listed_ids
+    return ids
 
 
 async def read_agent_of_conversation(workspace: StoredWorkspace, row: StoredConversation) -> str:

@@ -41,17 +41,23 @@ from helix_desktop.histories.history_finding import HistoryPlaces, is_opencode2_
 from helix_desktop.resident import agent_connecting, resident_client
 from helix_desktop.store.all_workspaces import AllWorkspaces
 
+# The gateway has this many seconds to say what the agent's requests took.
+STATUS_SECONDS = 20
+
 
 def run_wrap_command(arguments: Namespace) -> int:
-    where = arguments.places
-    command = _parse_agent_command_words(arguments)
+    """Starts an agent through the gateway, or changes its settings with `--install`, or with
+    `--dry-run` only says where its requests would go.
+    """
+    command_words = _parse_agent_command_words(arguments)
     agent_arguments = _arguments_for_agent(arguments)
-    if command:
-        agent = build_agent_of_command(command, arguments.protocol)
+    if command_words:
+        agent = build_agent_of_command(command_words, arguments.protocol)
     else:
         agent = find_known_agent(arguments.agent)
     if arguments.install or arguments.uninstall:
-        return _change_agent_configuration(arguments, agent, where)
+        return _change_agent_configuration(arguments, agent, arguments.places)
+
     surroundings = AgentSurroundings(os.environ, Path.home(), Path.cwd(), agent_arguments)
     upstreams = _find_upstreams(arguments, agent, surroundings)
     if not arguments.dry_run:
@@ -69,11 +75,16 @@ def _find_upstreams(
     """Returns where the agent's requests go, as its settings or `--upstream` say."""
     # A protocol is given exactly if a command is.
     if arguments.protocol:
-        named = [agent_upstreams.find_protocol_upstream(arguments.protocol, os.environ)]
+        upstream_of_protocol = agent_upstreams.find_protocol_upstream(
+            arguments.protocol, os.environ
+        )
+        upstreams_in_settings = [upstream_of_protocol]
     else:
-        named = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
+        upstreams_in_settings = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
     # With --install, the agent's settings name the gateway. The address that they named before counts.
-    upstreams = address_in_agent_settings.resolve_own_addresses(named, arguments.places.config)
+    upstreams = address_in_agent_settings.resolve_own_addresses(
+        upstreams_in_settings, arguments.places.config
+    )
     check_upstream_address(arguments.upstream)
     if not arguments.upstream:
         return upstreams
@@ -86,7 +97,11 @@ def _print_routes(
     arguments: Namespace, agent: KnownAgent, upstreams: Sequence[AgentUpstream]
 ) -> None:
     if arguments.json:
-        routes = [{"agent": agent.name, **asdict(upstream)} for upstream in upstreams]
+        routes: list[dict[str, Any]] = []
+        for upstream in upstreams:
+            route: dict[str, Any] = {"agent": agent.name}
+            route.update(asdict(upstream))
+            routes.append(route)
         print_text(dump_printed_json(routes, indent=1))
         return
     lines = [f"{agent.title}, {upstream.describe_route()}." for upstream in upstreams]
@@ -101,7 +116,7 @@ def _run_agent_through_gateway(
 ) -> int:
     """Runs the agent until it ends, prints what it did, and returns its exit code."""
     where = arguments.places
-    workspace = _workspace_id_for_agent(where, arguments.workspace)
+    workspace_id = _workspace_id_for_agent(where, arguments.workspace)
     environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
     headers = find_own_header_names(agent.name, surroundings)
     registrations = []
@@ -109,33 +124,38 @@ def _run_agent_through_gateway(
         registration = wrapped_agent.build_registration_for_run(
             agent.name, upstream, environ, headers
         )
-        registrations.append(
-            replace(registration, folds_plans=arguments.fold_plans, workspace=workspace)
+        registration = replace(
+            registration, folds_plans=arguments.fold_plans, workspace=workspace_id
         )
+        registrations.append(registration)
+
     program = wrapped_agent.command_of_this_program(where)
-    with resident_client.HeldRegistration(where, program, *registrations) as held:
-        urls = dict(zip(upstreams, held.addresses, strict=True))
+    with resident_client.HeldRegistration(where, program, *registrations) as held_registration:
+        gateway_urls = held_registration.addresses
+        url_of_upstream = dict(zip(upstreams, gateway_urls, strict=True))
         run_folder = running_instance.check_private_folder(where.run)
-        start = AgentStart(urls, surroundings.arguments, environ, run_folder)
-        exit_code = wrapped_agent.run_agent(agent, start)
+        agent_start = AgentStart(url_of_upstream, surroundings.arguments, environ, run_folder)
+        exit_code = wrapped_agent.run_agent(agent, agent_start)
         # The gateway forgets these figures when the registration ends.
-        statuses = [
-            wrapped_agent.fetch_gateway_status(url, patience_seconds=20) or {}
-            for url in held.addresses
-        ]
+        statuses: list[dict[str, Any]] = []
+        for url in gateway_urls:
+            status = wrapped_agent.fetch_gateway_status(url, patience_seconds=STATUS_SECONDS)
+            if status:
+                statuses.append(status)
     _print_run_summary(arguments, statuses)
     return exit_code
 
 
 def _print_run_summary(arguments: Namespace, statuses: Sequence[dict[str, Any]]) -> None:
+    """Prints what the agent's requests took and what folds saved, for each conversation once."""
     # Addresses that share a conversation report the same figures. Each counts once.
     figures_by_conversation = {}
     unrecorded = ""
     for status in statuses:
         for figures in status.get("figures", []):
             figures_by_conversation[figures["conversation"]] = figures
-        if "unrecorded" in status and not unrecorded:
-            unrecorded = status["unrecorded"]
+        if not unrecorded:
+            unrecorded = status.get("unrecorded", "")
     all_figures = list(figures_by_conversation.values())
     if arguments.json:
         summary = json.dumps(all_figures)
@@ -167,17 +187,13 @@ def _arguments_for_agent(arguments: Namespace) -> list[str]:
     """The arguments after `--`. Without `--`: all after the agent's name, except
     options meant for this program.
     """
-    given: list[str] = arguments.arguments
-    # The original command line: argparse may have removed a `--`.
-    original: list[str] = arguments.argv
-    before_dashes = given
-    if "--" in original:
-        count_after_dashes = len(original) - original.index("--")
-        before_dashes = given[: max(0, len(given) - count_after_dashes)]
+    words_after_agent: list[str] = arguments.arguments
+    words_before_dashes = _words_before_dashes(words_after_agent, arguments.argv)
     if arguments.install or arguments.uninstall:
-        _take_options_of_install(arguments, before_dashes)
+        _take_options_of_install(arguments, words_before_dashes)
         return []
-    for word in before_dashes:
+
+    for word in words_before_dashes:
         long_name = word.partition("=")[0]
         short_name = word[:2]
         if long_name in arguments.own_options or short_name in arguments.own_options:
@@ -185,9 +201,21 @@ def _arguments_for_agent(arguments: Namespace) -> list[str]:
                 f"{word} comes after the agent's name. Nothing was started.",
                 remedy="Put wrap's own options before the agent's name, and the agent's options after --.",
             )
-    if given[:1] == ["--"]:
-        return given[1:]
-    return given
+    if words_after_agent[:1] == ["--"]:
+        return words_after_agent[1:]
+    return words_after_agent
+
+
+def _words_before_dashes(words_after_agent: list[str], command_line: Sequence[str]) -> list[str]:
+    """Returns the words between the agent's name and `--`, or all of them without `--`.
+
+    They are counted from the end of the command line, as argparse may have removed the `--`.
+    """
+    if "--" not in command_line:
+        return words_after_agent
+    count_from_dashes = len(command_line) - command_line.index("--")
+    count_before_dashes = max(0, len(words_after_agent) - count_from_dashes)
+    return words_after_agent[:count_before_dashes]
 
 
 def _take_options_of_install(arguments: Namespace, words: Sequence[str]) -> None:
@@ -207,22 +235,25 @@ def _print_notices_before_agent_start(
     surroundings: AgentSurroundings,
     upstreams: Sequence[AgentUpstream],
 ) -> None:
+    """Says where requests go and what is not recorded or folded, before the agent's own output."""
     notices = []
     if not arguments.dry_run:
         for upstream in upstreams:
             if upstream.address:
                 notices.append(f"{title}, {upstream.describe_route()}.")
+
     bypassing = agent_upstreams.list_bypassing_providers(arguments.agent, surroundings, upstreams)
     if bypassing:
         notices.append(
             f"requests to {', '.join(bypassing)} do not go through the gateway and are not recorded."
         )
-    if not arguments.fold_plans and agent_upstreams.uses_subscription_by_settings(
-        arguments.agent, surroundings
-    ):
+
+    has_subscription = agent_upstreams.uses_subscription_by_settings(arguments.agent, surroundings)
+    if has_subscription and not arguments.fold_plans:
         notices.append(
             f"recording, not folding: {title} is signed in with a subscription. To fold, use --fold-plans."
         )
+
     if arguments.agent == "opencode" and is_opencode2_in_use(HistoryPlaces.of_this_user()):
         notices.append(
             "opencode 2 works in a background service that this command can't set up yet: what it asks may not go through the gateway. The recorder records its conversations."
@@ -231,14 +262,15 @@ def _print_notices_before_agent_start(
         print_text(f"Helix Desktop: {notice}", file=sys.stderr)
 
 
-def _workspace_id_for_agent(where: program_folders.ProgramFolders, named: str) -> str:
+def _workspace_id_for_agent(where: program_folders.ProgramFolders, workspace_name: str) -> str:
     """Returns the id of the workspace for the agent's conversations: the named one, or that of this
     folder, which is created if necessary. Empty, for connected agents, if the folder is no project.
     """
     workspaces = AllWorkspaces(where.workspaces_folder)
+    if workspace_name:
+        return workspaces.find_known_workspace(workspace_name).id
+
     folder = Path.cwd().resolve()
-    if named:
-        return workspaces.find_known_workspace(named).id
     if not project_workspace.can_be_project_folder(folder, Path.home().resolve()):
         return ""
     workspace = project_workspace.find_project_workspace(workspaces.list_workspaces(), folder)
@@ -254,6 +286,7 @@ def _workspace_id_for_agent(where: program_folders.ProgramFolders, named: str) -
 def _change_agent_configuration(
     arguments: Namespace, agent: KnownAgent, where: program_folders.ProgramFolders
 ) -> int:
+    """Shows how the agent's configuration would change, and changes it once the user agrees."""
     if arguments.install and arguments.uninstall:
         raise InvalidInput("Use either --install or --uninstall.")
     if arguments.install:
@@ -266,8 +299,9 @@ def _change_agent_configuration(
     sentences_file = sys.stdout
     if arguments.json:
         sentences_file = sys.stderr
-    say = partial(print, file=sentences_file)
-    say(diff or f"{change.file} does not need to be changed.")
+    print_sentence = partial(print, file=sentences_file)
+
+    print_sentence(diff or f"{change.file} does not need to be changed.")
     if is_changed:
         if not is_confirmed(arguments):
             return 1
@@ -276,12 +310,13 @@ def _change_agent_configuration(
         else:
             agent_connecting.disconnect_agent(change, where)
         if change.after is None:
-            say(f"{change.file} was deleted.")
+            print_sentence(f"{change.file} was deleted.")
         else:
-            say(f"{change.file} was written.")
+            print_sentence(f"{change.file} was written.")
         if arguments.install:
-            say("The gateway now runs in the background, and starts when you log in.")
-            say("The agent's conversations are saved in the workspace Connected agents.")
+            print_sentence("The gateway now runs in the background, and starts when you log in.")
+            print_sentence("The agent's conversations are saved in the workspace Connected agents.")
+
     if arguments.json:
         result = {"file": str(change.file), "diff": diff, "written": is_changed}
         print_text(json.dumps(result, ensure_ascii=False))

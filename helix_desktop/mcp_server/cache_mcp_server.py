@@ -32,29 +32,36 @@ from helix_desktop.mcp_server.offered_tools import OFFERS, OfferedTool
 
 TELL = "I asked Helix Desktop for this. Tell me the result in one or two sentences, and do nothing else."
 # Clients such as Claude Code give each argument one word, and drop the words that are left.
-WORDS = ("words", *(f"word{number}" for number in range(2, 13)))
+MOST_WORDS = 12
+WORDS = ["words"] + [f"word{number}" for number in range(2, MOST_WORDS + 1)]
+EXCERPT_CHARACTERS = 200  # So much of a pinned part is repeated to the agent.
+LIST_LIFETIME_MS = 3_600_000  # A client may use a list of tools or prompts for this long.
 SessionAct = Callable[[ServedWorkspace, Session, str], Awaitable[str]]
 
 
 async def _describe_context(_: ServedWorkspace, session: Session, __: str) -> str:
+    """Say how full the context window is and with what, and what the next request costs."""
     meter = session.context.next_request_meter()
     lines = [f"The next request takes {meter.format_meter()}."]
     for kind, tokens in meter.parts.items():
         if tokens:
             lines.append(f"- {kind.value}: {tokens:,} tokens")
-    price = session.context.next_message_cost()
-    if price:
-        dollars = price.cost_when_sent(time.time())
+
+    next_message = session.context.next_message_cost()
+    if next_message:
+        dollars = next_message.cost_when_sent(time.time())
         lines.append(f"Sending it costs about ${dollars:.4f}, without the reply.")
-    lines.append(f"Folds: {len(session.conversation.state.live_folds)}.")
+
+    fold_count = len(session.conversation.state.live_folds)
+    lines.append(f"Folds: {fold_count}.")
     return "\n".join(lines)
 
 
 async def _fold_old_outputs(_: ServedWorkspace, session: Session, __: str) -> str:
-    before = session.context.next_request_meter().used
+    tokens_before = session.context.next_request_meter().used
     await session.fold_on_request(facts.FoldKind.MARKER)
-    after = session.context.next_request_meter().used
-    return f"The next request takes {after:,} tokens instead of {before:,}."
+    tokens_after = session.context.next_request_meter().used
+    return f"The next request takes {tokens_after:,} tokens instead of {tokens_before:,}."
 
 
 async def _pin_newest_part_with(served: ServedWorkspace, session: Session, words: str) -> str:
@@ -63,14 +70,18 @@ async def _pin_newest_part_with(served: ServedWorkspace, session: Session, words
     if words:
         search = await search_content(served, query=words, limit=MOST_HITS)
         digests_with_words = {hit["sha256"] for hit in search["hits"]}
-    newest_first = reversed(list(_messages_beside_prompts(session)))
-    for message in newest_first:
-        for place, part in enumerate(parts_of(require_message(message))):
+
+    messages = list(_messages_beside_prompts(session))
+    for message in reversed(messages):
+        parts = parts_of(require_message(message))
+        for part_index, part in enumerate(parts):
             text = await _text_that_may_be_pinned(served, part, words, digests_with_words)
             start = text.casefold().find(words.casefold())
             if text and start >= 0:
-                await session.context.pin_part(facts.PartRef(message.seq, place))
-                return f"This stays in the context word for word: {text[start : start + 200]}"
+                await session.context.pin_part(facts.PartRef(message.seq, part_index))
+                excerpt = text[start : start + EXCERPT_CHARACTERS]
+                return f"This stays in the context word for word: {excerpt}"
+
     if words:
         raise InvalidInput("Nothing has these words.")
     raise InvalidInput("There is no output yet.")
@@ -91,14 +102,22 @@ async def _text_that_may_be_pinned(
 
 def _messages_beside_prompts(session: Session) -> Iterator[facts.Recorded]:
     """Yield the messages except answers to these prompts, and what the agent said about them."""
-    is_answer = False
+    is_about_prompt = False
     for message in session.conversation.state.facts_on_path():
         fact = message.fact
         if isinstance(fact, facts.UserSaid):
-            is_answer = any(TELL in getattr(part, "text", "") for part in fact.parts)
+            is_about_prompt = _is_answer_to_prompt(fact)
         is_message = isinstance(fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned)
-        if is_message and not is_answer:
+        if is_message and not is_about_prompt:
             yield message
+
+
+def _is_answer_to_prompt(message: facts.UserSaid) -> bool:
+    """Whether a client sent the message for one of this server's prompts."""
+    for part in message.parts:
+        if isinstance(part, facts.Text) and TELL in part.text:
+            return True
+    return False
 
 
 async def _undo_last_fold(_: ServedWorkspace, session: Session, __: str) -> str:
@@ -106,25 +125,31 @@ async def _undo_last_fold(_: ServedWorkspace, session: Session, __: str) -> str:
     if not folds:
         raise ActionRefused("Nothing is folded.")
     last_fold = folds[-1]
-    # Folds of one batch were made together, and are undone together.
-    undone = [fold for fold in folds if last_fold.batch and fold.batch == last_fold.batch]
-    if not undone:
-        undone = [last_fold]
-    for fold in undone:
+    folds_to_undo = [last_fold]
+    if last_fold.batch:
+        # Folds of one batch were made together, and are undone together.
+        folds_to_undo = [fold for fold in folds if fold.batch == last_fold.batch]
+    for fold in folds_to_undo:
         await session.folding.unfold(fold.fold)
-    shown = format_things(len(undone), "folded part is", "folded parts are")
-    return f"{shown} shown in full again: {session.context.next_request_meter().format_meter()}."
+
+    folded_parts = format_things(len(folds_to_undo), "folded part is", "folded parts are")
+    meter = session.context.next_request_meter()
+    return f"{folded_parts} shown in full again: {meter.format_meter()}."
 
 
 async def _recall_best_hit(served: ServedWorkspace, _: Session, words: str) -> str:
+    """Bring back the content that contains the words, or whose hash they are. A short word may be
+    both; then the content that contains it comes first.
+    """
     words = words.strip("\"'`")
-    is_hash = HASH_BEGINNING.fullmatch(words.lower()) is not None
-    best_hit = ""
-    if not is_hash or len(words) < SHORT_HASH:
-        best_hit = await _find_best_hit(served, words)
-    if best_hit:
-        recalled = await recall_content(served, sha256=best_hit, find=words)
-    elif is_hash:
+    may_be_hash = HASH_BEGINNING.fullmatch(words.lower()) is not None
+    is_surely_hash = may_be_hash and len(words) >= SHORT_HASH
+    hash_of_hit = ""
+    if not is_surely_hash:
+        hash_of_hit = await _find_best_hit(served, words)
+    if hash_of_hit:
+        recalled = await recall_content(served, sha256=hash_of_hit, find=words)
+    elif may_be_hash:
         recalled = await recall_content(served, sha256=words, find="")
     else:
         raise NotFound(f"Nothing in the cache contains {words[:80]!r}.", remedy="Use other words.")
@@ -167,6 +192,7 @@ PROMPTS: Mapping[str, SessionPrompt] = {
 
 
 async def list_session_prompts(context: Any, _params: Any) -> types.ListPromptsResult:
+    """List the prompts, with as many arguments as a client needs for words in a row."""
     # Gemini CLI fills required arguments only.
     is_gemini = "gemini" in _client_name(context)
     prompts: list[types.Prompt] = []
@@ -176,7 +202,7 @@ async def list_session_prompts(context: Any, _params: Any) -> types.ListPromptsR
         if prompt.words:
             arguments = _arguments_for_words(prompt.words, needs_words=needs_words)
         prompts.append(types.Prompt(name=name, description=prompt.description, arguments=arguments))
-    return types.ListPromptsResult(prompts=prompts, ttl_ms=3_600_000, cache_scope="private")
+    return types.ListPromptsResult(prompts=prompts, ttl_ms=LIST_LIFETIME_MS, cache_scope="private")
 
 
 def _arguments_for_words(description: str, *, needs_words: bool) -> list[types.PromptArgument]:
@@ -263,30 +289,15 @@ class _CacheServerRequests:
         self._tools = {offer.name: offer for offer in OFFERS}
 
     async def list_offered_tools(self, _context: Any, _params: Any) -> types.ListToolsResult:
-        tools = [
-            types.Tool(
-                name=offer.name,
-                title=offer.title,
-                description=offer.description,
-                input_schema=offer.input_schema,
-                output_schema=offer.output_schema,
-                annotations=types.ToolAnnotations(
-                    read_only_hint=not offer.changes_workspace,
-                    destructive_hint=False,
-                    idempotent_hint=not offer.asks_model,
-                    open_world_hint=offer.asks_model,
-                ),
-                # Folds name these. Claude Code would have to search for them first.
-                _meta={"anthropic/alwaysLoad": True} if offer.name.startswith("recall_") else None,
-            )
-            for offer in OFFERS
-        ]
-        return types.ListToolsResult(tools=tools, ttl_ms=3_600_000, cache_scope="public")
+        tools = [_offer_as_tool(offer) for offer in OFFERS]
+        return types.ListToolsResult(tools=tools, ttl_ms=LIST_LIFETIME_MS, cache_scope="public")
 
     async def call_offered_tool(self, context: Any, params: types.CallToolRequestParams) -> Any:
+        """Run a tool. What it refuses is its result, so that the agent reads why."""
         offer = self._tools.get(params.name)
         if offer is None:
             raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name[:80]!r}.")
+
         arguments = params.arguments or {}
         try:
             _check_tool_arguments(offer, arguments)
@@ -294,6 +305,7 @@ class _CacheServerRequests:
         except HelixError as error:
             log.warning("%s refused: %s", params.name, error.what[:300])
             return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
+
         if offer.name == "add_task" and _client_supports_tasks(context):
             return await self._read_mcp_task_as_json(context, values["task"], "task")
         text = values.get("text")
@@ -318,6 +330,7 @@ class _CacheServerRequests:
         return types.EmptyResult()
 
     async def _run_mcp_task_command(self, context: Any, act: str, task: str) -> dict[str, Any]:
+        """Run `task show` or `task cancel`, and return the task as its `--json` prints it."""
         if not _client_supports_tasks(context):
             needed: dict[str, Any] = {"extensions": {MCP_TASKS: {}}}
             raise MCPError(
@@ -326,10 +339,10 @@ class _CacheServerRequests:
                 {"requiredCapabilities": needed},
             )
         try:
-            shown = await self._served.run_task_command([act, "--", task])
-            return dict(shown[0])
+            tasks = await self._served.run_task_command([act, "--", task])
         except HelixError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)[:500]) from error
+        return dict(tasks[0])
 
     async def _read_mcp_task_as_json(self, context: Any, task_id: str, kind: str) -> dict[str, Any]:
         """Return a task as the extension requires: once it has ended, with a result,
@@ -337,25 +350,25 @@ class _CacheServerRequests:
         """
         task = await self._run_mcp_task_command(context, "show", task_id)
         status = _MCP_TASK_STATUS.get(task["state"], "working")
-        why = task["why"]
-        shown: dict[str, Any] = {
+        reason = task["why"]
+        mcp_task: dict[str, Any] = {
             "resultType": kind,
             "taskId": task["id"],
             "status": status,
             "createdAt": datetime.fromtimestamp(task["added"], UTC).isoformat(),
             "lastUpdatedAt": datetime.now(UTC).isoformat(),
-            "statusMessage": why,
+            "statusMessage": reason,
             "ttlMs": None,
             "pollIntervalMs": 1_000,
         }
         if status == "completed":
             result = types.CallToolResult(
-                content=[types.TextContent(text=task["answer"] or why)],
+                content=[types.TextContent(text=task["answer"] or reason)],
                 structured_content={"task": task["id"]},
                 is_error=task["state"] == "failed",
             )
-            shown["result"] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return shown
+            mcp_task["result"] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return mcp_task
 
     async def run_session_prompt(
         self, context: Any, params: types.GetPromptRequestParams
@@ -364,16 +377,18 @@ class _CacheServerRequests:
         try:
             if params.name not in PROMPTS or self._served.use_agent_session is None:
                 raise InvalidInput(f"There is no prompt {params.name[:80]!r} here.")
+            prompt = PROMPTS[params.name]
+            arguments = params.arguments or {}
+            words = " ".join(arguments.values()).strip()
             async with self._served.use_agent_session(_client_name(context)) as session:
-                words = " ".join((params.arguments or {}).values()).strip()
-                result = await PROMPTS[params.name].run(self._served, session, words)
-                told = f"Conversation: {session.conversation.state.title}\n{result}\n\n{TELL}"
+                result = await prompt.run(self._served, session, words)
+                title = session.conversation.state.title
+            text = f"Conversation: {title}\n{result}\n\n{TELL}"
         except HelixError as error:
             log.warning("%s refused: %s", params.name[:80], error.what[:300])
-            told = f"Helix Desktop could not do what I asked for: {error}\n\n{TELL}"
-        return types.GetPromptResult(
-            messages=[types.PromptMessage(role="user", content=types.TextContent(text=told))]
-        )
+            text = f"Helix Desktop could not do what I asked for: {error}\n\n{TELL}"
+        message = types.PromptMessage(role="user", content=types.TextContent(text=text))
+        return types.GetPromptResult(messages=[message])
 
     async def list_cached_resources(
         self, _context: Any, params: types.PaginatedRequestParams | None
@@ -405,12 +420,13 @@ class _CacheServerRequests:
         self, _context: Any, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         try:
-            return types.ReadResourceResult(contents=[await self._read_content_at_uri(params.uri)])
+            content = await self._read_content_at_uri(params.uri)
         except HelixError as error:
             log.warning("a resource was refused: %s", error.what[:300])
             raise MCPError(
                 types.INVALID_PARAMS, str(error)[:500], {"uri": params.uri[:500]}
             ) from error
+        return types.ReadResourceResult(contents=[content])
 
     async def _read_content_at_uri(
         self, uri: str
@@ -426,7 +442,9 @@ class _CacheServerRequests:
     async def _read_entry_content(
         self, uri: str, name: str
     ) -> types.TextResourceContents | types.BlobResourceContents:
-        stored = (await find_entry(self._served.cache, name)).stored
+        """Read an entry as text if it is UTF-8, and otherwise as base64."""
+        entry = await find_entry(self._served.cache, name)
+        stored = entry.stored
         if stored.size > LARGEST_RESOURCE:
             raise InvalidInput(
                 f"This entry is {stored.size:,} bytes. A resource can be up to {LARGEST_RESOURCE:,} bytes.",
@@ -442,6 +460,28 @@ class _CacheServerRequests:
             blob = base64.b64encode(content).decode("ascii")
             return types.BlobResourceContents(uri=uri, mime_type=media_type, blob=blob)
         return types.TextResourceContents(uri=uri, mime_type=media_type, text=text)
+
+
+def _offer_as_tool(offer: OfferedTool) -> types.Tool:
+    annotations = types.ToolAnnotations(
+        read_only_hint=not offer.changes_workspace,
+        destructive_hint=False,
+        idempotent_hint=not offer.asks_model,
+        open_world_hint=offer.asks_model,
+    )
+    # Folds name the tools that recall. Claude Code would have to search for them first.
+    meta: dict[str, Any] | None = None
+    if offer.name.startswith("recall_"):
+        meta = {"anthropic/alwaysLoad": True}
+    return types.Tool(
+        name=offer.name,
+        title=offer.title,
+        description=offer.description,
+        input_schema=offer.input_schema,
+        output_schema=offer.output_schema,
+        annotations=annotations,
+        _meta=meta,
+    )
 
 
 def _entry_as_resource(row: EntryRow) -> types.Resource:

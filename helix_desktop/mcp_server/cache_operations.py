@@ -4,7 +4,7 @@ The agent's own tools use `engine/content_recall.py` for the same purpose. Entri
 only in this workspace, so the hash of another workspace's entry is not found.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Protocol
 
@@ -106,31 +106,39 @@ async def search_content(
     if not query.strip():
         raise InvalidInput("A query is needed.", remedy="Specify the words to look for.")
     await served.catalogue.wait_until_indexed()
+    allowed_limit = max(1, min(limit, content_recall.MOST_HITS))
     hits = await served.catalogue.search_index(
-        query, tool=tool, limit=max(1, min(limit, content_recall.MOST_HITS)), entries_only=True
+        query, tool=tool, limit=allowed_limit, entries_only=True
     )
-    return {"hits": [_search_hit_as_json(hit) for hit in hits if hit.digest is not None]}
+    described_hits: list[dict[str, Any]] = []
+    for hit in hits:
+        if hit.digest is not None:
+            described_hits.append(_describe_hit(hit, hit.digest))
+    return {"hits": described_hits}
 
 
-def _search_hit_as_json(hit: SearchHit) -> dict[str, Any]:
-    snippet = " ".join(hit.snippet.split())[: content_recall.SNIPPET_CHARACTERS]
-    about = {"tool": hit.about.tool, "source": hit.about.source}
+def _describe_hit(hit: SearchHit, digest: Digest) -> dict[str, Any]:
+    snippet_on_one_line = " ".join(hit.snippet.split())
     return {
-        "sha256": hit.digest.hex if hit.digest else "",
+        "sha256": digest.hex,
         "line": hit.line,
-        "snippet": snippet,
-        **about,
+        "snippet": snippet_on_one_line[: content_recall.SNIPPET_CHARACTERS],
+        "tool": hit.about.tool,
+        "source": hit.about.source,
     }
 
 
 async def compact_content(served: ServedWorkspace, *, sha256: str, keep: str) -> dict[str, Any]:
-    digest = (await content_recall.find_entry(served.cache, sha256)).stored.digest
+    """Return an entry as this workspace's model shortens it. `keep`: what must stay."""
+    entry = await content_recall.find_entry(served.cache, sha256)
+    digest = entry.stored.digest
     if served.compact is None:
         raise InvalidInput(
             "This workspace has no model that can shorten the content.",
             remedy="Recall the entry one page at a time.",
         )
-    return {"sha256": digest.hex, "text": await served.compact(digest, keep)}
+    text = await served.compact(digest, keep)
+    return {"sha256": digest.hex, "text": text}
 
 
 async def list_content(
@@ -159,11 +167,11 @@ async def put_content(
         raise InvalidInput(
             f"The content must be 1 to {MOST_PUT:,} bytes long; this is {len(data):,} bytes."
         )
-    about = EntryOrigin(
-        f"outside:{_collapse_to_line(tool)}" if tool.strip() else "outside",
-        _collapse_to_line(source),
-    )
-    stored = await served.cache.store_content(data, about)
+    marked_tool = "outside"
+    if tool.strip():
+        marked_tool = f"outside:{_collapse_to_line(tool)}"
+    origin = EntryOrigin(marked_tool, _collapse_to_line(source))
+    stored = await served.cache.store_content(data, origin)
     return {"sha256": stored.digest.hex, "size": stored.size, "lines": stored.lines}
 
 
@@ -173,10 +181,10 @@ def _collapse_to_line(words: str) -> str:
 
 async def cache_figures_as_json(served: ServedWorkspace) -> dict[str, Any]:
     await served.catalogue.wait_until_indexed()
-    return {
-        "workspace": served.name,
-        **(await served.catalogue.compute_figures()).figures_by_name(),
-    }
+    computed = await served.catalogue.compute_figures()
+    figures: dict[str, Any] = {"workspace": served.name}
+    figures.update(computed.figures_by_name())
+    return figures
 
 
 async def recall_fold_messages(
@@ -185,20 +193,21 @@ async def recall_fold_messages(
     """Return a fold's messages, or their passages with certain words, from the named or
     newest conversation.
     """
-    wanted = fold.strip().strip("\"'`")
+    # Models quote the id as they have read it.
+    fold_id = fold.strip().strip("\"'`")
     async for _, state in _iterate_conversation_states(served, conversation):
-        if state.find_fold(wanted) is not None:
-            return {
-                "fold": wanted,
-                "text": await content_recall.recall_folded_messages(
-                    state, served.cache, served.tokens, wanted, find
-                ),
-            }
+        if state.find_fold(fold_id) is None:
+            continue
+        text = await content_recall.recall_folded_messages(
+            state, served.cache, served.tokens, fold_id, find
+        )
+        return {"fold": fold_id, "text": text}
+
     where = f"In the newest {NEWEST} conversations"
     if conversation:
         where = f"In the conversation {conversation[:40]}"
     raise NotFound(
-        f"{where} there is no fold {wanted[:80]!r}.",
+        f"{where} there is no fold {fold_id[:80]!r}.",
         remedy="Specify which conversation the fold belongs to, or list the resources.",
     )
 
@@ -220,17 +229,23 @@ async def show_tasks(
     served: ServedWorkspace, *, tasks: Sequence[str] = (), wait_seconds: int = 0
 ) -> dict[str, Any]:
     """Return these tasks once they have ended or time is up. Without names, return the newest."""
-    named = ["--", *tasks]
-    if tasks and wait_seconds:
+    if not tasks:
+        all_tasks = await served.run_task_command(["list"])
+        return {"tasks": [_choose_task_fields(task) for task in all_tasks]}
+    if wait_seconds:
+        wait_command = ["wait", "--"]
+        wait_command += tasks
+        # Once time is up, the tasks are shown as they are.
         with suppress(TimeoutError):
-            await wait_with_limit(served.run_task_command(["wait", *named]), wait_seconds)
-    command = ["list"]
-    if tasks:
-        command = ["show", *named]
-    shown: list[dict[str, Any]] = []
-    for task in await served.run_task_command(command):
-        shown.append({name: task[name] for name in SHOWN_OF_TASK})
-    return {"tasks": shown}
+            await wait_with_limit(served.run_task_command(wait_command), wait_seconds)
+    show_command = ["show", "--"]
+    show_command += tasks
+    named_tasks = await served.run_task_command(show_command)
+    return {"tasks": [_choose_task_fields(task) for task in named_tasks]}
+
+
+def _choose_task_fields(task: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: task[name] for name in SHOWN_OF_TASK}
 
 
 async def list_newest_handovers(served: ServedWorkspace) -> list[ListedHandover]:
@@ -254,7 +269,12 @@ async def read_handover_text(served: ServedWorkspace, conversation: str, fold: s
 async def _iterate_conversation_states(
     served: ServedWorkspace, conversation: str
 ) -> AsyncIterator[tuple[Any, ConversationState]]:
+    """Yield the named conversation, or without a name the newest ones, each with its state."""
     rows = await served.journal.list_conversations()
-    chosen = [row for row in rows if row.id == conversation] if conversation else rows[:NEWEST]
-    for row in chosen:
-        yield row, build_state(await served.journal.read_facts(row.id))
+    if conversation:
+        chosen_rows = [row for row in rows if row.id == conversation]
+    else:
+        chosen_rows = list(rows[:NEWEST])
+    for row in chosen_rows:
+        recorded_facts = await served.journal.read_facts(row.id)
+        yield row, build_state(recorded_facts)

@@ -43,58 +43,75 @@ def build_client_snippet(
     project's `folder`.
     """
     name = f"helix-{workspace}"  # Settings for all folders hold servers of several workspaces.
-    program, *arguments = command
-    plain: dict[str, Any] = {"command": program, "args": arguments}
-    stdio = {"type": "stdio", **plain}
     if client == "codex":
-        file = Path(environ.get("CODEX_HOME") or home / ".codex") / "config.toml"
-        plain["startup_timeout_sec"] = 60  # Codex's default, 10, is too short on a busy computer.
-        return ClientSnippet(
-            client,
-            file,
-            ("mcp_servers", name),
-            plain,
-            tomlkit.dumps({"mcp_servers": {name: plain}}),
-        )
+        codex_home = Path(environ.get("CODEX_HOME") or home / ".codex")
+        return _build_codex_snippet(command, name, codex_home / "config.toml")
     if client == "goose":
-        settings = {
-            "name": name,
-            "type": "stdio",
-            "enabled": True,
-            "cmd": program,
-            "args": arguments,
-            "timeout": 300,
-        }
-        inside = ".config/goose"
-        if sys.platform == "win32":
-            inside = "AppData/Roaming/Block/goose/config"
-        lines = ["extensions:", f"  {json.dumps(name)}:"]
-        lines += [f"    {key}: {json.dumps(value)}" for key, value in settings.items()]
-        text = "\n".join(lines)
-        return ClientSnippet(
-            client, home / inside / "config.yaml", ("extensions", name), settings, text
-        )
-    of_pi = Path(environ.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent")
-    places: Mapping[str, tuple[str, str, dict[str, Any]]] = {
-        "claude-code": (".mcp.json", "mcpServers", stdio),
-        "gemini": (".gemini/settings.json", "mcpServers", plain),
-        "opencode": (
+        return _build_goose_snippet(command, name, home)
+
+    plain: dict[str, Any] = {"command": command[0], "args": list(command[1:])}
+    with_type = {"type": "stdio"} | plain
+    pi_folder = Path(environ.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent")
+    settings_of_client = {
+        "claude-code": _JsonSettings(".mcp.json", "mcpServers", with_type),
+        "gemini": _JsonSettings(".gemini/settings.json", "mcpServers", plain),
+        "opencode": _JsonSettings(
             "opencode.json",
             "mcp",
             {"type": "local", "command": list(command), "enabled": True},
         ),
         # Its model would otherwise reach the tools only by code that it writes.
-        "pi": (str(of_pi / "mcp.json"), "mcpServers", {**plain, "exposure": "direct"}),
-        "cursor": (".cursor/mcp.json", "mcpServers", plain),
-        "vscode": (".vscode/mcp.json", "servers", stdio),
+        "pi": _JsonSettings(
+            str(pi_folder / "mcp.json"), "mcpServers", plain | {"exposure": "direct"}
+        ),
+        "cursor": _JsonSettings(".cursor/mcp.json", "mcpServers", plain),
+        "vscode": _JsonSettings(".vscode/mcp.json", "servers", with_type),
     }
-    if client not in places:
+    settings = settings_of_client.get(client)
+    if settings is None:
         raise InvalidInput(
             f"{client!r} is not a known program. Choose one of {', '.join(CLIENTS)}."
         )
-    inside, table, entry = places[client]
-    text = json.dumps({table: {name: entry}}, ensure_ascii=False, indent=2)
-    return ClientSnippet(client, folder / inside, (table, name), entry, text)
+    text = json.dumps({settings.table: {name: settings.entry}}, ensure_ascii=False, indent=2)
+    file = folder / settings.file  # An absolute path stays what it is.
+    return ClientSnippet(client, file, (settings.table, name), settings.entry, text)
+
+
+@dataclass(frozen=True, slots=True)
+class _JsonSettings:
+    """The settings of a program that keeps them as JSON: `entry` belongs into `table` of `file`."""
+
+    file: str
+    table: str
+    entry: dict[str, Any]
+
+
+def _build_codex_snippet(command: Sequence[str], name: str, file: Path) -> ClientSnippet:
+    entry: dict[str, Any] = {"command": command[0], "args": list(command[1:])}
+    entry["startup_timeout_sec"] = 60  # Codex's default, 10, is too short on a busy computer.
+    text = tomlkit.dumps({"mcp_servers": {name: entry}})
+    return ClientSnippet("codex", file, ("mcp_servers", name), entry, text)
+
+
+def _build_goose_snippet(command: Sequence[str], name: str, home: Path) -> ClientSnippet:
+    entry = {
+        "name": name,
+        "type": "stdio",
+        "enabled": True,
+        "cmd": command[0],
+        "args": list(command[1:]),
+        "timeout": 300,
+    }
+    settings_folder = home / ".config/goose"
+    if sys.platform == "win32":
+        settings_folder = home / "AppData/Roaming/Block/goose/config"
+    lines = ["extensions:", f"  {json.dumps(name)}:"]
+    for key, value in entry.items():
+        lines.append(f"    {key}: {json.dumps(value)}")
+    text = "\n".join(lines)
+    return ClientSnippet(
+        "goose", settings_folder / "config.yaml", ("extensions", name), entry, text
+    )
 
 
 def add_snippet_if_missing(snippet: ClientSnippet) -> bool:
@@ -122,25 +139,26 @@ def add_snippet_if_missing(snippet: ClientSnippet) -> bool:
     return True
 
 
-def _add_entry_to_json(text: str, found: ClientSnippet) -> str:
-    outer = found.path_in[0]
-    servers = parse_commented_json(text, str(found.file)).get(outer, {})
+def _add_entry_to_json(text: str, snippet: ClientSnippet) -> str:
+    table = snippet.path_in[0]
+    servers = parse_commented_json(text, str(snippet.file)).get(table, {})
     if not isinstance(servers, dict):
-        raise ConfigFileMistake(f"{found.file}: {outer} is not a table. Nothing was changed.")
-    if found.entry in servers.values():
+        raise ConfigFileMistake(f"{snippet.file}: {table} is not a table. Nothing was changed.")
+    if snippet.entry in servers.values():
         return text
-    return set_commented_json(text, found.path_in, found.entry)
+    return set_commented_json(text, snippet.path_in, snippet.entry)
 
 
-def _add_entry_to_toml(text: str, found: ClientSnippet) -> str:
-    outer, name = found.path_in
+def _add_entry_to_toml(text: str, snippet: ClientSnippet) -> str:
+    table, name = snippet.path_in
     try:
         document = tomlkit.parse(text)
-        servers = document.setdefault(outer, tomlkit.table(is_super_table=True))
-        if found.entry not in servers.unwrap().values():
-            servers[name] = found.entry
+        servers = document.setdefault(table, tomlkit.table(is_super_table=True))
+        if snippet.entry not in servers.unwrap().values():
+            servers[name] = snippet.entry
+    # A table or an entry of another type than expected has none of these methods.
     except (ValueError, TypeError, AttributeError) as error:
         raise ConfigFileMistake(
-            f"{found.file} cannot be read ({error}). Nothing was changed."
+            f"{snippet.file} cannot be read ({error}). Nothing was changed."
         ) from None
     return tomlkit.dumps(document)

@@ -77,6 +77,7 @@ class ClientLine:
         self._unread.put_nowait(b"")
 
     def _remember_client_line(self, line: bytes) -> None:
+        """Notes the greeting and each request, for the next process if this one ends."""
         message = _parse_object(line)
         method = message.get("method")
         if method is None:  # An answer, or no JSON: the server answers that with an error.
@@ -122,11 +123,14 @@ class ClientLine:
         """Queues the greeting and the open requests, and refuses those that may have run."""
         self._unread = asyncio.Queue()
         self._unfinished_output.clear()
+
+        # A greeting that is still unanswered is one of the open requests below.
         if self._greeting is not None and not self._is_waiting(self._greeting):
-            greeting = {**self._greeting.message, "id": GREETING_ID}
+            greeting = self._greeting.message | {"id": GREETING_ID}
             self._unread.put_nowait(json.dumps(greeting).encode() + b"\n")
             if self._initialized:
                 self._unread.put_nowait(self._initialized + b"\n")
+
         for key, request in list(self._waiting.items()):
             if self._can_be_repeated(request.message):
                 self._unread.put_nowait(request.line + b"\n")
@@ -154,23 +158,31 @@ async def iterate_input_lines(read: Callable[[], Awaitable[bytes]]) -> AsyncIter
     """Yield whole lines. One that is too long is yielded as a short invalid line, to
     get an error.
     """
-    pieces: list[bytes] = []
+    pieces: list[bytes] = []  # Of the line that has not ended yet.
     size = 0
-    while data := await read():
-        *ended, rest = data.split(b"\n")
-        for part in ended:
-            size += len(part)
-            pieces.append(part)
-            line = b"".join(pieces) if size <= LONGEST else b"too long"
+    data = await read()
+    while data:
+        parts_of_lines = data.split(b"\n")
+        # What follows the last line end is the beginning of a line.
+        unfinished = parts_of_lines.pop()
+        for last_part in parts_of_lines:
+            pieces.append(last_part)
+            size += len(last_part)
+            line = b"too long"
+            if size <= LONGEST:
+                line = b"".join(pieces)
             pieces.clear()
             size = 0
             if line.strip():
                 yield line
-        size += len(rest)
+
+        size += len(unfinished)
         if size <= LONGEST:
-            pieces.append(rest)
+            pieces.append(unfinished)
         else:
+            # Only the size is kept of a line that is too long, and not its content.
             pieces.clear()
+        data = await read()
 
 
 def _parse_object(line: bytes) -> Message:

@@ -34,6 +34,7 @@ async def open_message_streams(
     tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
 ]:
     """Yield the input and output lines as the SDK's streams."""
+    # The SDK reads `incoming` and writes `outgoing`. We have the other ends.
     to_server, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, from_server = anyio.create_memory_object_stream[SessionMessage](0)
 
@@ -51,8 +52,8 @@ async def open_message_streams(
 
     async def send_messages() -> None:
         async with from_server:
-            async for each in from_server:
-                text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+            async for message in from_server:
+                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 await write(text.encode() + b"\n")
 
     async with anyio.create_task_group() as group:
@@ -63,6 +64,7 @@ async def open_message_streams(
 
 
 def parse_message_line(line: bytes) -> SessionMessage | types.JSONRPCError:
+    """Return the message, or an error that says what is wrong with the line."""
     try:
         return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:

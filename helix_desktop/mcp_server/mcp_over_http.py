@@ -13,6 +13,7 @@ from mcp.server.lowlevel import Server
 
 from helix_desktop.bounded_http_protocol import BoundedHttpProtocol
 from helix_desktop.errors import InvalidInput
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.mcp_server.client_line import LONGEST
 
 HOST = "127.0.0.1"
@@ -23,6 +24,14 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The status and the sentence with which a request is refused."""
+
+    status: int
+    reason: str
 
 
 class RequestGuard:
@@ -42,27 +51,34 @@ class RequestGuard:
             return
         # Strip values, because uvicorn keeps spaces after them.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        refusal = self._refusal_status_and_reason(dict(headers))
+        refusal = self._find_refusal(dict(headers))
         if refusal is None:
-            await self._app({**scope, "headers": headers}, receive, send)
+            await self._app(dict(scope) | {"headers": headers}, receive, send)
             return
-        status, why = refusal
-        log.warning("a request over HTTP was refused: %s", why)
-        headers = [
+        log.warning("a request over HTTP was refused: %s", refusal.reason)
+        answer_headers = [
             (b"content-type", b"text/plain; charset=utf-8"),
             (b"www-authenticate", b"Bearer"),
         ]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": why.encode()})
+        await send(
+            {
+                "type": "http.response.start",
+                "status": refusal.status,
+                "headers": answer_headers,
+            }
+        )
+        await send({"type": "http.response.body", "body": refusal.reason.encode()})
 
-    def _refusal_status_and_reason(self, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
+    def _find_refusal(self, headers: dict[bytes, bytes]) -> Refusal | None:
+        """Return why a request is refused, or None if it is admitted."""
         if headers.get(b"host", b"") not in self._hosts:
-            return 421, "Its host is not this computer."
+            return Refusal(421, "Its host is not this computer.")
         origin = headers.get(b"origin")
         if origin is not None and origin not in self._origins:
-            return 403, "It comes from a web page or another origin."
-        if not hmac.compare_digest(headers.get(b"authorization", b""), self._token):
-            return 401, "The token is missing or wrong."
+            return Refusal(403, "It comes from a web page or another origin.")
+        authorization = headers.get(b"authorization", b"")
+        if not hmac.compare_digest(authorization, self._token):
+            return Refusal(401, "The token is missing or wrong.")
         return None
 
 

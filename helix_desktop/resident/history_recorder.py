@@ -54,6 +54,7 @@ LONGEST_PAUSE_SECONDS = 30.0
 FILES_TOGETHER = 5_000  # At most this many files are in one request to the importing process.
 RECENT_SECONDS = 3600.0  # An agent may still write to a file that changed within this many seconds.
 END_SECONDS = 30.0  # When the recorder stops, it waits this many seconds for a copy or an import.
+CLOSE_SECONDS = 3  # The process that imports has this many seconds to end.
 MOST_DEATHS = 3  # The process that imports may crash this many times in a row.
 MOST_DOUBLINGS = 6  # The pause after failures is doubled at most this many times.
 STEPS_TOGETHER = 5  # Changes within this many checks of the system come together.
@@ -87,19 +88,26 @@ def delete_failed_copies(
 ) -> None:
     """Delete copies that could never be imported."""
     for folder in folder_of_pending_copies(where).glob("*.failed"):
-        if any(is_to_be_forgotten(file.read_bytes()) for file, _ in list_tree_files(folder)):
-            delete_folder_tree(folder, ignore_errors=True)
+        for file, _ in list_tree_files(folder):
+            if is_to_be_forgotten(file.read_bytes()):
+                delete_folder_tree(folder, ignore_errors=True)
+                break
 
 
 def compute_import_pause(last_import_seconds: float, failures_in_a_row: int) -> float:
     """Return the pause after an import. It grows with failures in a row, but a busy
     workspace is retried soon.
     """
-    factor = 2.0 ** min(failures_in_a_row, MOST_DOUBLINGS)
-    shortest = SHORTEST_PAUSE_SECONDS * factor
-    longest = LONGEST_PAUSE_SECONDS * factor
-    pause_by_duration = PAUSE_SHARE * last_import_seconds
-    return min(max(shortest, pause_by_duration), longest)
+    doublings = min(failures_in_a_row, MOST_DOUBLINGS)
+    factor = 2.0**doublings
+    shortest_pause = SHORTEST_PAUSE_SECONDS * factor
+    longest_pause = LONGEST_PAUSE_SECONDS * factor
+    pause = PAUSE_SHARE * last_import_seconds
+    if pause < shortest_pause:
+        return shortest_pause
+    if pause > longest_pause:
+        return longest_pause
+    return pause
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,18 +148,22 @@ class HistoryRecorder:
     ) -> None:
         self._where = where
         self._places = places
-        self._importing = importing or ImportingProcess([*command, "recorder", "--run"])
+        if importing is None:
+            importing = ImportingProcess(list(command) + ["recorder", "--run"])
+        self._importing = importing
         self._copies = PendingCopies(folder_of_pending_copies(where))
         self._files: set[Path] = set()  # Files that are imported directly, not from a copy.
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # Guards `_files`.
         self._has_work = threading.Event()
         self._is_ending = threading.Event()
         self._wait_for_threads: list[Callable[[float], None]] = []
+        # The folders to record, and when the user's exclusions were last read for them.
         self._recorded: Folders = ()
         self._settings_read = -SETTINGS_SECONDS
         # A pipe that ends the wait for a change.
         self._end_read = -1
         self._end_write = -1
+        # Failures, and crashes of the importing process, in a row.
         self._failures = 0
         self._deaths = 0
         self.trouble = ""
@@ -167,14 +179,16 @@ class HistoryRecorder:
             self.unread = previous.unread
 
     def start_recording(self) -> None:
+        """Start a thread that copies changes, and one that imports the copies."""
         self._end_read, self._end_write = os.pipe()
-        watching = concurrency.start_thread(
+        watching_thread = concurrency.start_thread(
             self._watch_folders, name="watch histories", daemon=True
         )
-        importing = concurrency.start_thread(
+        importing_thread = concurrency.start_thread(
             self.import_until_ended, name="import histories", daemon=True
         )
-        self._wait_for_threads += [watching.join, importing.join]
+        self._wait_for_threads.append(watching_thread.join)
+        self._wait_for_threads.append(importing_thread.join)
 
     def stop_recording(self) -> None:
         """Stop recording. The current import gets a moment to finish; other copies are
@@ -193,12 +207,13 @@ class HistoryRecorder:
             "last_import": self.last_import,
             "trouble": self.trouble,
             "pid": self._importing.pid,
-            "damaged": [*self.damaged],
-            "keys": [*self.keys],
-            "unread": [*self.unread],
+            "damaged": list(self.damaged),
+            "keys": list(self.keys),
+            "unread": list(self.unread),
         }
 
     def _watch_folders(self) -> None:
+        """Copy what changes until the recorder ends. Begin anew when the agents' folders change."""
         while not self._is_ending.is_set():
             folders = self._existing_folders()
             watch, ask_kernel_again_at = self._start_watch(folders)
@@ -216,7 +231,7 @@ class HistoryRecorder:
 
         names = [str(folder) for _, folder in folders]
         try:
-            return RustNotify(names, False, False, 0, True, True).watch, math.inf
+            kernel_watch = RustNotify(names, False, False, 0, True, True)
         except (OSError, RuntimeError) as error:
             # A folder was removed, or others use all watches of the kernel.
             log.warning(
@@ -224,6 +239,7 @@ class HistoryRecorder:
                 error,
             )
             return build_folder_polling(folders), time.monotonic() + REFUSED_SECONDS
+        return kernel_watch.watch, math.inf
 
     def _copy_existing_files(self, folders: Folders) -> None:
         """Copy the files that agents wrote to recently, because they may be gone before
@@ -233,6 +249,7 @@ class HistoryRecorder:
         older_files: set[Path] = set()
         for kind, folder in folders:
             for file, file_status in list_tree_files(folder):
+                # Other files belong to a history too, which is copied as a whole.
                 is_history = find_history_of_changed_file(kind, file) == file
                 if not is_history or not _is_regular_file(file):
                     continue
@@ -245,9 +262,11 @@ class HistoryRecorder:
         self.queue_files_for_import(older_files - recent_files)
 
     def _existing_folders(self) -> Folders:
-        if time.monotonic() - self._settings_read >= SETTINGS_SECONDS:
+        """Return the folders to record that exist now. The user's settings are read once a minute."""
+        now = time.monotonic()
+        if now - self._settings_read >= SETTINGS_SECONDS:
             self._recorded = list_history_folders_to_record(self._where, self._places)
-            self._settings_read = time.monotonic()
+            self._settings_read = now
         return [(kind, folder) for kind, folder in self._recorded if folder.is_dir()]
 
     def _copy_changes_until_folders_change(
@@ -259,16 +278,17 @@ class HistoryRecorder:
         watches for it were set up.
         """
         active_until = 0.0
-        can_rest = True
+        kernel_has_watches = True
         while True:
             is_active = time.monotonic() < active_until or bool(self._copies.postponed)
             watch_for_rest: FolderWatch | None = None
-            if can_rest and not is_active:
+            if is_active:
+                # After a change, the kernel is asked again for the watches that it refused.
+                kernel_has_watches = True
+            elif kernel_has_watches:
                 watch_for_rest = self._watch_everything()
-                # If the kernel has no watches left, it is asked again after the next change.
-                can_rest = watch_for_rest is not None
-            elif is_active:
-                can_rest = True
+                kernel_has_watches = watch_for_rest is not None
+
             times = WatchTimes.choose_times(
                 is_active=is_active,
                 will_rest=watch_for_rest is not None,
@@ -280,6 +300,7 @@ class HistoryRecorder:
             self._copy_changed_files(folders, changed_files | self._copies.postponed)
             if self._must_watch_anew(folders, ask_kernel_again_at):
                 return
+
             if watch_for_rest is None or changed_files or self._copies.postponed:
                 continue
             watch_for_rest.wait_for_change(self._end_read)
@@ -301,10 +322,12 @@ class HistoryRecorder:
         """Watch all folders of histories, those that lead to them, and the settings.
         None if that is impossible.
         """
-        everything = FolderWatch()
-        everything.forget_changes_before_walk()
-        watch_folder = partial(_watch_folder_if_exists, everything)
+        folder_watch = FolderWatch()
+        folder_watch.forget_changes_before_walk()
+        watch_folder = partial(_watch_folder_if_exists, folder_watch)
         watch_folder(self._where.settings_file.parent)
+
+        # A folder that does not exist yet is noticed by the folders above it.
         folders_above_home = set(self._places.home.parents)
         folders_above_histories: set[Path] = set()
         for _, folder in self._recorded:
@@ -314,30 +337,33 @@ class HistoryRecorder:
         for _, folder in self._recorded:
             walk = list_tree_files(folder, on_folder=watch_folder)
             deque(walk, maxlen=0)  # Walk to the end; only the folders matter.
+
         # Read the settings at once: nobody tells of earlier changes.
         self._settings_read = -SETTINGS_SECONDS
-        if everything.is_in_doubt:
+        if folder_watch.is_in_doubt:
             return None
-        return everything
+        return folder_watch
 
     def _copy_changed_files(self, folders: Folders, changed_files: set[Path]) -> None:
         """Copy the histories to which the changed files belong. What cannot be copied is
         imported directly.
         """
         histories = _list_changed_histories(folders, changed_files)
+        if not histories:
+            return
         databases = {history for history in histories if history.suffix == ".db"}
         not_copied: set[Path] = set()
         for database in databases:
             is_copied = _is_regular_file(database) and self._copies.copy_database(database)
-            if not is_copied and database not in self._copies.postponed:
+            is_postponed = database in self._copies.postponed
+            if not is_copied and not is_postponed:
                 not_copied.add(database)
-        for history in histories - databases:
+        for file in histories - databases:
             if self._is_ending.is_set():
                 return
-            if _is_regular_file(history) and not self._try_to_copy_file(history):
-                not_copied.add(history)
-        if histories:
-            self.queue_files_for_import(not_copied)
+            if _is_regular_file(file) and not self._try_to_copy_file(file):
+                not_copied.add(file)
+        self.queue_files_for_import(not_copied)
 
     def _try_to_copy_file(self, file: Path) -> bool:
         try:
@@ -353,20 +379,25 @@ class HistoryRecorder:
         self._has_work.set()
 
     def import_until_ended(self) -> None:
+        """Import what waits, pause, and import again. End the importing process when it is idle."""
         while not self._is_ending.is_set():
+            # Without an importing process, there is nothing to end, so wait as long as it takes.
             idle_seconds: float | None = None
             if self._importing.pid:
                 idle_seconds = IDLE_SECONDS
-            if not self._has_work.wait(idle_seconds):
+            has_work = self._has_work.wait(idle_seconds)
+            if not has_work:
                 self._importing.end_importing()
                 continue
-            import_began = time.monotonic()
+
+            start_time = time.monotonic()
             self._has_work.clear()
             is_all_imported = self._import_copies() and self._import_files()
             if not is_all_imported:
                 self._has_work.set()
-            import_seconds = time.monotonic() - import_began
-            self._is_ending.wait(compute_import_pause(import_seconds, self._failures))
+            import_seconds = time.monotonic() - start_time
+            pause_seconds = compute_import_pause(import_seconds, self._failures)
+            self._is_ending.wait(pause_seconds)
         self._importing.end_importing()  # The last round may have started the process again.
 
     def _import_copies(self) -> bool:
@@ -406,6 +437,7 @@ class HistoryRecorder:
         return next_files
 
     def _try_import(self, request: Mapping[str, object]) -> bool:
+        """Return whether the importing process imported everything in the request. Count failures."""
         if self._is_ending.is_set():
             return False
         answer = self._importing.ask_process(request)
@@ -429,9 +461,10 @@ class HistoryRecorder:
         self.damaged |= dict.fromkeys(answer.get("damaged", ()))
         self.keys |= dict.fromkeys(answer.get("keys", ()))
         unread = self.unread | dict.fromkeys(answer.get("unread", ()))
+        # The file of these sentences is written only if there is a new one.
         if unread != self.unread:
             self.unread = unread
-            note_sentences(self._where.data, [*unread])
+            note_sentences(self._where.data, list(unread))
 
 
 class ImportingProcess:
@@ -443,18 +476,17 @@ class ImportingProcess:
 
     @property
     def pid(self) -> int:
-        return self._process.pid if self._process is not None else 0
+        """The process's id, or 0 if none runs."""
+        if self._process is None:
+            return 0
+        return self._process.pid
 
     def ask_process(self, request: Mapping[str, object]) -> dict[str, Any] | None:
         """Return the process's answer, or None if it ended."""
         if self._process is None:
-            launch = starter.ProcessLaunch(
-                starter.CommandAuthor.PROGRAM, self._command, has_own_session=True
-            )
-            self._process = open_process(
-                launch, stdin=starter.PIPE, stdout=starter.PIPE, stderr=starter.DEVNULL
-            )
+            self._process = self._start_process()
         process = self._process
+        # A process that ended leaves a closed pipe, or half a line that is no JSON.
         with suppress(OSError, ValueError):
             if process.stdin is not None and process.stdout is not None:
                 process.stdin.write(json.dumps(request) + "\n")
@@ -464,13 +496,19 @@ class ImportingProcess:
         self.end_importing()
         return None
 
+    def _start_process(self) -> starter.ChildProcess:
+        launch = starter.ProcessLaunch(
+            starter.CommandAuthor.PROGRAM, self._command, has_own_session=True
+        )
+        return open_process(launch, stdin=starter.PIPE, stdout=starter.PIPE, stderr=starter.DEVNULL)
+
     def end_importing(self) -> None:
         """Let the process finish its current request and end. Kill it if it takes too long."""
         process = self._process
         self._process = None
         if process is None:
             return
-        starter.close_or_kill_process(process, 3)
+        starter.close_or_kill_process(process, CLOSE_SECONDS)
         if process.stdout is not None:
             process.stdout.close()
 
@@ -479,27 +517,40 @@ def build_folder_polling(folders: Folders) -> Callable[..., set[tuple[int, str]]
     """Build a wait for changes of files' times and sizes. The library's own overlooks a
     second change within a second.
     """
+    last_stamps = _read_file_stamps(folders)
 
-    def read_file_stamps() -> set[tuple[str, int, int, int]]:
-        stamps = set[tuple[str, int, int, int]]()
-        for _, folder in folders:
-            for file, stat in list_tree_files(folder):
-                stamps.add((str(file), stat.st_mtime_ns, stat.st_size, stat.st_ino))
-        return stamps
-
-    last_stamps = read_file_stamps()
-
+    # The arguments and the result are those of the library's own wait.
     def wait_for_changes(
         _together: int, _step: int, _longest: int, is_ending: threading.Event
     ) -> set[tuple[int, str]]:
         nonlocal last_stamps
         is_ending.wait(POLL_SECONDS)
-        stamps = read_file_stamps()
-        changed = stamps ^ last_stamps
+        stamps = _read_file_stamps(folders)
+        # New and changed files have another stamp now. Removed files have only an old one.
+        stamps_that_differ = stamps ^ last_stamps
         last_stamps = stamps
-        return {(0, name) for name, *_ in changed}
+        return {(0, stamp.name) for stamp in stamps_that_differ}
 
     return wait_for_changes
+
+
+@dataclass(frozen=True, slots=True)
+class _FileStamp:
+    """What differs once a file was written again or replaced."""
+
+    name: str
+    modified_ns: int
+    size: int
+    inode: int
+
+
+def _read_file_stamps(folders: Folders) -> set[_FileStamp]:
+    stamps: set[_FileStamp] = set()
+    for _, folder in folders:
+        for file, status in list_tree_files(folder):
+            stamp = _FileStamp(str(file), status.st_mtime_ns, status.st_size, status.st_ino)
+            stamps.add(stamp)
+    return stamps
 
 
 def _list_changed_histories(folders: Folders, changed_paths: set[Path]) -> set[Path]:
@@ -522,7 +573,7 @@ def _list_changed_histories(folders: Folders, changed_paths: set[Path]) -> set[P
 
 
 def _watch_folder_if_exists(watch: FolderWatch, folder: str | Path) -> None:
-    with suppress(OSError):  # It does not exist.
+    with suppress(OSError):  # The folder does not exist.
         handle = os.open(folder, os.O_RDONLY)
         watch.watch_listed_folder(str(folder), handle)
         os.close(handle)
