@@ -85,8 +85,12 @@ async def ask_in_workspace(
         text = await read_message_text(arguments, console)
     opens_workbench = workbench.workbench_of(workspace) is None
     async with workbench.use_workbench(workspace, arguments.places) as bench:
-        await _check_message(bench, arguments, text)
+        # Other agents' tools have other names.
+        if not arguments.acp and not arguments.conversation:
+            workspace_access.check_permission_names(arguments.allow)
+        # The named conversation may have been started on another machine, so this comes first.
         is_store_reached = await _fetch_from_other_machines(bench, console)
+        await _check_slash_command(bench, arguments, text)
         if opens_workbench:
             conversation_to_resume = ""
             if arguments.resume:
@@ -102,14 +106,10 @@ async def ask_in_workspace(
         )
 
 
-async def _check_message(bench: Workbench, arguments: Namespace, text: str) -> None:
-    """Refuses a mistyped permission or slash command before anything is sent. Other agents have
-    names of their own for both.
-    """
+async def _check_slash_command(bench: Workbench, arguments: Namespace, text: str) -> None:
+    """Refuses a mistyped slash command before anything is sent. Other agents have their own."""
     from helix_desktop.workspace_host import message_checks
 
-    if not arguments.acp and not arguments.conversation:
-        workspace_access.check_permission_names(arguments.allow)
     if arguments.acp:
         return
     session = None
