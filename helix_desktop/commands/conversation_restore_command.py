@@ -82,9 +82,7 @@ async def write_conversation_for_agent(
     home = arguments.agent_places[0]
     values = arguments.agent_places[1:]
     places = HistoryPlaces(Path(home), dict(zip(_VARIABLES, values, strict=True)))
-    folder = home
-    if workspace.settings.roots:
-        folder = workspace.settings.roots[0]
+    folder = next(iter(workspace.settings.roots), home)
     open_workbench = partial(workbench.use_workbench, workspace, arguments.places)
     relay = ConversationRelay(workspace, token_counting.shared_token_counter(), open_workbench)
     request = RestoreRequest(

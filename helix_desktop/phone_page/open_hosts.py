@@ -96,9 +96,11 @@ class ConnectedWorkspace:
 
     def drop_unwatched(self) -> None:
         """Stops following conversations that nobody has looked at for longest."""
-        surplus = len(self.watched) - MOST_WATCHED
-        for conversation, watched in list(self.watched.items())[: max(0, surplus)]:
-            if not watched.watchers:
+        surplus = max(0, len(self.watched) - MOST_WATCHED)
+        # What was looked at last stands at the end.
+        longest_unseen = list(self.watched.items())[:surplus]
+        for conversation, watched in longest_unseen:
+            if watched.watchers == 0:
                 del self.watched[conversation]
                 watched.stop_following_host()
 
@@ -135,8 +137,8 @@ class OpenHosts:
         return connected
 
     async def list_closed_workspaces(self) -> Sequence[KnownWorkspace]:
-        known = await asyncio.to_thread(self._known.list_workspaces)
-        return [one for one in known if one.id not in self._connected]
+        known_workspaces = await asyncio.to_thread(self._known.list_workspaces)
+        return [known for known in known_workspaces if known.id not in self._connected]
 
     async def connect_to_open_workspaces(self) -> None:
         """Connects to those that have been opened since."""
@@ -183,6 +185,7 @@ class OpenHosts:
         self, connected: ConnectedWorkspace, conversation: str
     ) -> WatchedConversation:
         """Returns what is followed already, or begins to follow it."""
+        # Taken out and put back, so that it stands at the end as the one looked at last.
         watched = connected.watched.pop(conversation, None)
         if watched is None or watched.error is not None:
             watched = WatchedConversation()

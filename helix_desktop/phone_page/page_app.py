@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
 from helix_desktop.phone_page import page_rendering
 from helix_desktop.phone_page.open_hosts import ConnectedWorkspace, OpenHosts, WatchedConversation
@@ -24,6 +24,7 @@ from helix_desktop.workspace_host.host_interface import AnswerQuestion, SendMess
 CAUGHT_UP_SECONDS = 30.0
 EVENT_PAUSE_SECONDS = 0.25  # Changes within this time are sent together.
 HEARTBEAT_SECONDS = 5.0  # A device that was revoked is told so after this time at the latest.
+HEARTBEAT = ": still here\n\n"  # A comment, which browsers ignore.
 MOST_EVENT_STREAMS = 64
 ONLY_LOOKS = "This device may only look."
 Answer = Callable[[Request], Awaitable[Response]]
@@ -101,8 +102,9 @@ class PhonePage:
     async def show_list(self, request: Request) -> Response:
         device = await self._note_device(request)
         await self._hosts.connect_to_open_workspaces()
-        listed = page_rendering.build_list(await self._list_workspaces(), device)
-        return HTMLResponse(page_rendering.build_list_page(listed, device))
+        workspaces = await self._list_workspaces()
+        list_html = page_rendering.build_list(workspaces, device)
+        return HTMLResponse(page_rendering.build_list_page(list_html, device))
 
     async def _list_workspaces(self) -> list[ListedWorkspace]:
         listed: list[ListedWorkspace] = []
@@ -118,19 +120,22 @@ class PhonePage:
         return self._stream_events(self._list_events(device))
 
     async def _list_events(self, device: PairedDevice) -> AsyncIterator[str]:
-        sent = ""
-        changed = self._hosts.list_changed
+        """Yields the list whenever it differs from the one that was sent last."""
+        last_sent_html = ""
+        list_changed = self._hosts.list_changed
         while self._is_still_paired(device):
             self._hosts.note_viewer()
-            version = changed.version
-            listed = page_rendering.build_list(await self._list_workspaces(), device)
-            if listed != sent:
-                sent = listed
-                yield _format_event({"list": listed})
+            # Read before the list, so that a change while it is built is not missed.
+            version = list_changed.version
+            workspaces = await self._list_workspaces()
+            list_html = page_rendering.build_list(workspaces, device)
+            if list_html != last_sent_html:
+                last_sent_html = list_html
+                yield _format_event({"list": list_html})
             else:
-                yield ": still here\n\n"
+                yield HEARTBEAT
             await asyncio.sleep(EVENT_PAUSE_SECONDS)
-            await changed.wait_for_later_version(version, HEARTBEAT_SECONDS)
+            await list_changed.wait_for_later_version(version, HEARTBEAT_SECONDS)
 
     async def handle_open_form(self, request: Request) -> Response:
         await self._check_may_allow(request)
@@ -153,16 +158,17 @@ class PhonePage:
     async def _conversation_events(
         self, place: ConversationPlace, watched: WatchedConversation
     ) -> AsyncIterator[str]:
-        sent: dict[str, str] = {}
+        """Yields the parts of the page that changed, until the host ends or the device is revoked."""
+        sent_parts: dict[str, str] = {}
         watched.watchers += 1
         try:
             while self._is_still_paired(place.device) and watched.error is None:
                 version = watched.changed.version
-                parts = page_rendering.build_changed_parts(place, watched.shown, sent)
+                parts = page_rendering.build_changed_parts(place, watched.shown, sent_parts)
                 if parts:
                     yield _format_event(parts)
                 else:
-                    yield ": still here\n\n"
+                    yield HEARTBEAT
                 await asyncio.sleep(EVENT_PAUSE_SECONDS)
                 await watched.changed.wait_for_later_version(version, HEARTBEAT_SECONDS)
         finally:
@@ -196,16 +202,10 @@ class PhonePage:
             words=form.get("words", ""),
             device=device.name,
         )
-        question = watched.shown.questions.get(number)
         if answer.allowed:
-            if question is None or not page_rendering.is_answerable_on_page(question):
-                raise ActionRefused("This can be allowed on the computer only, or no longer.")
-            if answer.words.strip():
-                raise InvalidInput(
-                    "You wrote what to do instead, and pressed Allow once. Nothing was allowed.",
-                    remedy="Press Deny to send your words, or delete them.",
-                )
-        command = AnswerQuestion(place.conversation, number, form.get("fingerprint", ""), answer)
+            _check_can_be_allowed(watched.shown.questions.get(number), answer)
+        fingerprint = form.get("fingerprint", "")
+        command = AnswerQuestion(place.conversation, number, fingerprint, answer)
         await connected.host.run_host_command(command)
         return RedirectResponse(place.address, status_code=303)
 
@@ -221,11 +221,11 @@ class PhonePage:
             connected = self._hosts.get_connected(workspace)
         watched = self._hosts.watch_conversation(connected, conversation)
         loop = asyncio.get_running_loop()
-        until = loop.time() + CAUGHT_UP_SECONDS
+        deadline = loop.time() + CAUGHT_UP_SECONDS
         while not watched.shown.has_caught_up:
             if watched.error is not None:
                 raise watched.error
-            if loop.time() > until:
+            if loop.time() > deadline:
                 raise NotFound("The conversation could not be read in time.", remedy="Try again.")
             await watched.changed.wait_for_later_version(watched.changed.version, 1.0)
         place = ConversationPlace(
@@ -251,7 +251,8 @@ class PhonePage:
         return device
 
     def _is_still_paired(self, device: PairedDevice) -> bool:
-        return any(known.id == device.id for known in self._devices.list_devices())
+        paired_ids = {paired.id for paired in self._devices.list_devices()}
+        return device.id in paired_ids
 
     def _stream_events(self, events: AsyncIterator[str]) -> Response:
         if self._event_streams >= MOST_EVENT_STREAMS:
@@ -265,6 +266,17 @@ class PhonePage:
                 yield event
         finally:
             self._event_streams -= 1
+
+
+def _check_can_be_allowed(question: PermissionQuestion | None, answer: PermissionAnswer) -> None:
+    """Refuses what the page did not offer, and an answer that allows and says what to do instead."""
+    if question is None or not page_rendering.is_answerable_on_page(question):
+        raise ActionRefused("This can be allowed on the computer only, or no longer.")
+    if answer.words.strip():
+        raise InvalidInput(
+            "You wrote what to do instead, and pressed Allow once. Nothing was allowed.",
+            remedy="Press Deny to send your words, or delete them.",
+        )
 
 
 async def _answer_or_show_error(answer: Answer, request: Request) -> Response:

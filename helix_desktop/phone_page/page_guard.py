@@ -71,8 +71,10 @@ class PageGuard:
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                added = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message.get("headers", ()), *added]
+                headers = list(message.get("headers", ()))
+                for name, value in HEADERS.items():
+                    headers.append((name.encode(), value.encode()))
+                message["headers"] = headers
             await send(message)
 
         try:
@@ -84,6 +86,7 @@ class PageGuard:
         await self._app(scope, receive, send_with_headers)
 
     async def _check_request(self, scope: Scope, receive: Receive) -> None:
+        """Raises RefusedPageRequest, or adds the device and the form's fields to the scope."""
         if scope["type"] != "http":
             raise RefusedPageRequest(400, "The page answers only HTTP.")
         headers = _read_headers(scope)
@@ -92,10 +95,12 @@ class PageGuard:
         if method not in ("GET", "POST"):
             raise RefusedPageRequest(405, "The page answers only GET and POST.")
         self._check_came_from_own_page(method, host, headers)
+
         device = self._find_device(headers)
         scope["device"] = device
         if device is None and scope["path"] not in OPEN_PATHS:
             raise RefusedPageRequest(401, "This device is not paired.")
+
         scope["form"] = {}
         if method == "POST":
             scope["form"] = await _read_form(headers, receive)
@@ -115,11 +120,15 @@ class PageGuard:
 
     def _check_came_from_own_page(self, method: str, host: str, headers: Mapping[str, str]) -> None:
         """Pages of other origins can make browsers send forms, but not with our origin."""
+        # Old browsers do not say which site a request comes from.
         site = headers.get("sec-fetch-site", "same-origin")
         if method == "POST":
-            if headers.get("origin") != f"{self._scheme}://{host}" or site != "same-origin":
+            own_origin = f"{self._scheme}://{host}"
+            if headers.get("origin") != own_origin or site != "same-origin":
                 raise RefusedPageRequest(403, "The form came from another page.")
-        elif site not in ("same-origin", "none") and headers.get("sec-fetch-mode") != "navigate":
+            return
+        is_link_followed = headers.get("sec-fetch-mode") == "navigate"
+        if site not in ("same-origin", "none") and not is_link_followed:
             raise RefusedPageRequest(403, "Another page asked for this.")
 
     def _find_device(self, headers: Mapping[str, str]) -> PairedDevice | None:
@@ -145,9 +154,11 @@ def _read_headers(scope: Scope) -> Mapping[str, str]:
 
 
 async def _read_form(headers: Mapping[str, str], receive: Receive) -> Mapping[str, str]:
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
+    """Reads the fields of a form, and refuses one that is too long, before all of it is read."""
+    content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != "application/x-www-form-urlencoded":
         raise RefusedPageRequest(415, "This is no form of the page.")
+
     body = bytearray()
     is_whole = False
     while not is_whole:

@@ -11,6 +11,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.errors import format_things
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.phone_page.paired_devices import PairedDevice
 from helix_desktop.workspace_host.followed_conversation import FollowedConversation
@@ -57,7 +58,9 @@ def escape_html(text: str) -> str:
 
 def build_page(title: str, body: str, *, events: str = "") -> str:
     """`events`: where the script hears of changes, or empty."""
-    source = f' data-events="{escape_html(events)}"' if events else ""
+    source = ""
+    if events:
+        source = f' data-events="{escape_html(events)}"'
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -68,9 +71,11 @@ def build_page(title: str, body: str, *, events: str = "") -> str:
 
 
 def build_pairing_page(problem: str = "") -> str:
-    said = f'<p class="problem" role="alert">{escape_html(problem)}</p>' if problem else ""
+    problem_html = ""
+    if problem:
+        problem_html = f'<p class="problem" role="alert">{escape_html(problem)}</p>'
     body = f"""<main class="narrow"><h1>Pair this device</h1>
-<p>Enter the code that <code>helix-desktop resident page pair</code> shows on your computer.</p>{said}
+<p>Enter the code that <code>helix-desktop resident page pair</code> shows on your computer.</p>{problem_html}
 <form method="post" action="/pair">
 <label>Code <input name="code" autocomplete="off" autocapitalize="characters" required></label>
 <label>Name of this device <input name="name" maxlength="60" required></label>
@@ -86,16 +91,19 @@ def build_error_page(sentence: str) -> str:
 # --- The list
 
 
-def build_list_page(listed: str, device: PairedDevice) -> str:
-    looks = "" if device.may_allow else "<p>This device may only look.</p>"
-    body = f'<main class="list"><h1>Helix Desktop</h1>{looks}<div id="list">{listed}</div></main>'
+def build_list_page(list_html: str, device: PairedDevice) -> str:
+    note = ""
+    if not device.may_allow:
+        note = "<p>This device may only look.</p>"
+    body = f'<main class="list"><h1>Helix Desktop</h1>{note}<div id="list">{list_html}</div></main>'
     return build_page("Helix Desktop", body, events="/events")
 
 
 def build_list(workspaces: Sequence[ListedWorkspace], device: PairedDevice) -> str:
+    """Builds the list of conversations by what they do, and of the workspaces that are closed."""
     waiting: list[str] = []
     working: list[str] = []
-    resting: list[tuple[float, str]] = []
+    resting: list[tuple[float, str]] = []  # Each with the time of its last change.
     for workspace in workspaces:
         for listed in workspace.rows:
             row = listed.row
@@ -108,6 +116,7 @@ def build_list(workspaces: Sequence[ListedWorkspace], device: PairedDevice) -> s
                 working.append(item)
             else:
                 resting.append((row.updated, item))
+
     resting.sort(reverse=True)
     earlier = [item for _, item in resting[:MOST_ROWS]]
     parts = [
@@ -126,15 +135,18 @@ def _build_group(title: str, items: Sequence[str]) -> str:
 
 
 def _build_row(workspace: ListedWorkspace, listed: HostListRow) -> str:
+    """Builds a link to a conversation, with what it waits for or does now."""
     row = listed.row
-    why = ""
+    activity = ""
     if listed.running is ConversationActivity.ASKING:
-        why = f'<span class="waits">{escape_html(mark_on_one_line(listed.why))}</span>'
+        question = escape_html(mark_on_one_line(listed.why))
+        activity = f'<span class="waits">{question}</span>'
     elif listed.running is not ConversationActivity.IDLE:
-        why = f"<span>{escape_html(listed.running.value)}</span>"
-    title = row.title or "New conversation"
+        activity = f"<span>{escape_html(listed.running.value)}</span>"
+    title = escape_html(row.title or "New conversation")
+    name = escape_html(workspace.name)
     path = f"/w/{escape_html(workspace.id)}/c/{escape_html(row.id)}"
-    return f'<li><a href="{path}"><b>{escape_html(title)}</b><span>{escape_html(workspace.name)}</span>{why}</a></li>'
+    return f'<li><a href="{path}"><b>{title}</b><span>{name}</span>{activity}</a></li>'
 
 
 def _build_closed_workspaces(workspaces: Sequence[ListedWorkspace], device: PairedDevice) -> str:
@@ -231,17 +243,27 @@ def _add_fact_to_entries(entries: _Entries, recorded: facts.Recorded) -> None:
         entries.done.append(_build_message(recorded.seq, fact))
     elif isinstance(fact, facts.ModelReplied):
         entries.finish_step()
-        text = "\n\n".join(part.text for part in fact.parts if isinstance(part, facts.Text))
-        calls = sum(isinstance(part, facts.ToolCall) for part in fact.parts)
-        entries.step = _Step(recorded.seq, fact.model, text, calls)
+        entries.step = _begin_step(recorded.seq, fact)
     elif isinstance(fact, facts.ToolReturned) and entries.step is not None:
         entries.step.seconds += fact.seconds
-        entries.step.failed_calls += not fact.ok
+        if not fact.ok:
+            entries.step.failed_calls += 1
     elif isinstance(fact, facts.TurnEnded) and fact.reason is not facts.TurnEnd.DONE:
         entries.finish_step()
         sentence = fact.why or _ENDS.get(fact.reason, "The turn ended early.")
         note = f'<p class="note" id="e{recorded.seq}">{escape_html(mark_on_one_line(sentence))}</p>'
         entries.done.append(PageEntry(f"e{recorded.seq}", note))
+
+
+def _begin_step(seq: int, reply: facts.ModelReplied) -> _Step:
+    texts: list[str] = []
+    calls = 0
+    for part in reply.parts:
+        if isinstance(part, facts.Text):
+            texts.append(part.text)
+        elif isinstance(part, facts.ToolCall):
+            calls += 1
+    return _Step(seq, reply.model, "\n\n".join(texts), calls)
 
 
 def _build_message(seq: int, said: facts.UserSaid) -> PageEntry:
@@ -263,7 +285,7 @@ def _build_step(step: _Step) -> PageEntry:
         text = _MARKDOWN.render(_cut(step.text))
         parts.append(f'<h3>{escape_html(step.model)}</h3><div class="text">{text}</div>')
     if step.calls:
-        calls = "1 call" if step.calls == 1 else f"{step.calls} calls"
+        calls = format_things(step.calls, "call", "calls")
         line = f"› {calls}, {step.seconds:.0f} s"
         if step.failed_calls:
             line += f", {step.failed_calls} failed"
@@ -291,8 +313,8 @@ def build_live(shown: FollowedConversation) -> str:
         parts.append(f'<p class="calls">{escape_html(shown.running.value)}…</p>')
     if shown.queued is not None and shown.queued.messages:
         count = len(shown.queued.messages)
-        waits = "1 message waits" if count == 1 else f"{count} messages wait"
-        parts.append(f'<p class="calls">{waits} for the end of the turn.</p>')
+        waiting = format_things(count, "message waits", "messages wait")
+        parts.append(f'<p class="calls">{waiting} for the end of the turn.</p>')
     return "".join(parts)
 
 
@@ -316,17 +338,23 @@ def _build_phone_card(place: ConversationPlace, number: int, question: Permissio
     if question.preview:
         parts.append(f"<pre>{escape_html(mark_text(question.preview))}</pre>")
     for program in question.programs:
-        for verb, files in (("deletes", program.deletes), ("writes", program.writes)):
-            if files:
-                listed = ", ".join(map(mark_on_one_line, files))
-                line = f"{mark_on_one_line(program.name)} {verb} {listed}"
-                parts.append(f'<p class="waits">{escape_html(line)}</p>')
+        parts.append(_build_line_about_program(program.name, "deletes", program.deletes))
+        parts.append(_build_line_about_program(program.name, "writes", program.writes))
     if place.device.may_allow:
         parts.append(_build_answer_form(place, number, question))
     else:
         parts.append("<p>This device may only look. Answer on the computer.</p>")
     parts.append("</section>")
     return "".join(parts)
+
+
+def _build_line_about_program(name: str, verb: str, files: Sequence[str]) -> str:
+    """Says which files a program of the command changes. Empty if there are none."""
+    if not files:
+        return ""
+    file_names = ", ".join(mark_on_one_line(file) for file in files)
+    line = f"{mark_on_one_line(name)} {verb} {file_names}"
+    return f'<p class="waits">{escape_html(line)}</p>'
 
 
 def _build_answer_form(place: ConversationPlace, number: int, question: PermissionQuestion) -> str:
@@ -370,16 +398,18 @@ def build_changed_parts(
         if sent.get(name) != content:
             changed[name] = content
             sent[name] = content
+
     entries = build_page_entries(shown)
-    identities = [entry.id for entry in entries]
-    new_entries: list[tuple[str, str]] = []
+    changed_entries: list[tuple[str, str]] = []
     for entry in entries:
         if sent.get(entry.id) != entry.html:
-            new_entries.append((entry.id, entry.html))
+            changed_entries.append((entry.id, entry.html))
             sent[entry.id] = entry.html
-    if new_entries or sent.get("order") != " ".join(identities):
+    ids = [entry.id for entry in entries]
+    order = " ".join(ids)
+    if changed_entries or sent.get("order") != order:
         # The order says which entries have gone, such as those behind a rewind.
-        changed["entries"] = new_entries
-        changed["order"] = identities
-        sent["order"] = " ".join(identities)
+        changed["entries"] = changed_entries
+        changed["order"] = ids
+        sent["order"] = order
     return changed

@@ -48,7 +48,9 @@ class PageAddress:
 
     @property
     def url(self) -> str:
-        scheme = "https" if self.is_encrypted else "http"
+        scheme = "http"
+        if self.is_encrypted:
+            scheme = "https"
         return f"{scheme}://{self.name_in_url}:{self.port}/"
 
     @property
@@ -84,21 +86,21 @@ async def serve_page(
     claim = running_instance.claim_instance(where.run, PAGE_NAME)
     if claim is None:
         return 1
-    place = read_page_address(where)
+    address = read_page_address(where)
     hosts = OpenHosts(where, command)
-    with claim, _listen(place) as listening:
-        config = _build_page_config(where, place, hosts)
+    with claim, _listen(address) as listening_socket:
+        config = _build_page_config(where, address, hosts)
         server = _PageServer(config)
         _stop_on_signals_and_end_of_input(server)
         hosts.start_looking()
-        notices = concurrency.OwnedTasks("notices for a phone")
-        watching = send_notices_until_cancelled(Webhook(where), hosts)
-        notices.spawn_task(watching, name="send notices")
-        on_listening(place.url)
+        notice_tasks = concurrency.OwnedTasks("notices for a phone")
+        sending_notices = send_notices_until_cancelled(Webhook(where), hosts)
+        notice_tasks.spawn_task(sending_notices, name="send notices")
+        on_listening(address.url)
         try:
-            await server.serve(sockets=[listening])
+            await server.serve(sockets=[listening_socket])
         finally:
-            await notices.aclose(limit=1)
+            await notice_tasks.aclose(limit=1)
             await hosts.aclose()
     return 0
 
@@ -139,7 +141,10 @@ class _PageServer(uvicorn.Server):
 
 
 def _listen(place: PageAddress) -> socket.socket:
-    family = socket.AF_INET6 if ":" in place.address else socket.AF_INET
+    """Returns a socket that listens. InvalidInput if the address or the port cannot be used."""
+    family = socket.AF_INET
+    if ":" in place.address:
+        family = socket.AF_INET6
     # asyncio sends small packets without delay only on sockets that name their protocol as TCP.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -27,9 +27,8 @@ def prepare_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentS
     """
     address_in_agent_settings.check_not_connected(agent, where.config)
     login_start.check_login_start()
-    resident_status = asyncio.run(
-        ask_resident(where, "hold", command=wrapped_agent.command_of_this_program(where))
-    )
+    program = wrapped_agent.command_of_this_program(where)
+    resident_status = asyncio.run(ask_resident(where, "hold", command=program))
     if not resident_status:
         raise HelixError(
             f"The gateway's address could not be reserved, so {agent.title} was not connected."
@@ -38,17 +37,20 @@ def prepare_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentS
     # do not have.
     variable_names = read_word_lists("known_agents")["asked_of_shell"]
     variables_of_shell = asyncio.run(read_login_variables(variable_names, os.environ))
-    environ = {**os.environ, **variables_of_shell}
+    environ = dict(os.environ)
+    environ.update(variables_of_shell)
     gateway_port = int(resident_status["port"])
     return address_in_agent_settings.plan_address_install(agent, gateway_port, Path.home(), environ)
 
 
 def connect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
-    login_start.enable_login_start(wrapped_agent.command_of_this_program(where))
+    """Write the address into the agent's settings, and start the resident at each login, which
+    holds it.
+    """
+    program = wrapped_agent.command_of_this_program(where)
+    login_start.enable_login_start(program)
     address_in_agent_settings.install_address(change, where.config)
-    asyncio.run(
-        ask_resident(where, "installed", command=wrapped_agent.command_of_this_program(where))
-    )
+    asyncio.run(ask_resident(where, "installed", command=program))
 
 
 def disconnect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:

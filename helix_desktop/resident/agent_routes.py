@@ -90,7 +90,9 @@ class AgentRoutes:
         except (HelixError, OSError) as error:
             log.info("%s works without the gateway: %s", agent[:80], error)
             return None
-        path_of_protocol = agent_upstreams.ADDRESSES.get(protocol, {"path": ""})["path"]
+        path_of_protocol = ""
+        if protocol in agent_upstreams.ADDRESSES:
+            path_of_protocol = agent_upstreams.ADDRESSES[protocol]["path"]
         headers = {key.header: key.prefix + environment[key.variable]}
         return {"baseUrl": address + path_of_protocol, "headers": headers}
 
@@ -128,21 +130,21 @@ class AgentRoutes:
         environment: Mapping[str, str],
         conversation: str,
     ) -> str:
+        """Return the gateway's address for this purpose. It is registered once."""
         purpose = (workspace, name, route.upstream.address, conversation)
         earlier = self._held.get(purpose)
         if earlier is not None and earlier.is_held:
             return earlier.addresses[0]
+
         registration = wrapped_agent.build_registration_for_run(
             name, route.upstream, environment, route.headers
         )
-        held = HeldRegistration(
-            self._where,
-            wrapped_agent.command_of_this_program(self._where),
-            replace(registration, workspace=workspace, parent=conversation),
-        )
-        self.holding.enter_context(held)
-        self._held[purpose] = held
-        return held.addresses[0]
+        registration = replace(registration, workspace=workspace, parent=conversation)
+        program = wrapped_agent.command_of_this_program(self._where)
+        held_registration = HeldRegistration(self._where, program, registration)
+        self.holding.enter_context(held_registration)
+        self._held[purpose] = held_registration
+        return held_registration.addresses[0]
 
 
 def _short_name_of_agent(title: str) -> str:
@@ -156,8 +158,11 @@ def _short_name_of_agent(title: str) -> str:
 def _is_excluded(agent: str, where: ProgramFolders) -> bool:
     """Whether the user chose that nothing of this agent is recorded."""
     names_of_agent = {agent.casefold()}
-    names_of_agent.update(kind for kind, title in NAMES.items() if title == agent)
-    return not names_of_agent.isdisjoint(read_names_of_unrecorded_agents(where))
+    for kind, title in NAMES.items():
+        if title == agent:
+            names_of_agent.add(kind)
+    excluded_names = read_names_of_unrecorded_agents(where)
+    return not names_of_agent.isdisjoint(excluded_names)
 
 
 def _has_proxy(environment: Mapping[str, str]) -> bool:

@@ -94,24 +94,26 @@ class ConnectedAgents:
         return await asyncio.to_thread(self._fetch_agents_overview)
 
     def _fetch_agents_overview(self) -> AgentConnections:
+        """Return all agents with what the gateway, if one runs, counted of them today."""
         registration = self._find_or_create_gateway_registration()
         addresses: list[str] = []
         gateway_status: Mapping[str, Any] = {}
         if registration is not None:
             addresses = registration.addresses
             gateway_status = wrapped_agent.fetch_gateway_status(addresses[0]) or {}
+
         last_request_time = 0.0
         last_request_agent = ""
         for requests in gateway_status.get("agents", ()):
             if requests["last"] > last_request_time:
                 last_request_time = float(requests["last"])
                 last_request_agent = str(requests["agent"])
+        agent_rows: list[ConnectedAgentRow] = []
+        for agent in known_agents.KNOWN_AGENTS.values():
+            agent_rows.append(self._build_agent_row(agent, gateway_status))
         return AgentConnections(
             address=_address_without_token(addresses),
-            agents=[
-                self._build_agent_row(agent, gateway_status)
-                for agent in known_agents.KNOWN_AGENTS.values()
-            ],
+            agents=agent_rows,
             today=_add_up_figures(gateway_status.get("today", ())),
             for_others=_address_for_others(addresses),
             last_request_time=last_request_time,
@@ -144,24 +146,28 @@ class ConnectedAgents:
             if requests["agent"] == agent.title:
                 requests_of_agent = requests
                 break
-        conversations_today = [
-            conversation
-            for conversation in gateway_status.get("today", ())
-            if conversation["agent"] == agent.title
-        ]
-        start_words = [*list_words_that_start_this_program(), "wrap", agent.name]
+        conversation_count = 0
+        sent_tokens = 0
+        tokens_without_gateway = 0
+        for conversation in gateway_status.get("today", ()):
+            if conversation["agent"] == agent.title:
+                conversation_count += 1
+                sent_tokens += conversation["sent"]
+                tokens_without_gateway += conversation["without"]
+
+        start_command = list_words_that_start_this_program() + ["wrap", agent.name]
         return ConnectedAgentRow(
             name=agent.name,
             title=agent.title,
-            start_command=shlex.join(start_words),
+            start_command=shlex.join(start_command),
             installed=shutil.which(agent.program) is not None,
             connected=address_in_agent_settings.is_agent_connected(agent, self._where.config),
             requests=int(requests_of_agent.get("requests", 0)),
             last_request_time=float(requests_of_agent.get("last", 0.0)),
             reason_not_folded=str(requests_of_agent.get("unfolded", "")),
-            conversations=len(conversations_today),
-            sent=sum(conversation["sent"] for conversation in conversations_today),
-            without=sum(conversation["without"] for conversation in conversations_today),
+            conversations=conversation_count,
+            sent=sent_tokens,
+            without=tokens_without_gateway,
             last_failure=str(requests_of_agent.get("failure", "")),
         )
 

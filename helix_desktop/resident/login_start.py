@@ -39,8 +39,9 @@ def check_login_start() -> None:
 
 
 def enable_login_start(command: Sequence[str], *, for_recorder: bool = False) -> None:
+    """Have the system start the resident when the user logs in."""
     check_login_start()
-    resident_command = [*command, "resident", "--run"]
+    resident_command = list(command) + ["resident", "--run"]
     # A file that was written for the recorder stays so, whoever writes it again.
     is_for_recorder = for_recorder or _is_written_for_recorder()
     if sys.platform == "darwin":

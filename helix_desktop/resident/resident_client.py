@@ -130,21 +130,24 @@ class HeldRegistration(CollectingConsole):
         """Return the request to register. A new resident is asked for the port of the old one,
         since agents know it.
         """
-        rows = [json.dumps(one.as_json_without_key()) for one in self._registrations]
+        request = ["register"]
         if self.addresses:
             port = urlsplit(self.addresses[0]).port
             if port:
-                return ["register again", str(port), *rows]
-        return ["register", *rows]
+                request = ["register again", str(port)]
+        for registration in self._registrations:
+            request.append(json.dumps(registration.as_json_without_key()))
+        return request
 
     async def print_line(self, text: str) -> None:
         """Take the addresses that the resident answers with."""
         answer = json.loads(text)
-        pairs = zip(self._registrations, answer["tokens"], strict=False)
-        self._registrations = tuple(
-            replace(registration, token=token) for registration, token in pairs
-        )
+        with_tokens: list[GatewayRegistration] = []
+        for registration, token in zip(self._registrations, answer["tokens"], strict=False):
+            with_tokens.append(replace(registration, token=token))
+        self._registrations = tuple(with_tokens)
         self.addresses = answer["addresses"]
+
         # Ports stay reserved while their agents may run, even if the resident is killed.
         for address in self.addresses:
             port = urlsplit(address).port or 0
@@ -163,8 +166,8 @@ async def connect_to_resident(
     """Connect to the resident. If none runs, start it with `command`, or return None
     without one.
     """
-    give_up_at = time.monotonic() + START_SECONDS
-    while time.monotonic() < give_up_at:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
         connection = await running_instance.connect_to_owner(where.run, RESIDENT_NAME)
         if connection is not None or not command:
             return connection
@@ -181,13 +184,12 @@ async def connect_to_resident(
 
 def _start_resident(command: Sequence[str]) -> None:
     """Start a resident. Returns when it can be reached, or when another one was faster."""
-    launch = ProcessLaunch(
-        CommandAuthor.PROGRAM, [*command, "resident", "--run"], os.sep, has_own_session=True
-    )
+    resident_command = list(command) + ["resident", "--run"]
+    launch = ProcessLaunch(CommandAuthor.PROGRAM, resident_command, os.sep, has_own_session=True)
     process = open_process(launch, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL)
     if process.stdout is not None:
         with process.stdout:
-            process.stdout.readline()
+            process.stdout.readline()  # It prints a line once it can be reached, or it ends.
     concurrency.start_thread(process.wait, name="wait for the resident", daemon=True)
 
 

@@ -84,16 +84,21 @@ class Resident:
             return True
         if self._page.is_wanted or self._changing_page.locked():
             return True
-        # A window that only looks at the gateway does not keep it running.
-        return not all(registration.sees_all for registration in self._registered.values())
+        for registration in self._registered.values():
+            # A window that only looks at the gateway does not keep it running.
+            if not registration.sees_all:
+                return True
+        return False
 
     async def answer_resident_request(self, arguments: list[str], console: Console) -> int:
+        """Do what a command or a window asks for. Some requests are answered with the status."""
         match arguments:
             case ["register", *rows]:
                 registrations = [_parse_registration(row) for row in rows]
                 return await self._hold_registrations(registrations, console)
             case ["register again", port, *rows]:
-                with suppress(InvalidInput, ValueError):  # If it is taken, another port will do.
+                # Agents know this port. If it is taken, another one will do.
+                with suppress(InvalidInput, ValueError):
                     await self._ensure_listening(int(port))
                 registrations = [_parse_registration(row) for row in rows]
                 return await self._hold_registrations(registrations, console)
@@ -123,6 +128,15 @@ class Resident:
         recorder_status: dict[str, Any] | None = None
         if self._recorder is not None:
             recorder_status = self._recorder.recorder_status_as_json()
+        registered: list[dict[str, str]] = []
+        for registration in self._list_registrations():
+            registered.append(
+                {
+                    "agent": registration.agent,
+                    "folder": registration.folder,
+                    "upstream": registration.upstream,
+                }
+            )
         return {
             "pid": os.getpid(),
             "since": self._since,
@@ -133,19 +147,12 @@ class Resident:
             "schedules": len(self.schedule_keeper.schedules),
             "recorder": recorder_status,
             "installed": sorted(installed.agent for installed in self._installed.values()),
-            "registered": [
-                {
-                    "agent": registration.agent,
-                    "folder": registration.folder,
-                    "upstream": registration.upstream,
-                }
-                for registration in self._list_registrations()
-            ],
+            "registered": registered,
         }
 
     def _list_registrations(self) -> list[GatewayRegistration]:
         """Return those whose connection lasts, and those of addresses in agents' settings."""
-        return [*self._registered.values(), *self._installed.values()]
+        return list(self._registered.values()) + list(self._installed.values())
 
     async def read_installed_registrations(self) -> None:
         """Read which agents have this gateway's address in their settings. If somebody else now
@@ -157,8 +164,7 @@ class Resident:
         self._installed = {
             registration.token: registration for registration in ports_by_registration
         }
-        # This comes first, so that the gateway accepts agents as soon as they can reach
-        # it.
+        # This comes first, so that the gateway accepts agents as soon as they can reach it.
         self._send_registrations_to_keeper()
         try:
             for port in set(ports_by_registration.values()):
@@ -169,6 +175,7 @@ class Resident:
         self._update_gateway_and_stop_if_unneeded()
 
     async def _remove_installed_addresses(self) -> None:
+        """Remove the address from agents' settings, and say in the status which agents had it."""
         disconnected_agents, complaints = await asyncio.to_thread(
             address_in_agent_settings.remove_all_addresses, self._where.config
         )
@@ -216,8 +223,12 @@ class Resident:
         try:
             self._send_registrations_to_keeper()
             await self._ensure_listening()
-            tokens = [registration.token for registration in registrations]
-            addresses = [gateway_socket.agent_address(self._keeper.port, token) for token in tokens]
+            tokens: list[str] = []
+            addresses: list[str] = []
+            for registration in registrations:
+                address = gateway_socket.agent_address(self._keeper.port, registration.token)
+                tokens.append(registration.token)
+                addresses.append(address)
             # The gateway learns of all at once, so if it knows the last one, it knows the others.
             await _wait_until_answered(addresses[-1])
             await console.print_line(json.dumps({"addresses": addresses, "tokens": tokens}))
@@ -231,6 +242,7 @@ class Resident:
         return 0
 
     async def _ensure_listening(self, port: int = 0) -> None:
+        """Start the gateway if none runs, on this port if one is given (0: any)."""
         async with self._starting:
             if not self._keeper.port:
                 await asyncio.to_thread(self._keeper.start_first_gateway, port)
@@ -283,7 +295,7 @@ async def run_resident(
         return False
     schedule_keeper = ScheduleKeeper(where.data, command, partial(_is_shared_workspace, where))
     schedule_keeper.reread_schedules()
-    gateway_keeper = GatewayKeeper([*command, "gateway"])
+    gateway_keeper = GatewayKeeper(command + ["gateway"])
     resident = Resident(where, gateway_keeper, schedule_keeper, PageKeeper(command))
     _end_on_signals(resident.ended)
     await resident.read_installed_registrations()  # Read before the resident answers requests.
@@ -329,8 +341,8 @@ def _parse_registration(row: str) -> GatewayRegistration:
     """Read a registration from JSON. One without a token gets a new one; a key is not kept."""
     try:
         fields = json.loads(row)
-        token = fields.get("token") or new_token()
-        registration = GatewayRegistration(**{**fields, "token": token})
+        fields["token"] = fields.get("token") or new_token()
+        registration = GatewayRegistration(**fields)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidInput("The agent's registration with the gateway is not valid.") from error
     return replace(registration, key="")
