@@ -116,6 +116,9 @@ class AllWorkspaces:
             )
 
     def create_stored_workspace(self, name: str, folder: Path | None = None) -> KnownWorkspace:
+        """Create a workspace's folder with its settings. If these cannot be written, the folder is
+        deleted again.
+        """
         name = _clean_workspace_name(name)
         roots: tuple[str, ...] = ()
         if folder is not None:
@@ -177,6 +180,9 @@ class AllWorkspaces:
         )
 
     def _move_workspace(self, known: KnownWorkspace, to: Path, *, trashed: bool) -> KnownWorkspace:
+        """Move a workspace to the trash or back, by renaming its folder. Its lock is held, so it is
+        open in no program meanwhile.
+        """
         lock = WorkspaceLock(known.folder / "lock")
         try:
             atomic_files.ensure_private_folder(to)
@@ -213,9 +219,10 @@ class AllWorkspaces:
         """Create a workspace from an export. What the file asks for (folders,
         permissions, MCP servers) is only proposed.
 
-        If this fails or is cancelled, nothing is left behind. What could not be
-        imported is listed in the new workspace's `notes.txt`. `report` is called on the
-        loop with the bytes done and their total.
+        The export is unpacked into a folder with a hidden name, which only gets its own name
+        when all is there: if this fails or is cancelled, nothing is left behind. What could
+        not be imported is listed in the new workspace's `notes.txt`. `report` is called on
+        the loop with the bytes done and their total.
         """
         workspace_export.read_export_manifest(path)
         new_name = ""
@@ -300,6 +307,9 @@ class AllWorkspaces:
 def _unknown_workspace_error(
     name: str, workspaces: Sequence[KnownWorkspace], *, trashed: bool
 ) -> errors.NotFound:
+    """Say that there is no such workspace, and which there are: by their names, or by their ids
+    where several have the same name. `trashed`: the trash was searched.
+    """
     if not workspaces and not trashed:
         return errors.NotFound(
             f"There is no workspace {name}.",
@@ -312,9 +322,7 @@ def _unknown_workspace_error(
             shown_names.append(workspace.name)
         else:
             shown_names.append(workspace.id)
-    where = ""
-    if trashed:
-        where = " in the trash"
+    where = " in the trash" if trashed else ""
     return errors.NotFound(
         f"There is no workspace {name}{where}.",
         remedy=f"Available: {', '.join(shown_names) or 'none'}.",

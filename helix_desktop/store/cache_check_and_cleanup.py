@@ -83,6 +83,9 @@ class CacheCheck:
         self._are_all_listed = len(page) < _PAGE
 
     def _check_entry(self, digest: Digest) -> int:
+        """Read an entry whole and count it; note it as damaged if that fails. Return its size,
+        which is 0 if it is damaged or has no content.
+        """
         self._checked_digests.add(digest.raw)
         try:
             record = self._cache.reader.record_of_content(digest)

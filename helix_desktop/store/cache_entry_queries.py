@@ -95,26 +95,25 @@ class CacheEntryQueries:
         self._stats: tuple[int, CacheEntryFigures] | None = None
 
     def entries_page(self, order: Order, offset: int, limit: int) -> tuple[EntryRow, ...]:
-        """Return a page. Far down, it may be shifted by as many rows as were added just now."""
+        """Return a page. Far down, it may be shifted by as many rows as were added just now.
+
+        Far down, the rows are counted from an anchor, the nearest of some rows whose places in
+        this order are known, as skipping all rows before the page would take long.
+        """
         chosen, sort, descending = order
         page_start = self._start_of_page(order, offset)
-        direction = "ASC"
-        comparison = ">="
-        if descending:
-            direction = "DESC"
-            comparison = "<="
-        if self._is_small_selection(chosen):
-            condition = _filter_condition(chosen, None)
-            prefix = "+"  # SQLite uses no index for the order, and sorts the rows found.
-        else:
-            condition = _filter_condition(chosen, sort)
-            prefix = ""
+        direction = "DESC" if descending else "ASC"
+        is_small_selection = self._is_small_selection(chosen)
+        condition = _filter_condition(chosen, None if is_small_selection else sort)
         conditions = list(condition.texts)
         values: list[str | float | bytes] = list(condition.values)
         if page_start.anchor is not None:
+            comparison = "<=" if descending else ">="
             conditions.append(f"({sort.value}, number) {comparison} (?, ?)")
             values += page_start.anchor
-        columns = f"{prefix}{sort.value} {direction}, {prefix}number {direction}"
+        # With a plus, SQLite uses no index for the order, and sorts the few rows found.
+        plus = "+" if is_small_selection else ""
+        columns = f"{plus}{sort.value} {direction}, {plus}number {direction}"
         rows = self.connection.execute(
             f"SELECT {_ROW} FROM entries {_where(conditions)} ORDER BY {columns} LIMIT ? OFFSET ?",  # noqa: S608 - made of constants
             (*values, limit, page_start.steps),

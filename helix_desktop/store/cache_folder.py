@@ -205,6 +205,9 @@ class CacheFolder:
                 self._staged.pop(raw, None)
 
     def stage_record(self, record: CacheRecord, writes: Sequence[Write]) -> StagedEntry:
+        """Prepare an entry to be committed, with the writes of its content. Only the commit puts it
+        on the disk, but from now on the entry can be found.
+        """
         raw = record.digest.raw
         if len(self.reader.known_places) >= MOST_PLACES:
             self.reader.known_places.clear()

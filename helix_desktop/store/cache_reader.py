@@ -194,6 +194,9 @@ class CacheReader:
         )
 
     def resolve_hash_prefix(self, prefix: str) -> Digest:
+        """Return the only entry whose hash begins so. AmbiguousName or NotFound names similar
+        hashes, or says that the entry was forgotten.
+        """
         low, high = prefix_bounds(prefix)
         matching = []
         for key in self._level.keys_in_range(b"h" + low, b"h" + high + b"\x00"):

@@ -219,6 +219,9 @@ def differ_only_by_forgetting(one: str, other: str) -> bool:
 
 
 def _are_same_but_for_blanks(one: Any, other: Any) -> bool:
+    """Whether two facts, as decoded JSON, differ only where forgetting has taken something out
+    of one of them.
+    """
     match one, other:
         case dict(), dict():
             shared = one.keys() & other.keys()

@@ -156,6 +156,9 @@ class StoreFeed:
     def _read_beginnings(
         self, records: Sequence[CacheRecord], limit: int
     ) -> Sequence[tuple[CacheRecord, bytes | None]]:
+        """Read the beginning of each entry's content, until enough bytes were read at once. What
+        cannot be read is None.
+        """
         beginnings: list[tuple[CacheRecord, bytes | None]] = []
         bytes_left = _SLICE_BYTES
         for record in records:
@@ -265,6 +268,11 @@ class IndexFile:
                 return progress
 
     def _index_slice(self, progress: IndexProgress) -> IndexProgress:
+        """Do the next piece of what is missing in the index, and return how far it is then.
+
+        The order: entries come first, as lists need them, then facts, then the words of entries.
+        Indexes for sorting are made once few entries are missing.
+        """
         self._adjust_page_memory(progress)
         if progress.orders and (
             progress.rows >= progress.entries

@@ -10,7 +10,7 @@ import sqlite3
 import struct
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -58,16 +58,24 @@ def read_write_ahead_log(path: Path) -> WriteAheadLog | None:
     frames = list(_iterate_frames(content, page_size))
     if not frames:
         return None
-    header = _HEADER.unpack_from(content)
-    salts = (header[4], header[5])
-    if frames[0].salts != salts:
-        # The header is damaged, so the frames' most common salts are used.
-        salts = Counter(frame.salts for frame in frames).most_common(1)[0][0]
+    salts = _salts_of_log(content, frames)
     committed = 0
     for number, frame in enumerate(frames, 1):
         if frame.is_commit and frame.salts == salts:
             committed = number
     return WriteAheadLog(content, page_size, salts, committed)
+
+
+def _salts_of_log(content: bytes, frames: "Sequence[_LogFrame]") -> tuple[int, int]:
+    """Return the numbers that frames of this log have in common, which older frames, left over
+    in the file, do not have. They are in the log's header, unless it is damaged.
+    """
+    header = _HEADER.unpack_from(content)
+    salts_of_header: tuple[int, int] = (header[4], header[5])
+    if frames[0].salts == salts_of_header:
+        return salts_of_header
+    frame_counts = Counter(frame.salts for frame in frames)
+    return max(frame_counts, key=frame_counts.__getitem__)
 
 
 def _log_page_size(path: Path, content: bytes) -> int:
@@ -240,7 +248,11 @@ class RepairResult:
 def rebuild_journal(
     damaged: Path, backups: Iterable[Path], salvaged: SalvagedFacts | None, into: Path
 ) -> RepairResult:
-    """Create a new journal from all intact facts in the damaged file, its log, and its backups."""
+    """Create a new journal from all intact facts in the damaged file, its log, and its backups.
+
+    They are looked for in this order, and the first intact one of each number counts. In place
+    of a fact that is nowhere intact comes a mark that says so, so that the numbers have no gap.
+    """
     sources: list[Iterable[StoredFact]] = [read_intact_facts(damaged)]
     if salvaged is not None:
         sources.append(salvaged.lines)
@@ -256,11 +268,11 @@ def rebuild_journal(
         facts_by_seq = intact_facts.get(conversation, {})
         length = max([expected_lengths.get(conversation, 0), *facts_by_seq])
         for seq in range(1, length + 1):
-            fact = facts_by_seq.get(seq)
-            if fact is None:
-                lost_sentences.append(f"Record {seq} of conversation {conversation} was lost.")
-                fact = _placeholder_for_lost(conversation, seq, facts_by_seq)
-            lines.append(fact)
+            if seq in facts_by_seq:
+                lines.append(facts_by_seq[seq])
+                continue
+            lost_sentences.append(f"Record {seq} of conversation {conversation} was lost.")
+            lines.append(_placeholder_for_lost(conversation, seq, facts_by_seq))
     lines.sort(key=lambda line: (line.time, line.conversation, line.seq))
     journal = JournalFile(into)
     journal.restore_facts(lines)

@@ -303,9 +303,8 @@ class LevelDatabase:
                 error, "The cache could not be written to; what was stored before is safe"
             ) from error
         self._log_bytes += memory_bytes
-        self._read_bytes += (
-            value_bytes  # Compactions of writes go through the tables' mappings, too.
-        )
+        # Compactions of writes go through the tables' mappings, too.
+        self._read_bytes += value_bytes
         if self._read_bytes > _RELEASE_AFTER_BYTES:
             self._release_read_pages()
 

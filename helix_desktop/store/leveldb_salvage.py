@@ -233,25 +233,33 @@ def _read_all_writes(content: bytes) -> tuple[tuple[bytes, bytes | None], ...] |
 
 
 def _read_batch_write(content: bytes, position: int) -> tuple[bytes, bytes | None, int] | None:
+    """Read one write of a batch: its kind, then its key and, unless it is a deletion, its value,
+    each after its length. Return key, value (None: delete) and where the next write begins, or
+    None if this is no whole write.
+    """
     try:
         kind = content[position]
-        key_length, position = _read_varint(content, position + 1)
-        key = content[position : position + key_length]
-        position += key_length
+        key_length, key_start = _read_varint(content, position + 1)
+        key_end = key_start + key_length
+        key = content[key_start:key_end]
         if len(key) != key_length or kind not in (_DELETION, _PUT):
             return None
         if kind == _DELETION:
-            return key, None, position
-        value_length, position = _read_varint(content, position)
+            return key, None, key_end
+        value_length, value_start = _read_varint(content, key_end)
     except IndexError:
         return None
-    value = content[position : position + value_length]
+    value_end = value_start + value_length
+    value = content[value_start:value_end]
     if len(value) != value_length:
         return None
-    return key, value, position + value_length
+    return key, value, value_end
 
 
 def _read_log_parts(content: bytes) -> Iterator[_LogPart]:
+    """Yield the parts of a log, in order. What is between two intact parts becomes one damaged
+    part. No part crosses the end of a block, so each block is read by itself.
+    """
     for block_start in range(0, len(content), _LOG_BLOCK):
         stop = min(block_start + _LOG_BLOCK, len(content))
         position = block_start

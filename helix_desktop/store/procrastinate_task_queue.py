@@ -66,7 +66,12 @@ class ProcrastinateTaskQueue:
                 self._run_queue_statement(transaction, "note_job", number, self._space, task.id)
 
     def take_tasks(self, transaction: TableTransaction, limit: int) -> list[str]:
-        is_any_waiting, old = transaction.run_all(
+        """Take up to `limit` waiting tasks, by taking their jobs from Procrastinate's queue.
+
+        First, tasks that have no job get one: an earlier version added tasks without jobs. A job
+        whose task is gone or has another job is removed on the way.
+        """
+        is_any_waiting, tasks_without_job = transaction.run_all(
             [
                 (_SQL["has_waiting"], (self._space,)),
                 (_SQL["waiting_without_job"], (self._space, TAKEN_OVER_AT_ONCE)),
@@ -75,17 +80,17 @@ class ProcrastinateTaskQueue:
         if not is_any_waiting:
             return []
         jobs = self._open_jobs(transaction)
-        if old:
-            self.add_tasks(transaction, [QueuedTask(*row) for row in old])
+        if tasks_without_job:
+            self.add_tasks(transaction, [QueuedTask(*row) for row in tasks_without_job])
         taken: list[str] = []
         while len(taken) < limit:
             job = jobs.fetch_job()
             if job is None:
                 break
             rows = self._run_queue_statement(transaction, "task_of_job", self._space, job)
-            taken += [task for (task,) in rows]
             if not rows:
-                jobs.remove_job(job)  # Its task has another job, or is no more.
+                jobs.remove_job(job)
+            taken += [task for (task,) in rows]
         return taken
 
     def give_back_task(self, transaction: TableTransaction, task: str, seconds: float) -> None:

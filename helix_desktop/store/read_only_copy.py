@@ -61,31 +61,34 @@ def copy_for_reading(workspace: Path) -> Iterator[Path]:
 def copy_cache_for_reading(workspace: Path, names_beside: Sequence[str] = ()) -> Iterator[Path]:
     """Yield such a folder with the cache and the files `names_beside` it. Takes no lock, so
     reads must be checked.
+
+    The cache's tables become links, and the other files are copied.
     """
     with ExitStack() as closing:
         try:
             paths = [workspace / name for name in names_beside]
             paths += (workspace / "cache").glob("*")
             files = [path for path in paths if path.is_file()]
-            needed_bytes = _SPARE_BYTES
-            for path in files:
-                if path.suffix not in _TABLES:
-                    needed_bytes += path.stat().st_size
-            folder_for_copy = _find_folder_with_room(needed_bytes)
+            folder_for_copy = _find_folder_with_room(_SPARE_BYTES + _bytes_to_copy(files))
             temporary_folder = closing.enter_context(
                 tempfile.TemporaryDirectory(prefix="helix-reading-", dir=folder_for_copy)
             )
             copy = Path(temporary_folder) / workspace.name
             (copy / "cache").mkdir(parents=True, mode=0o700)
-            for path in files:
-                path_in_copy = copy / path.relative_to(workspace)
-                if path.suffix in _TABLES:
-                    path_in_copy.symlink_to(path)
+            for file in files:
+                file_in_copy = copy / file.relative_to(workspace)
+                if file.suffix in _TABLES:
+                    file_in_copy.symlink_to(file)
                 else:
-                    shutil.copyfile(path, path_in_copy)
+                    shutil.copyfile(file, file_in_copy)
         except OSError as error:
             raise StoreFailed(f"{workspace} cannot be read: {error.strerror}.", remedy="Nothing was changed.") from error  # fmt: skip
         yield copy
+
+
+def _bytes_to_copy(files: Sequence[Path]) -> int:
+    """Return the size of the files that are copied, which are all but the tables."""
+    return sum(file.stat().st_size for file in files if file.suffix not in _TABLES)
 
 
 def _find_folder_with_room(needed_bytes: int) -> str:

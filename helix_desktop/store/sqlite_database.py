@@ -216,8 +216,11 @@ class SqliteTransaction(SqliteErrors):
 
 
 def convert_sqlite_error(error: Exception, corrupt: type[StoreFailed], name: str) -> StoreFailed:
+    """Say what an error of SQLite means: the disk is full, another process has the file, or the
+    file is damaged, which is a `corrupt`. `name`: what the user calls this file.
+    """
     extended_code = getattr(error, "sqlite_errorcode", 0)
-    code = extended_code & 0xFF
+    code = extended_code & 0xFF  # The kind of error; the other bits say more about it.
     # The second code means that the disk is too full even to open the database.
     if code == sqlite3.SQLITE_FULL or extended_code == sqlite3.SQLITE_IOERR_SHMSIZE:
         return StoreFull(

@@ -133,6 +133,9 @@ def _size_of_value(kind: int) -> int:
 
 
 def _decode_value(kind: int, content: bytes) -> Value:
+    """Decode a value as SQLite stores it. Its kind says its type and, for text and bytes, also
+    its length: an odd kind is a text.
+    """
     if kind == 0:
         return None
     if kind in (8, 9):

@@ -113,6 +113,11 @@ def _append_facts_behind_damage(
 def _repair_journal(
     workspace: Path, path: Path, log: journal_repair.WriteAheadLog | None, note: Note
 ) -> JournalFile:
+    """Replace a damaged journal by a new one with all facts that can be saved, and open it.
+
+    The damaged files are copied away first. The new journal is built beside them and only
+    then takes the place of the old, so after a crash at any point it can be done again.
+    """
     damaged_copy = copy_to_damaged_folder(workspace, path.parent.glob("journal.sqlite3*"))
     damaged_journal = damaged_copy / path.name
     backups = [backup.path for backup in journal_backups.list_backups(workspace)]

@@ -253,6 +253,11 @@ class StoredWorkspace:
         return replace(purged, elsewhere=tuple(elsewhere), ciphertext=ciphertext)
 
     async def _forget_everywhere(self, wanted: forgetting.ForgetRequest) -> ForgetResult:
+        """Forget in the cache, the journal, the backups and copies of damaged files, then write
+        into each changed conversation that something was forgotten.
+
+        Where it may still be is returned as `elsewhere`.
+        """
         stores = self._stores
         sync_state = await self._sync_state_if_shared()
         await stores.thread.run_slices(forgetting.purge_cache(stores.cache, wanted))

@@ -157,32 +157,20 @@ def _records_to_export(cache: CacheFolder) -> Iterator[CacheRecord]:
 def _export_entry(
     member: IO[bytes], cache: CacheFolder, record: CacheRecord, left_out: list[str]
 ) -> Iterator[None]:
-    """Write one entry. Its first chunk is read before its line is written, to find most
-    damage in time.
+    """Write one entry: a line that describes it, then its content. Its first chunk is read
+    before the line is written, to find most damage in time.
+
+    Of a collected entry, whose content was removed to free space, there is only the line.
     """
-    is_collected = record.state is EntryState.COLLECTED
     chunks: Iterator[bytes] = iter(())
-    size = 0
-    if not is_collected:
+    if record.state is not EntryState.COLLECTED:
         chunks = cache.reader.iterate_chunks(record)
-        size = record.size
     try:
         first_chunk = next(chunks, b"")
     except errors.CacheCorrupt:
         left_out.append(record.digest.hex)
         return
-    description: dict[str, object] = {
-        "sha256": record.digest.hex,
-        "size": size,
-        "time": record.time,
-        "tool": record.about.tool,
-        "source": record.about.source,
-        "media_type": record.about.media_type,
-        "pinned": record.digest in cache.reader.pinned_entries(),
-    }
-    if is_collected:
-        description["collected"] = record.size
-        description["lines"] = record.lines
+    description = _describe_entry(record, is_pinned=record.digest in cache.reader.pinned_entries())
     member.write(json.dumps(description, ensure_ascii=False).encode() + b"\n" + first_chunk)
     yield
     bytes_left = record.size - len(first_chunk)
@@ -198,6 +186,24 @@ def _export_entry(
             member.write(bytes(min(bytes_left, CHUNK)))
             bytes_left -= CHUNK
             yield
+
+
+def _describe_entry(record: CacheRecord, *, is_pinned: bool) -> dict[str, object]:
+    """Return an entry's line. `size`: how many bytes of content follow it in the export."""
+    is_collected = record.state is EntryState.COLLECTED
+    description: dict[str, object] = {
+        "sha256": record.digest.hex,
+        "size": 0 if is_collected else record.size,
+        "time": record.time,
+        "tool": record.about.tool,
+        "source": record.about.source,
+        "media_type": record.about.media_type,
+        "pinned": is_pinned,
+    }
+    if is_collected:
+        description["collected"] = record.size
+        description["lines"] = record.lines
+    return description
 
 
 def settings_without_keys(text: str) -> str:
@@ -326,6 +332,9 @@ def unpack_export(
 
 
 def _move_settings_to_proposals(text: str, name: str) -> str:
+    """Return the settings of an export for the new workspace. What gives rights, such as folders
+    and permissions, becomes a proposal, which has no effect until the user agrees.
+    """
     document = tomlkit.parse(text).unwrap()
     earlier_proposals = document.pop("proposed", {})
     proposals = {}
@@ -396,6 +405,10 @@ def _require_importable_fact(conversation: str, seq: int, fact: str, remedy: str
 def _import_entries(
     member: IO[bytes], folder: Path, forgotten: list[Digest], report: Callable[[int], None]
 ) -> tuple[str, ...]:
+    """Import all entries into a new cache, in batches. Return sentences on those left out.
+
+    What was forgotten where the export was made is forgotten here last, whatever is in the file.
+    """
     with closing(CacheFolder(folder)) as cache:
         sentences: list[str] = []
         staged: list[StagedEntry] = []
@@ -420,6 +433,9 @@ def _import_entry(
     description: dict[str, Any],
     report: Callable[[int], None],
 ) -> list[StagedEntry]:
+    """Read an entry's content, which follows its line, and return it to be committed with
+    others. Nothing is returned if it has no content, or was committed at once to be pinned.
+    """
     digest = Digest.from_hex(description["sha256"])
     about = EntryOrigin(
         str(description["tool"]), str(description["source"]), str(description["media_type"])

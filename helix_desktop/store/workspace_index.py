@@ -94,6 +94,9 @@ class WorkspaceIndex:
             self._removing = False
 
     async def _rebuild_after(self, removal: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Delete the index, do the removal while there is none, and make it anew. A new file is
+        opened even if the removal fails.
+        """
         self._damaged = False
         async with self._one_rebuild:
             self._closing = True
@@ -116,6 +119,9 @@ class WorkspaceIndex:
             self._following = self._writer.submit_work(self._index_in_background)
 
     def _index_in_background(self) -> None:
+        """Index one slice, and start the next one if anything is missing. If the index was
+        complete, wait a little first, so that several changes are indexed together.
+        """
         if self.progress.is_complete:
             self._is_awaited.wait(GATHER_SECONDS)
         self._is_awaited.clear()

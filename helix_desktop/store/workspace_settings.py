@@ -133,6 +133,9 @@ _CHECKED_ELSEWHERE = (
 
 
 def parse_workspace_settings(text: str, path: Path) -> WorkspaceConfig:
+    """Parse and check the text of a workspace.toml. Errors name the line. An unknown setting is
+    only warned of, since it has no effect.
+    """
     try:
         document = tomlkit.parse(text).unwrap()
     except ParseError as error:
@@ -160,6 +163,9 @@ def _sentence_without_place(text: str) -> str:
 
 
 def _check_known_keys(document: Mapping[str, Any], text: str, path: Path) -> tuple[str, ...]:
+    """Return warnings about keys that are no settings, with the one that was probably meant.
+    ConfigFileMistake for a setting whose value is not valid.
+    """
     warnings = []
     for dotted_key, value in _walk_keys(document, ""):
         key = _KEYS.get(dotted_key)
@@ -212,7 +218,9 @@ def _similar_key(dotted_key: str) -> str:
 def _settings_from_document(
     document: Mapping[str, Any], warnings: tuple[str, ...]
 ) -> WorkspaceConfig:
-    # What is not in the file has the defaults of `WorkspaceConfig`.
+    """Return the settings that a checked document sets. All others keep their defaults: some
+    are those of `WorkspaceConfig`, some are given here. `warnings` are handed on.
+    """
     values: dict[str, Any] = {}
     for name in _TOP_KEYS:
         if name in document:
@@ -221,8 +229,10 @@ def _settings_from_document(
     for name in _PERMISSION_LISTS:
         if name in permissions:
             values[name] = tuple(permissions[name])
-    roles = document.get("models", {}).items()
-    models = {role: name for role, name in roles if isinstance(name, str) and name}
+    models = {}
+    for role, model_name in document.get("models", {}).items():
+        if isinstance(model_name, str) and model_name:
+            models[role] = model_name
     policy = document.get("policy", {})
     return WorkspaceConfig(
         **values,

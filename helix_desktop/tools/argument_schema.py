@@ -63,7 +63,11 @@ def _require_encodable_values(values: dict[str, Any], text: str) -> dict[str, An
 def fit_arguments_to_schema(
     values: Mapping[str, Any], schema: Mapping[str, Any], tool: str
 ) -> dict[str, Any]:
-    """Return the values as the schema wants them. InvalidInput names what does not fit."""
+    """Return the values as the schema wants them. InvalidInput names what does not fit.
+
+    A value that only says that there is none, such as null, is left out first; then nothing
+    required may be missing; then each value must fit.
+    """
     properties: Mapping[str, Any] = schema.get("properties", {})
     required = schema.get("required", ())
     argument_names = ", ".join(properties) or "none"
@@ -83,6 +87,10 @@ def fit_arguments_to_schema(
 
 
 def _fit_value_to_schema(value: Any, schema: Mapping[str, Any], where: str) -> Any:
+    """Return a value as its schema wants it, with the items and members in it. What models often
+    write instead, such as "5" for 5, is corrected before it is checked. `where`: what errors
+    call the value.
+    """
     wanted_type = schema.get("type", "")
     corrected = _correct_plain_value(value, wanted_type)
     if wanted_type and not _is_of_type(corrected, wanted_type):

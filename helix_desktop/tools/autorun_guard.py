@@ -254,6 +254,11 @@ class AutorunGuard:
         return None
 
     def _write_autorun_file(self, path: str, link: str, file: AutorunFile | None) -> None:
+        """Write a file that other programs run: a link if `link` is its target, or else the
+        content of `file`. With neither, remove what is there.
+
+        Somebody may have closed the folder for writing. It is opened for this moment only.
+        """
         content = None
         mode = 0o644
         if file is not None:
@@ -308,6 +313,11 @@ class _AutorunScan:
         self.unlistable_folders: list[str] = []
 
     def scan_all_roots(self) -> AutorunFiles:
+        """Return the files in the workspace's folders that other programs run by themselves.
+
+        The folders are searched first, as only then the repositories are known to which the
+        user's own git settings are applied. What was closed and opened for this is closed again.
+        """
         user_settings = _read_risky_user_settings()
         try:
             for root in self.root_paths:
@@ -377,6 +387,12 @@ class _AutorunScan:
             self._add_all_files(f"{path}/{name}")
 
     def _scan_folder(self, path: str, path_in_root: str) -> _ScannedFolder | None:
+        """Return what matters in a folder, from the last scan if it has not changed since then.
+        None if it is gone, no folder, or cannot be read.
+
+        A folder is settled if its last change is some time ago: a change in the same moment as
+        a scan could have the same time, and would be missed.
+        """
         try:
             status = os.lstat(path)
             known_folder = self.guard.folders.get(path) or self.guard.of_git.get(path)
@@ -569,6 +585,9 @@ class _AutorunScan:
                 files_to_read += self._add_git_settings_file(path, top)
 
     def _add_git_settings_file(self, path: str, top: str) -> list[str]:
+        """Add a file of git settings, with those settings that may run a program as what is
+        runnable in it. Return the settings files that it includes.
+        """
         file = self._add_autorun_file(path, settings=True)
         if file is None or file.content is None or not file.runnable_content:
             return []

@@ -100,6 +100,9 @@ class CommandCheck:
     async def _ask_to_keep(
         self, resources: ToolResources, changes: Sequence[AutorunChange]
     ) -> bool:
+        """Ask the user whether a command's changes, which were reverted, are to be made again.
+        A question that is taken back counts as no. If the turn ends, so does the question.
+        """
         count = len(changes)
         first_path = display_path_or_text(resources, changes[0].path)
         # Whole sentences, so that the window finds them in its table of translations.

@@ -518,6 +518,7 @@ class _FollowedCommand:
         return hints.encode()
 
     async def output_until_deadline(self) -> AsyncIterator[bytes]:
+        """Yield the command's output until it ends or its time is up, and then end it."""
         output = self.command.iterate_output()
         current_time = asyncio.get_running_loop().time
         deadline = current_time() + self.seconds

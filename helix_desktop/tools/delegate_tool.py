@@ -100,6 +100,10 @@ class AgentDelegation:
     def _parse_delegation(
         self, args: built_in_tool.ToolArguments, resources: built_in_tool.ToolResources
     ) -> Delegation:
+        """Return what a sub-agent is to do, by the arguments of a call. InvalidInput or
+        ActionRefused if there may be no further sub-agent, or the task, a tool or the role
+        cannot be.
+        """
         self._check_delegation_bounds()
         task = args.text_argument("task").strip()
         context = args.text_argument("context")

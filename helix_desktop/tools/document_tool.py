@@ -56,6 +56,7 @@ async def read_document(args: ToolArguments, resources: ToolResources) -> ToolOu
 
 
 async def _open_file(path_text: str, resources: ToolResources) -> _OpenDocument:
+    """Read a document of the workspace, after asking for permission to read it."""
     root_path = resources.roots.resolve_path(path_text)
     displayed_path = resources.roots.display_path(root_path)
     await resources.permit(
@@ -104,6 +105,9 @@ async def read_document_as_text(cache: ContentCache, tool: str, name: str, conte
 async def _read_document_bytes(
     cache: ContentCache, tool: str, source: str, name: str, content: bytes
 ) -> _OpenDocument:
+    """Read a document of any kind as pages of text. Its original is stored first, as the text says
+    where to find it.
+    """
     kind = await asyncio.to_thread(document_kinds.find_document_kind, name, content)
     if kind is None:
         raise InvalidInput(
@@ -136,6 +140,9 @@ def _whole_text_or_outline(document: _OpenDocument, resources: ToolResources) ->
 async def _draw_pages_without_text(
     document: _OpenDocument, page_numbers: list[int], resources: ToolResources
 ) -> tuple[Stored, ...]:
+    """Return pictures of those of the pages that have no text, such as scanned ones, up to a number
+    for each call. Only pages of a PDF are drawn.
+    """
     if document.kind is not document_kinds.PDF:
         return ()
     pages_without_text = {page.number for page in document.text.pages if not page.text.strip()}

@@ -88,7 +88,11 @@ def encode_like_before(old_content: bytes, new_text: str, shown_path: str) -> by
 def replace_text_in_file(
     before: bytes, old: str, new: str, shown_path: str, *, every: bool
 ) -> bytes:
-    """Replace `old` in a file, keeping its line ends and encoding. Refuse what is ambiguous."""
+    """Replace `old` in a file, keeping its line ends and encoding. Refuse what is ambiguous.
+
+    First it is checked what is asked, then how often `old` is in the file: it must be there
+    exactly once, unless `every` one is to be replaced. Only then anything is replaced.
+    """
     whole_text = decode_file_text(before)
     has_foreign_bytes = _has_foreign_bytes(before)
     if not old:
@@ -104,24 +108,26 @@ def replace_text_in_file(
             remedy="Change the file with a command that supports its encoding.",
         )
     has_windows_ends = "\r\n" in whole_text
+    searched = old
+    replacement = new
     if "\r\n" in old and not has_windows_ends:
-        old = old.replace("\r\n", "\n")
-        new = new.replace("\r\n", "\n")
-    occurrence_count = _count_text(whole_text, old)
+        searched = old.replace("\r\n", "\n")
+        replacement = new.replace("\r\n", "\n")
+    occurrence_count = _count_text(whole_text, searched)
     if not occurrence_count:
         raise InvalidInput(
             f"old_text is not in {shown_path}; nothing was changed.",
-            remedy=_explain_missing_text(whole_text, old, foreign=has_foreign_bytes),
+            remedy=_explain_missing_text(whole_text, searched, foreign=has_foreign_bytes),
         )
     if occurrence_count > 1 and not every:
         raise InvalidInput(
-            f"old_text appears {occurrence_count} times in {shown_path} (lines {_name_lines_with(whole_text, old)}); nothing was changed.",
+            f"old_text appears {occurrence_count} times in {shown_path} (lines {_name_lines_with(whole_text, searched)}); nothing was changed.",
             remedy="Include more of the surrounding text, or set replace_all.",
         )
     if has_windows_ends:
-        after = _replace_keeping_line_ends(whole_text, old, new)
+        after = _replace_keeping_line_ends(whole_text, searched, replacement)
     else:
-        after = whole_text.replace(old, new)
+        after = whole_text.replace(searched, replacement)
     return encode_in_same_encoding(after, before)
 
 

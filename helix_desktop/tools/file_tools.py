@@ -64,6 +64,11 @@ _IMAGE_SIGNATURES = (
 
 
 async def read_file(args: ToolArguments, resources: ToolResources) -> ToolOutput:
+    """Read a file or some of its lines. The tool `read_file`.
+
+    What is unsaved in an editor comes before what is on the disk. If the same was read before
+    and is unchanged, the earlier output is named instead of being repeated.
+    """
     root_path = resources.roots.resolve_path(args.text_argument("path"))
     displayed_path = resources.roots.display_path(root_path)
     await resources.permit(
@@ -167,6 +172,9 @@ async def _is_result_in_cache(resources: ToolResources, result: ToolOutput) -> b
 async def _read_any_file(
     resources: ToolResources, root_path: RootPath, first_line: int, last_line: int
 ) -> ToolOutput:
+    """Read a file from the disk by its kind, which its first bytes tell: an image, another
+    binary file, which is only described, or text in UTF-16 or else UTF-8.
+    """
     displayed_path = resources.roots.display_path(root_path)
     beginning = await asyncio.to_thread(
         workspace_roots.read_file_piece, resources.roots, root_path, 0, 8192
@@ -446,6 +454,11 @@ def _count_lines(content: str) -> int:
 
 
 async def edit_file(args: ToolArguments, resources: ToolResources) -> ToolOutput:
+    """Replace a text in a file. The tool `edit_file`.
+
+    If what the model has read of the file is no longer in its context, the output says more
+    than usual: passages like the text that was not found, or more of what is around a change.
+    """
     root_path = resources.roots.resolve_path(args.text_argument("path"))
     before = await _read_or_suggest_path(workspace_roots.read_whole_file, resources, root_path)
     _check_unchanged_if_read(resources, root_path, before)
@@ -669,12 +682,18 @@ def _format_folder_entry(item: FolderEntry) -> str:
 
 
 async def glob_files(args: ToolArguments, resources: ToolResources) -> ToolOutput:
-    pattern = args.text_argument("pattern")
-    root_path = resources.roots.resolve_path(args.text_argument("path", "."))
-    full_pattern = resources.roots.split_full_pattern(pattern)
-    if full_pattern is not None:
-        root, pattern = full_pattern
-        root_path = resources.roots.resolve_path(str(root))
+    """List the files that fit a pattern. The tool `glob_files`. A pattern that is a full path
+    says itself where to look, whatever the argument `path` says.
+    """
+    given_pattern = args.text_argument("pattern")
+    given_folder = args.text_argument("path", ".")
+    folder_and_pattern = resources.roots.split_full_pattern(given_pattern)
+    if folder_and_pattern is None:
+        pattern = given_pattern
+        root_path = resources.roots.resolve_path(given_folder)
+    else:
+        folder, pattern = folder_and_pattern
+        root_path = resources.roots.resolve_path(str(folder))
     displayed_path = resources.roots.display_path(root_path)
     await resources.permit(
         ToolAction(

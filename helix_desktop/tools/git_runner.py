@@ -178,6 +178,9 @@ _UNFILTERED = (b"unspecified", b"unset", b"set", b"")
 def _run_git_process(
     words: list[str], stdin: bytes, environment: Mapping[str, str]
 ) -> starter.FinishedProcess:
+    """Run git with this input, without the user's own variables for it. ActionRefused if there
+    is no git, or it takes too long.
+    """
     program = starter.find_program(words[0])
     if not program:
         raise ActionRefused(

@@ -93,6 +93,11 @@ def _folder_pattern_fits(pattern: str, folders: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=64)
 def _compile_hidden_patterns(texts: tuple[str, ...]) -> _HiddenPatterns:
+    """Parse the patterns of hidden files, one a line: `!` shows what an earlier line hides, and
+    a pattern with `/` is compared with the whole path instead of the name.
+
+    If all are compared with names only, one expression for all of them is compiled, too.
+    """
     patterns = []
     for text in texts:
         stripped_text = text.strip()

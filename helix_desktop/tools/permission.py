@@ -352,6 +352,9 @@ def choices_to_offer(
 def _choices_for_command_line(
     action: ToolAction, rules: Sequence[PermissionRule]
 ) -> tuple[tuple[PermissionRule, ...], ...]:
+    """Return what the user can choose to allow from now on: each choice is a tuple of rules
+    that together allow this command. No choices if it is not known what the command runs.
+    """
     known_programs = _find_programs_for_rules(action.command)
     if known_programs is None:
         return ()
@@ -551,6 +554,9 @@ def _action_is_about_path(rule: PermissionRule, action: ToolAction) -> bool:
 
 
 def _match_restricting_command_rule(pattern: str, action: ToolAction) -> _RuleFit:
+    """Return whether a rule that denies or asks fits a command: YES, NO, or MAYBE if that cannot
+    be known. Such a rule also fits a program that the command starts through another.
+    """
     pattern_words = _split_restricting_pattern(pattern)
     known_programs = find_started_programs(action.command)
     if isinstance(known_programs, UnknownPrograms):
@@ -598,6 +604,9 @@ def _match_words_to_program(pattern_words: Sequence[str], program: StartedProgra
 
 
 def _match_words_to_arguments(pattern_words: Sequence[str], program: StartedProgram) -> _RuleFit:
+    """Return whether a program's arguments are those of a rule: YES only if it is certain, NO
+    only if it cannot be, whatever the shell fills in, and otherwise MAYBE.
+    """
     pattern_arguments = _list_arguments(pattern_words)
     # Up to the first word that the shell expands, because behind it any word may be any other.
     certain_words = list(takewhile(is_certain_word, program.words[1:]))

@@ -368,6 +368,9 @@ def create_repository_copy(
 def _create_repository_with_borrowed_objects(
     source: GitCheckout, copy: GitCheckout, branch: str
 ) -> None:
+    """Create an empty repository that finds git's objects (contents and commits) in the user's
+    repository instead of having copies of its own.
+    """
     object_folder = source.path_in_git_folder("objects")
     # Git reads one folder a line, quoted ones in C's way, and skips comments.
     if "\n" in str(object_folder) or str(object_folder).startswith(('"', "#")):
@@ -716,6 +719,9 @@ def _is_merged(checkout: GitCheckout, commit: str) -> bool:
 
 
 def _put_back_files_of_folder(copy: GitCheckout, origin: CopySource, folder: Path) -> None:
+    """Put the user's uncommitted changes back into the copy, from the folder in which they
+    were put aside for a merge. A file that the agent has changed, too, gets both changes.
+    """
     if not origin.carried:
         return
     changed_by_agent = set(copy.paths_changed_since(origin.base))
@@ -731,10 +737,8 @@ def _put_back_files_of_folder(copy: GitCheckout, origin: CopySource, folder: Pat
             if name not in changed_by_agent:
                 _put_back_file(copy, name, path_aside)
                 continue
-            base_commit = ""
-            if os.fsencode(name) in entries_of_base:
-                base_commit = origin.base
-            _put_back_beside_agents_changes(copy, name, path_aside, base_commit)
+            commit_with_file = origin.base if os.fsencode(name) in entries_of_base else ""
+            _put_back_beside_agents_changes(copy, name, path_aside, commit_with_file)
 
 
 def _put_back_file(copy: GitCheckout, name: str, path_aside: Path) -> None:
@@ -785,6 +789,9 @@ def _is_plain_file(path: Path) -> bool:
 def _build_tree_lines(checkout: GitCheckout, names: Iterable[bytes]) -> dict[bytes, bytes]:
     """Return the line that git would have in a commit on each of these files and links
     as it is now in the folder.
+
+    Such a line has git's mode for the kind of file, the hash that git gives the content, and
+    the name. All files are hashed by one call of git; of a link, its target is hashed.
     """
     files: dict[bytes, EntryStatus] = {}
     tree_lines: dict[bytes, bytes] = {}
@@ -798,14 +805,12 @@ def _build_tree_lines(checkout: GitCheckout, names: Iterable[bytes]) -> dict[byt
             files[name] = entry
         elif entry.link_target:
             target = os.fsencode(entry.link_target)
-            object_id = checkout.run("hash-object", "--stdin", stdin=target).strip()
-            tree_lines[name] = b"120000 blob %s\t%s" % (object_id, name)
-    object_ids = checkout.run("hash-object", "--stdin-paths", stdin=b"\n".join(files)).split()
-    for name, object_id in zip(files, object_ids, strict=True):
-        mode = b"100644"
-        if files[name].is_executable:
-            mode = b"100755"
-        tree_lines[name] = b"%s blob %s\t%s" % (mode, object_id, name)
+            link_id = checkout.run("hash-object", "--stdin", stdin=target).strip()
+            tree_lines[name] = b"120000 blob %s\t%s" % (link_id, name)
+    file_ids = checkout.run("hash-object", "--stdin-paths", stdin=b"\n".join(files)).split()
+    for (name, entry), file_id in zip(files.items(), file_ids, strict=True):
+        mode = b"100755" if entry.is_executable else b"100644"
+        tree_lines[name] = b"%s blob %s\t%s" % (mode, file_id, name)
     return tree_lines
 
 

@@ -159,7 +159,11 @@ def format_page_of_found_lines(result: GrepResult) -> str:
 
 
 def _find_lines_that_fit_on_page(found_lines: Sequence[FoundLine]) -> list[FoundLine]:
-    """Return the first lines, without those before a match that does not fit itself."""
+    """Return the first lines, without those before a match that does not fit itself.
+
+    A line near a match comes before or after it. One that comes before waits until the match
+    is reached, and is left out if the page is full by then.
+    """
     page: list[FoundLine] = []
     lines_before_next_match: list[FoundLine] = []
     free_characters = _PAGE_CHARACTERS
@@ -174,10 +178,10 @@ def _find_lines_that_fit_on_page(found_lines: Sequence[FoundLine]) -> list[Found
             lines_before_next_match = []
         else:
             lines_before_next_match.append(line)
-    if not page:
-        # The lines before the first match already fill a page, but the match matters more.
-        page = [line for line in found_lines if line.is_match][:1]
-    return page
+    if page:
+        return page
+    # The lines before the first match already fill a page, but the match matters more.
+    return [line for line in found_lines if line.is_match][:1]
 
 
 def _format_found_line(line: FoundLine) -> str:
@@ -189,15 +193,15 @@ def _format_found_line(line: FoundLine) -> str:
     return f"{line.name}{mark}{numbered_line}"
 
 
-def format_found_lines(result: GrepResult, *, advice: str = "") -> str:
-    """Format matches as `name:12: the line` and lines near them as `name-11- the line`,
-    in groups. `advice`: what to do about matching lines that are not shown.
+def _format_lines_in_groups(lines: Sequence[FoundLine]) -> list[str]:
+    """Format the lines, with a row `--` between those that do not follow each other.
+
+    Matches alone need no such row: it is the lines near them that would run together.
     """
+    has_lines_near_matches = any(not line.is_match for line in lines)
     rows: list[str] = []
-    # Matches alone need no groups: it is the lines near them that would run together.
-    has_lines_near_matches = any(not line.is_match for line in result.lines)
     previous_line: FoundLine | None = None
-    for line in result.lines:
+    for line in lines:
         if has_lines_near_matches and previous_line is not None:
             is_same_source = line.name == previous_line.name
             is_next_line = is_same_source and line.number == previous_line.number + 1
@@ -205,6 +209,14 @@ def format_found_lines(result: GrepResult, *, advice: str = "") -> str:
                 rows.append("--")
         rows.append(_format_found_line(line))
         previous_line = line
+    return rows
+
+
+def format_found_lines(result: GrepResult, *, advice: str = "") -> str:
+    """Format matches as `name:12: the line` and lines near them as `name-11- the line`,
+    in groups. `advice`: what to do about matching lines that are not shown.
+    """
+    rows = _format_lines_in_groups(result.lines)
     shown_match_count = sum(line.is_match for line in result.lines)
     if result.match_count > shown_match_count:
         left_out = result.match_count - shown_match_count

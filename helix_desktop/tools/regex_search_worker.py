@@ -38,6 +38,9 @@ class LineMatcher:
         self._unfinished_line = b""
 
     def match_piece(self, name: str, content: bytes, *, more: bool) -> None:
+        """Search the next piece of a content. Its last line may go on in the next piece, so it
+        waits for that one, unless it is already too long or there is no more.
+        """
         if name != self._content_name:
             self._reset_for_next_content(name)
         lines = (self._unfinished_line + content).split(b"\n")
@@ -54,6 +57,9 @@ class LineMatcher:
             self._reset_for_next_content("")
 
     def _match_line(self, line: bytes) -> None:
+        """Print a line if it matches or is near a match. Lines before a match are only known to be
+        near it when it is reached, so the last few are kept until then.
+        """
         text = line.decode("utf-8", "replace").rstrip("\r")
         match = self._pattern.search(text)
         if match:
@@ -97,6 +103,9 @@ def _cut_around_match(text: str, start: int, end: int) -> str:
 
 
 def match_standard_input() -> None:
+    """Run the worker: read the options from one line, then pieces of contents, each after a line
+    that says how long it is, and print the lines found, last their number.
+    """
     stream = sys.stdin.buffer
     options = json.loads(stream.readline())
     if hasattr(signal, "alarm"):

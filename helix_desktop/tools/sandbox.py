@@ -616,6 +616,7 @@ async def is_sandbox_effective(sandbox: Sandbox) -> bool:
 
 
 async def _can_start_command(command_line: CommandLine) -> bool:
+    """Whether a command can really be started in this sandbox: a small one is tried out."""
     output = b""
     try:
         command = await RunningCommand.start_in_jail(

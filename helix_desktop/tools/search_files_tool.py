@@ -46,6 +46,9 @@ _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 async def search_files(
     sandbox: Sandbox, args: ToolArguments, resources: ToolResources
 ) -> ToolOutput:
+    """Search files by a regular expression. The tool `search_files`. Ripgrep is faster; where it
+    is missing or does not know the pattern, the program itself searches.
+    """
     pattern = args.text_argument("pattern")
     root_path = resources.roots.resolve_path(args.text_argument("path", "."))
     displayed_path = resources.roots.display_path(root_path)
@@ -120,6 +123,9 @@ async def _search_with_ripgrep(
 def _ripgrep_command_line(
     program: str, resources: ToolResources, root_path: RootPath, args: ToolArguments
 ) -> list[str]:
+    """Return the command to run: all files but git's own, in the order of their paths, with a
+    JSON object a line. The user's settings for ripgrep are not read.
+    """
     words = [
         program,
         "--json",

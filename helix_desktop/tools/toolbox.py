@@ -337,6 +337,9 @@ class Toolbox:
         context: CallContext,
         ruling: PermissionOutcome,
     ) -> ToolOutput:
+        """Run the tool that the call names: one of an MCP server, or one of the program's own,
+        which gets what it needs of the workspace and asks for permission by itself.
+        """
         permit = self._permission_check_for(call, context, ruling)
         if call.name not in self._tools:
             foreign_tool = self._foreign_tools_by_name()[call.name]

@@ -447,6 +447,9 @@ def _link_target(roots: WorkspaceRoots, root_path: RootPath) -> str:
 def _stat_replaceable(
     folder: folders.OpenFolder, name: str, shown_path: str
 ) -> os.stat_result | None:
+    """Return the status of a file that may be replaced, or None if there is none. Refuses what
+    is not a plain file, and a file that is write-protected.
+    """
     try:
         status = folder.stat_entry(name)
     except FileNotFoundError:
@@ -556,7 +559,8 @@ def _explain_system_errors(shown_path: str, folder: RootPath | None = None) -> I
         raise _error_in_words(shown_path, error) from error
 
 
-def _error_in_words(shown_path: str, error: OSError) -> HelixError:
+def _error_in_words(shown_path: str, error: OSError) -> HelixError:  # noqa: PLR0911 -- one for each kind of error
+    """Return an error that says in words what the system's error number means for this path."""
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR:
             remedy = "Use list_files or glob_files to see what is there."
@@ -566,21 +570,19 @@ def _error_in_words(shown_path: str, error: OSError) -> HelixError:
                 f"The name {shown_path[:80]}… is longer than the file system allows."
             )
         case errno.EXDEV | errno.ELOOP:
-            refusal = ActionRefused(
+            return ActionRefused(
                 f"{shown_path} points outside the workspace's folders, or it was changed while it was being opened."
             )
         case errno.ENXIO | errno.ENODEV:
-            refusal = ActionRefused(f"{shown_path} is a device, a pipe or a socket, not a file.")
+            return ActionRefused(f"{shown_path} is a device, a pipe or a socket, not a file.")
         case errno.ENOSPC | errno.EDQUOT:
-            refusal = ActionRefused(
+            return ActionRefused(
                 f"The disk is full, so there is no room for {shown_path}. The file is unchanged."
             )
-        case _ if shown_path == ".":
-            refusal = ActionRefused(
-                f"The system doesn't allow this operation on the workspace's folder ({error.strerror})."
-            )
-        case _:
-            refusal = ActionRefused(
-                f"The system doesn't allow this operation on {shown_path} ({error.strerror})."
-            )
-    return refusal
+    if shown_path == ".":
+        return ActionRefused(
+            f"The system doesn't allow this operation on the workspace's folder ({error.strerror})."
+        )
+    return ActionRefused(
+        f"The system doesn't allow this operation on {shown_path} ({error.strerror})."
+    )

@@ -65,6 +65,9 @@ def _chunk_name(cipher: RowCipher, digest: Digest, chunk: int) -> bytes:
 
 
 def build_first_row(record: CacheRecord, content: bytes) -> bytes:
+    """Return an entry's first row in the shared store: its description, after its length, and
+    the content itself if it is a single chunk.
+    """
     description = {
         "entry": VERSION,
         "size": record.size,
@@ -230,6 +233,9 @@ class ContentTransfer:
         return rows
 
     async def _send_large_entry(self, record: CacheRecord) -> None:
+        """Send an entry of several chunks: those that the store does not have, then the first row,
+        which describes it. An entry that is removed here meanwhile is not sent.
+        """
         *names, first_row = list_row_names_of_entry(self._seal, record.digest, record.count_chunks)
         missing = await self._remote.find_missing_in_batches([*names, first_row])
         missing_chunks = [chunk for chunk, name in enumerate(names) if name in missing]
@@ -278,6 +284,9 @@ class ContentTransfer:
         return frozenset(fetched)
 
     async def _store_fetched_entry(self, digest: Digest, name: bytes, encrypted: bytes) -> None:
+        """Store another machine's entry here: its first row describes it, and has the content
+        if that is a single chunk. The entry is only committed if its hash is right.
+        """
         description = await self._remote.run_in_thread(
             lambda: parse_first_row(digest, self._seal.decrypt_row(name, encrypted))
         )

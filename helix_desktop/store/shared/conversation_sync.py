@@ -370,6 +370,10 @@ class ConversationSync:
             )
 
     async def _merge_head(self, head: ConversationHead, contents: HeadContents) -> None:
+        """Merge a head unless it is older than what is known here, or says nothing new of a
+        conversation that was released from this disk. How long its lease goes on is noted
+        before the facts are fetched, and who writes there only after.
+        """
         conversation = contents.conversation
         progress = await self.thread.run_work(
             self.sync_state.read_progress_unless_removed, conversation

@@ -98,6 +98,9 @@ def pack_segment(lines: Sequence[StoredFact]) -> bytes:
 
 
 def unpack_segment(content: bytes) -> tuple[StoredFact, ...]:
+    """Return the facts of a segment, which is a packed run of a conversation's facts.
+    JournalCorrupt if it is not one.
+    """
     try:
         segment_text = decompress_zstd_frame(content, MOST_SEGMENT_BYTES)
         has_acceptable_count = segment_text.count(b"\n") <= MOST_FACTS_IN_SEGMENT
@@ -174,6 +177,9 @@ def encode_head(contents: HeadContents) -> bytes:
 
 
 def decode_head(content: bytes) -> HeadContents:
+    """Return what a head says. JournalCorrupt if it cannot be read, WrittenByNewerVersion if it is
+    of a format that is not known yet.
+    """
     try:
         body = json.loads(content)
         if body["head"] > VERSION:

@@ -61,6 +61,9 @@ class LinkProgress:
 
 
 def read_link_progress(folder: Path) -> LinkProgress:
+    """Read the notes. Missing or unreadable ones count as none, as all is compared again then. In a
+    copy of a workspace's folder, the machine gets a name of its own.
+    """
     try:
         content = json.loads((folder / PROGRESS_FILE).read_text(encoding="utf-8"))
         if int(content.pop("version")) > VERSION:

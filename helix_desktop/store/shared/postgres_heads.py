@@ -46,6 +46,9 @@ class PostgresHeads:
     def update_heads(
         self, updates: Sequence[HeadUpdate]
     ) -> list[tuple[bool, ConversationHead | None]]:
+        """Change each head if it still is as expected, in one transaction. Return for each
+        whether it was changed, and the head as it is now.
+        """
         statements = [
             statement
             for move in updates

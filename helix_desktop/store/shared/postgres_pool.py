@@ -221,6 +221,7 @@ class PostgresPool:
         return False
 
     def _open_postgres_connection(self) -> Connection:
+        """Open a connection. The first one also creates or upgrades the tables."""
         connection: Connection = self._psycopg.connect(
             **self._arguments, autocommit=True, prepare_threshold=None
         )

@@ -227,6 +227,9 @@ class PostgresRowStore:
 
 
 def _connection_arguments(psycopg: Any, url: str, password: str) -> dict[str, Any]:
+    """Return what to connect with, by the address. What it says itself always counts; without
+    a word on it, a server outside one's own network must prove who it is.
+    """
     try:
         arguments: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(url, client_encoding="utf8")
     except psycopg.Error as error:
@@ -316,6 +319,9 @@ def _is_about_certificate(code: str, message: str) -> bool:
 
 
 def _convert_state_code(code: str, text: str) -> HelixError:
+    """Say what an error with this SQLSTATE code means: what may pass is asked again later, and
+    anything else is a refusal.
+    """
     if code == "42501":
         return StoreFailed(
             "The database user for the shared store does not have permission to use or create its tables.",

@@ -147,6 +147,9 @@ class S3RowStore:
         self._add_pack_index(pack, index)
 
     def fetch_rows(self, names: Collection[bytes]) -> Mapping[bytes, bytes]:
+        """Return those of the rows that the store has. What was forgotten is not returned, even
+        if it is still in a pack.
+        """
         with self._lock:
             if any(name not in self._places for name in names):
                 self._fetch_new_packs()

@@ -243,6 +243,9 @@ class SyncState:
         self._journal.replace_fact(ours, fact)
 
     def save_progress(self, progress: SharedProgress) -> None:
+        """Save how far a conversation is in step with the shared store. If it was removed there, it
+        is also no longer marked as released from this disk.
+        """
         head = b""
         if progress.contents:
             head = fact_segments.encode_head(progress.contents)
@@ -399,6 +402,9 @@ class SyncState:
         return [self._blank_if_forgotten(line, blanked_rows) for line in lines]
 
     def _blank_if_forgotten(self, line: StoredFact, blanked: dict[bytes, int]) -> StoredFact:
+        """Return another machine's fact without what was forgotten here, be it a text that was
+        blanked in the same fact here, or entries that it names.
+        """
         if blanked:
             row = blanked.get(self._keyed_digest_of_fact(line))
             if row:

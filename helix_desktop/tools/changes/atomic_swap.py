@@ -115,6 +115,9 @@ def set_entry_mode(folder: int, name: str, mode: int, kind: PathKind) -> None:
 
 
 def is_as_expected(folder: int, name: str, expected: TreeItem, expected_digest: bytes) -> bool:
+    """Whether an entry is still what it was, by its kind and then, as far as there is any, by
+    its stamp, its link's target, or its size, mode and content.
+    """
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         kind = kind_of_entry(status)

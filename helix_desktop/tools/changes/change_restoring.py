@@ -212,6 +212,22 @@ async def remove_undo_leftovers(checkpoints: Checkpoints, steps: Sequence[Restor
                 os.unlink(name, dir_fd=parent)
 
 
+def _reason_for_no_restore(target: TreeItem) -> str:
+    if target.content:
+        return "its content was not kept"
+    return "sockets, pipes and devices are not restored"
+
+
+def _reason_of_failure(error: ChangedMeanwhile | HelixError | OSError) -> str:
+    if isinstance(error, ChangedMeanwhile):
+        return "it was changed in the meantime"
+    if isinstance(error, HelixError):
+        return str(error)
+    if error.errno == errno.ENOTEMPTY:
+        return "it contains files that are not part of this undo"
+    return error.strerror or "refused"
+
+
 class _PathRestorer:
     def __init__(self, checkpoints: Checkpoints, done: RestoreResult) -> None:
         self._checkpoints = checkpoints
@@ -223,22 +239,28 @@ class _PathRestorer:
     async def restore_all_steps(self, steps: Sequence[RestoreStep]) -> None:
         """Remove entries, deepest first, then create folders, files and hard links, and
         set folder modes last.
+
+        A step leads one path from what it is `now` to its `target`. What can take its
+        target in place, as a file can, is not removed before.
         """
         self._wanted = {step.path for step in steps}
         self._checkpoints.folders.restore_permissions_of_roots()
-        in_place = []
-        to_remove = []
+        steps_in_place = []
+        steps_to_remove = []
         for step in steps:
             if step.now is None or can_swap_in_place(step):
-                in_place.append(step)
+                steps_in_place.append(step)
             else:
-                to_remove.append(step)
-        removed = await self._remove_entries(to_remove)
-        self._done.restored += [step.path for step in removed if step.target is None]
-        to_create = in_place + [replace(step, now=None) for step in removed]
+                steps_to_remove.append(step)
+        removed_steps = await self._remove_entries(steps_to_remove)
+        self._done.restored += [step.path for step in removed_steps if step.target is None]
+        steps_after_removal = [replace(step, now=None) for step in removed_steps]
         # A folder is created before what is in it.
-        to_create.sort(key=lambda step: (step.path.count("/"), step.path))
-        await self._create_targets(to_create)
+        outermost_first = sorted(
+            steps_in_place + steps_after_removal,
+            key=lambda step: (step.path.count("/"), step.path),
+        )
+        await self._create_targets(outermost_first)
         await self._restore_folder_modes()
 
     async def _remove_entries(self, steps: Sequence[RestoreStep]) -> list[RestoreStep]:
@@ -256,6 +278,11 @@ class _PathRestorer:
                     atomic_swap.set_entry_mode(folder, name, mode, PathKind.FOLDER)
 
     async def _create_targets(self, steps: Sequence[RestoreStep]) -> None:
+        """Create what the steps lead to, kind by kind in the order of `PathKind`: folders before
+        what is in them, and files before the hard links to them (twins).
+
+        A new folder is writable until all is in it; its own mode is noted to be set at the end.
+        """
         acts = {
             PathKind.FOLDER: self._create_folder_if_missing,
             PathKind.FILE: self._restore_file,
@@ -267,10 +294,7 @@ class _PathRestorer:
                 if step.target is None or step.target.kind is not kind:
                     continue
                 if kind is PathKind.OTHER:
-                    if step.target.content:
-                        reason = "its content was not kept"
-                    else:
-                        reason = "sockets, pipes and devices are not restored"
+                    reason = _reason_for_no_restore(step.target)
                     self._done.paths_left_alone.append((step.path, reason))
                     continue
                 await self._try_restore_step(step, acts[kind])
@@ -280,25 +304,20 @@ class _PathRestorer:
     async def _try_restore_step(
         self, step: RestoreStep, act: Callable[[RestoreStep], Awaitable[None]]
     ) -> bool:
-        """Restore one path. A failure is reported, and the others are still restored."""
-        why = ""
+        """Restore one path, by `act`. A failure is reported, and the others are still restored."""
         try:
             await act(step)
-        except ChangedMeanwhile:
-            why = "it was changed in the meantime"
-        except HelixError as error:
-            why = str(error)
-        except OSError as error:
-            why = error.strerror or "refused"
-            if error.errno == errno.ENOTEMPTY:
-                why = "it contains files that are not part of this undo"
-        if why:
-            self._done.paths_left_alone.append((step.path, why))
-        elif step.target is not None and act != self._remove_current_entry:
+        except (ChangedMeanwhile, HelixError, OSError) as error:
+            self._done.paths_left_alone.append((step.path, _reason_of_failure(error)))
+            return False
+        if step.target is not None and act != self._remove_current_entry:
             self._done.restored.append(step.path)
-        return not why
+        return True
 
     async def _remove_current_entry(self, step: RestoreStep) -> None:
+        """Remove what is at a path now, if it is still as the step expects. A folder that still
+        holds files which no checkpoint covers is renamed instead if its path is needed.
+        """
         if step.now is None:
             return
         try:
@@ -332,6 +351,11 @@ class _PathRestorer:
                 os.fsync(folder)
 
     async def _restore_file(self, step: RestoreStep) -> None:
+        """Restore a file. If only its mode differs, the mode is set. Otherwise a new file is
+        written whole and then takes the place of what is there.
+
+        Other names of the same file (hard links) then become names of the new file.
+        """
         target = step.target
         now = step.now
         if target is None:

@@ -254,6 +254,9 @@ class Checkpoints:
     async def _build_fact_of_step(
         self, step: OpenStep, checkpoint_after: Digest
     ) -> FilesChanged | None:
+        """Return the fact that says what a step changed up to this checkpoint, or None without a
+        change. The step then begins anew here, so that the next fact says only what comes after.
+        """
         changes = self._claim_changes(self.steps, step)
         last_check = self.steps.checks
         uncovered_paths = self.folders.paths_uncovered_by_limits()
@@ -371,6 +374,12 @@ class Checkpoints:
         await self.save_open_steps()
 
     async def _check_folders(self, *, thorough: bool) -> None:
+        """Find what changed in the folders since the last check, store the new contents, and make
+        a checkpoint of it. The first check reads what was known when the program ended.
+
+        The open steps are told of the changes before the checkpoint is stored; last, once, come
+        the changes of steps that the end of the program has interrupted.
+        """
         if self.latest_checkpoint is None:
             self.folders.remember_permissions_of_roots()
             await self._read_known_state()
@@ -480,6 +489,9 @@ class Checkpoints:
     def _note_stored_file(
         self, walk_result: WalkResult, wanted_file: WantedFile, stored: WantedFileRecord
     ) -> None:
+        """Note in the walk's records that a file's content was stored, or why it was not read, in
+        which case it is left out of the checkpoint, or that it is gone.
+        """
         folder, _, name = stored.path.rpartition("/")
         records = walk_result.folders[folder]
         if records is None:
@@ -558,14 +570,10 @@ class Checkpoints:
         return await self.contents.read_content(Digest(file.content))
 
     async def _count_added_and_removed(self, changes: Sequence[PathChange]) -> tuple[int, int]:
-        """Count the lines that were added and removed, unless that is too much work."""
-        total_bytes = 0
-        for change in changes:
-            if change.before is not None:
-                total_bytes += change.before.size
-            if change.after is not None:
-                total_bytes += change.after.size
-        if total_bytes > MOST_COUNTED_BYTES:
+        """Count the lines that were added and removed, unless that is too much work. A file
+        whose content is missing counts nothing.
+        """
+        if _bytes_of_both_versions(changes) > MOST_COUNTED_BYTES:
             return 0, 0
         added = 0
         removed = 0
@@ -596,6 +604,17 @@ class Checkpoints:
                 known_state_file.write_known_state, self._file, state, roots, self.folders.coverage
             )
             self._saved = checkpoint
+
+
+def _bytes_of_both_versions(changes: Sequence[PathChange]) -> int:
+    """Return how many bytes must be read to compare the changed files with what they were."""
+    total_bytes = 0
+    for change in changes:
+        if change.before is not None:
+            total_bytes += change.before.size
+        if change.after is not None:
+            total_bytes += change.after.size
+    return total_bytes
 
 
 def _iterate_file_records(known: KnownRecords) -> Iterator[tuple[str, str, Digest]]:

@@ -178,6 +178,9 @@ def _read_until_size(handle: int, size: int) -> bytes:
 async def _store_batch(
     contents: BatchContentCache, files: Sequence[_ReadFile]
 ) -> list[WantedFileRecord]:
+    """Store the contents of small files together. Return a record for each file, also for those
+    that could not be read.
+    """
     records = []
     read_files = []
     to_store = []
@@ -203,6 +206,9 @@ def _build_file_record(wanted: WantedFile, entry: Stored) -> bytes:
 async def _store_large_file(
     contents: BatchContentCache, reader: RootFileOpener, wanted: WantedFile
 ) -> WantedFileRecord:
+    """Store a large file piece by piece. If it changes while it is read, its record says so;
+    if it has grown before it is read, it is not stored.
+    """
     try:
         handle = reader.open_without_link(wanted.path)
     except OSError as error:

@@ -427,6 +427,9 @@ class FolderWalk:
     def _add_new_entry(
         self, folder: _ComparedFolder, name: str, status: os.stat_result, stamp: bytes
     ) -> None:
+        """Record an entry that is new or has changed: of a link its target, of a file that its
+        content is wanted, as it is read after the walk. A file that is too large is left out.
+        """
         path = f"{folder.path}/{name}"
         mode = status.st_mode & 0o7777
         match stat.S_IFMT(status.st_mode):
@@ -470,6 +473,9 @@ class FolderWalk:
     def _leave_out_if_uncovered(
         self, folder: _ComparedFolder, name: str, status: os.stat_result
     ) -> bool:
+        """Leave an entry out if a rule says so, or if it has the program's own data. Return
+        whether it was left out.
+        """
         path = f"{folder.path}/{name}"
         is_folder = stat.S_ISDIR(status.st_mode)
         if is_folder and (status.st_dev, status.st_ino) in self._closed:

@@ -40,8 +40,9 @@ class InterruptedSteps:
 
 
 def encode_steps(steps: OpenSteps, latest: Digest, made_for: str) -> bytes:
-    """Return what the next start has to know. `latest`: the state at the last check.
-    `made_for`: the folders and rules.
+    """Return what the next start has to know: the steps that are open, with the changes they
+    have claimed, and the changes that no step has claimed. Nothing if no step is open.
+    `latest`: the state at the last check. `made_for`: the folders and rules.
 
     What changes between two turns may be the user's, so a command in the background is
     left out then. So is an undo, which the user can do again.

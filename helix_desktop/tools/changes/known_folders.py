@@ -130,6 +130,9 @@ class KnownFolders:
         return []
 
     def walk_folders(self, thorough: bool) -> WalkResult:  # noqa: FBT001 -- for to_thread
+        """Find out how the folders are now: only the few that the system has reported as
+        changed, or all of them, if that is in doubt, or many, or `thorough` is set.
+        """
         walk = folder_walk.FolderWalk(
             self._roots,
             self.records,
@@ -181,6 +184,7 @@ class KnownFolders:
                     self._unchanged_folders.pop(folder, None)
 
     def adopt_walk_result(self, result: WalkResult) -> list[PathChange]:
+        """Make the result of a walk what is known from now on, and return what has changed."""
         self._resolve_hard_links(result)
         changes: list[PathChange] = []
         for folder, names in result.folders.items():

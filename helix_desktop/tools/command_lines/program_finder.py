@@ -316,42 +316,53 @@ class ProgramFinder:
         return started
 
     def find_in_arguments(self, name: str, arguments: list[str]) -> list[StartedProgram]:  # noqa: PLR0911 -- one for each way of starting others
-        name = name_without_version(name)
-        if name in program_tables.SHELLS or name in program_tables.OTHER_SHELLS:
-            return self.readers_by_program["sh"](self, [name, *arguments])
-        if name in program_tables.MULTI_CALL_PROGRAMS:
+        """Find the programs that this program starts, by what it does with its arguments: a
+        shell, one file for many programs (busybox), a program with a reader of its own (env),
+        a wrapper that runs the command after its options (nice), a wrapper of which it is not
+        known where that command begins, or any other program.
+        """
+        program = name_without_version(name)
+        if program in program_tables.SHELLS or program in program_tables.OTHER_SHELLS:
+            return self.readers_by_program["sh"](self, [program, *arguments])
+        if program in program_tables.MULTI_CALL_PROGRAMS:
             # An option such as `busybox --list` starts nothing.
             if not arguments or arguments[0].startswith("--"):
                 return []
             return self.find_in_words(tuple(arguments), sure=True)
-        reader = self.readers_by_program.get(name)
+        reader = self.readers_by_program.get(program)
         if reader:
             return reader(self, arguments)
-        wrapper = program_tables.WRAPPERS.get(name)
+        wrapper = program_tables.WRAPPERS.get(program)
         if wrapper:
             return self.started_by_wrapper(wrapper, arguments)
-        starting_subcommands = program_tables.LOOSE_AFTER.get(name, ())
+        starting_subcommands = program_tables.LOOSE_AFTER.get(program, ())
         has_starting_subcommand = bool(arguments) and arguments[0] in starting_subcommands
-        if name in program_tables.LOOSE_WRAPPERS or has_starting_subcommand:
+        if program in program_tables.LOOSE_WRAPPERS or has_starting_subcommand:
             return self.guess_programs(arguments)
-        return self.find_in_options(name, arguments)
+        return self.find_in_options(program, arguments)
 
     def started_by_wrapper(
         self, wrapper: WrapperProgram, arguments: list[str]
     ) -> list[StartedProgram]:
-        position = find_end_of_options(wrapper, arguments)
-        if position is None:
+        """Find the program that a wrapper runs, such as `make` in `timeout -k 5 60 make`.
+
+        Its own options come first, then its own words (here 60), then, for some wrappers,
+        variables such as `CC=gcc`, and the rest is the command.
+        """
+        end_of_options = find_end_of_options(wrapper, arguments)
+        if end_of_options is None:
             return self.guess_programs(arguments)
-        operands = arguments[position : position + wrapper.operands]
+        words_after_options = arguments[end_of_options:]
+        own_words = words_after_options[: wrapper.operands]
         # An expansion into several words would move the program to another place.
-        if any(MANY in word for word in operands):
+        if any(MANY in word for word in own_words):
             raise UnreadableCommand("the program to run comes from a shell expansion")
-        position += len(operands)
+        command_words = words_after_options[len(own_words) :]
         started: list[StartedProgram] = []
-        while wrapper.sets and position < len(arguments) and "=" in arguments[position]:
-            started += self.find_in_assignments([arguments[position]])
-            position += 1
-        return started + self.find_in_words(tuple(arguments[position:]), sure=True)
+        while wrapper.sets and command_words and "=" in command_words[0]:
+            assignment = command_words.pop(0)
+            started += self.find_in_assignments([assignment])
+        return started + self.find_in_words(tuple(command_words), sure=True)
 
     def guess_programs(self, arguments: Sequence[str]) -> list[StartedProgram]:
         """Treat each of these words as a possible program with the words after it."""

@@ -297,35 +297,33 @@ class ShellWordParser(ABC):
         return self._parse_expansion(quoted=quoted), ""
 
     def _parse_expansion(self, *, quoted: bool) -> str:
-        """Skip what follows a dollar sign, and return the mark for it. A dollar sign that
-        nothing follows is returned as it is.
+        """Skip what follows a dollar sign, and return the mark for what the shell will fill in:
+        `MANY` for any number of words, or, in quotes, `ANY` for some text within one word.
+
+        A dollar sign that nothing follows is returned as it is.
         """
-        behind = self.text[self.position : self.position + 1]
-        # In quotes, an expansion remains one word.
-        mark = MANY
-        if quoted:
-            mark = ANY
+        usual_mark = ANY if quoted else MANY
+        next_character = self.text[self.position : self.position + 1]
         parameter = _PARAMETER.match(self.text, self.position)
         if self.text.startswith("((", self.position):
             self.position += 2
             self.skip_arithmetic()
-        elif behind == "(":
+            return usual_mark
+        if next_character == "(":
             self.position += 1
             self.parse_commands(")")
-        elif behind == "[":
+            return usual_mark
+        if next_character == "[":
             raise UnreadableCommand("an arithmetic expression could not be parsed")
-        elif behind == "{":
+        if next_character == "{":
             self.position += 1
-            if self._skip_braced_expansion(quoted=quoted):
-                mark = MANY
-        elif parameter:
+            can_be_several_words = self._skip_braced_expansion(quoted=quoted)
+            return MANY if can_be_several_words else usual_mark
+        if parameter:
             self.position = parameter.end()
-            # `"$@"` is all arguments, each a word.
-            if parameter[0] == "@":
-                mark = MANY
-        else:
-            return "$"
-        return mark
+            # `"$@"` is all arguments, each a word, even in quotes.
+            return MANY if parameter[0] == "@" else usual_mark
+        return "$"
 
     def _is_known_loop_variable(self, *, quoted: bool) -> bool:
         """Whether a whole word is `"$name"`, the variable of a loop over words that are
@@ -620,6 +618,12 @@ class _CommandParser(ShellWordParser):
         return match[1] not in _CLOSING
 
     def _parse_loop_head(self) -> None:
+        """Parse what follows `for`: a calculation in double brackets, or the name of the loop's
+        variable and the words that it takes one after the other.
+
+        The name is noted as a known loop variable if all of these words are written out and none
+        may be an option: then it is certain what `"$name"` in the loop can be.
+        """
         self.skip_blanks()
         if self.text.startswith("((", self.position):
             self.position += 2
@@ -636,7 +640,6 @@ class _CommandParser(ShellWordParser):
             while word is not None:
                 words.append(word)
                 word = self.parse_word()
-        # The loop runs over nothing but these, and a value that begins with a dash may be an option.
         if words and not any(word.may_be_option for word in words):
             self.line.loop_variables.add(name)
         else:
