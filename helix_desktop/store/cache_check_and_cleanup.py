@@ -22,9 +22,8 @@ class VerifyResult:
     bytes: int
     damaged: tuple[tuple[Digest, str], ...]
     notes: tuple[str, ...] = ()
-    checkpoint_bytes: int = (
-        0  # Of contents of checkpoints, which are in no list and do not count as entries.
-    )
+    # Of contents of checkpoints, which are in no list and do not count as entries.
+    checkpoint_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,15 +70,12 @@ class LevelDatabase:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._synced_names: set[str] = set()  # Files whose names are safely on disk.
-        self._settled_time_ns = (
-            0  # When the folder last changed; 0: a later change may have the same time.
-        )
-        self._log_bytes = (
-            0  # The most memory that this log's writes can take, but for wasted blocks.
-        )
-        self._handle: int | Path = (
-            folder  # An open folder's time is read in half the time that its path needs.
-        )
+        # When the folder last changed; 0: a later change may have the same time.
+        self._settled_time_ns = 0
+        # The most memory that this log's writes can take, but for wasted blocks.
+        self._log_bytes = 0
+        # An open folder's time is read in half the time that its path needs.
+        self._handle: int | Path = folder
         # How many damaged bytes of its log LevelDB dropped when it opened, apart from a torn end.
         self.dropped_log_bytes = 0
         self._is_strict = True
@@ -94,6 +91,7 @@ class LevelDatabase:
         return converted
 
     def _open_leveldb(self) -> plyvel.DB:
+        """Open the database, and make sure that the names of its files are on the disk, too."""
         try:
             # If just CURRENT were missing, LevelDB would start anew and delete the rest.
             is_new = not any(

@@ -90,6 +90,9 @@ class StoredWorkspace:
     async def open(
         cls, folder: Path, *, count: Callable[[str], int] = lambda _: 0
     ) -> "StoredWorkspace":
+        """Lock the workspace, clear away what an earlier run has left, and open its stores, in
+        this order. If anything fails, what was opened is closed and the lock is released.
+        """
         settings = workspace_settings.read_workspace_settings(folder / workspace_settings.NAME)
         lock = WorkspaceLock(folder / "lock")
         async with AsyncExitStack() as cleanup:
@@ -239,6 +242,7 @@ class StoredWorkspace:
             nonlocal purged
             purged = await self._forget_everywhere(wanted)
 
+        # If this is cancelled now, the removal still goes on to its end.
         removal = concurrency.OwnedTasks(self.name).spawn_task(
             self.index.rebuild_after(purge_stores), name="forget"
         )
@@ -553,6 +557,11 @@ class WorkspaceStores:
     async def open(
         cls, folder: Path, settings: WorkspaceConfig, count: Callable[[str], int]
     ) -> "WorkspaceStores":
+        """Open the journal, the cache and the index, and repair what is damaged.
+
+        The journal comes first, as it is a witness of what should be in the cache. The index
+        comes last: it is made from both, so it is compared with them before it is opened.
+        """
         thread = StoreThread("store")
         notes: list[str] = []
         async with AsyncExitStack() as cleanup:

@@ -277,41 +277,28 @@ def ignore_progress(*_progress: object) -> None:
 def unpack_export(
     path: Path, folder: Path, *, name: str = "", report: Report = ignore_progress
 ) -> tuple[str, ...]:
-    """Unpack an export into `folder`. Return sentences on what was left out. Errors of
-    `report` stop it.
+    """Unpack an export into `folder`: the settings, then the facts, then the entries. Return
+    sentences on what was left out. Errors of `report` stop it.
     """
     manifest = read_export_manifest(path)
-
-    def stop_if_disk_is_full(done: int) -> None:
-        if shutil.disk_usage(folder).free < KEPT_FREE_BYTES:
-            raise errors.StoreFailed(
-                f"{path} needs more space than is free on the disk.",
-                remedy="Nothing was imported. Free up disk space.",
-            )
-        report(done, fact_bytes + entry_bytes)
-
     try:
         with open_foreign_archive(path) as archive:
             fact_bytes = archive.getinfo("facts.jsonl").file_size
             entry_bytes = archive.getinfo("entries.bin").file_size
-            text = read_archive_member(archive, "workspace.toml", _DESCRIPTION_LIMIT)
-            if text.count(b"=") + text.count(b"[") > _MOST_SETTINGS:
-                raise ValueError("workspace.toml has too many settings")
-            settings = folder / workspace_settings.NAME
-            settings_with_proposals = _move_settings_to_proposals(text.decode("utf-8"), name)
-            atomic_files.write_file_atomically(settings, settings_with_proposals, private=True)
-            workspace_settings.read_workspace_settings(settings)
+
+            def report_unless_disk_is_full(done: int) -> None:
+                _stop_if_disk_is_full(path, folder)
+                report(done, fact_bytes + entry_bytes)
+
+            _import_settings(archive, folder / workspace_settings.NAME, name)
             with archive.open("facts.jsonl") as member:
-                _import_facts(member, folder / "journal.sqlite3", stop_if_disk_is_full)
+                _import_facts(member, folder / "journal.sqlite3", report_unless_disk_is_full)
             with archive.open("entries.bin") as member:
-                forgotten = [
-                    Digest.from_hex(member_name) for member_name in list_at(manifest, "forgotten")
-                ]
                 sentences = _import_entries(
                     member,
                     folder / "cache",
-                    forgotten,
-                    lambda done: stop_if_disk_is_full(fact_bytes + done),
+                    [Digest.from_hex(digest) for digest in list_at(manifest, "forgotten")],
+                    lambda done: report_unless_disk_is_full(fact_bytes + done),
                 )
     except (*_ERRORS_OF_BROKEN_FILES, TypeError, EOFError) as error:
         raise errors.InvalidInput(
@@ -331,6 +318,24 @@ def unpack_export(
     return tuple(notes)
 
 
+def _stop_if_disk_is_full(export: Path, folder: Path) -> None:
+    if shutil.disk_usage(folder).free < KEPT_FREE_BYTES:
+        raise errors.StoreFailed(
+            f"{export} needs more space than is free on the disk.",
+            remedy="Nothing was imported. Free up disk space.",
+        )
+
+
+def _import_settings(archive: zipfile.ZipFile, settings: Path, name: str) -> None:
+    """Write the export's settings, and read them once, which raises an error if they are wrong."""
+    text = read_archive_member(archive, "workspace.toml", _DESCRIPTION_LIMIT)
+    if text.count(b"=") + text.count(b"[") > _MOST_SETTINGS:
+        raise ValueError("workspace.toml has too many settings")
+    settings_with_proposals = _move_settings_to_proposals(text.decode("utf-8"), name)
+    atomic_files.write_file_atomically(settings, settings_with_proposals, private=True)
+    workspace_settings.read_workspace_settings(settings)
+
+
 def _move_settings_to_proposals(text: str, name: str) -> str:
     """Return the settings of an export for the new workspace. What gives rights, such as folders
     and permissions, becomes a proposal, which has no effect until the user agrees.
@@ -345,9 +350,8 @@ def _move_settings_to_proposals(text: str, name: str) -> str:
         if document.get(key):
             proposals[key] = document[key]
         document.pop(key, None)
-    document.pop(
-        "shared", None
-    )  # Without the store's key, the copy is not connected to the shared store.
+    # Without the store's key, the copy is not connected to the shared store.
+    document.pop("shared", None)
     if name:
         document["name"] = name
     if proposals:

@@ -43,33 +43,35 @@ class CommandCheck:
     async def revert_and_ask(self, resources: ToolResources, *, ask: bool) -> str:
         """Revert the command's changes, ask about them, and report the outcome (empty
         without changes).
+
+        They are reverted before the question and made again if the answer is yes, so that
+        no other program can run the changed files while the user decides.
         """
         changes = await self._find_changes_to_ask_about()
         if not changes:
             self.is_settled = True
             return ""
         failed_paths = await asyncio.to_thread(self.guard.revert_autorun_changes, changes)
-        changes_to_show: list[AutorunChange] = []
-        paths_too_large: list[str] = []
-        for change in changes:
-            if change.path in failed_paths:
-                continue
-            # What is too large to be held in memory cannot be shown, so it cannot be kept either.
-            if change.after.is_content_unknown and change.after.held is None:
-                paths_too_large.append(change.path)
-            else:
-                changes_to_show.append(change)
-        sentence = _PUT_BACK
-        if ask and changes_to_show and await self._ask_to_keep(resources, changes_to_show):
-            sentence = _KEPT
-            await self._keep_changes(changes_to_show)
+        reverted = [change for change in changes if change.path not in failed_paths]
+        # What is too large to be held in memory cannot be shown, so it cannot be kept either.
+        paths_too_large = [change.path for change in reverted if _is_too_large_to_show(change)]
+        shown_changes = [change for change in reverted if not _is_too_large_to_show(change)]
+        are_kept = False
+        if ask and shown_changes:
+            are_kept = await self._ask_to_keep(resources, shown_changes)
+        if are_kept:
+            await self._keep_changes(shown_changes)
         self.is_settled = True
-        outcome = _describe_check_outcome(
-            resources, sentence, [change.path for change in changes_to_show]
+        sentences = (
+            _describe_check_outcome(
+                resources,
+                _KEPT if are_kept else _PUT_BACK,
+                [change.path for change in shown_changes],
+            ),
+            _describe_check_outcome(resources, _LOST, paths_too_large),
+            _describe_check_outcome(resources, _NOT_PUT_BACK, failed_paths),
         )
-        outcome += _describe_check_outcome(resources, _LOST, paths_too_large)
-        outcome += _describe_check_outcome(resources, _NOT_PUT_BACK, failed_paths)
-        return outcome
+        return "".join(sentences)
 
     async def _keep_changes(self, changes: list[AutorunChange]) -> None:
         for change in changes:
@@ -160,6 +162,10 @@ _PUT_BACK = (
 )
 _LOST = "[Put back as it was: {}. Other programs run what is in there later, and it is too large to ask the user about.]\n"
 _NOT_PUT_BACK = "[Could not be put back: {}. Other programs run what is in there. Tell the user.]\n"
+
+
+def _is_too_large_to_show(change: AutorunChange) -> bool:
+    return change.after.is_content_unknown and change.after.held is None
 
 
 def _describe_check_outcome(resources: ToolResources, sentence: str, paths: Sequence[str]) -> str:

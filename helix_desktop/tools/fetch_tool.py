@@ -71,6 +71,7 @@ class FetchTarget:
 async def fetch_url(
     args: built_in_tool.ToolArguments, resources: built_in_tool.ToolResources
 ) -> built_in_tool.ToolOutput:
+    """Fetch a page. The tool `fetch_url`. Errors of the network say what the server did not do."""
     import httpx
 
     url = _parse_web_address(args.text_argument("url").strip())
@@ -93,6 +94,12 @@ async def fetch_url(
 async def _fetch_through_redirects(
     client: httpx.AsyncClient, resources: built_in_tool.ToolResources, url: httpx.URL, *, raw: bool
 ) -> built_in_tool.ToolOutput:
+    """Fetch a page, following redirects. The user is asked for each new host before its name is
+    looked up, and again if it turns out to be in a private network.
+
+    The connection goes to the very address that was looked up, so that the name cannot lead
+    somewhere else a moment later.
+    """
     permitted: set[str] = set()
     for _ in range(MOST_REDIRECTS + 1):
         if url.host not in permitted and not _numeric_address(url.host):
@@ -176,6 +183,7 @@ def _numeric_address(host: str) -> str:
 
 
 async def _look_up_target(url: httpx.URL) -> FetchTarget:
+    """Return the address that a host's name leads to, and whether it is in a private network."""
     loop = asyncio.get_running_loop()
     host = _numeric_address(url.host) or url.host
     port = url.port or _WEB_PORTS[url.scheme]

@@ -424,6 +424,9 @@ class FileEdit:
 
 
 async def write_file(args: ToolArguments, resources: ToolResources) -> ToolOutput:
+    """Create a file or replace its whole content. The tool `write_file`. It is refused if the file
+    has changed since the model read it; an existing file keeps its encoding and line ends.
+    """
     root_path = resources.roots.resolve_path(args.text_argument("path"))
     before = await asyncio.to_thread(workspace_roots.read_file_or_none, resources.roots, root_path)
     _check_unchanged_if_read(resources, root_path, before)
@@ -652,6 +655,7 @@ def _read_if_small(resources: ToolResources, root_path: RootPath) -> bytes | Non
 
 
 async def list_files(args: ToolArguments, resources: ToolResources) -> ToolOutput:
+    """List a folder, its folders first. The tool `list_files`."""
     root_path = resources.roots.resolve_path(args.text_argument("path", "."))
     displayed_path = resources.roots.display_path(root_path)
     await resources.permit(

@@ -121,6 +121,9 @@ if sys.platform == "win32":
     def _open_handle_inside(
         root: Path, inside: str, access: int, share: int
     ) -> Iterator[tuple[int, Path]]:
+        """Yield an open handle and the real path of what it opened. A path that leads out of `root`
+        through a link is refused: this is checked after opening, so it cannot change any more.
+        """
         for part in filter(None, inside.split("/")):
             _require_plain_name(part)
         handle = _kernel.CreateFileW(

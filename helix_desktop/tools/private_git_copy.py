@@ -109,11 +109,8 @@ class GitCheckout:
         settings: dict[str, str] = {}
         for entry in self.git_names("config", "--includes", "--null", "--list"):
             name, line_end, value = os.fsdecode(entry).partition("\n")
-            if not line_end:
-                value = (
-                    "true"  # What a setting without a value means, such as a bare `[core] bare`.
-                )
-            settings[name] = value
+            # A setting without a value, such as a bare `[core] bare`, means true.
+            settings[name] = value if line_end else "true"
         return settings
 
     def with_committer_of(self, source: "GitCheckout") -> "GitCheckout":

@@ -194,9 +194,8 @@ async def _iterate_whole_rows(output: AsyncIterator[bytes]) -> AsyncIterator[lis
     becomes a short note.
     """
     unfinished_row = b""
-    beginning_of_long_row = (
-        b""  # The beginning of a row that is too long, while the rest of it arrives.
-    )
+    # The beginning of a row that is too long, while the rest of it arrives.
+    beginning_of_long_row = b""
     async for piece in output:
         *rows, unfinished_row = (unfinished_row + piece).split(b"\n")
         if beginning_of_long_row and rows:

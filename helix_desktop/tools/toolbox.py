@@ -202,14 +202,12 @@ class Toolbox:
         self._permissions = permissions
         self._more = more
         self._only = only
-        self._tools: dict[str, BuiltInTool] = {}
+        wanted_tools = [tool for tool in tools if not only or tool.name in only]
+        self._tools: dict[str, BuiltInTool] = {tool.name: tool for tool in wanted_tools}
         # Definitions that are always sent, and those that are sent once they were searched for.
         always_sent = []
         sent_on_demand = []
-        for tool in tools:
-            if only and tool.name not in only:
-                continue
-            self._tools[tool.name] = tool
+        for tool in wanted_tools:
             if tool.is_rare and on_demand is not None:
                 sent_on_demand.append(_spec_of_built_in(tool))
             else:
@@ -217,10 +215,10 @@ class Toolbox:
         self._own = tuple(always_sent)
         self._rare = tuple(sent_on_demand)
         if on_demand is not None:
-            for tool in on_demand.build_on_demand_tools(
+            tools_for_searching = on_demand.build_on_demand_tools(
                 self._searchable_specs, lambda: self.callable_names
-            ):
-                self._tools[tool.name] = tool
+            )
+            self._tools.update({tool.name: tool for tool in tools_for_searching})
 
     def offered_specs(self) -> tuple[ToolSpec, ...]:
         """Return the tools offered to the model, in an order that does not change."""

@@ -498,14 +498,10 @@ def _replace_or_remove(
     status: os.stat_result | None,
     expected: Digest | None,
 ) -> None:
-    """Write or remove the file. What was taken out is checked once more, as others may have
-    saved meanwhile.
+    """Write or remove the file (`content` is None). What was taken out is checked once more,
+    as others may have saved meanwhile. `status`: the file's now, or None without one.
     """
-    mode = 0
-    item = None
-    if status is not None:
-        mode = stat.S_IMODE(status.st_mode)
-        item = TreeItem(PathKind.FILE, mode, status.st_size)
+    mode = stat.S_IMODE(status.st_mode) if status is not None else 0
     if sys.platform == "win32":
         # Windows cannot exchange two files, so nothing is checked there any more.
         if content is None:
@@ -513,15 +509,16 @@ def _replace_or_remove(
         else:
             write_file_beside(folder, name, content, mode, replaces=True)
         return
-    digest = b""
-    if expected is not None:
-        digest = expected.raw
+    current_item = None
+    if status is not None:
+        current_item = TreeItem(PathKind.FILE, mode, status.st_size)
+    expected_hash = expected.raw if expected is not None else b""
     if content is not None:
         new_file_name = write_file_beside(folder, name, content, mode, replaces=False)
-        atomic_swap.swap_into_place(folder.handle, name, new_file_name, item, digest)
+        atomic_swap.swap_into_place(folder.handle, name, new_file_name, current_item, expected_hash)
         os.fsync(folder.handle)
-    elif item is not None:
-        atomic_swap.remove_if_expected(folder.handle, name, item, digest)
+    elif current_item is not None:
+        atomic_swap.remove_if_expected(folder.handle, name, current_item, expected_hash)
 
 
 def write_file_beside(

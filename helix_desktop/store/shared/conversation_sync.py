@@ -161,9 +161,8 @@ class ConversationSync:
     # New heads that cannot be merged yet, mostly because someone here uses their conversations.
     _heads_to_merge_later: dict[bytes, ConversationHead] = field(default_factory=dict)
     _mark: HeadMark | None = None  # All of the server's changes up to here are known.
-    _older_unmerged_heads: frozenset[bytes] = (
-        frozenset()
-    )  # Older heads that could not be merged yet.
+    # Older heads that could not be merged yet.
+    _older_unmerged_heads: frozenset[bytes] = frozenset()
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:

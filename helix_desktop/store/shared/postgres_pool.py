@@ -120,9 +120,8 @@ class PostgresPool:
         self._free: list[Connection] = []
         self._lock = threading.Lock()
         self._is_prepared = False
-        self._unconfirmed: set[int] = (
-            set()
-        )  # Connections whose last commit no standby has confirmed.
+        # Connections whose last commit no standby has confirmed.
+        self._unconfirmed: set[int] = set()
         self.users = 0
 
     def run_in_transaction(self, statements: Sequence[Statement]) -> list[Rows]:
@@ -155,6 +154,9 @@ class PostgresPool:
         return self._run_work(self._open_postgres_connection(), work)
 
     def _run_work(self, connection: Connection, work: Callable[[PoolTransaction], T]) -> T:
+        """Run `work` in one transaction. After any error the connection is closed rather than given
+        back. UnconfirmedCommit: the standby server did not confirm that it has the data.
+        """
         self._unconfirmed.discard(id(connection))
         try:
             with connection.pipeline():
@@ -178,6 +180,9 @@ class PostgresPool:
             return self._free.pop()
 
     def _run_pipeline(self, connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
+        """Run the statements in one transaction, sent together without waiting for each answer.
+        Return the rows of each. UnconfirmedCommit as in `_run_work`.
+        """
         self._unconfirmed.discard(id(connection))
         try:
             with connection.pipeline():

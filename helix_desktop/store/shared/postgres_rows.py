@@ -69,9 +69,8 @@ class PostgresRowStore:
             self.server, lambda: postgres_pool.PostgresPool(psycopg, arguments)
         )
         self._is_closed = False
-        self._writes_until_quota_check = (
-            0  # How many more writes there are before the quota is read again.
-        )
+        # How many more writes there are before the quota is read again.
+        self._writes_until_quota_check = 0
 
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
         names = list(rows)
@@ -138,6 +137,7 @@ class PostgresRowStore:
         return tombstones, newest_mark
 
     def publish_used_rows(self, machine: bytes, encrypted: bytes) -> None:
+        """Store what this machine says it uses, or delete it if there is nothing."""
         if encrypted:
             self._query_rows(
                 "INSERT INTO helix.machines VALUES (%b, %b, %b) ON CONFLICT (space, machine) DO UPDATE"

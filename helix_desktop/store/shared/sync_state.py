@@ -202,6 +202,10 @@ class SyncState:
     ) -> int | None:
         """Merge facts changed in place, here or there; the changed text wins. Return
         the number after which both wrote.
+
+        `lines` are all facts of the other side. Up to `progress.seq`, both sides agree on them
+        but for what was forgotten. Then come facts that both have without having noted it, and
+        then what only one has, or what each has written for itself.
         """
         own_lines = self._journal.read_stored_facts(progress.conversation)
         agreed_count = min(progress.seq, len(lines))

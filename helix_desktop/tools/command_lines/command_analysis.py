@@ -41,23 +41,25 @@ def started_by_git(finder: ProgramFinder, arguments: list[str]) -> list[StartedP
 
 
 def _read_options_of_git(finder: ProgramFinder, arguments: Sequence[str]) -> int:
-    """Return where git's own options end. Notes doubts about them."""
+    """Return where git's own options end, before the name of the subcommand. Notes doubts
+    about them: an unknown option, or a value that may make git run a program.
+    """
     position = 0
     while position < len(arguments) and arguments[position].startswith("-"):
         word = arguments[position]
-        name, equals, value = word.partition("=")
         position += 1
+        name, equals, attached_value = word.partition("=")
         if word in program_tables.GIT_VALUES:
-            # The value is the next word.
-            value = "".join(arguments[position : position + 1])
+            next_word = "".join(arguments[position : position + 1])
             position += 1
+            _doubt_git_setting(finder, word, next_word)
         elif word.startswith("-c") and not equals:
             # The setting follows at once, as in `-calias.x`.
-            name = "-c"
-            value = word.removeprefix("-c")
-        elif name not in program_tables.GIT_FLAGS and name not in program_tables.GIT_VALUES:
-            finder.doubts.append("git has an option that is not known")
-        _doubt_git_setting(finder, name, value)
+            _doubt_git_setting(finder, "-c", word.removeprefix("-c"))
+        else:
+            if name not in program_tables.GIT_FLAGS and name not in program_tables.GIT_VALUES:
+                finder.doubts.append("git has an option that is not known")
+            _doubt_git_setting(finder, name, attached_value)
     return position
 
 
