@@ -53,9 +53,7 @@ class CommandCheck:
             return ""
         failed_paths = await asyncio.to_thread(self.guard.revert_autorun_changes, changes)
         reverted = [change for change in changes if change.path not in failed_paths]
-        # What is too large to be held in memory cannot be shown, so it cannot be kept either.
-        paths_too_large = [change.path for change in reverted if _is_too_large_to_show(change)]
-        shown_changes = [change for change in reverted if not _is_too_large_to_show(change)]
+        shown_changes, paths_too_large = _set_apart_too_large(reverted)
         are_kept = False
         if ask and shown_changes:
             are_kept = await self._ask_to_keep(resources, shown_changes)
@@ -164,8 +162,20 @@ _LOST = "[Put back as it was: {}. Other programs run what is in there later, and
 _NOT_PUT_BACK = "[Could not be put back: {}. Other programs run what is in there. Tell the user.]\n"
 
 
-def _is_too_large_to_show(change: AutorunChange) -> bool:
-    return change.after.is_content_unknown and change.after.held is None
+def _set_apart_too_large(
+    changes: Sequence[AutorunChange],
+) -> tuple[list[AutorunChange], list[str]]:
+    """Return the changes that can be shown, and the paths of the others: what is too large to be
+    held in memory cannot be shown, so it cannot be kept either.
+    """
+    shown_changes: list[AutorunChange] = []
+    paths_too_large: list[str] = []
+    for change in changes:
+        if change.after.is_content_unknown and change.after.held is None:
+            paths_too_large.append(change.path)
+        else:
+            shown_changes.append(change)
+    return shown_changes, paths_too_large
 
 
 def _describe_check_outcome(resources: ToolResources, sentence: str, paths: Sequence[str]) -> str:
