@@ -110,6 +110,9 @@ class PaletteRowPainter(RowPainter):
     """Paints an icon, the text, its place, and the shortcut at the end."""
 
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        """Draws the icon at the left, the shortcut or note at the right, and between them as much
+        of the text as fits, with the words that were searched for marked.
+        """
         theme = self._theme
         px = theme.zoomed_pixels
         item: PaletteItem = index.data(Qt.ItemDataRole.UserRole)

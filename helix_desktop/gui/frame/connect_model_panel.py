@@ -113,6 +113,9 @@ class ConnectModelPanel(QWidget):
         return label
 
     def _build_key_form(self) -> QFormLayout:
+        """Builds the form in which the user chooses a service and enters its key. Only services
+        whose address the user has to know have the row for it.
+        """
         form = QFormLayout(
             labelAlignment=Qt.AlignmentFlag.AlignLeft,
             rowWrapPolicy=QFormLayout.RowWrapPolicy.WrapLongRows,

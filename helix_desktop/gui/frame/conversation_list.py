@@ -346,6 +346,9 @@ class ConversationRowPainter(RowPainter):
         return QSize(120, self._theme.zoomed_pixels(height))
 
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        """Draws a heading of the list, or a conversation: its title and, if there is something to
+        say about it, a second line.
+        """
         line = index.data(ConversationListRole.ROW)
         rect = QRect(option.rect)
         theme = self._theme
@@ -419,6 +422,9 @@ class ConversationRowPainter(RowPainter):
         row: ConversationListRow,
         running: ConversationActivity,
     ) -> None:
+        """Draws the parts of the second line one after another, each in its colour. A part that
+        no longer fits is shortened. In a right-to-left language, the line is mirrored.
+        """
         theme = self._theme
         height = theme.zoomed_pixels(16.5)
         line_top = text_rect.bottom() + 1 - height

@@ -71,6 +71,11 @@ class DesktopNotifier(QObject):
             self._notify_over_session_bus(title, short_text, link)
 
     def _notify_over_session_bus(self, title: str, text: str, link: str) -> None:
+        """Asks the Linux desktop to show a notification; a click on it opens the link.
+
+        The first notification also connects to the session bus and starts listening for clicks.
+        It waits in `_unsent` until the connection is there.
+        """
         from jeepney import DBusAddress, new_method_call
 
         service = DBusAddress(_PATH, bus_name=_SERVICE, interface=_SERVICE)
@@ -132,6 +137,12 @@ class DesktopNotifier(QObject):
         self._unsent.clear()
 
     def _remember_notification_number_or_report_click(self, message: Message) -> None:
+        """Handles one message from the session bus.
+
+        The reply to a notification that we sent says which number the desktop gave it. A later
+        message with this number says that the user clicked on it, and then `clicked` is emitted
+        with the link that belongs to the notification.
+        """
         from jeepney import HeaderFields, MessageType
 
         fields = message.header.fields

@@ -198,6 +198,10 @@ class ModelRowPainter(RowPainter):
     def _draw_model_row(
         self, painter: QPainter, rect: QRect, row: ModelRow, model: ModelChoice
     ) -> None:
+        """Draws a model: the star of favourites at the left, the price and the context window at
+        the right, and between them the name and chips with the model's abilities. The name gets
+        the room that the others leave, so it is drawn after them.
+        """
         theme = self._theme
         px = theme.zoomed_pixels
         at_right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight

@@ -71,6 +71,11 @@ class SideBySide(QSplitter):
             self._update_heading_of_side(side, has_room_for_both=has_room_for_both)
 
     def _update_heading_of_side(self, side: ChatPage, *, has_room_for_both: bool) -> None:
+        """Updates the title above one of two conversations, and marks the current one.
+
+        If the window is too narrow for both, only the current conversation is visible, and the
+        button beside its title switches to the other.
+        """
         heading = self._headings[side]
         title = self._titles[side]
         has_two_sides = len(self._titles) > 1

@@ -133,6 +133,9 @@ class Sidebar(QWidget):
         self._connect_sidebar_signals()
 
     def _lay_out_sidebar(self) -> None:
+        """Arranges the sidebar from top to bottom: the workspace's name and buttons, the search
+        box, what is shown if the list is empty, the conversations, and the links below them.
+        """
         self._head = QGridLayout()
         self._head.setHorizontalSpacing(2)
         self._head.setVerticalSpacing(0)
@@ -246,6 +249,9 @@ class Sidebar(QWidget):
                 return
 
     def _build_conversation_menu(self, row: ConversationListRow) -> QMenu:
+        """Builds the menu of what can be done with a conversation. One in the trash can only be
+        restored or deleted.
+        """
         menu = widgets.build_popup_menu(self)
         if row.trashed:
             self._add_menu_action(menu, row, "restore", tr("Restore"))

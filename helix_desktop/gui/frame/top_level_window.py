@@ -63,6 +63,9 @@ class WindowPlaceholder(QWidget):
             self.update()
 
     def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        """Draws the window's surfaces and dividing lines while its parts are still being built:
+        from left to right the rail of workspaces, the sidebar and the page.
+        """
         painter = QtGui.QPainter(self)
         width = self.width()
         height = self.height()
@@ -92,6 +95,9 @@ class WindowPlaceholder(QWidget):
         painter.drawPixmap(area, surface)
 
     def _draw_typed_text(self, painter: QtGui.QPainter, left: int, width: int, height: int) -> None:
+        """Draws what the user types before the message box exists, where the box will be: the
+        first line of each message that was sent already, and the last lines being typed.
+        """
         from PySide6.QtCore import Qt
 
         zoom = self._zoom

@@ -120,6 +120,9 @@ class TourGuide(QObject):
         window.installEventFilter(self)
 
     def show_tour_step(self, step: ShownTourStep) -> None:
+        """Shows a step of the tour on the card, reads it to users of a screen reader, and places
+        the ring around what the step is about. Does nothing if the card shows this step already.
+        """
         if self._shown_step == step:
             return
         self._shown_step = step

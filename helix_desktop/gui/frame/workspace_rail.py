@@ -128,6 +128,11 @@ class WorkspaceButton(QAbstractButton):
             super().mouseReleaseEvent(event)
 
     def paintEvent(self, event: QPaintEvent) -> None:
+        """Draws the initials on a square of the workspace's colour.
+
+        A bar at the edge marks the open workspace, a frame the one with the keyboard's focus, and
+        a dot one in which an agent is at work, waits for the user or has failed.
+        """
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         size = self.height()
@@ -267,10 +272,13 @@ class WorkspaceRail(QWidget):
                 )
 
     def move_workspace(self, workspace: str, steps: int) -> None:
+        """Moves a workspace's button down by a number of places, or up if it is negative, as far
+        as there are places. All buttons are made again, and `ordered` reports the new order.
+        """
         order = [button.workspace for button in self._buttons]
         old_index = order.index(workspace)
-        new_index = max(old_index + steps, 0)
-        new_index = min(new_index, len(order) - 1)
+        last_index = len(order) - 1
+        new_index = min(max(old_index + steps, 0), last_index)
         order.pop(old_index)
         order.insert(new_index, workspace)
 

@@ -187,6 +187,10 @@ class FoldLineBox(LayoutBox):
         self.hot_spots = [HotSpot(self._content_area, act, words)]
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        """Draws one line from left to right: the words, which are shortened if there is no room
+        for them, their ending, and at the right edge the link. A line that is selected or found
+        gets a ground behind it and words in the usual text colour.
+        """
         ink = self.ink
         self._draw_line_at_both_sides(painter)
         words_colour = "muted"

@@ -127,6 +127,9 @@ class CodeBox(basic_boxes.LayoutBox):
         return True
 
     def draw_box(self, painter: QPainter, marks: drawing_style.TextMarks, *, near: bool) -> None:
+        """Draws the code on its ground, cut off at the edges, and on top what can be used with
+        the mouse: the scroll bar of lines that are too long, and the buttons.
+        """
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         whole_box = QRectF(0, 0, self.width, self.height)
         self.ink.theme.fill_surface(painter, whole_box, "code", self.ink.scaled_pixels(8))

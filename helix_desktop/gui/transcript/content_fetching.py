@@ -103,6 +103,11 @@ class FetchedTranscriptContent(QObject):
         return None
 
     def _draw_missing_formulas(self) -> None:
+        """Has all formulas drawn that were asked for and are not drawn yet.
+
+        When the pictures are there, `formulas_drawn` tells the chat. What was asked for meanwhile
+        is drawn next.
+        """
         from helix_desktop.gui.transcript.formula_pictures import draw_formulas
 
         requests = tuple(self._undrawn)
@@ -153,8 +158,14 @@ class FetchedTranscriptContent(QObject):
         return conversations
 
     def _start_fetch_unless_running(self, key: object, work: Coroutine[Any, Any, object]) -> None:
+        """Reads a content in the background, so that the chat can be drawn without waiting.
+
+        Whether the content was read or not, `content_arrived` tells the chat to draw again. A
+        content is then found in `_kept`, which forgets the least recently used one when it has
+        too many. The reason for a failure is found in `_trouble`.
+        """
         if key in self._asked:
-            work.close()
+            work.close()  # Python warns of a coroutine that is neither run nor closed.
             return
         self._asked.add(key)
 
@@ -167,9 +178,10 @@ class FetchedTranscriptContent(QObject):
 
         def remember_fetch_failure(error: HelixError) -> None:
             self._asked.discard(key)
-            digest = key
             if isinstance(key, tuple):  # A picture's key has its digest behind its kind.
                 _, digest = key
+            else:
+                digest = key
             if isinstance(digest, Digest):
                 self._trouble[digest] = translate_sentences(str(error))
             self.content_arrived.emit()

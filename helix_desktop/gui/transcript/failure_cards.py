@@ -118,6 +118,9 @@ class FailureCardBox(LayoutBox):
         return True
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        """Draws the card from back to front: its frame, what is selected or found, the title, the
+        explanation below it, and the buttons.
+        """
         ink = self.ink
         frame = QRectF(0.5, 0.5, self.width - 1, self.height - 1)
         surface = "code"

@@ -74,6 +74,11 @@ async def draw_formulas(requests: Sequence[FormulaRequest]) -> Sequence[FormulaP
 
 
 async def _start_formula_process() -> starter.Process:
+    """Starts the separate Python process that draws formulas.
+
+    It is isolated from the user's Python settings and has limited memory. It cannot find the
+    drawing libraries by itself, so their folders are its argument.
+    """
     library_folders: list[str] = []
     for library in _LIBRARIES:
         spec = importlib.util.find_spec(library)
@@ -123,6 +128,11 @@ async def _ask_formula_process(
 
 
 def _picture_from_answer(answer: Mapping[str, Any], ratio: float) -> FormulaPicture | None:
+    """Paints the SVG that the drawing process has answered, in the screen's density (`ratio`).
+
+    Returns None, so that the formula's source is shown, if there is no usable SVG, or if its
+    picture would be too large.
+    """
     if "svg" not in answer:
         return None
     renderer = QSvgRenderer(QByteArray(answer["svg"].encode()))

@@ -378,6 +378,11 @@ def _build_call_boxes(request: BoxBuildRequest) -> Iterator[LayoutBox]:
 def _build_call_detail_boxes(
     context: LayoutContext, item: TranscriptItem, state: ToolCallState
 ) -> Iterator[LayoutBox]:
+    """Builds what an open tool call shows below its line, in the order in which it happened.
+
+    First comes what the agent asked for, then why it was allowed or refused, and then the output.
+    A call that still runs shows the last lines that it has printed.
+    """
     ink = context.ink
     width = context.width
     arguments = _mark_up_long_arguments(state.call.arguments)
@@ -410,6 +415,12 @@ def _build_output_boxes(
     state: ToolCallState,
     returned: facts.ToolReturned,
 ) -> Iterator[LayoutBox]:
+    """Builds what a call returned, and below it the link to the whole output in the cache.
+
+    The fact has only the beginning of a long output. The rest is fetched in the background, and
+    these boxes are built again when it is there; until then, a note says that it is loading, or
+    why it cannot be shown.
+    """
     ink = context.ink
     width = context.width
     stored = returned.output
@@ -447,6 +458,10 @@ def _label_of_full_output(stored: facts.Stored) -> str:
 
 
 def _build_subagent_boxes(context: LayoutContext, conversation: str) -> Iterator[LayoutBox]:
+    """Builds the link to a sub-agent's conversation and, indented below it, its last items.
+
+    The conversation is read in the background. Until it is there, a note says that it is loading.
+    """
     items = context.contents.get_or_fetch_subagent_items(conversation)
     if items is None:
         loading = tr("Loading the sub-agent's conversation…")
@@ -502,6 +517,11 @@ def _build_live_call_box(request: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 
 def _build_fold_box(request: BoxBuildRequest) -> Iterator[LayoutBox]:
+    """Builds the line that says what was shortened, by how much, and whether that was undone.
+
+    A fold replaces a part of what the model sees with a shorter text. Folds that were made at
+    once share one line, and "Show" opens the first of them.
+    """
     context = request.context
     folds = context.items.folds_of_line(request.index)
     fact = request.item.source_fact
@@ -578,6 +598,9 @@ def _build_failure_card(request: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 
 def _build_plan_boxes(request: BoxBuildRequest) -> Iterator[LayoutBox]:
+    """Builds the agent's plan: a heading that says how many steps are done, and below it, while
+    the heading is open, one line for each step.
+    """
     context = request.context
     fact = request.item.source_fact
     if not isinstance(fact, facts.TodoSet):

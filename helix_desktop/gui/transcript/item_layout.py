@@ -128,6 +128,11 @@ class ItemLayout(BoxStack):
     def draw_boxes(
         self, painter: QPainter, top: float, bottom: float, marks: TextMarks, near: LayoutBox | None
     ) -> None:
+        """Draws the ground of the whole item, and then its boxes on it.
+
+        A user's message has a ground of its own. An item that a rewind removed, and that is shown
+        only because the user opened what was removed, also has a line at its left edge.
+        """
         ink = self._page.ink
         width = self._page.width
         height = self.current_height

@@ -171,6 +171,11 @@ class TranscriptItems:
         return None
 
     def show_fact(self, recorded: facts.Recorded) -> ItemChanges:
+        """Updates the items for the next fact of the conversation, and says which have changed.
+
+        The items of a reply that is still being written (the live items) always stand last. They
+        are taken off the list while the fact adds its own items, and put back below them.
+        """
         self._advance_history(recorded)
         step = _STEPS.get(type(recorded.fact))
         if step is None:
@@ -415,6 +420,13 @@ class TranscriptItems:
         return -1
 
     def tool_call_state(self, index: int) -> ToolCallState:
+        """Gathers what is known now of the tool call that an item shows.
+
+        The call itself comes from the recorded reply, its newest result from the fact that
+        returned it, and how far a running call is from the record of this call. A fold is what
+        stands for a text that was shortened: the output and the arguments can each have one.
+        Raises ValueError or TypeError if the item is not a recorded call.
+        """
         item = self.all[index]
         if not (item.recorded and isinstance(item.source_fact, facts.ModelReplied)):
             raise ValueError(f"item {index} is not a call")
@@ -525,6 +537,11 @@ class TranscriptItems:
     # --- For each kind of fact, a method that returns the items whose look it changes
 
     def _show_user_message(self, recorded: facts.Recorded, fact: facts.UserSaid) -> Iterable[int]:
+        """Adds the items of a message, and returns the older items whose look it changes.
+
+        If an agent's own program writes the conversation, it puts texts of its own into the user's
+        messages. Each of them becomes an item by itself, above what the user wrote.
+        """
         if fact.by:
             return self._add_fact_note(recorded, fact)
         user_words = ""

@@ -272,6 +272,11 @@ class _MarkdownBlockBuilder:
     aligned: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        """Goes through the tokens once, from the first to the last.
+
+        The text between two block tokens is one "inline" token. It becomes a cell of the newest
+        row within a table's cell, and a paragraph anywhere else.
+        """
         in_cell = False
         for token in self.tokens:
             kind = token.type
@@ -293,6 +298,12 @@ class _MarkdownBlockBuilder:
                 self._add_block_or_change_nesting(token)
 
     def _add_block_or_change_nesting(self, token: "Token") -> None:
+        """Handles a token outside a table's cells.
+
+        Code, formulas and rules are blocks by themselves. The tokens that open or close a list,
+        a heading or a quotation add nothing; they change how the next blocks are indented and
+        marked.
+        """
         kind = token.type
         if kind in {"bullet_list_open", "ordered_list_open"}:
             is_ordered = kind == "ordered_list_open"

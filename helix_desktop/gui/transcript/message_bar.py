@@ -188,6 +188,7 @@ class AnswerNameAndChoiceBox(LayoutBox):
         self._buttons = _place_buttons_and_add_hot_spots(self, buttons, buttons_left, 8)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        """Draws the name above an answer, and the buttons that lead to the other answers."""
         ink = self.ink
         painter.setFont(ink.name)
         if marks.has_selection:

@@ -125,6 +125,9 @@ class TableBox(LayoutBox):
     def _lay_out_table_row(
         self, row: _TableRow, aligned: tuple[str, ...], font: QFont, start: int
     ) -> None:
+        """Adds a row below those laid out so far: its cells from left to right, then the line
+        below the tallest of them. `start` is where the row begins in the text of the table.
+        """
         top = self.height + self._padding * 0.6
         row_height = self.ink.text_line_height
         x = 0.0
