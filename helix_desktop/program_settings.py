@@ -62,7 +62,7 @@ class ProgramSetting(Generic[T]):
         says what was expected.
         """
         if isinstance(value, list) and isinstance(self.default, tuple):
-            value = tuple(value)
+            value = tuple(value)  # TOML has lists only.
         if type(value) is not type(self.default) or not self._is_allowed(cast(Value, value)):
             raise ConfigFileMistake(
                 f"{self.key} must be {self.expected_value}, not {value!r}.{self._suggest_choice(value)}"
@@ -262,32 +262,38 @@ def _parse_toml_text(path: Path, text: str) -> dict[str, Any]:
 
 
 def _put_into_toml(document: "TOMLDocument", setting: ProgramSetting[Any], value: Value) -> None:
-    table, _, name = setting.key.rpartition(".")
-    inner: Any = document
-    if table:
-        inner = document.setdefault(table, {})
-    if not isinstance(inner, MutableMapping):
+    """Sets a key such as "chat.send_with" in its table. The default value removes the key."""
+    table_name, _, name = setting.key.rpartition(".")
+    table: Any = document
+    if table_name:
+        table = document.setdefault(table_name, {})
+    if not isinstance(table, MutableMapping):
         raise ConfigFileMistake(
-            f"{table} in the settings file is not a table, so {setting.key} cannot be written."
+            f"{table_name} in the settings file is not a table, so {setting.key} cannot be written."
         )
     if value == setting.default:
-        inner.pop(name, None)
+        table.pop(name, None)
     elif isinstance(value, tuple):
-        inner[name] = list(value)
+        table[name] = list(value)
     else:
-        inner[name] = value
+        table[name] = value
 
 
 def _find_mistyped_keys(
     content: Mapping[str, Any], text: str, path: Path
 ) -> dict[str, ConfigFileMistake]:
-    known = [setting.key for setting in ALL]
-    mistakes = {}
+    """Returns keys that are no setting, but are written much like one."""
+    known_keys = [setting.key for setting in ALL]
+    mistakes: dict[str, ConfigFileMistake] = {}
     for key in _iterate_dotted_keys(content):
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.85)
-        if key not in known and near and not key.startswith(f"{SHORTCUTS.key}."):
-            what = f"{path}, line {find_line_of_key(text, key)}: there is no setting {key}."
-            mistakes[key] = ConfigFileMistake(what, remedy=f"Did you mean {near[0]}?")
+        is_shortcut = key.startswith(f"{SHORTCUTS.key}.")
+        if key in known_keys or is_shortcut:
+            continue
+        similar_keys = difflib.get_close_matches(key, known_keys, n=1, cutoff=0.85)
+        if similar_keys:
+            line = find_line_of_key(text, key)
+            sentence = f"{path}, line {line}: there is no setting {key}."
+            mistakes[key] = ConfigFileMistake(sentence, remedy=f"Did you mean {similar_keys[0]}?")
     return mistakes
 
 

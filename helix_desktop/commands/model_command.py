@@ -37,16 +37,18 @@ async def print_model_list(arguments: Namespace, desk: ProviderTools) -> int:
         configs = [desk.configured.find_provider(arguments.provider)]
     else:
         configs = await _list_usable_providers(desk)
-    questions = [_list_models_of_provider(desk, config) for config in configs]
-    answers = await asyncio.gather(*questions, return_exceptions=True)
+    # All providers are asked at the same time. Each gives its models or an error.
+    requests = [_list_models_of_provider(desk, config) for config in configs]
+    results = await asyncio.gather(*requests, return_exceptions=True)
     models: list[ModelInfo] = []
-    for answer in answers:
-        if isinstance(answer, HelixError):
-            await desk.console.print_error(str(answer))
-        elif isinstance(answer, BaseException):
-            raise answer
+    for result in results:
+        if isinstance(result, HelixError):
+            await desk.console.print_error(str(result))
+        elif isinstance(result, BaseException):
+            raise result
         else:
-            models += answer
+            models += result
+
     as_json = [_model_as_json(model) for model in models]
     lines = [_format_model_line(model) for model in models]
     await print_result(arguments, desk.console, as_json, *lines)
@@ -136,6 +138,7 @@ def _given_figures(arguments: Namespace) -> dict[str, float]:
 
 
 async def _check_chosen_model(arguments: Namespace, desk: ProviderTools) -> int:
+    """Asks the provider whether it has the model, and saves the user's figures for it."""
     provider, slash, name = arguments.model.partition("/")
     if not slash or not name:
         raise InvalidInput(
@@ -143,10 +146,12 @@ async def _check_chosen_model(arguments: Namespace, desk: ProviderTools) -> int:
             remedy="To list all models, run `helix-desktop model list`.",
         )
     corrections = _given_figures(arguments)
-    if not all(0 <= value < math.inf for value in corrections.values()):
-        raise InvalidInput(
-            "The context window and prices must be 0 or greater.", remedy="Nothing was changed."
-        )
+    for value in corrections.values():
+        if not 0 <= value < math.inf:
+            raise InvalidInput(
+                "The context window and prices must be 0 or greater.",
+                remedy="Nothing was changed.",
+            )
     config = desk.configured.find_provider(provider)
     await _check_provider_has_model(desk, config, name)
     if corrections:

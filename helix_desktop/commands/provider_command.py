@@ -57,32 +57,40 @@ async def run_with_provider_tools(arguments: Namespace, work: ProviderWork | Non
 
 
 async def add_or_change_provider(arguments: Namespace, desk: ProviderTools) -> int:
+    """Saves a provider, with its key if `--key` is given, and says whether it needs one."""
     config = await _provider_from_arguments(arguments, desk)
     if arguments.key:
-        try:
-            await check_provider_address(config, desk.connections)
-        except ModelFailed as error:  # The provider does not answer now, but it may do so later.
-            await desk.console.print_error(str(error))
         # The key is stored before the provider, so that nothing changes if storing it fails.
-        key = strip_and_check_key(ask_for_key(config.name), config.name)
+        await _ask_for_key_and_store_it(config, arguments, desk)
         config = replace(config, key_host=config.host)
-        where = SecretKeeper.KEYRING
-        if arguments.keep == "file":
-            where = SecretKeeper.FILE
-        try:
-            await desk.secrets.store_secret_at(config.provider_key, key, where=where)
-        except NoUsableKeyring as error:
-            variable = environment_variable_name(config.name)
-            remedy = f"Set the key as the environment variable {variable}, or add --keep file."
-            raise NoUsableKeyring(error.what, remedy=remedy) from error
-    config = desk.configured.save_provider(config)
-    described = await _provider_as_json(desk, config)
+    saved_config = desk.configured.save_provider(config)
+
+    described = await _provider_as_json(desk, saved_config)
     lines = [_format_provider_line(described)]
-    if config.needs_key and not described["key"]:
+    if saved_config.needs_key and not described["key"]:
         lines.append(
-            f"This provider needs a key. Run `helix-desktop provider add {config.name} --key`, or set {config.variable}."
+            f"This provider needs a key. Run `helix-desktop provider add {saved_config.name} --key`, or set {saved_config.variable}."
         )
     return await print_result(arguments, desk.console, described, *lines)
+
+
+async def _ask_for_key_and_store_it(
+    config: ProviderConfig, arguments: Namespace, desk: ProviderTools
+) -> None:
+    try:
+        await check_provider_address(config, desk.connections)
+    except ModelFailed as error:  # The provider does not answer now, but it may do so later.
+        await desk.console.print_error(str(error))
+    key = strip_and_check_key(ask_for_key(config.name), config.name)
+    keeper = SecretKeeper.KEYRING
+    if arguments.keep == "file":
+        keeper = SecretKeeper.FILE
+    try:
+        await desk.secrets.store_secret_at(config.provider_key, key, where=keeper)
+    except NoUsableKeyring as error:
+        variable = environment_variable_name(config.name)
+        remedy = f"Set the key as the environment variable {variable}, or add --keep file."
+        raise NoUsableKeyring(error.what, remedy=remedy) from error
 
 
 async def _provider_from_arguments(arguments: Namespace, desk: ProviderTools) -> ProviderConfig:
@@ -94,7 +102,8 @@ async def _provider_from_arguments(arguments: Namespace, desk: ProviderTools) ->
     except NotFound:
         config = ProviderConfig(arguments.name)
     variable, address = desk.secrets.find_address_in_environment(config.provider_key)
-    is_new = all(known.name != config.name for known in desk.configured.list_providers())
+    saved_names = {saved.name for saved in desk.configured.list_providers()}
+    is_new = config.name not in saved_names
     if address and is_new and not arguments.base_url:
         config = provider_catalog.with_base_url(config, address)
         await desk.console.print_error(
@@ -157,9 +166,10 @@ async def run_remove_provider(arguments: Namespace, desk: ProviderTools) -> int:
 
 
 async def print_provider_list(arguments: Namespace, desk: ProviderTools) -> int:
-    known = desk.configured.list_providers()
-    names = {config.name for config in known}
-    described = [await _provider_as_json(desk, config) for config in known]
+    """Lists the saved providers, those that could be used at once, and the demonstration."""
+    configs = desk.configured.list_providers()
+    names = {config.name for config in configs}
+    described = [await _provider_as_json(desk, config) for config in configs]
     # A well-known provider that was not added is listed if it needs a key and one is stored or set.
     for preset in PRESETS.values():
         if preset.name in names:
@@ -197,18 +207,19 @@ async def _provider_as_json(desk: ProviderTools, config: ProviderConfig) -> dict
 
 
 def _format_provider_line(provider: dict[str, Any]) -> str:
+    """Returns a line with the provider's name, protocol and address, and where its key is."""
     if provider["kind"] == "demo":
-        words = "built in: a script instead of a model; needs no key and no network"
+        description = "built in: a script instead of a model; needs no key and no network"
     elif provider["key"]:
-        words = f"key in {provider['key']}"
+        description = f"key in {provider['key']}"
     elif provider["needs_key"]:
-        words = "no key yet"
+        description = "no key yet"
     else:
-        words = "no key needed"
+        description = "no key needed"
     if provider.get("found"):
-        words += f", found on this computer with {provider['models']} models"
+        description += f", found on this computer with {provider['models']} models"
     address = provider["base_url"] or "-"
-    return f"{provider['name']:<16} {provider['kind']:<17} {address:<44} {words}"
+    return f"{provider['name']:<16} {provider['kind']:<17} {address:<44} {description}"
 
 
 async def test_provider_connection(arguments: Namespace, desk: ProviderTools) -> int:
