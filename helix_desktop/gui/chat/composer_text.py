@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Sequence
 
-from PySide6.QtCore import QMimeData, QPoint, QSize, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QInputMethodEvent, QKeyEvent, QTextCursor
+from PySide6.QtCore import QEvent, QMimeData, QPoint, QSize, Qt, Signal
+from PySide6.QtGui import QFocusEvent, QInputMethodEvent, QKeyEvent, QKeySequence, QTextCursor
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy, QWidget
 
 from helix_desktop.gui.chat import completion_list
@@ -101,6 +101,16 @@ class ComposerTextEdit(QPlainTextEdit):
     def inputMethodEvent(self, event: QInputMethodEvent) -> None:
         self._composing = bool(event.preeditString())
         super().inputMethodEvent(event)
+
+    def event(self, event: QEvent) -> bool:
+        """Leaves Ctrl+End to the window where the cursor is at the end of the text already."""
+        is_key_for_window = event.type() == QEvent.Type.ShortcutOverride
+        if is_key_for_window and isinstance(event, QKeyEvent):
+            goes_to_end = event.matches(QKeySequence.StandardKey.MoveToEndOfDocument)
+            if goes_to_end and self.textCursor().atEnd():
+                event.ignore()
+                return True
+        return super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         # While an input method composes a character, the keys are for that.

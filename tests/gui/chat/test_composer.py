@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QEvent, QMimeData, QObject, Qt, QUrl
-from PySide6.QtGui import QImage, QInputMethodEvent, QKeyEvent, QKeySequence, QPaintEvent
+from PySide6.QtGui import QAction, QImage, QInputMethodEvent, QKeyEvent, QKeySequence, QPaintEvent
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication, QLabel, QMenu, QPushButton, QWidget
 
@@ -674,3 +674,18 @@ def test_a_draft_stays_if_it_was_an_equal_message_of_the_queue_that_was_recorded
     sent = Recorded("c", 1, after.saved_at + 1.0, UserSaid((Text("go on"),)))
     composer.turn_waiting_messages_into_draft([sent])
     assert composer.text.toPlainText() == "go on"
+
+
+def test_control_end_at_the_end_of_the_text_is_the_windows(composer: Composer) -> None:
+    """The defect: "Jump to the newest message" did nothing while the message box had the focus."""
+    jump = QAction("Jump", composer, shortcut=QKeySequence("Ctrl+End"))
+    composer.addAction(jump)
+    jumps = QSignalSpy(jump.triggered)
+    QTest.keyClick(composer.text, Qt.Key.Key_End, Qt.KeyboardModifier.ControlModifier)
+    assert jumps.count() == 1
+    composer.text.setPlainText("one\ntwo")
+    QTest.keyClick(composer.text, Qt.Key.Key_End, Qt.KeyboardModifier.ControlModifier)
+    assert composer.text.textCursor().atEnd(), "in a text it goes to the end of the text first"
+    assert jumps.count() == 1
+    QTest.keyClick(composer.text, Qt.Key.Key_End, Qt.KeyboardModifier.ControlModifier)
+    assert jumps.count() == 2
