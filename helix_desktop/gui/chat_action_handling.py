@@ -13,6 +13,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import attachment_previews, message_sending
 from helix_desktop.gui.changes.undo_and_redo import describe_undone_files, redo_undone_changes
 from helix_desktop.gui.chat.chat_page import ChatPage
+from helix_desktop.gui.common.escape_key import EscapeCloser
 from helix_desktop.gui.context_panel_opening import ContextPanelOpener
 from helix_desktop.gui.conversation_actions import ConversationActions
 from helix_desktop.gui.deep_links import WindowPlace, open_file_or_its_folder, open_in_browser
@@ -99,6 +100,12 @@ class ChatActionHandler(QObject):
             page.has_changed = self._has_conversation_changed
             page.open_wanted.connect(open_file_or_its_folder)
             self._showing.workspace_changed.connect(page.close_preview)
+            # On the frame, so that Escape in the message box closes the preview, too.
+            EscapeCloser(self._frame, self._does_escape_close_preview, page.close_preview)
+
+    def _does_escape_close_preview(self) -> bool:
+        """A running agent is stopped first."""
+        return self._frame.is_preview_shown and not self._parts.actions["stop"].isEnabled()
 
     def _show_notice_of_changes_page(self, text: str, button: Mapping[str, Any]) -> None:
         self._parts.notices.show_notice(text, **button)

@@ -1215,6 +1215,16 @@ def test_after_the_agent_was_stopped_the_message_is_written_on(window: MainWindo
     assert window.focusWidget() is composer.text
 
 
+def test_escape_in_the_message_box_closes_the_preview(window: MainWindow) -> None:
+    """The defect: Escape closed it only where the preview itself had the focus."""
+    window.show_preview(window.pages.preview)
+    box = window.sides.current.composer.text
+    box.setFocus()
+    assert not window.window_actions["stop"].isEnabled()
+    QTest.keyClick(box, Qt.Key.Key_Escape)
+    assert not window.is_preview_shown
+
+
 def test_after_a_preview_was_closed_the_message_is_written_on(window: MainWindow) -> None:
     preview = window.pages.preview
     window.show_preview(preview)
