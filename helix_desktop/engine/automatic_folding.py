@@ -647,9 +647,12 @@ def describe_policy_outlook(situation: FoldSituation) -> str:
         measures.append(f"above {tokens_for_notes:,.0f} tokens, older messages become dated notes")
     if policy.handover == "pays":
         tokens_if_it_pays = handover.least_tokens_for_paying_handover(situation)
-        measures.append(
-            f"above {tokens_if_it_pays:,.0f} tokens, a summary is written if that saves money"
-        )
+        if situation.meter.used >= tokens_if_it_pays:
+            measures.append("a summary is written as soon as that saves money")
+        else:
+            measures.append(
+                f"above {tokens_if_it_pays:,.0f} tokens, a summary is written if that saves money"
+            )
     if policy.handover in ("share", "pays"):
         tokens_always = context_usage.tokens_at_which_handover_must_start(situation.meter, policy)
         measures.append(f"a summary is always written at {tokens_always:,.0f} tokens")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine import context_policy
-from helix_desktop.engine.automatic_folding import WRITING_SECONDS
+from helix_desktop.engine.automatic_folding import WRITING_SECONDS, describe_policy_outlook
 from helix_desktop.engine.facts import (
     BreakerClosed,
     ConversationStarted,
@@ -44,7 +44,11 @@ from helix_desktop.engine.prompt_cache_terms import HOUR_SECONDS, USUAL_SECONDS
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.session_setup import TurnLimits
 from helix_desktop.engine.state.fold_covers import first_and_last
-from helix_desktop.engine.strategies.handover import SECTIONS, TITLE
+from helix_desktop.engine.strategies.handover import (
+    SECTIONS,
+    TITLE,
+    least_tokens_for_paying_handover,
+)
 from helix_desktop.errors import ActionRefused, NotFound
 from helix_desktop.replay import simulated_clock
 from tests.engine import keeping as writers
@@ -873,3 +877,15 @@ def test_a_cache_is_kept_alive_in_a_pause_only_within_the_users_limit_and_while_
         has_reached_a_limit_of_all_spending,
     ):
         simulated_clock.run_on_jumping_loop(work())
+
+
+async def test_the_forecast_names_no_figure_that_is_passed_already() -> None:
+    """The defect: "Later: above 9,600 tokens" stood beside a context of 10,154."""
+    kept = await keeping("layered", window=20_000)
+    await kept.say(words(7_000))
+    situation = kept.folding.current_situation()
+    least_tokens = least_tokens_for_paying_handover(situation)
+    assert situation.meter.used > least_tokens
+    outlook = describe_policy_outlook(situation)
+    assert f"above {least_tokens:,.0f} tokens" not in outlook
+    assert "a summary is written as soon as that saves money" in outlook
