@@ -93,7 +93,8 @@ class FleetDialog(TransientDialog):
         self._trouble = build_plain_label("", "danger", self)
         self._pages = QStackedWidget(self)
         self._all = build_push_button(tr("Stop all"), self, self._stop_or_start_all)
-        new_button = build_push_button(tr("New task…"), self, self._open_new_task_dialog, "primary")
+        new_task = build_push_button(tr("New task…"), self, self._open_new_task_dialog, "primary")
+        new_schedule = build_push_button(tr("New schedule…"), self, self._open_new_schedule_dialog)
 
         tabs = [
             self._add_tab(tr("Tasks"), self._build_tasks_page()),
@@ -103,7 +104,9 @@ class FleetDialog(TransientDialog):
         ]
         tabs[0].setChecked(True)
         room_between = (QWidget(self), 1)
-        bar = build_row(*tabs, room_between, self._all, new_button, spacing=8, wraps=True)
+        bar = build_row(
+            *tabs, room_between, self._all, new_schedule, new_task, spacing=8, wraps=True
+        )
         build_column(bar, self._trouble, (self._pages, 1), owner=self, margins=MARGINS, spacing=12)
 
         # The figures are followed until the dialog is closed.
@@ -268,6 +271,10 @@ class FleetDialog(TransientDialog):
     def _is_fleet_stopped(self) -> bool:
         return any(workspace.get("is_stopped") for workspace in self._workspaces)
 
+    def _has_tasks_to_stop(self) -> bool:
+        """Whether a task runs, or would start by itself."""
+        return any(row.state in ("running", "waiting") for row in self._tasks.values())
+
     def _chosen_task(self) -> ListedTask:
         return self._tasks.get(self._task_list.chosen_row(), ListedTask())
 
@@ -398,10 +405,9 @@ class FleetDialog(TransientDialog):
         )
         empty_words = tr("To give an agent work at set times, choose “New schedule…”.")
         self._schedule_list = FleetList(tr("Schedules"), columns, self, empty_words)
-        new_button = build_push_button(tr("New schedule…"), self, self._open_new_schedule_dialog)
         self._switch = build_push_button(tr("Turn off"), self, self._turn_chosen_schedule_on_or_off)
         self._remove = build_push_button(tr("Remove"), self, self._remove_chosen_schedule)
-        buttons = build_row(new_button, 1, self._switch, self._remove, spacing=8, wraps=True)
+        buttons = build_row(1, self._switch, self._remove, spacing=8, wraps=True)
         return self._build_list_page(self._schedule_list, buttons)
 
     def _build_conversations_page(self) -> QWidget:
@@ -474,8 +480,7 @@ class FleetDialog(TransientDialog):
         self._drain.setEnabled(self._can_chosen_worker_be_drained())
         self._here.setEnabled(any(map(_has_tasks_for_this_computer, self._workspaces)))
         self._show.setEnabled(bool(self._conversation_list.chosen_row()))
-        has_readable_workspace = any("trouble" not in figures for figures in self._workspaces)
-        self._all.setEnabled(has_readable_workspace)
+        self._all.setEnabled(self._is_fleet_stopped() or self._has_tasks_to_stop())
         schedule = self._chosen_schedule()
         self._switch.setEnabled(schedule is not None)
         self._remove.setEnabled(schedule is not None)

@@ -684,3 +684,28 @@ def test_a_task_keeps_room_in_a_narrow_window(
         <= rows.viewport().width()
     )
     dialog.close()
+
+
+def test_all_can_be_stopped_only_while_something_runs_or_waits(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    """The defect: "Stop all" was offered with nothing to stop."""
+    dialog, _, _, _parent = opened(theme, doing, places)
+    assert dialog._all.isEnabled()
+    ended = {**FOUND[0], "running": [], "waiting": []}
+    dialog._show_fleet([ended])
+    assert not dialog._all.isEnabled()
+    dialog._show_fleet([{**ended, "waiting": [task(5, "waiting", claims=0)]}])
+    assert dialog._all.isEnabled()
+    dialog._show_fleet([{**ended, "is_stopped": True}])
+    assert dialog._all.isEnabled()
+    assert dialog._all.text() == "Start again"
+
+
+def test_a_schedule_is_begun_beside_a_task(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    """The button stood at the other end of the dialog, and only on the page of schedules."""
+    dialog, _, _, _parent = opened(theme, doing, places)
+    buttons = {each.text(): each for each in dialog.findChildren(QPushButton) if each.isVisible()}
+    assert buttons["New schedule…"].y() == buttons["New task…"].y()
