@@ -93,6 +93,10 @@ class CachePage(QWidget):
         widgets.set_surface_look(self, "page")
 
     def _connect_signals(self) -> None:
+        """Connects the parts of the page, which do not know each other: what is chosen in the bar
+        changes the table, the table's current row opens in the viewer, and entries that arrive
+        keep the table where it is.
+        """
         self.bar.filter_chosen.connect(self._apply_chosen_filter)
         self.bar.searched.connect(self.search_hash_or_text)
         self.bar.table_wanted.connect(self.table.setFocus)
@@ -266,6 +270,9 @@ class CachePage(QWidget):
     def _show_search_hits(
         self, text: str, hits: Sequence[EntrySearchHit], wanted_entry: Digest | None = None
     ) -> None:
+        """Lists the entries that a search has found, with the words of the search marked, and
+        opens the wanted entry or else the first.
+        """
         if text != self._query:  # Something else was searched for meanwhile.
             return
         needles = list_needles_of_query(text)
@@ -355,6 +362,9 @@ class CachePage(QWidget):
         self._shown.run_then_if_shown(index.count_tools(), self.bar.set_tools)
 
     def _show_cache_figures(self, figures: CacheEntryFigures) -> None:
+        """Says above the table how many outputs are stored and how much room they take. While
+        search hits are listed, the line is about them and stays.
+        """
         if self.model.shows_search_hits:
             return
         parts: list[str] = []

@@ -119,6 +119,9 @@ class EntryActions(QObject):
         )
 
     def verify_shown_entry(self) -> None:
+        """Compares the shown entry's content with its hash in the background, and shows whether
+        they match.
+        """
         row = self._viewer.row
         catalogue = self._shown.catalogue
         if row is None or catalogue is None:
@@ -177,6 +180,9 @@ class EntryActions(QObject):
         self._shown.run_then_if_shown(find_uses, ask_to_forget_used_entry)
 
     def compare_selected_entries(self) -> None:
+        """Opens a comparison of the two selected entries, the older one first. Does nothing unless
+        exactly two are selected and the table has loaded both.
+        """
         catalogue = self._shown.catalogue
         if catalogue is None or self._table.selected_count != 2:
             return

@@ -178,6 +178,9 @@ class EntryContentView(QWidget):
         return max(1, math.ceil(self._stored.size / content_shapes.PAGE_BYTES))
 
     def _read_current_page(self) -> None:
+        """Reads a page of the entry in the background and shows it, unless another entry or page
+        was chosen in the meantime. Long entries are read and shown page by page.
+        """
         stored = self._stored
         if stored is None or self._catalogue is None:
             return
@@ -205,6 +208,11 @@ class EntryContentView(QWidget):
         )
 
     def _show_read_page(self) -> None:
+        """Shows the page that was just read, and which of how many it is.
+
+        The first page decides in which ways the entry can be shown (as text or as a picture, for
+        example); the other pages are shown in the same way.
+        """
         if self._stored is None:
             return
         if self._page == 0:

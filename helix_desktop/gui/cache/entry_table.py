@@ -56,6 +56,11 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
     def paint(
         self, painter: QtGui.QPainter, option: QtWidgets.QStyleOptionViewItem, index: Index
     ) -> None:
+        """Draws the ground of a cell, and on it the cell's text.
+
+        A row that is not loaded yet shows a bar instead. In the column of sources, a search hit
+        also shows the text that was found, and a pinned entry its pin.
+        """
         theme = self._theme
         rect: QRect = option.rect
         if option.state & QtWidgets.QStyle.StateFlag.State_Selected:

@@ -40,6 +40,9 @@ class ShownCatalogue:
         then: Callable[[T], object],
         failed: Callable[[HelixError], object] | None = None,
     ) -> None:
+        """Runs `work` in the background and gives its result to `then`, or its error to `failed`.
+        Neither is called if another workspace is shown by then.
+        """
         catalogue_at_start = self.catalogue
 
         def show_result_if_shown(result: T) -> None:

@@ -78,6 +78,9 @@ class EntryViewer(QWidget):
         return button
 
     def _lay_out_entry_viewer(self, theme: Theme) -> None:
+        """Arranges the entry's hash and buttons in a row, and its content below them. Buttons that
+        have no room are hidden.
+        """
         self._head = build_row(
             self._hash,
             self._checked_chip,

@@ -215,6 +215,7 @@ class EntryFilterBar(QWidget):
         self._fill_filter_menu(self._time_button, tr("Any time"), choices, filter_since_days)
 
     def _fill_size_and_state_menu(self) -> None:
+        """Fills the menu of further filters: one least size, and states that can be combined."""
         menu = QMenu(self._more_filters_button)
         group = QActionGroup(menu)
         kilobytes_by_words = {

@@ -138,6 +138,9 @@ class _ChangesRowDelegate(RowPainter):
     def _paint_heading_or_folder(
         self, painter: QPainter, row_rect: QRectF, entry: ChangesListRow
     ) -> None:
+        """Draws a row that is not a changed file: a group's heading, a folder, or a path that the
+        checkpoints do not cover. The counts of added and removed lines stand behind its name.
+        """
         px = self._theme.zoomed_pixels
         gap = px(6)
         text_rect = QRectF(row_rect)

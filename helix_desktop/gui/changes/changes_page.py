@@ -190,6 +190,9 @@ class ChangesPage(QWidget):
             self.undo.undo_hunk(self._shown, hunk)
 
     def _lay_out_changes_page(self, theme: Theme) -> None:
+        """Arranges the page from top to bottom: the bar with the note and the buttons, what can be
+        done after a commit, and below a line the list of files beside the chosen file.
+        """
         bar = QWidget(self)
         set_surface_look(bar, "page")
         row = build_row(
@@ -334,6 +337,10 @@ class ChangesPage(QWidget):
         self.reload_changes()
 
     async def _gather_changes(self, changes: FileChanges, conversation: str) -> GatheredChanges:
+        """Reads what the page shows: the conversation's turns, their changes as rows of the list,
+        and at the end the paths that the checkpoints do not cover. Runs in the background;
+        `_show_gathered_changes` shows the result.
+        """
         turns: Sequence[TurnOfChanges] = ()
         if conversation:
             turns = await changes.turns_with_changes(conversation)
@@ -388,6 +395,11 @@ class ChangesPage(QWidget):
         return None
 
     def _show_gathered_changes(self, gathered: GatheredChanges) -> None:
+        """Shows the changes that were read in the background.
+
+        The file that was shown stays selected if it is still listed. A turn that was to be shown
+        as soon as the turns are known is shown now, once.
+        """
         is_of_same_workspace = gathered.changes is self._changes
         if not is_of_same_workspace or gathered.conversation != self._conversation:
             return  # Another conversation was chosen meanwhile.
@@ -455,6 +467,10 @@ class ChangesPage(QWidget):
             self.reload_changes()
 
     def _show_coverage_note(self, progress: CheckpointProgress) -> None:
+        """Shows above the list whose changes it has, or a note about the checkpoints (the saved
+        states of the workspace's files) if they are being made, are off or failed. If some files
+        are too large for them, a button lets the user choose which folders to cover.
+        """
         uncovered_paths: Sequence[UncoveredPath] = ()
         if self._changes is not None:
             uncovered_paths = self._changes.list_uncovered_paths()
@@ -667,6 +683,9 @@ def _build_hunks_and_sheet(
 
 
 def _build_group_rows(group: ChangesGroup, committed: frozenset[str]) -> list[ChangesListRow]:
+    """Returns the rows of a group: its heading, which counts the files and changed lines, and below
+    it the files by folder. `committed` are the paths that are as in the last commit.
+    """
     # A renamed file is two changes, one for each name, but one row.
     files: list[FileChange] = []
     for file in group.files:

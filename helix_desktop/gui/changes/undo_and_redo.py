@@ -382,6 +382,9 @@ def _find_last_change(files: Sequence[FileChange]) -> int:
 
 
 def describe_undone_files(result: FileUndoResult) -> str:
+    """Says how many files an undo restored and deleted, and below that, one a line, which paths it
+    did not change and why.
+    """
     restored_count = result.files_put_back
     deleted_count = result.files_deleted
     # If only folders were restored, they are counted instead.

@@ -58,6 +58,7 @@ class EditModelDialog(FieldsDialog):
 
 
 def _declare_model_fields(model: ModelChoice) -> list[FieldDeclaration]:
+    """Returns what the user can change of a model, from top to bottom: sizes, prices, abilities."""
     window_field = FieldDeclaration(
         "window",
         tr("Context window"),

@@ -71,6 +71,9 @@ class LongConversationsPage(WorkspaceSettingsPage):
         self.rebuild_page()
 
     def rebuild_page(self) -> None:
+        """Builds the page again for the settings as they are now: the choices, what each would
+        have cost, the ways of other systems, and the limits. Called once a choice was saved, too.
+        """
         self.clear_page()
         self._choices = {}
         self._cards = {}
@@ -177,6 +180,11 @@ class LongConversationsPage(WorkspaceSettingsPage):
     def _show_compared_costs(
         self, rows: Sequence[ConversationListRow], outcomes: Sequence[PolicyOutcome]
     ) -> None:
+        """Shows on each choice's card what it would have cost in the conversations of `rows`.
+
+        `outcomes` are the results of the replays. The costs are kept, so that they are still
+        there when the page is built again.
+        """
         paid = sum(row.cost for row in rows)
         compared_by = choose_comparison(self._bench.models.model_facts(), paid)
         costs = compute_preset_costs(outcomes, self._bench.policy_name, paid, compared_by)

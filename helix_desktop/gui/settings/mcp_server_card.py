@@ -207,6 +207,7 @@ class McpServerCard(QWidget):
         self._run_server_action("mark_reading", tool=name, reads=is_reading)
 
     def _show_server_timeouts(self) -> None:
+        """Shows the two fields for how long the server may take, anew for its present settings."""
         clear_layout(self._limits)
         config = self._server.config
         about_start = tr(
@@ -278,6 +279,9 @@ def _log_part(server: McpServerState) -> tuple[object, ...]:
 
 
 def describe_server_state(server: McpServerState, now: float) -> str:
+    """Says in one line how a server is: why it cannot be used, or its state and how many tools it
+    has. While it starts, the line also says for how long (`now` is the present time).
+    """
     if server.mistake:
         reason = translate_sentences(server.mistake)
         return tr("The server's settings could not be read: {why}", why=reason)

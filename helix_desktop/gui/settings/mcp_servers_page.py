@@ -99,6 +99,9 @@ class McpServersPage(SettingsPage):
     def _build_server_action(
         self, action: str, name: str, **arguments: Any
     ) -> Coroutine[Any, Any, Any]:
+        """Returns the work that an action on a server's card stands for; the card runs it. A test
+        can take a while, so the page says that it has begun.
+        """
         program = self._program
         servers = self._bench.mcp_servers
         work_by_action: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {

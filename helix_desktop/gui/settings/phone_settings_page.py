@@ -67,6 +67,9 @@ class PhoneSettingsPage(ProgramSettingsPage):
         self._status_label.setVisible(bool(text))
 
     def _build_device_row(self, device: PhoneDevice) -> QWidget:
+        """Builds the card of a paired device: its name, what it may do, when it was last used, and
+        the button that takes its access away.
+        """
         card = build_surface(self.page_content, "card")
         right = tr("may only look")
         if device.may_allow:

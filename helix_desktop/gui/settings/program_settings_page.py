@@ -49,6 +49,7 @@ class ProgramSettingsPage(SettingsPage):
         self._error_label.hide()
 
     def _build_setting_row(self, setting: ProgramSetting[Any]) -> QWidget:
+        """Builds the row in which a setting is shown and changed. A change is saved at once."""
         sentence = tr(setting.sentence)
         if setting.restart:
             sentence = f"{sentence} {tr('Takes effect after a restart.')}"

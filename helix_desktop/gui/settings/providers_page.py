@@ -107,6 +107,9 @@ class ProvidersPage(SettingsPage):
             self._rows.addWidget(self._build_provider_row(provider))
 
     def _build_provider_row(self, provider: ProviderChoice) -> QWidget:
+        """Builds a provider's card: its name, its address and where its key is, the result of a
+        test, and the buttons to test, edit and remove it.
+        """
         row = widgets.build_surface(self.page_content, "card")
         state = ElidedLabel(row)
         state.setProperty("look", "small")

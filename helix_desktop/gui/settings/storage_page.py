@@ -93,6 +93,9 @@ class StoragePage(SettingsPage):
         self._runner.run_in_background(work, then=self._show_storage, owner=self)
 
     def _show_storage(self, measured: tuple[CacheEntryFigures, float]) -> None:
+        """Shows how much the workspace stores, when it was last backed up (0: never), and a
+        warning if its cache is over the limit.
+        """
         cache, backup = measured
         figures = tr(
             "{entries}, {size}, compressed to {taken}",
@@ -129,6 +132,9 @@ class StoragePage(SettingsPage):
         self._status_label.setText(translate_sentences(str(error)))
 
     def _ask_to_free_space(self, estimate: SpaceToFree) -> None:
+        """Asks whether to remove the stored outputs that no conversation uses, and removes them
+        if the user agrees. If there are none, it says so instead of asking.
+        """
         if not estimate.entries:
             if estimate.over:
                 status = tr(

@@ -261,6 +261,12 @@ class ConversationTimeline:
                 self._changed_only_here[kind] += tokens_of_kind - tokens_before[kind]
 
     def _add_lane_mark(self, recorded: facts.Recorded) -> bool:
+        """Marks a fact in one of the lanes of the chart, if it belongs in one: the user's messages,
+        errors, or changed files. Returns whether a mark was added or removed.
+
+        A call that the user refused is recorded as failed first, and its decision afterwards takes
+        the error mark away. A user's mark moves to the point of the next step, once there is one.
+        """
         match recorded.fact:
             case facts.UserSaid(parts=parts) if not (self._is_foreign and is_added_by_agent(parts)):
                 lane = TimelineLane.YOU
@@ -463,6 +469,11 @@ class ConversationTimeline:
             layer[event.point] = height
 
     def _add_event_of_fold(self, recorded: facts.Recorded, fold: facts.Folded) -> TimelineEvent:
+        """Adds the row of the list for a fold, which is the first or only one of its batch.
+
+        Savings until now are credited before the event counts as one that folded, so they go to
+        the folds before it. What was paid to write this fold is taken off what it will save.
+        """
         is_measured = self._has_only_measured_points
         if self.points and not is_measured and fold.kind is not facts.FoldKind.EXCERPT:
             # A point where the fold began makes the line fall vertically.

@@ -450,6 +450,9 @@ def _replaces_outputs(event: TimelineEvent) -> bool:
 
 
 def _describe_replaced_outputs(shown: ShownFold) -> list[str]:
+    """Says how many of the outputs that were replaced are still in the cache, and how many were
+    permanently removed since then.
+    """
     sentences = []
     kept_count = len(shown.folds_to_undo_or_redo())
     removed_count = len(shown.event.current_folds) - kept_count

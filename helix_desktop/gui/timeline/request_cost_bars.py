@@ -65,6 +65,11 @@ class RequestCostBars:
         return self._placed[begin:end]
 
     def draw_cost_bars(self, painter: QPainter, theme: Theme, scale: PlotScale) -> None:
+        """Draws a bar for each request, with what the parts of the request cost one on another.
+
+        All bars are as wide as the two that stand closest allow. Where several requests share one
+        place, only the dearest is drawn.
+        """
         request_at_x = self._dearest_request_at_each_x(scale)
         bar_distance = WIDEST
         for x_before, x_after in pairwise(sorted(request_at_x)):

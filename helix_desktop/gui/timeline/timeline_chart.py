@@ -172,6 +172,7 @@ class TimelineChart(StepPlot):
         return (len(points), points[-1], len(self._story.events), mark_counts)
 
     def _draw_without_pointer(self, painter: QPainter, scale: PlotScale) -> None:
+        """Draws the axes and legends around the plot, then what is in it, and the marks on top."""
         painter.setFont(self._theme.build_font(SMALL))
         self._draw_axes(painter, scale)
         self._draw_legends(painter)

@@ -463,6 +463,9 @@ class TimelinePage(QWidget):
     # --- Choosing what the timeline shows
 
     def _build_timeline_menu(self) -> None:
+        """Builds the page's menu: which kinds of folds are listed, of this conversation or of all,
+        and what can be done. A fold is what stands for messages or outputs that were shortened.
+        """
         menu = QMenu(self.menu_button)
         kinds: dict[str, frozenset[FoldKind]] = {
             tr("All kinds"): frozenset(),
