@@ -28,7 +28,8 @@ from helix_desktop.extensions.installed_extensions import (
     ExtensionState,
     InstalledExtension,
 )
-from helix_desktop.extensions.limited_calls import ExtensionFailed, run_with_limit
+from helix_desktop.extensions.limited_calls import ExtensionFailed, message_of, run_with_limit
+from helix_desktop.extensions.read_sessions import check_read_sessions
 from helix_desktop.histories import added_formats
 from helix_desktop.providers import configured_providers, provider_catalog
 from helix_desktop.providers.known_provider import KnownProvider
@@ -164,9 +165,15 @@ def _check_tool(tool: ExtensionTool) -> None:
 
 
 def _offer_history_format(declared: ExtensionHistoryFormat) -> Withdraw:
+    def read_and_check(path: Any) -> list[Any]:
+        try:
+            return check_read_sessions(declared.read(path), declared.kind)
+        except InvalidInput as error:  # Its sentence says what is wrong with the file.
+            raise ExtensionFailed(message_of(error)) from error
+
     def read(path: Any) -> list[Any]:
         what = f"reading a history of {declared.program}"
-        return run_with_limit(lambda: list(declared.read(path)), READING_SECONDS, what)
+        return run_with_limit(lambda: read_and_check(path), READING_SECONDS, what)
 
     added_formats.add_format(
         added_formats.AddedFormat(declared.kind, declared.program, declared.recognizes, read)

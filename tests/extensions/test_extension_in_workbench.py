@@ -111,3 +111,48 @@ def test_a_history_of_an_added_format_is_imported_and_found_unchanged_the_second
     assert (len(again["imported"]), again["unchanged"]) == (0, 1)
     _, found, _ = helix("--home", home, "conversation", "search", "-w", "Thesis", "2 + 2")
     assert "What is 2 + 2?" in found
+
+
+READS_WHOLE_SECONDS = """
+from helix_desktop.engine.facts import ToolCall
+from helix_desktop.extensions.extension_interfaces import *
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
+
+def recognizes(path, beginning):
+    return path.name == "talk.json"
+
+def read(path):
+    calls = [ToolCall("1", "open", "{}")]
+    yield RecordedSession(name=str(path), kind="claude-code", session="one", messages=[
+        RecordedMessage("user", "What is there?", time=1793614272),
+        RecordedMessage("assistant", "I look.", calls=calls, time=1793614273),
+        RecordedMessage("tool", "nothing", answers="1", ok=False),
+    ])
+
+form = ExtensionHistoryFormat("talker", "Talker", recognizes, read)
+extension = Extension("Talker", history_formats=[form])
+"""
+
+
+def test_what_an_extension_reads_gets_the_types_that_the_journal_stores(
+    where: ProgramFolders,
+    write_extension: WriteExtension,
+    tmp_path: Path,
+    helix: Helix,  # noqa: F811
+) -> None:
+    history = tmp_path / "talk.json"
+    history.write_text("{}", "utf-8")
+    home = where.data
+    write_extension("talker", READS_WHOLE_SECONDS)
+    allow(where, "talker")
+    assert helix("--home", home, "workspace", "new", "Thesis", "--folder", tmp_path)[0] == 0
+    command = ("--home", home, "conversation", "import", "-w", "Thesis", "--json", history)
+    assert len(json.loads(helix(*command)[1])["imported"]) == 1
+    code, out, err = helix("--home", home, "conversation", "list", "-w", "Thesis", "--json")
+    assert (code, err) == (0, "")
+    (listed,) = json.loads(out)
+    again = json.loads(helix(*command)[1])
+    assert (again["imported"], again["unchanged"]) == ([], 1)
+    code, out, err = helix("--home", home, "conversation", "show", "-w", "Thesis", listed["id"])
+    assert (code, err) == (0, "")
+    assert "What is there?" in out
