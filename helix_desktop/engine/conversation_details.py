@@ -761,7 +761,12 @@ def find_missing_critical_details(details: Iterable[Detail], text: str) -> list[
 def choose_fitting_details(
     missing_details: Sequence[Detail], most_tokens: int, tokens: TokenCounter
 ) -> list[Detail]:
-    """Choose the most repeated and newest of each kind, up to its share; then fill the rest."""
+    """Choose the details that a document gets in addition, of at most `most_tokens` in all.
+
+    Those that were repeated most come first, then the newest. A first round gives each kind its
+    share of the tokens, so that no kind crowds out the others. A second one gives what is left
+    over to the kinds in their order, but not to lessons and reports. They are returned in the conversation's order.
+    """
     best_first = sorted(
         missing_details, key=lambda detail: (detail.times, detail.seq), reverse=True
     )

@@ -160,6 +160,9 @@ def _list_committed_files(committed_files: Sequence[CommittedFile]) -> list[str]
 
 
 def _list_files_of_record(work: StateOfWork) -> list[str]:
+    """Return a line for each changed file, in the order of paths, and the number of those that
+    exceed the limit. A file is called new or deleted only if its change is known exactly.
+    """
     changes: dict[str, OpenChange] = {**work.not_added, **work.changes}
     lines: list[str] = []
     for path in sorted(changes)[:MOST_FILES]:

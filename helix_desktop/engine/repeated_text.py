@@ -93,6 +93,11 @@ class _WatchedText:
     unchecked_bytes: int = 0
 
     def add_watched_piece(self, piece: str) -> Repetition | None:
+        """Add a piece of the text as it arrives. Return a repetition that exceeds the limit.
+
+        Only every `CHECKED_EVERY_BYTES` bytes, the end of the text is searched. What is found
+        there is then counted from the beginning of the whole text.
+        """
         encoded = piece.encode("utf-8", "replace")
         self.text += encoded
         self.unchecked_bytes += len(encoded)

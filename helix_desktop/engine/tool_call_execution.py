@@ -84,8 +84,13 @@ class ToolCallRunner:
     )
 
     async def run_reply_calls(self, reply: Reply) -> None:
-        """Run the calls and record results group by group. Large outputs are shortened
-        for all together.
+        """Run a reply's calls and record their results.
+
+        Calls that may run at the same time form a group; the groups run one after another. The
+        results of a group are recorded before the next group begins. Those of the last group
+        come at the end, where the large outputs of all groups are shortened together. If the
+        user refuses a call, the groups after it are not run, and their calls get a result that
+        says so. If the turn is stopped, the calls without a result get one, too.
         """
         calls = [part for part in reply.parts if isinstance(part, ToolCall)]
         torn_call = _find_torn_call(reply)

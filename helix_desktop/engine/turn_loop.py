@@ -338,6 +338,12 @@ class TurnLoop:
         raise failure
 
     async def _stream_and_record_reply(self) -> Reply:
+        """Send the request, show the reply as it arrives, and record it.
+
+        The stream ends with a whole `Reply`, or is cut without one. If the text repeats itself,
+        it is stopped here. If the user stops the turn, what was written so far is recorded
+        before the cancellation goes on.
+        """
         prepared = await self._build_request_and_mark_sent()
         start_time = self._services.clock.current_time()
         first_word_seconds = 0.0

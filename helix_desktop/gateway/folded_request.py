@@ -340,7 +340,10 @@ def _ids_of_next_results(messages: Sequence[ProtocolMessage]) -> set[str]:
 
 
 def _units_of_entry(protocol: Any, messages: Sequence[ProtocolMessage], entry: Entry) -> Units:
-    """Return what an entry sends. `True`: it was added here."""
+    """Return the JSON values ("units") that an entry of the view puts into the request.
+
+    Each stands beside whether it was added here (`True`) or comes from the agent's own request.
+    """
     if isinstance(entry, UnchangedMessage):
         return [(unit, False) for unit in messages[entry.at].units]
     if isinstance(entry, ChangedMessage):
@@ -349,14 +352,12 @@ def _units_of_entry(protocol: Any, messages: Sequence[ProtocolMessage], entry: E
             return [(protocol.user_message(EXCLUDED), True)]
         return [(unit, False) for unit in edited_units]
     if isinstance(entry, InsertedText):
-        added_units = _units_of_fold(protocol, messages, entry)
-    elif isinstance(entry, HiddenResult):
+        return [(unit, True) for unit in _units_of_fold(protocol, messages, entry)]
+    if isinstance(entry, HiddenResult):
         result = protocol.result_message(entry.call, entry.name, entry.text, ok=entry.ok)
-        added_units = [result]
-    else:
-        hidden_reply = _parse_hidden_reply(protocol, entry.raw)
-        added_units = list(_edit_message(protocol, hidden_reply, entry.parts))
-    return [(unit, True) for unit in added_units]
+        return [(result, True)]
+    hidden_reply = _parse_hidden_reply(protocol, entry.raw)
+    return [(unit, True) for unit in _edit_message(protocol, hidden_reply, entry.parts)]
 
 
 def _units_of_fold(

@@ -359,30 +359,43 @@ class BodyParser:
     def parse_body(
         self, wire: str, content: BodyBytes, session: str, *, may_go_on_unread: bool = False
     ) -> ParsedBody | None:
-        """Parse a body. Return None if it is not of this protocol; raise ValueError for
-        invalid JSON. `may_go_on_unread`: only make the first messages of a long body
-        that resembles none before.
+        """Parse the body of a request, and remember it for the session's next request.
+
+        Return None if it is not of this protocol; raise ValueError for invalid JSON. A request
+        mostly repeats the one before it, so first only the difference from the most similar
+        body of the session is parsed, and the whole body where there is none or that fails.
+        `may_go_on_unread`: only make the first messages of a long body that resembles none
+        before; the body returned can then read its rest (`read_rest`).
         """
         earlier_body, common_bytes = self._find_most_similar(wire, content, session)
         parsed: ParsedBody | None = None
         if earlier_body is not None:
             parsed = _parse_from_difference(wire, content, earlier_body, common_bytes)
 
-        if parsed is None:
-            most_values: int | None = None
-            if may_go_on_unread and wire in UNREAD_WIRES:
-                most_values = FIRST_VALUES
-            parsed = _parse_from_beginning(wire, content, most_values=most_values)
-            if parsed is None:
-                return None
-            if most_values is not None and len(parsed.places.ends) > most_values:
-                # Not remembered, since most of it is not parsed yet.
-                read_rest = functools.partial(self.parse_body, wire, content, session)
-                return replace(parsed, read_rest=read_rest)
+        if parsed is None and may_go_on_unread and wire in UNREAD_WIRES:
+            parsed = self._parse_first_messages(wire, content, session)
+        elif parsed is None:
+            parsed = _parse_from_beginning(wire, content, most_values=None)
 
+        if parsed is None:
+            return None
+        if parsed.read_rest is not None:  # Not remembered, since most of it is not parsed yet.
+            return parsed
         with self._lock:
             self._remember_body((wire, session), parsed, earlier_body)
         return parsed
+
+    def _parse_first_messages(
+        self, wire: str, content: BodyBytes, session: str
+    ) -> ParsedBody | None:
+        """Parse a short body whole. Of a long one, make the first messages only, and give it
+        `read_rest`, which parses it whole.
+        """
+        parsed = _parse_from_beginning(wire, content, most_values=FIRST_VALUES)
+        if parsed is None or len(parsed.places.ends) <= FIRST_VALUES:
+            return parsed
+        read_rest = functools.partial(self.parse_body, wire, content, session)
+        return replace(parsed, read_rest=read_rest)
 
     def _find_most_similar(
         self, wire: str, content: BodyBytes, session: str

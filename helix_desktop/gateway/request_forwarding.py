@@ -134,6 +134,14 @@ class FailureAnswer:
     sentence: str
 
 
+def _host_of_failed_request(error: Exception) -> str:
+    """Return the host that was asked, or a word for it if the error does not name one."""
+    if isinstance(error, httpx.HTTPError):
+        with suppress(RuntimeError):  # The error occurred before there was a request.
+            return error.request.url.netloc.decode()
+    return "The provider"
+
+
 def explain_failure(error: Exception) -> FailureAnswer:
     """Return the answer to a request that failed before its provider replied."""
     if isinstance(error, DecodedTooLarge):
@@ -154,10 +162,7 @@ def explain_failure(error: Exception) -> FailureAnswer:
     if isinstance(error, HelixError):
         return FailureAnswer(400, error.what)
 
-    host = "The provider"
-    if isinstance(error, httpx.HTTPError):
-        with suppress(RuntimeError):  # The error occurred before there was a request.
-            host = error.request.url.netloc.decode()
+    host = _host_of_failed_request(error)
     reason = str(error) or type(error).__name__
     sentence = f"{host} could not be reached ({reason}). Check the address and the proxy."
     return FailureAnswer(502, sentence)

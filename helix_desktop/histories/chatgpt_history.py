@@ -165,6 +165,10 @@ class _ChatgptMessages(history_rows.HistoryMessages):
         """Its parts have kinds of their own, which `_text_of_content` reports."""
 
     def read_row(self, value: Mapping[str, object]) -> None:
+        """Add the messages of one row of the export, by its kind of content or else its role.
+
+        Raise `UnknownRow` for another role: the row is then named in the report.
+        """
         role = text_at(value, "author", "role")
         time = history_rows.parse_time(value.get("create_time"))
         content = object_at(value, "content")

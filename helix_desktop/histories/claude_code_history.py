@@ -281,6 +281,7 @@ class _ClaudeCodeMessages(HistoryMessages):
                 self.messages[position] = replace(message, time=time, seconds=seconds)
 
     def read_row(self, value: Mapping[str, object]) -> None:
+        """Add a row's message by its kind, then note the position of that message by the row's id."""
         position = len(self.messages)
         kind = value.get("type")
         message = object_at(value, "message")

@@ -120,6 +120,9 @@ class _GooseMessages(history_rows.HistoryMessages):
     hidden: int = 0  # How many messages so far are hidden from the agent.
 
     def read_row(self, value: Mapping[str, object]) -> None:
+        """Add a row's message. A summary is a row that only the agent sees, and counts as one
+        only if messages before it are hidden from the agent.
+        """
         time = history_rows.parse_time(value.get("created"))
         content = objects_at(value.get("content"))
         is_seen_by_agent = value_at(value, "metadata", "agentVisible") is not False

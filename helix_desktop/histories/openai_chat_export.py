@@ -142,6 +142,10 @@ def _openai_reply_message(fact: facts.ModelReplied) -> Line:
 
 
 def _openai_user_content(fact: facts.UserSaid, read_content: ReadContent) -> str | list[Line]:
+    """Return what the user said: a text, or a text and the pictures after it, if there are any.
+
+    Other attachments are described in the text. Pictures whose bytes are missing are left out.
+    """
     texts: list[str] = []
     pictures: list[Line] = []
     for part in fact.parts:

@@ -176,6 +176,9 @@ class _Opencode2Messages(history_rows.HistoryMessages):
     time: float = field(default=0.0)
 
     def read_row(self, value: Mapping[str, object]) -> None:
+        """Add a row's message by its kind. What the program itself added stands `beside` the
+        user's own messages. Other kinds are listed in the report as left out.
+        """
         self.time = history_rows.parse_time(object_at(value, "time").get("created"))
         kind = value.get("type")
         if kind == "user":

@@ -216,6 +216,11 @@ class _OpencodeMessages(history_rows.HistoryMessages):
     first_kept: dict[str, str] = field(default_factory=dict)
 
     def read_opencode_message(self, message: Mapping[str, object], parts: Parts) -> None:
+        """Add a message of the user or the model, or a compaction.
+
+        A compaction is two messages: the user's names the first message that is kept, and the
+        reply after it (with `summary`) has the text.
+        """
         time = _time_of_message(message)
         message_id = text_at(message, "id")
         self.message_index_by_id[message_id] = len(self.messages)

@@ -193,6 +193,9 @@ def _text_part(text: str) -> Line:
 
 
 def _opencode_reply_info(message: RecordedMessage, folder: str, time_ms: int) -> Line:
+    """Return what opencode notes about a reply beside its parts. The model is named only if it
+    begins with a provider's name that is known here.
+    """
     model = ""
     if message.model.startswith(tuple(_PROVIDERS)):
         model = message.model

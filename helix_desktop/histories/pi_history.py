@@ -103,6 +103,9 @@ class _PiMessages(history_rows.HistoryMessages):
     places: dict[str, int] = field(default_factory=dict)
 
     def read_row(self, value: Mapping[str, object]) -> None:
+        """Add an entry's message by its type, and note at which position it stands: a later
+        compaction names by its id the first entry that it keeps.
+        """
         self.places[text_at(value, "id")] = len(self.messages)
         time = history_rows.parse_time(value.get("timestamp"))
         kind = value.get("type")
@@ -121,6 +124,11 @@ class _PiMessages(history_rows.HistoryMessages):
                 self.add_compaction(text, time, "pi compacted the conversation here", keep)
 
     def _read_pi_message(self, message: Mapping[str, object], time: float) -> None:
+        """Add a message by its role. `time`: that of the entry, if the message has none itself.
+
+        Commands that the user ran, and what pi or its extensions added, stand `beside` the
+        user's own messages.
+        """
         time = history_rows.parse_time(message.get("timestamp")) or time
         role = message.get("role")
         content = message.get("content")

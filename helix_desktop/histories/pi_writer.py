@@ -123,6 +123,7 @@ def _pi_content(message: RecordedMessage) -> list[Line]:
 
 
 def _pi_reply(message: RecordedMessage) -> Line:
+    """Write a reply as pi records it: texts and calls, without the model's reasoning."""
     content: list[Line] = []
     for part in message.parts:
         if isinstance(part, Text):

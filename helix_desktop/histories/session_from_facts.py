@@ -136,22 +136,41 @@ def _build_compactions(
 def _replacement_texts_of_results(
     recorded_facts: Sequence[facts.Recorded], origin: facts.Origin, *, is_folded: bool
 ) -> dict[int, str]:
-    """Return what is shown instead of results, by the result's number: what the other program
-    showed of those that it shortened, and the folds that were made here, if they are wanted.
+    """Return the texts that the session has instead of results, by the number of the result's fact.
+
+    An imported session (`origin` names its program) keeps the excerpts that its program showed.
+    If the session is wanted as it is folded here, the folds that were made here are added. They
+    come second, because they apply where both have a text for a result.
     """
     text_by_seq: dict[int, str] = {}
     if origin.kind:
-        for recorded in recorded_facts:
-            fold = recorded.fact
-            if not isinstance(fold, facts.Folded) or fold.why != SHOWN_BY_OTHER:
-                continue
-            if isinstance(fold.cover, facts.PartRef):
-                excerpt, _, _ = fold.text.rpartition(EXCERPT_ENDS)
-                text_by_seq[fold.cover.seq] = excerpt
+        text_by_seq.update(_excerpts_shown_by_other_program(recorded_facts))
     if is_folded:
-        for fold in build_state(recorded_facts).live_folds:
-            if isinstance(fold.cover, facts.PartRef) and fold.why != SHOWN_BY_OTHER:
-                text_by_seq[fold.cover.seq] = fold.text
+        text_by_seq.update(_texts_of_folded_results(recorded_facts))
+    return text_by_seq
+
+
+def _excerpts_shown_by_other_program(recorded_facts: Sequence[facts.Recorded]) -> dict[int, str]:
+    """Return what the other program showed of the results that it shortened. The import recorded
+    each as a fold, and added a sentence about `recall_cached_content`, which is left out here.
+    """
+    excerpt_by_seq: dict[int, str] = {}
+    for recorded in recorded_facts:
+        fold = recorded.fact
+        if not isinstance(fold, facts.Folded) or fold.why != SHOWN_BY_OTHER:
+            continue
+        if isinstance(fold.cover, facts.PartRef):
+            excerpt, _, _ = fold.text.rpartition(EXCERPT_ENDS)
+            excerpt_by_seq[fold.cover.seq] = excerpt
+    return excerpt_by_seq
+
+
+def _texts_of_folded_results(recorded_facts: Sequence[facts.Recorded]) -> dict[int, str]:
+    """Return the texts of the folds in effect that were made here and stand for one part."""
+    text_by_seq: dict[int, str] = {}
+    for fold in build_state(recorded_facts).live_folds:
+        if isinstance(fold.cover, facts.PartRef) and fold.why != SHOWN_BY_OTHER:
+            text_by_seq[fold.cover.seq] = fold.text
     return text_by_seq
 
 
@@ -197,6 +216,9 @@ class _ExportedMessageBuilder:
     def _message_of_result(
         self, recorded: facts.Recorded, fact: facts.ToolReturned
     ) -> RecordedMessage:
+        """Return a tool's result as a message, with its pictures and the text that replaces the
+        output, or else the output itself.
+        """
         pictures: list[RecordedPicture] = []
         for image in fact.images:
             data = self.read_content(image.digest)

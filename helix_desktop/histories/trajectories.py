@@ -149,6 +149,10 @@ def _read_atif(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
 
 
 def _read_atif_reply(step: Mapping[str, object], model: str, time: float) -> RecordedMessage:
+    """Return an agent's step as a reply: reasoning, text, calls and usage, in this order.
+
+    `model` is named if the step names none itself.
+    """
     parts: list[ReplyPart] = []
     thought = text_at(step, "reasoning_content")
     if thought:

@@ -129,9 +129,14 @@ async def open_signed_in_client(
     headers: Mapping[str, str],
     on_sign_in_wanted: Callable[[], None],
 ) -> AsyncIterator[httpx2.AsyncClient]:
-    """Yield a client that sends and renews the server's token. `open_page` opens an address if the
-    user has asked to sign in; without it, a server that wants that is refused and
-    `on_sign_in_wanted` is called.
+    """Yield a client that sends and renews the server's token.
+
+    `open_page` opens an address in the browser if the user has asked to sign in. Without it, a
+    server that wants a sign-in is refused and `on_sign_in_wanted` is called.
+
+    What was stored is read first, because it says at which port the browser is expected. While
+    the client is open, its OAuth provider calls `open_sign_in_address` to send the user to the
+    sign-in page, and then waits for the browser to come back with a code.
     """
     await stored_sign_in.read_stored_sign_in()
     async with _listen_for_browser(stored_sign_in, open_page) as returning_browser:
@@ -146,6 +151,7 @@ async def open_signed_in_client(
             parts = urlsplit(address)
             if open_page is None or parts.scheme not in {"http", "https"}:
                 raise ActionRefused("The server did not provide a sign-in page that can be opened.")
+            # Only a browser that comes back with this state is answered as the user's own.
             returning_browser.expected_states = parse_qs(parts.query).get("state", [])
             await open_page(address)
 

@@ -578,6 +578,11 @@ def _folders_without_closed(closed: list[str], opened: list[str]) -> list[str]:
 def _build_seccomp_filter(families: tuple[int, ...] | None) -> bytes:
     """Build a seccomp program that refuses certain calls, and sockets not in `families`
     (None: allow any).
+
+    The kernel runs the program from top to bottom for each system call of a command, until an
+    instruction returns. First it makes sure that it can tell the calls by their numbers, and
+    loads the call's number. Each step then compares that number, and either returns or leaves it
+    to the next step. What no step has refused is accepted at the end.
     """
     processor_name = os.uname().machine
     if processor_name not in _PROCESSORS:
@@ -585,6 +590,18 @@ def _build_seccomp_filter(families: tuple[int, ...] | None) -> bytes:
     # In the tables of system calls, x86_64 is the first and aarch64 the second.
     column = list(_PROCESSORS).index(processor_name)
 
+    program = _load_call_number(processor_name)
+    program += _refuse_calls(column)
+    program += _refuse_new_user_namespaces(column)
+    program += _refuse_typing_into_terminal(column)
+    if families is not None:
+        program += _refuse_sockets_of_other_families(column, families)
+    program.append(_instruction(_RETURN, _ACCEPT))
+    return b"".join(program)
+
+
+def _load_call_number(processor_name: str) -> list[bytes]:
+    """Load the call's number. End a process whose calls are numbered in another way."""
     program: list[bytes] = []
     program.append(_instruction(_LOAD, _PLACE_OF_PROCESSOR))
     program.append(_instruction(_IF_EQUAL, _PROCESSORS[processor_name], skip_if_true=1))
@@ -594,38 +611,60 @@ def _build_seccomp_filter(families: tuple[int, ...] | None) -> bytes:
         # Calls by their x32 numbers would not be recognised.
         program.append(_instruction(_IF_AT_LEAST, _FIRST_X32_NUMBER, skip_if_false=1))
         program.append(_instruction(_RETURN, _END_PROCESS))
+    return program
 
+
+def _refuse_calls(column: int) -> list[bytes]:
+    """Refuse the calls that are refused whatever their arguments are."""
+    program: list[bytes] = []
     for numbers in _REFUSED.values():
         program.append(_instruction(_IF_EQUAL, numbers[column], skip_if_false=1))
         program.append(_instruction(_RETURN, _FAIL_WITH_EPERM))
+    return program
 
+
+def _refuse_new_user_namespaces(column: int) -> list[bytes]:
+    """Refuse calls that make a user namespace. Their first argument has a flag for that."""
+    program: list[bytes] = []
     # A filter can't see clone3's flags, so clone3 is reported as missing, and programs use clone.
     program.append(_instruction(_IF_EQUAL, _CLONE3[column], skip_if_false=1))
     program.append(_instruction(_RETURN, _FAIL_WITH_ENOSYS))
     for numbers in (_UNSHARE, _CLONE):
+        # Another call skips the four instructions about the flag.
         program.append(_instruction(_IF_EQUAL, numbers[column], skip_if_false=4))
         program.append(_instruction(_LOAD, _PLACE_OF_FIRST_ARGUMENT))
         program.append(_instruction(_IF_ANY_BIT, _NEW_USER, skip_if_false=1))
         program.append(_instruction(_RETURN, _FAIL_WITH_EPERM))
         program.append(_instruction(_RETURN, _ACCEPT))
+    return program
 
+
+def _refuse_typing_into_terminal(column: int) -> list[bytes]:
+    """Refuse the two requests to a device (`ioctl`) that can type into the user's terminal."""
+    program: list[bytes] = []
+    # Another call skips the five instructions about the request.
     program.append(_instruction(_IF_EQUAL, _CONTROL[column], skip_if_false=5))
     program.append(_instruction(_LOAD, _PLACE_OF_SECOND_ARGUMENT))
     program.append(_instruction(_IF_EQUAL, _TYPE_AHEAD, skip_if_true=1))
     program.append(_instruction(_IF_EQUAL, _CONSOLE, skip_if_false=1))
     program.append(_instruction(_RETURN, _FAIL_WITH_EPERM))
     program.append(_instruction(_RETURN, _ACCEPT))
+    return program
 
-    if families is not None:
-        program.append(_instruction(_IF_EQUAL, _SOCKET[column], skip_if_true=1))
-        program.append(_instruction(_RETURN, _ACCEPT))
-        program.append(_instruction(_LOAD, _PLACE_OF_FIRST_ARGUMENT))
-        for family in families:
-            program.append(_instruction(_IF_EQUAL, family, skip_if_false=1))
-            program.append(_instruction(_RETURN, _ACCEPT))
-        program.append(_instruction(_RETURN, _FAIL_WITH_EACCES))
+
+def _refuse_sockets_of_other_families(column: int, families: tuple[int, ...]) -> list[bytes]:
+    """Refuse sockets whose family, the first argument, is not one of these. This step must be
+    the last, because it accepts all calls that open no socket.
+    """
+    program: list[bytes] = []
+    program.append(_instruction(_IF_EQUAL, _SOCKET[column], skip_if_true=1))
     program.append(_instruction(_RETURN, _ACCEPT))
-    return b"".join(program)
+    program.append(_instruction(_LOAD, _PLACE_OF_FIRST_ARGUMENT))
+    for family in families:
+        program.append(_instruction(_IF_EQUAL, family, skip_if_false=1))
+        program.append(_instruction(_RETURN, _ACCEPT))
+    program.append(_instruction(_RETURN, _FAIL_WITH_EACCES))
+    return program
 
 
 def _instruction(

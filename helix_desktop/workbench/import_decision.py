@@ -132,7 +132,7 @@ class ConversationHere:
     @classmethod
     def from_facts(cls, facts: Sequence[Recorded]) -> "ConversationHere":
         """Sort a conversation's facts into what imports brought and what was done here
-        since.
+        since. An import ends with the fact `BroughtIn`; the last of these is the border.
         """
         last_import_seq = 0
         is_last_import_undone = False
@@ -142,25 +142,13 @@ class ConversationHere:
                 is_last_import_undone = recorded.fact.undone
         facts_on_path = build_state(facts).facts_on_path()
         imported = [recorded for recorded in facts_on_path if recorded.seq <= last_import_seq]
-        is_continued = False
-        has_forgotten_text = False
-        for recorded in facts:
-            if isinstance(recorded.fact, Forgotten):
-                has_forgotten_text = True
-            is_later = recorded.seq > last_import_seq
-            if is_later and isinstance(recorded.fact, SAID + (Rewound,)):
-                is_continued = True
-        messages: list[Recorded] = []
-        for recorded in imported:
-            if _is_message_fact(recorded.fact):
-                messages.append(recorded)
         return cls(
             facts,
             imported,
-            messages,
-            is_continued=is_continued,
+            messages=[recorded for recorded in imported if _is_message_fact(recorded.fact)],
+            is_continued=_was_continued_after(facts, last_import_seq),
             is_last_import_undone=is_last_import_undone,
-            has_forgotten_text=has_forgotten_text,
+            has_forgotten_text=any(isinstance(recorded.fact, Forgotten) for recorded in facts),
         )
 
 
@@ -651,6 +639,15 @@ def cover_with_places(cover: Cover, places: Places) -> Cover | None:
 
 def _comparable_text_of(fact: Fact) -> str:
     return history_facts.comparable_text(fact)
+
+
+def _was_continued_after(facts: Sequence[Recorded], last_import_seq: int) -> bool:
+    """Whether anything was said or taken back here after the last import."""
+    for recorded in facts:
+        is_later = recorded.seq > last_import_seq
+        if is_later and isinstance(recorded.fact, SAID + (Rewound,)):
+            return True
+    return False
 
 
 def _is_message_fact(fact: Fact) -> bool:

@@ -37,6 +37,7 @@ def _pieces_of_request(request: Request) -> Iterator[str | bytes]:
 
 
 def _pieces_of_part(part: MessagePart) -> Iterator[str | bytes]:
+    """Yield what distinguishes a part from others: its kind first, then all that is sent of it."""
     match part:
         case Text(text=text):
             yield from ("text", text)
