@@ -56,7 +56,7 @@ class ChatProgress(QObject):
         session = side.session
         self.update_run_state(side)
         self._show_waiting_messages_and_questions(side, session)
-        side.way_on.show_last_turn_end(session)
+        side.turn_end_help.show_last_turn_end(session)
         side.rewrite_cost.explain_costs_of_last_turn(session)
         self._update_meter_and_price(side)
 
@@ -105,7 +105,7 @@ class ChatProgress(QObject):
         match event:
             case session_events.ActivityChanged():
                 self.update_run_state(side)
-                side.way_on.show_last_turn_end(session)
+                side.turn_end_help.show_last_turn_end(session)
                 if event.running in WORKING_STATES:
                     side.rewrite_cost.hide_costs_of_last_turn()
                 else:
@@ -118,7 +118,7 @@ class ChatProgress(QObject):
                 self._show_questions(side, session)
             case session_events.MessagesQueued():
                 side.composer.show_waiting_messages(event.messages, event.steering_count)
-                side.way_on.show_last_turn_end(session)
+                side.turn_end_help.show_last_turn_end(session)
             case session_events.FoldProgress():
                 self.update_run_state(side)
             case session_events.FactAppended():

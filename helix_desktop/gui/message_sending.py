@@ -124,8 +124,8 @@ class MessageSender(QObject):
         connect(composer.waiting.discarding, self._discard_queued_message)
         connect(side.approvals.answered, self._answer_and_focus_composer)
         connect(side.rewrite_cost.price_wanted, actions["model-price"].trigger)
-        connect(side.way_on.settings_wanted, self.parts.requests.settings_wanted.emit)
-        connect(side.way_on.going_on, actions["resume"].trigger)
+        connect(side.turn_end_help.settings_wanted, self.parts.requests.settings_wanted.emit)
+        connect(side.turn_end_help.going_on, actions["resume"].trigger)
 
     # --- When the actions can be done
 

@@ -778,7 +778,7 @@ def test_a_home_that_cannot_be_written_says_so_whatever_is_asked_for(
 
 
 def test_an_answer_that_was_cut_off_says_so_once(window: MainWindow, session: FakeSession) -> None:
-    steps = window.chat.way_on
+    steps = window.chat.turn_end_help
     session.append(
         UserSaid((Text("Go on."),)), ModelReplied((Text("Half of"),), story.MODEL, Stop.CUT)
     )
@@ -1442,7 +1442,7 @@ def test_where_a_turn_ended_by_itself_there_is_a_way_on(
     session.append(TurnEnded(reason, why))
     session.set_running(ConversationActivity.FAILED if buttons else ConversationActivity.IDLE, why)
     window.chat.bridge.emit_waiting_events()
-    way_on, wanted = window.chat.way_on, QSignalSpy(window.parts.requests.settings_wanted)
+    way_on, wanted = window.chat.turn_end_help, QSignalSpy(window.parts.requests.settings_wanted)
     shown = [each for each in way_on.findChildren(QPushButton) if each.isVisible()]
     assert [each.text() for each in shown] == buttons
     assert why not in way_on._words.text(), "the transcript says it"
@@ -1511,7 +1511,7 @@ def test_a_message_that_could_not_be_recorded_can_be_sent_again(
         running, why="The disk is full." if running is ConversationActivity.FAILED else ""
     )
     window.chat.bridge.emit_waiting_events()
-    way_on = window.chat.way_on
+    way_on = window.chat.turn_end_help
     shown = [each for each in way_on.findChildren(QPushButton) if each.isVisible()]
     assert [each.text() for each in shown] == ["Continue"]
     assert way_on._words.text().startswith(
@@ -1527,7 +1527,9 @@ def test_a_turn_that_closing_the_window_stopped_can_be_continued(
     session.append(TurnEnded(TurnEnd.STOPPED, CLOSED))
     session.set_running(ConversationActivity.IDLE)
     window.chat.bridge.emit_waiting_events()
-    shown = [each for each in window.chat.way_on.findChildren(QPushButton) if each.isVisible()]
+    shown = [
+        each for each in window.chat.turn_end_help.findChildren(QPushButton) if each.isVisible()
+    ]
     assert [each.text() for each in shown] == ["Continue"]
     QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
     assert session.done[-1] == "resume"
@@ -1541,11 +1543,13 @@ def test_messages_that_wait_after_a_stop_are_sent_by_going_on(
     session.append(TurnEnded(TurnEnd.STOPPED))
     session.set_running(ConversationActivity.IDLE)
     window.chat.bridge.emit_waiting_events()
-    shown = [each for each in window.chat.way_on.findChildren(QPushButton) if each.isVisible()]
+    shown = [
+        each for each in window.chat.turn_end_help.findChildren(QPushButton) if each.isVisible()
+    ]
     assert [each.text() for each in shown] == ["Continue"]
     session.queue.take_back_queued(0)
     window.chat.bridge.emit_waiting_events()
-    assert not window.chat.way_on.isVisible()
+    assert not window.chat.turn_end_help.isVisible()
 
 
 def test_a_turn_that_the_programs_end_broke_off_can_be_gone_on_with(
@@ -1553,12 +1557,14 @@ def test_a_turn_that_the_programs_end_broke_off_can_be_gone_on_with(
 ) -> None:
     session.append(UserSaid((Text("Count."),)))
     window.sides.show_session_or_new(session)
-    shown = [each for each in window.chat.way_on.findChildren(QPushButton) if each.isVisible()]
+    shown = [
+        each for each in window.chat.turn_end_help.findChildren(QPushButton) if each.isVisible()
+    ]
     assert [each.text() for each in shown] == ["Continue"]
     QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
     window.chat.bridge.emit_waiting_events()
     assert session.done[-1] == "resume"
-    assert not window.chat.way_on.isVisible()
+    assert not window.chat.turn_end_help.isVisible()
 
 
 def test_the_cache_page_says_quietly_that_its_limit_is_passed(

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 # The price of the next message is updated this many milliseconds after the last change.
 MEASURE_PAUSE_MS = 100
 SLOW_MS = 300  # If loading a conversation takes longer, "Loading…" appears.
-# The transcript above a question is at most ABOVE pixels high if BELOW pixels remain
-# for the question.
-ABOVE = 96
-BELOW = 560
+# A question that does not fit leaves so many pixels to the transcript above it, unless it would
+# have fewer than ROOM_OF_QUESTION itself. Both grow with the text size.
+ROOM_OF_TRANSCRIPT = 96
+ROOM_OF_QUESTION = 560
 
 
 class ChatPage(QWidget):
@@ -52,43 +52,44 @@ class ChatPage(QWidget):
         theme: Theme,
         state_file: WindowStateFile,
         source: "TranscriptContentSource",
-        doing: BackgroundRunner,
+        runner: BackgroundRunner,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent, acceptDrops=True)
         self._theme = theme
         self._state_file = state_file
-        self._transcript_arguments = theme, doing, source, self
+        self._transcript_arguments = theme, runner, source, self
 
         self.session: Session | None = None
-        # The conversation that is being opened or created; the message box already belongs to it.
+        # `ConversationSides` sets these two. The first is the conversation that is being opened
+        # or created, in whose draft the user writes meanwhile.
         self.awaited_conversation = ""
-        # The one requested last. Results for other conversations are ignored.
+        # The second is the one requested last. What arrives for an earlier one is not shown.
         self.wanted_conversation = ""
-        # The session whose context the meter shows.
+        # Set by `chat_progress`: the session whose context the meter below the message box shows.
         self.measured_session: Session | None = None
         self.bridge = EventBridge(self)
-        # Updates the next message's price.
+        # Runs out when the price of the next message is to be computed again.
         self.measuring = QTimer(self, interval=MEASURE_PAUSE_MS, singleShot=True)
 
         self.setProperty("look", "page")
         self.approvals = PermissionQuestionPanel(theme, self)
-        self.way_on = TurnEndHelpLine(theme, self)
-        self.rewrite_cost = RewriteCostLine(theme, doing, self)
+        self.turn_end_help = TurnEndHelpLine(theme, self)
+        self.rewrite_cost = RewriteCostLine(theme, runner, self)
         self.composer = Composer(theme, state_file, self)
         self.foreign = ForeignWriterLine(theme, self)
         self.approvals.left.connect(self.composer.text.setFocus)
-        self._build_what_stands_above(theme)
+        self._build_transcript_place(theme)
         self.controls = (
             self.approvals,
-            self.way_on,
+            self.turn_end_help,
             self.rewrite_cost,
             self.composer,
             self.foreign,
         )
-        build_column((self._above, 1), *self.controls, owner=self, margins=0, spacing=0)
+        build_column((self._transcript_place, 1), *self.controls, owner=self, margins=0, spacing=0)
 
-    def _build_what_stands_above(self, theme: Theme) -> None:
+    def _build_transcript_place(self, theme: Theme) -> None:
         """Builds the place of the transcript: until there is one, suggestions or "Loading…"."""
         self.empty = EmptyConversationPanel(theme, self)
         self.empty.suggested.connect(self._fill_in_suggestion)
@@ -99,11 +100,11 @@ class ChatPage(QWidget):
         self._slow = QTimer(self, interval=SLOW_MS, singleShot=True)
         self._slow.timeout.connect(lambda: self._loading.setText(tr("Loading…")))
         self._start = build_scroll_area(self.empty, self)
-        self._above = QStackedWidget(self)
+        self._transcript_place = QStackedWidget(self)
         # The page looks the same before the conversation is there.
-        set_surface_look(self._above, "page")
-        self._above.addWidget(self._loading)
-        self._above.addWidget(self._start)
+        set_surface_look(self._transcript_place, "page")
+        self._transcript_place.addWidget(self._loading)
+        self._transcript_place.addWidget(self._start)
 
     @cached_property
     def transcript(self) -> "TranscriptPane":
@@ -114,7 +115,7 @@ class ChatPage(QWidget):
         pane.intent_requested.connect(self.intent_requested)
         # On the page, so that Escape in the message box closes the bar, too.
         EscapeCloser(self, pane.is_find_bar_open, pane.close_find_bar)
-        self._above.addWidget(pane)
+        self._transcript_place.addWidget(pane)
         return pane
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -136,15 +137,15 @@ class ChatPage(QWidget):
             if not control.isHidden():
                 needed_height += control.sizeHint().height()
         missing_height = needed_height - self.height()
-        if missing_height < 0:
-            self._above.setMinimumSize(1, 1)
+        if missing_height < 0:  # The whole question is in sight, which matters more.
+            self._transcript_place.setMinimumSize(1, 1)
             return
         card = self.approvals.visible_card
         if card is not None:
             card.show_columns_if_only_they_fit(missing_height)
         px = self._theme.zoomed_pixels
-        height_of_transcript = min(self.height() - px(BELOW), px(ABOVE))
-        self._above.setMinimumSize(1, max(height_of_transcript, 1))
+        height_of_transcript = min(self.height() - px(ROOM_OF_QUESTION), px(ROOM_OF_TRANSCRIPT))
+        self._transcript_place.setMinimumSize(1, max(height_of_transcript, 1))
 
     def height_of_composer_and_question(self) -> int:
         """The height at the lower edge that must stay free: the composer and the
@@ -155,7 +156,7 @@ class ChatPage(QWidget):
             height = self.composer.height()
         else:
             height = self.foreign.height()
-        for control in (self.approvals, self.way_on, self.rewrite_cost):
+        for control in (self.approvals, self.turn_end_help, self.rewrite_cost):
             if control.isVisible():
                 height += control.height()
         return height
@@ -164,18 +165,19 @@ class ChatPage(QWidget):
         self, name: str, *, begun: bool, loads: bool = False, scripted: bool = False
     ) -> None:
         """Shows the transcript, or the start panel before the first message. `name`: the workspace.
-        `loads`: the transcript is still being read. `scripted`: the built-in script is the model.
+        `loads`: the transcript is still being read. `scripted`: the model is the built-in demo,
+        which answers by a script and needs other suggestions.
         """
         self.empty.show_workspace_name(name)
         self.empty.show_demo_or_usual_suggestions(scripted=scripted)
         self._loading.setText("")
         self._slow.start()
         if not begun:
-            self._above.setCurrentWidget(self._start)
+            self._transcript_place.setCurrentWidget(self._start)
         elif loads:
-            self._above.setCurrentWidget(self._loading)
+            self._transcript_place.setCurrentWidget(self._loading)
         else:
-            self._above.setCurrentWidget(self.transcript)
+            self._transcript_place.setCurrentWidget(self.transcript)
 
     def open_transcript_of(self, session: Session | None, place: DraftPlace) -> None:
         """Shows a session's transcript where the reader left it, or an empty one."""
@@ -189,7 +191,9 @@ class ChatPage(QWidget):
         self.transcript.open_transcript(session.conversation.state, reading_place)
 
     def _remembered_reading_place(self, place: DraftPlace) -> tuple[int, int, bool] | None:
-        """Returns where the reader was, or None if that was the end."""
+        """Returns where the reader was: a fact, the pixels below its top, and that the view does
+        not follow the end. None if the reader was at the end.
+        """
         remembered = self._state_file.get_remembered("place", *place, default=list[int]())
         if len(remembered) != 2:
             return None
@@ -214,11 +218,12 @@ class ChatPage(QWidget):
         reading_place = [seq, pixels_below_top]
         if follows_end:
             reading_place = []
+        # The message box belongs to the session's workspace until the session is left.
         workspace, _ = self.composer.draft_place
         self._state_file.remember_value("place", workspace, self.session.id, value=reading_place)
 
     def show_transcript(self) -> None:
-        self._above.setCurrentWidget(self.transcript)
+        self._transcript_place.setCurrentWidget(self.transcript)
 
     def show_foreign_writer_or_composer(self, agent: str, machine: str = "") -> None:
         """Shows the connected agent or other computer that writes this conversation, or
@@ -226,7 +231,7 @@ class ChatPage(QWidget):
         """
         self.foreign.show_foreign_writer(agent, machine)
         self.composer.setVisible(not agent and not machine)
-        self.way_on.elsewhere = bool(agent or machine)
+        self.turn_end_help.elsewhere = bool(agent or machine)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         wanted = has_files_or_picture(event.mimeData()) or event.mimeData().hasText()
@@ -242,10 +247,9 @@ class ChatPage(QWidget):
         """Puts letters typed elsewhere into the message, so that a user who scrolled
         can go on writing.
         """
-        has_modifiers = bool(event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier)
         typed = event.text()
         is_letter = bool(typed.strip()) and typed.isprintable()
-        if has_modifiers or not is_letter or self.composer.isHidden():
+        if not is_letter or _is_shortcut(event.modifiers()) or self.composer.isHidden():
             super().keyPressEvent(event)
             return
         self.composer.text.setFocus()
@@ -255,3 +259,13 @@ class ChatPage(QWidget):
         self.composer.text.setPlainText(words)
         self.composer.text.moveCursor(QTextCursor.MoveOperation.End)
         self.composer.text.setFocus()
+
+
+def _is_shortcut(modifiers: Qt.KeyboardModifier) -> bool:
+    """Whether a key with these modifiers is a command, and no character of the message."""
+    has_control = bool(modifiers & Qt.KeyboardModifier.ControlModifier)
+    has_alt = bool(modifiers & Qt.KeyboardModifier.AltModifier)
+    has_meta = bool(modifiers & Qt.KeyboardModifier.MetaModifier)
+    if has_control and has_alt:  # AltGr on Windows, which types "@" on a German keyboard.
+        return has_meta
+    return has_control or has_alt or has_meta

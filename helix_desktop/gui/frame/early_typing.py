@@ -54,6 +54,9 @@ class EarlyTyping:
         nothing yet.
         """
         modifiers = event.modifiers().value
+        if modifiers & CONTROL and modifiers & ALT:
+            # AltGr on Windows, which types "@" on a German keyboard.
+            modifiers &= ~(CONTROL | ALT)
         if not self.has_box or modifiers & (ALT | META):
             return False
         key = event.key()

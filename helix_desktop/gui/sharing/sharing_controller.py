@@ -74,7 +74,7 @@ class SharingController(QObject):
                 if row is not None:
                     agent = row.agent
             side.show_foreign_writer_or_composer(agent, machine)
-            side.way_on.show_last_turn_end(session)
+            side.turn_end_help.show_last_turn_end(session)
 
     def _announce_new_branches(self, bench: Workbench) -> None:
         for branch in bench.sharing.synced_sessions.branch_by_conversation.values():

@@ -165,7 +165,7 @@ def test_with_large_text_the_message_box_has_the_room_that_it_needs(
     the suggestions above.
     """
     window.resize(900, 600)
-    window.chat.way_on.hide()
+    window.chat.turn_end_help.hide()
     window.window_actions["new"].trigger()
     theme.set_zoom(3.0)
     for _ in range(20):
@@ -195,8 +195,10 @@ def test_in_the_smallest_window_at_twice_the_size_no_control_of_the_message_box_
     composer.text.setPlainText("Write a one-page summary of the attached report for the team.")
     composer.show_run_state(ConversationActivity.TOOLS)
     composer.show_waiting_messages([(Text(words),) for words in ("one", "two", "three")], 1)
-    window.chat.way_on._words.setText("The reply was interrupted. Nothing shown here is lost.")
-    window.chat.way_on.show()
+    window.chat.turn_end_help._words.setText(
+        "The reply was interrupted. Nothing shown here is lost."
+    )
+    window.chat.turn_end_help.show()
     theme.set_zoom(2.0)
     for _ in range(30):
         QApplication.processEvents()
@@ -223,7 +225,7 @@ def test_a_new_file_has_nothing_to_show_side_by_side(theme: Theme) -> None:
 
 def test_in_a_small_window_a_change_has_the_room(window: MainWindow) -> None:
     window.resize(900, 600)
-    window.chat.way_on.hide()
+    window.chat.turn_end_help.hide()
     body = "".join(f" same {number}\n-old {number}\n+new {number}\n" for number in range(10))
     preview = f"--- a.txt\n+++ a.txt\n@@ -1,20 +1,20 @@\n{body}"
     window.chat.approvals.show_waiting_questions(
@@ -247,7 +249,7 @@ def test_what_fits_on_the_screen_needs_no_scrolling(
     a screen with room for 40.
     """
     window.resize(*size)
-    window.chat.way_on.hide()
+    window.chat.turn_end_help.hide()
     body = "".join(f"+{words} {number}\n" for number in range(lines))
     edit = replace(EDIT, preview=f"--- a.txt\n+++ a.txt\n@@ -0,0 +1,{lines} @@\n{body}")
     question = edit if kind == "edit" else replace(COMMAND, preview=body, rules=("cat",))
@@ -274,7 +276,7 @@ def test_a_change_that_fits_only_in_two_columns_is_shown_in_them(
     Allow had to wait.
     """
     window.resize(1440, 868)  # what a screen of 900 pixels leaves below the window's title
-    window.chat.way_on.hide()
+    window.chat.turn_end_help.hide()
     old = "".join(f"-{words}_{number} = {number}\n" for number in range(lines))
     new = "".join(f"+{words}_{number} = {number}0  # or more\n" for number in range(lines))
     preview = (

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
 
 from helix_desktop.gui.frame.top_level_window import TopLevelWindow
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
@@ -93,3 +95,12 @@ def test_where_no_message_box_was_shown_nothing_is_kept(
     top_window = TopLevelWindow(state_file, "Helix Desktop")
     QTest.keyClicks(top_window, "hello")
     assert state_file.get_remembered("draft", "one", "new", default=dict[str, str]()) == {}
+
+
+def test_a_character_typed_with_alt_gr_on_windows_belongs_to_the_message(
+    top_window: TopLevelWindow, state_file: WindowStateFile
+) -> None:
+    alt_gr = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier
+    typed = QKeyEvent(QEvent.Type.KeyPress, Qt.Key.Key_At, alt_gr, "@")
+    QApplication.sendEvent(top_window, typed)
+    assert draft(state_file) == "begun @"

@@ -43,7 +43,7 @@ def test_where_another_computer_writes_there_is_no_composer_until_the_user_conti
     assert window.chat.composer.isHidden()
     said = " ".join(label.text() for label in window.chat.foreign.findChildren(QLabel))
     assert "laptop is working in this conversation" in said
-    assert not window.chat.way_on.isVisible()
+    assert not window.chat.turn_end_help.isVisible()
     window.chat.foreign.button.click()
     assert not window.chat.composer.isHidden()
     assert window.chat.foreign.isHidden()
@@ -58,7 +58,7 @@ def test_the_turn_of_a_connected_agent_is_not_offered_to_be_taken_up(
     bench.rows[session.id] = replace(bench.rows[session.id], agent="Claude Code")
     bench.sharing.stand(SharingStatus("in step"))
     assert window.chat.composer.isHidden()
-    assert window.chat.way_on.elsewhere
+    assert window.chat.turn_end_help.elsewhere
 
 
 def test_a_store_that_is_away_is_told_and_the_user_can_write(

@@ -1,0 +1,37 @@
+"""What is typed beside the message box goes into the message."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.gui.main_window import MainWindow
+
+NONE = Qt.KeyboardModifier.NoModifier
+SHIFT = Qt.KeyboardModifier.ShiftModifier
+CONTROL = Qt.KeyboardModifier.ControlModifier
+ALT = Qt.KeyboardModifier.AltModifier
+KEYPAD = Qt.KeyboardModifier.KeypadModifier
+GROUP = Qt.KeyboardModifier.GroupSwitchModifier
+
+
+@pytest.mark.parametrize(
+    ("key", "modifiers", "text", "typed"),
+    [
+        (Qt.Key.Key_A, NONE, "a", "a"),
+        (Qt.Key.Key_A, SHIFT, "A", "A"),
+        (Qt.Key.Key_7, KEYPAD, "7", "7"),
+        (Qt.Key.Key_At, CONTROL | ALT, "@", "@"),
+        (Qt.Key.Key_At, GROUP, "@", "@"),
+        (Qt.Key.Key_A, ALT, "a", ""),
+        (Qt.Key.Key_7, CONTROL, "7", ""),
+    ],
+)
+def test_a_character_typed_at_the_page_goes_into_the_message(
+    window: MainWindow, key: Qt.Key, modifiers: Qt.KeyboardModifier, text: str, typed: str
+) -> None:
+    window.chat.composer.text.setPlainText("")
+    QApplication.sendEvent(window.chat, QKeyEvent(QEvent.Type.KeyPress, key, modifiers, text))
+    assert window.chat.composer.text.toPlainText() == typed
