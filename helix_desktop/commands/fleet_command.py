@@ -2,13 +2,13 @@
 limits what they spend.
 """
 
+import argparse
 import asyncio
 import json
 import math
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from helix_desktop.commands import workspace_access
@@ -21,23 +21,28 @@ from helix_desktop.commands.option_parsing import (
 )
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console, Terminal
-from helix_desktop.errors import HelixError, InvalidInput, NotFound
+from helix_desktop.errors import AmbiguousName, HelixError, InvalidInput, NotFound
 from helix_desktop.resident.resident_client import CollectingConsole
 from helix_desktop.store import fleet_task_files
 from helix_desktop.store.fleet_task_list import FleetTaskList
-from helix_desktop.store.fleet_tasks import FleetTaskState
+from helix_desktop.store.fleet_tasks import ENDED, FleetTaskState
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 FleetAction = Callable[[Namespace, FleetTaskList], Awaitable[list[str]]]
 SHOWN_STATES = ("running", "needs-you", "dead-letter", "failed")
 # The maximum number of dead letters and of failed tasks that are printed without --json.
 MOST_FAILED = 5
+# Hidden options with which a command for all workspaces is repeated in each of them.
+AMONG_OTHERS = "--among-others"
+ONLY_FIND = "--only-find"
 
 
 def _run_fleet_command(arguments: Namespace) -> int:
-    if not getattr(arguments, "tasks", True) and not arguments.all:
+    is_stop = arguments.act is _stop_tasks
+    if is_stop and not arguments.tasks and not arguments.all:
         raise InvalidInput("Specify the tasks to stop, or --all.")
-    if not 0 <= getattr(arguments, "dollars", 0) < math.inf:
+    is_budget = arguments.act is _set_budget
+    if is_budget and not 0 <= arguments.dollars < math.inf:
         raise InvalidInput("A budget must be an amount of 0 dollars or more.")
     if arguments.workspace:
         return workspace_access.run_on_workspace(arguments)
@@ -50,14 +55,19 @@ def _run_fleet_command(arguments: Namespace) -> int:
 async def _act_in_all_workspaces(
     arguments: Namespace, name_by_id: dict[str, str], console: Console
 ) -> int:
-    """Acts on each workspace, here or where it is open. A store that cannot be reached
-    does not delay the others.
+    """Acts on each workspace in turn, here or where it is open. One that cannot be reached does
+    not keep the command from the others.
     """
-    answers: list[dict[str, Any]] = []
-    for identity, name in name_by_id.items():
-        answers.append(await _act_in_one_of_all(arguments, identity, name))
+    options: list[str] = []
+    named = _named_by_user(arguments)
+    if named:
+        options.append(AMONG_OTHERS)
+    if arguments.act is _stop_tasks and named:
+        # Before any task is stopped, so that a wrong name stops none.
+        found = await _ask_all_workspaces(arguments, name_by_id, [AMONG_OTHERS, ONLY_FIND])
+        _check_each_is_in_one_workspace(named, found)
+    answers = await _ask_all_workspaces(arguments, name_by_id, options)
     complete_answers = [answer for answer in answers if "trouble" not in answer]
-    _check_all_were_found(getattr(arguments, "tasks", ()), complete_answers)
     result = {
         "tasks": _sum_tasks_by_state(complete_answers),
         "cost": float(sum(answer["cost"] for answer in complete_answers)),
@@ -67,15 +77,49 @@ async def _act_in_all_workspaces(
     for answer in answers:
         lines += _describe_fleet(answer)
     await print_result(arguments, console, result, *lines)
+    changed: set[str] = set()
+    for answer in complete_answers:
+        changed.update(answer["changed"])
+    _check_all_were_changed(arguments, changed)
     if len(complete_answers) < len(answers):
         return 1
     return 0
 
 
-async def _act_in_one_of_all(arguments: Namespace, identity: str, name: str) -> dict[str, Any]:
-    """Returns what the workspace's process says, or why it could not be asked."""
-    words = [*arguments.argv, "--workspace", identity, "--json"]
-    own_arguments = Namespace(**{**vars(arguments), "json": True, "argv": words})
+def _named_by_user(arguments: Namespace) -> list[str]:
+    """What the command is to change, where not every workspace has it."""
+    names: list[str] = []
+    if arguments.act is _stop_tasks:
+        names += arguments.tasks
+    elif arguments.act is _drain_workers:
+        names += arguments.workers
+    elif arguments.act is _set_budget and arguments.per == "fleet" and not arguments.agent:
+        names.append(arguments.per)
+    return names
+
+
+async def _ask_all_workspaces(
+    arguments: Namespace, name_by_id: Mapping[str, str], options: Sequence[str]
+) -> list[dict[str, Any]]:
+    answers: list[dict[str, Any]] = []
+    for identity, name in name_by_id.items():
+        answers.append(await _ask_one_of_all(arguments, identity, name, options))
+    return answers
+
+
+async def _ask_one_of_all(
+    arguments: Namespace, identity: str, name: str, options: Sequence[str]
+) -> dict[str, Any]:
+    """Returns what the workspace's process says, or why it could not be asked. That may be another
+    process, which understands nothing but the words of a command.
+    """
+    own_arguments = Namespace(**vars(arguments))
+    own_arguments.json = True
+    own_arguments.among_others = AMONG_OTHERS in options
+    own_arguments.only_find = ONLY_FIND in options
+    own_arguments.argv = workspace_access.insert_options(
+        arguments.argv, *options, "--workspace", identity, "--json"
+    )
     console = CollectingConsole()
     try:
         await workspace_access.run_here_or_at_owner(own_arguments, identity, console)
@@ -85,15 +129,44 @@ async def _act_in_one_of_all(arguments: Namespace, identity: str, name: str) -> 
     return answer
 
 
-def _check_all_were_found(tasks: Iterable[str], answers: Sequence[dict[str, Any]]) -> None:
-    """Refuses names of tasks that no workspace has."""
-    changed: set[str] = set()
-    for answer in answers:
-        changed.update(answer["changed"])
-    unknown = set(tasks) - changed
-    if unknown:
+def _check_each_is_in_one_workspace(
+    names: Sequence[str], answers: Sequence[dict[str, Any]]
+) -> None:
+    """Refuses names of tasks that no workspace has, or several have."""
+    troubles = [
+        f"{answer['name']}: {answer['trouble']}" for answer in answers if "trouble" in answer
+    ]
+    for name in names:
+        owners = [answer["name"] for answer in answers if name in answer.get("changed", ())]
+        if len(owners) > 1:
+            raise AmbiguousName(
+                f"Tasks in several workspaces begin with {name}: {', '.join(owners)}.",
+                remedy="No task was stopped. Enter more characters of the ID.",
+            )
+        if not owners:
+            what = f"There is no task {name} to stop."
+            raise NotFound(
+                " ".join([what, *troubles]),
+                remedy="No task was stopped. `fleet status` lists tasks.",
+            )
+
+
+def _check_all_were_changed(arguments: Namespace, changed: Collection[str]) -> None:
+    """Says so if workers or a budget that the user named are in no workspace that was asked.
+    Names of tasks are checked before.
+    """
+    missing = [name for name in _named_by_user(arguments) if name not in changed]
+    if not missing:
+        return
+    if arguments.act is _drain_workers:
         raise NotFound(
-            f"There is no task {min(unknown)} to stop.", remedy="`fleet status` lists tasks."
+            f"There is no worker {missing[0]}.",
+            remedy="`fleet status` lists workers. Those that exist have been told to end.",
+        )
+    if arguments.act is _set_budget:
+        raise InvalidInput(
+            "Only a shared workspace can have a budget for the fleet.",
+            remedy="Set one for each workspace or day instead.",
         )
 
 
@@ -116,6 +189,8 @@ async def _act_in_workspace_and_print(
         changed: list[str] = []
         if arguments.act:
             changed = await arguments.act(arguments, tasks)
+        if not arguments.among_others:
+            _check_all_were_changed(arguments, changed)
         state = await fleet_overview.collect_fleet_state(
             tasks, [FleetTaskState(name) for name in SHOWN_STATES]
         )
@@ -166,15 +241,41 @@ def _describe_task(task: dict[str, Any]) -> str:
 
 
 async def _stop_tasks(arguments: Namespace, tasks: FleetTaskList) -> list[str]:
+    # All are found before one is stopped, so that a wrong name stops none.
+    id_by_name: dict[str, str] = {}
+    for name in arguments.tasks:
+        task = await _find_task_to_stop(name, tasks, among_others=arguments.among_others)
+        if task:
+            id_by_name[name] = task
+    if arguments.only_find:
+        return list(id_by_name)
+
     if arguments.all:
         await tasks.pause_all_tasks()
     stopped: list[str] = []
-    for name in arguments.tasks:
-        with suppress(NotFound):  # This workspace has no such task, but another one may.
-            task = await tasks.find_fleet_task(name)
-            if await tasks.cancel_fleet_task(task.id):
-                stopped.append(name)
+    for name, task in id_by_name.items():
+        if await tasks.cancel_fleet_task(task):
+            stopped.append(name)
     return stopped
+
+
+async def _find_task_to_stop(name: str, tasks: FleetTaskList, *, among_others: bool) -> str:
+    """Returns the ID of a task that has not ended; or "" if another workspace may have it."""
+    try:
+        task = await tasks.find_fleet_task(name)
+    except AmbiguousName:
+        raise
+    except NotFound:
+        pass
+    else:
+        if task.state not in ENDED:
+            return task.id
+    if among_others:
+        return ""
+    raise NotFound(
+        f"There is no task {name} to stop.",
+        remedy="No task was stopped. `fleet status` lists tasks.",
+    )
 
 
 async def _let_tasks_start_again(_arguments: Namespace, tasks: FleetTaskList) -> list[str]:
@@ -183,7 +284,7 @@ async def _let_tasks_start_again(_arguments: Namespace, tasks: FleetTaskList) ->
 
 
 async def _drain_workers(arguments: Namespace, tasks: FleetTaskList) -> list[str]:
-    every_worker = [""]
+    every_worker = [""]  # The empty name means all of them.
     drained: list[str] = []
     for worker in arguments.workers or every_worker:
         if await tasks.notes.drain_workers(worker):
@@ -196,10 +297,7 @@ async def _set_budget(arguments: Namespace, tasks: FleetTaskList) -> list[str]:
     if arguments.agent:
         scope = f"agent {arguments.agent}"
     if scope == "fleet" and not tasks.is_shared:
-        raise InvalidInput(
-            "Only a shared workspace can have a budget for the fleet.",
-            remedy="Nothing was changed.",
-        )
+        return []  # Only shared workspaces have one. If no workspace could set it, that is said.
     await tasks.notes.set_limit(scope, arguments.dollars)
     return [scope]
 
@@ -228,6 +326,7 @@ def _add_fleet_stop(verbs: Subparsers) -> None:
     command.add_argument(
         "--all", action="store_true", help="stop all tasks until you run `fleet start`"
     )
+    command.add_argument(ONLY_FIND, action="store_true", help=argparse.SUPPRESS)
     _let_act_on_fleet(command, _stop_tasks)
 
 
@@ -259,9 +358,10 @@ def _add_fleet_budget(verbs: Subparsers) -> None:
 
 
 def _let_act_on_fleet(command: ArgumentParser, act: FleetAction | None) -> None:
-    """Ends the declaration of a verb, which acts on one workspace or all, and then shows
-    the figures.
+    """Ends the declaration of a verb: `_run_fleet_command` decides which workspaces it is for, and
+    in each of them `work` does `act`, if there is one, and then shows the figures.
     """
+    command.add_argument(AMONG_OTHERS, action="store_true", help=argparse.SUPPRESS)
     command.add_argument(
         "--workspace",
         "-w",
@@ -270,6 +370,7 @@ def _let_act_on_fleet(command: ArgumentParser, act: FleetAction | None) -> None:
         help="only this workspace (default: all workspaces)",
     )
     add_json_option(command)
+    # `counts`: these commands need no tokens to be counted, so the counter is not loaded.
     command.set_defaults(
         run=_run_fleet_command, work=_act_in_workspace_and_print, act=act, counts=False
     )

@@ -297,6 +297,40 @@ def test_the_fleet_of_all_workspaces_is_shown_and_stopped_at_once(
     assert len(helix("worker", "--drain", "--json")[1].splitlines()) == 1
 
 
+def test_a_wrong_name_stops_no_task(workspace: Path, tmp_path: Path, helix: Helix) -> None:
+    (tmp_path / "other").mkdir()
+    assert helix("workspace", "new", "There", "--folder", tmp_path / "other")[0] == 0
+    task = add(helix, "say a")
+    unknown = "0" * 20
+    for where in ([], ["-w", "Here"]):
+        code, _, err = helix("fleet", "stop", task, unknown, *where)
+        assert code == 1
+        assert f"There is no task {unknown} to stop." in err
+        assert helix("fleet", "stop", "--all", unknown, *where)[0] == 1
+        (here, _there) = fleet(helix, "status")["workspaces"]
+        assert (here["tasks"]["waiting"], here["is_stopped"]) == (1, False)
+    code, _, err = helix("fleet", "drain", "nobody")
+    assert (code, "There is no worker nobody." in err) == (1, True)
+    assert helix("fleet", "stop", "--", task)[0] == 0  # After "--", everything is a name.
+    assert show(helix, task)["state"] == "cancelled"
+    assert helix("fleet", "stop", task, "-w", "Here")[0] == 1
+
+
+def test_the_beginning_of_tasks_in_two_workspaces_stops_neither(
+    workspace: Path, tmp_path: Path, helix: Helix
+) -> None:
+    (tmp_path / "other").mkdir()
+    assert helix("workspace", "new", "There", "--folder", tmp_path / "other")[0] == 0
+    first = add(helix, "say a")
+    second = helix("task", "add", "-w", "There", "say b")[1].strip()
+    together = first[:4]
+    assert second.startswith(together)  # An ID begins with the time.
+    code, _, err = helix("fleet", "stop", together)
+    assert (code, "Here, There" in err) == (1, True)
+    whole = fleet(helix, "status")
+    assert whole["tasks"]["waiting"] == 2
+
+
 def test_a_budget_is_set_shown_and_lifted(workspace: Path, helix: Helix) -> None:
     assert fleet(helix, "budget", "2.5", "--per", "day", "-w", "Here")["budgets"] == {
         "day": {"limit": 2.5, "spent": 0.0}
@@ -307,7 +341,9 @@ def test_a_budget_is_set_shown_and_lifted(workspace: Path, helix: Helix) -> None
         "agent reader"
     }
     assert helix("fleet", "budget", "nan")[0] == 2
-    assert helix("fleet", "budget", "1", "--per", "fleet", "-w", "Here")[0] == 2
+    for where in ([], ["-w", "Here"]):
+        code, _, err = helix("fleet", "budget", "1", "--per", "fleet", *where)
+        assert (code, "Only a shared workspace" in err) == (2, True)
 
 
 @pytest.mark.parametrize(
