@@ -19,12 +19,16 @@ FULL = "full"
 SHORT_CONTEXT = 8_000  # In a conversation of fewer tokens, command outputs have no special limit.
 LONGEST_ANSWER = 50_000  # Only this many characters of a model's answer are read.
 KEEP_WORDS = 500  # Questions to the model quote this many characters of a call's `keep`.
+# A line of an answer, such as "1: compact: the errors" or "- **Output 2** - preview". What is to be
+# kept may itself begin with a sign, as in "1: compact: /etc/hosts".
 _CHOICE = re.compile(
-    r"^[^\w\n]*(\d+)[^\w\n]+(compact|preview|full)\b[^\w\n]*(.*)$", re.IGNORECASE | re.MULTILINE
+    r"^[^\w\n]*(?:output )?(\d+)[^\w\n]+(compact|preview|full)\b[ \t]*[:*`\"'.,)–—-]*(.*)$",
+    re.IGNORECASE | re.MULTILINE,
 )
-_THING = r"(?: of)?(?: it| the| this| its)?(?: file| output| content| contents| text| page| document| source| code| log)*"
+# The end of "keep the whole file" or "show everything of this log".
+_KIND_OF_CONTENT = r"(?: of)?(?: it| the| this| its)?(?: file| output| content| contents| text| page| document| source| code| log)*"
 _ALL = re.compile(
-    rf"(?:please )?(?:keep |show )?(?:all|everything|(?:the )?(?:whole|entire|full)){_THING}",
+    rf"(?:please )?(?:keep |show )?(?:all|everything|(?:the )?(?:whole|entire|full)){_KIND_OF_CONTENT}",
     re.IGNORECASE,
 )
 _COMMAND = re.compile(r"bash|shell|terminal|exec|command|console|(^|_)run(_|$)", re.IGNORECASE)
@@ -151,7 +155,8 @@ def parse_output_choices(
     answer: str, numbers: Sequence[int], may_be_full: Sequence[int]
 ) -> dict[int, OutputChoice]:
     """Return the model's choices. An unreadable or forbidden one means a preview."""
-    choices_of_model = _choices_from_json(answer) or _choices_from_lines(answer)
+    read_answer = answer[:LONGEST_ANSWER]
+    choices_of_model = _choices_from_json(read_answer) or _choices_from_lines(read_answer)
     choices = {}
     for number in numbers:
         choice = choices_of_model.get(number, OutputChoice(PREVIEW))
@@ -165,31 +170,41 @@ def parse_output_choices(
 
 def _choices_from_lines(answer: str) -> dict[int, OutputChoice]:
     choices = {}
-    for match in _CHOICE.finditer(answer[:LONGEST_ANSWER]):
+    for match in _CHOICE.finditer(answer):
         number = int(match[1])
         what = match[2].lower()
-        keep = match[3].strip(" `\"'.")
+        keep = match[3].strip(" `\"'").rstrip(" `\"'.")
         choices[number] = OutputChoice(what, keep)
     return choices
 
 
 def _choices_from_json(answer: str) -> dict[int, OutputChoice]:
-    """Parse choices in JSON, as some models answer: `{"1": "preview"}`, or a list of objects."""
+    """Parse choices in JSON, as some models answer: `{"1": "preview"}`, `{"1": {"choice": …}}`,
+    an object with its number, or a list of these.
+    """
     text = answer
     fenced = _FENCE.search(answer)
     if fenced is not None:
         text = fenced.group(1)
     value = parse_json_or_none(text)
+    if isinstance(value, dict) and "choice" in value:
+        value = [value]
     lines = []
     if isinstance(value, dict):
         for number, choice in value.items():
-            lines.append(f"{number}: {choice}")
+            if isinstance(choice, dict):
+                lines.append(_line_of_choice(number, choice))
+            else:
+                lines.append(f"{number}: {choice}")
     elif isinstance(value, list):
         for row in value:
             if isinstance(row, dict):
-                number = row.get("number", row.get("output", ""))
-                lines.append(f"{number}: {row.get('choice', '')}: {row.get('keep', '')}")
+                lines.append(_line_of_choice(row.get("number", row.get("output", "")), row))
     return _choices_from_lines("\n".join(lines))
+
+
+def _line_of_choice(number: object, row: Mapping[str, object]) -> str:
+    return f"{number}: {row.get('choice', '')}: {row.get('keep', '')}"
 
 
 def asks_for_everything(keep_argument: str) -> bool:

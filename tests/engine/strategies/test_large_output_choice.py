@@ -120,6 +120,8 @@ def test_an_answer_is_read_in_the_forms_models_give_it() -> None:
         '{"1": "compact: the failing tests", "2": "preview", "3": "full"}',
         '```json\n{"1": "compact: the failing tests", "2": "preview", "3": "full"}\n```',
         '[{"number": 1, "choice": "compact", "keep": "the failing tests"}, {"number": 3, "choice": "full"}]',
+        '{"1": {"choice": "compact", "keep": "the failing tests"}, "3": {"choice": "full"}}',
+        "Output 1: compact: the failing tests.\n**Output 2**: preview\nOutput 3: full",
     ):
         read = parse_output_choices(answer, [1, 2, 3], [3])
         assert read == {
@@ -128,6 +130,14 @@ def test_an_answer_is_read_in_the_forms_models_give_it() -> None:
             3: read[3],
         }, answer
         assert read[3].what == FULL
+
+
+@pytest.mark.parametrize("keep", ["/etc/hosts", ".env", "-v and its help", "the errors"])
+def test_what_is_to_be_kept_is_read_from_its_first_character(keep: str) -> None:
+    choice = OutputChoice(COMPACT, keep)
+    assert parse_output_choices(f"1: compact: {keep}.", [1], [])[1] == choice
+    single = f'{{"number": 1, "choice": "compact", "keep": "{keep}"}}'
+    assert parse_output_choices(single, [1], [])[1] == choice
 
 
 @pytest.mark.parametrize(
