@@ -86,6 +86,11 @@ class ProjectItem:
         return self.trusted and not self.off and not self.broken
 
     @property
+    def awaits_trust(self) -> bool:
+        """Whether it is used only after the user has read and trusted it."""
+        return not (self.broken or self.off or self.trusted)
+
+    @property
     def state_description(self) -> str:
         """Describe its state in a word or two, for a list."""
         if self.broken:

@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QLabel, QWidget
 
 from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
+from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.trust_dialog import TrustDialog
@@ -72,7 +73,10 @@ class RulesAndSkillsPage(SettingsPage):
             self._items.addWidget(self._build_item_label(text, "faint"))
         self._add_review_button(items)
         self._rows = []
-        self._filter.setVisible(len(items) > MAX_ITEMS_WITHOUT_FILTER)
+        # A field with words in it stays, because they hide items until they are removed.
+        has_filter = len(items) > MAX_ITEMS_WITHOUT_FILTER or bool(self._filter.text())
+        self._filter.setVisible(has_filter)
+        # The table has all kinds, in the order in which they are shown.
         for kind, name in read_shown_names()["kinds of items"].items():
             items_of_kind = [item for item in items if item.kind == kind]
             items_of_kind.sort(key=_item_sort_key)
@@ -87,7 +91,7 @@ class RulesAndSkillsPage(SettingsPage):
         """
         new_items: list[ProjectItem] = []
         for item in items:
-            if item.state_description.endswith("not trusted yet"):
+            if item.awaits_trust:
                 new_items.append(item)
         if len(new_items) < 2:
             return
@@ -125,7 +129,7 @@ class RulesAndSkillsPage(SettingsPage):
         state = self._build_item_label(state_text, "small")
         open_text = partial(self._open_review_dialog, [item])
         read_button = build_push_button(tr("Read"), self.page_content, open_text, "link")
-        read_button.setAccessibleName(f"{read_button.text()}: {item.name}")
+        read_button.setAccessibleName(f"{read_button.text()}: {mark_on_one_line(item.name)}")
 
         use_box = self._build_use_checkbox(item)
         first_line = build_row((name, 1), state, read_button, use_box, wraps=True)
@@ -138,6 +142,8 @@ class RulesAndSkillsPage(SettingsPage):
             notes.append(translate_sentences(note))
         for note in filter(None, notes):
             short_note = mark_text(note[:LONGEST_NOTE])
+            if len(note) > LONGEST_NOTE:
+                short_note += "…"
             column.addWidget(self._build_item_label(short_note, "muted"))
         column.addWidget(self._build_item_label(mark_on_one_line(str(item.path)), "faint"))
         return card
@@ -145,7 +151,7 @@ class RulesAndSkillsPage(SettingsPage):
     def _build_use_checkbox(self, item: ProjectItem) -> QCheckBox:
         box = QCheckBox(tr("Use"), self.page_content)
         box.setChecked(not item.off)
-        box.setAccessibleName(tr("Use {name}", name=item.name))
+        box.setAccessibleName(tr("Use {name}", name=mark_on_one_line(item.name)))
         box.toggled.connect(partial(self._switch_item, item))
         return box
 
@@ -160,8 +166,16 @@ class RulesAndSkillsPage(SettingsPage):
 
     def _run_item_change(self, work: Coroutine[Any, Any, Any]) -> None:
         self._runner.run_in_background(
-            work, then=lambda _done: self.refresh_project_items(), owner=self
+            work,
+            then=lambda _done: self.refresh_project_items(),
+            owner=self,
+            failed=self._show_error_and_refresh,
         )
+
+    def _show_error_and_refresh(self, error: HelixError) -> None:
+        """Shows the items as they are, because the user's box shows what was not saved."""
+        self._runner.failed.emit(error)
+        self.refresh_project_items()
 
     def _build_item_label(self, text: str, look: str) -> QLabel:
         label = build_plain_label(text, look, self.page_content)
@@ -171,11 +185,11 @@ class RulesAndSkillsPage(SettingsPage):
 
 
 def _item_sort_key(item: ProjectItem) -> tuple[bool, list[tuple[int, str]]]:
-    """Sorts items that need the user's decision first, then by name, with 2 before 10."""
+    """Sorts items that the user has to read first, then by name, with 2 before 10."""
     pieces: list[tuple[int, str]] = []
     for piece in re.split(r"(\d+)", item.name.casefold()):
         number = -1
         if piece.isdecimal():
             number = int(piece)
         pieces.append((number, piece))
-    return item.state_description == "in use", pieces
+    return not item.awaits_trust, pieces

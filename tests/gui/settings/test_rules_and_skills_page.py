@@ -3,8 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from PySide6.QtWidgets import QCheckBox, QLabel, QLineEdit, QListWidget, QPushButton
 
+from helix_desktop.errors import HelixError, StoreFull
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.trust_dialog import TrustDialog
 from helix_desktop.gui.settings.rules_and_skills_page import RulesAndSkillsPage
@@ -117,3 +119,49 @@ def test_many_items_are_filtered(theme: Theme, desk: FakeDesk) -> None:
     assert [names.item(row).text() for row in range(12) if not names.item(row).isHidden()] == [
         "✓ Skill: skill-7"
     ]
+
+
+def test_the_filter_stays_in_sight_as_long_as_it_hides_items(theme: Theme, desk: FakeDesk) -> None:
+    bench = desk.benches["parser"]
+    bench.rules = [
+        replace(ITEM, name=f"skill-{n}", path=Path(f"/x/{n}/SKILL.md")) for n in range(12)
+    ]
+    page = RulesAndSkillsPage(theme, bench, BackgroundRunner(now))
+    field = page.findChildren(QLineEdit)[0]
+    field.setText("skill-11")
+    bench.rules = bench.rules[:3]
+    page.refresh_project_items()
+    assert field.isVisibleTo(page)
+
+
+def test_what_the_user_must_read_comes_before_what_is_off(theme: Theme, desk: FakeDesk) -> None:
+    bench = desk.benches["parser"]
+    bench.rules = [
+        replace(ITEM, name="item-1", path=Path("/x/1/SKILL.md"), trusted=True, off=True),
+        replace(ITEM, name="item-2", path=Path("/x/2/SKILL.md")),
+        replace(ITEM, name="item-3", path=Path("/x/3/SKILL.md"), about="a" * 500),
+    ]
+    page = RulesAndSkillsPage(theme, bench, BackgroundRunner(now))
+    words = [label.text() for label in page.findChildren(QLabel)]
+    names = [text for text in words if text.startswith("item-")]
+    assert names == ["item-2", "item-3", "item-1"]
+    assert "a" * 400 + "…" in words
+
+
+def test_a_switch_that_could_not_be_saved_shows_what_is_so(
+    theme: Theme, desk: FakeDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(_: object, item: str, *, on: bool) -> None:
+        raise StoreFull(f"The disk is full, so {item}: {on} was not saved.")
+
+    bench = desk.benches["parser"]
+    bench.rules = [ITEM]
+    monkeypatch.setattr(type(bench.project), "switch_item", refuse)
+    runner = BackgroundRunner(now)
+    errors: list[HelixError] = []
+    runner.failed.connect(errors.append)
+    page = RulesAndSkillsPage(theme, bench, runner)
+    page.findChildren(QCheckBox)[0].click()
+    assert [type(error) for error in errors] == [StoreFull]
+    boxes = [box for box in page.findChildren(QCheckBox) if box.isVisibleTo(page)]
+    assert [box.isChecked() for box in boxes] == [True]
