@@ -18,7 +18,7 @@ PREVIEW = "preview"
 FULL = "full"
 SHORT_CONTEXT = 8_000  # In a conversation of fewer tokens, command outputs have no special limit.
 LONGEST_ANSWER = 50_000  # Only this many characters of a model's answer are read.
-KEEP_WORDS = 500  # Questions to the model quote this many characters of a call's `keep`.
+KEEP_CHARACTERS = 500  # An excerpt quotes this many characters of what was to be kept.
 # A line of an answer, such as "1: compact: the errors" or "- **Output 2** - preview". What is to be
 # kept may itself begin with a sign, as in "1: compact: /etc/hosts".
 _CHOICE = re.compile(
@@ -105,7 +105,7 @@ def find_outputs_to_shorten(
 
 
 def most_tokens_always_shown_whole(policy: Policy, window: int) -> int:
-    """Return up to how many tokens any batch of outputs is shown whole."""
+    """Return up to how many billed tokens any batch of outputs is shown whole."""
     if policy.admission == "off":
         return window
     least_limit = min(
@@ -124,7 +124,7 @@ def format_excerpt(stored: Stored, tokens: int, text: str, *, asked: str = "") -
     kind_of_excerpt = "preview"
     if asked:
         one_line = " ".join(asked.split())
-        kind_of_excerpt = f"compacted: {one_line[:KEEP_WORDS]}"
+        kind_of_excerpt = f"compacted: {one_line[:KEEP_CHARACTERS]}"
     recall = f'recall_cached_content("{stored.digest.hex}")'
     return (
         f"[EXCERPT of {tokens:,} tokens, {size} ({kind_of_excerpt}); the whole: {recall}]\n{text}"
