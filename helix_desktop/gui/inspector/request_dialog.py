@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.messages import Image, Message, MessagePart, Request, Role, ToolResult
+from helix_desktop.engine.strategies.all_strategies import STRATEGIES
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.escape_key import EscapeCloser
 from helix_desktop.gui.common.figure_formats import format_byte_size
@@ -18,6 +19,8 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.transcript_pane import FindBar
 from helix_desktop.gui.translation import format_count, tr, translate_name
 
+# The first words of what the program itself wrote in place of older messages.
+FOLD_TITLES = tuple(strategy.title for strategy in STRATEGIES.values())
 # A model's name, and the body of the request that its provider receives.
 ProviderBody = tuple[str, Mapping[str, Any]]
 
@@ -129,8 +132,14 @@ def format_request_as_text(request: Request) -> list[str]:
     """Formats a whole request as text. A line before each message names its role."""
     texts = [f"── {tr('system')} ──", request.system]
     for number, message in enumerate(request.messages, 1):
-        texts.append(f"── {number} · {_name_message(message)} ──")
-        texts += [_format_message_part(part) for part in message.parts]
+        speaker = ""
+        for part in message.parts:
+            # A summary is sent in one message with what the user said next.
+            speaker_of_part = _name_speaker(message, part)
+            if speaker_of_part != speaker:
+                speaker = speaker_of_part
+                texts.append(f"── {number} · {speaker} ──")
+            texts.append(_format_message_part(part))
         if number == request.stable:
             texts.append(f"── {tr('the provider may have cached everything up to here')} ──")
     if request.tools:
@@ -139,11 +148,13 @@ def format_request_as_text(request: Request) -> list[str]:
     return "\n".join(texts).split("\n")  # A text may have several lines.
 
 
-def _name_message(message: Message) -> str:
-    """Who says the message. Outputs of tools are sent under the user's name."""
+def _name_speaker(message: Message, part: MessagePart) -> str:
+    """Who says a part. Summaries and outputs of tools are sent under the user's name."""
     role = message.role
-    if all(isinstance(part, ToolResult) for part in message.parts):
+    if role is Role.USER and isinstance(part, ToolResult):
         role = Role.TOOL
+    if role is Role.USER and isinstance(part, Text) and part.text.startswith(FOLD_TITLES):
+        return tr("Summary")
     return translate_name("message of a request", role.value, otherwise=role.value)
 
 

@@ -36,6 +36,7 @@ from helix_desktop.engine.messages import (
     ToolResult,
 )
 from helix_desktop.engine.session_events import FactAppended, FoldProgress, ReplyStreamed
+from helix_desktop.engine.strategies import handover
 from helix_desktop.gui import sentence_translation
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import format_token_count
@@ -370,3 +371,15 @@ def test_a_readable_request_names_who_says_each_message() -> None:
     )
     heads = [line for line in format_request_as_text(request) if line.startswith("──")]
     assert heads == ["── system ──", "── 1 · You ──", "── 2 · Agent ──", "── 3 · Tool outputs ──"]
+
+
+def test_a_readable_request_does_not_give_a_summary_to_the_user() -> None:
+    """The defect: the program's own summary was headed "1 · You"."""
+    summary = f"{handover.TITLE} Summary of the conversation up to here"
+    request = Request(
+        model="local/tiny",
+        system="Be brief.",
+        messages=(Message(Role.USER, (Text(summary), Text("go on"))),),
+    )
+    lines = format_request_as_text(request)[2:]
+    assert lines == ["── 1 · Summary ──", summary, "── 1 · You ──", "go on"]
