@@ -162,7 +162,9 @@ class StepDifferences:
             if sources_of_agent:
                 last_source = sources_of_agent[-1]
             changed_by = last_source.what or last_source.fact.by
-            step = last_source.step
+            # An undo may have taken back this step's lines and left those of others.
+            if len(sources_of_agent) == len(sources):
+                step = last_source.step
         shown_path = self._checkpoints().displayed_path(change.path)
         return FileChange(
             change, shown_path, by=changed_by, step=step, broken=broken, sources=tuple(sources)

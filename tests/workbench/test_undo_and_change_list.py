@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -417,3 +418,27 @@ class TestCommandInTheBackground:
         await self.call("stop_command", name="bg1")
         await self.end_turn()
         assert await self.changed() == ["README.md", "notes"]
+
+
+async def test_a_file_of_which_something_was_undone_names_no_step(
+    desks: Desks, folder: Path
+) -> None:
+    """The defect: the chip still named the step whose lines had just been undone."""
+    bench = await desks().create_workspace("W", folder)
+    checkpoints = bench.file_changes.workspace_checkpoints
+    await bench.file_changes.prepare_checkpoints()
+    before = (folder / "README.md").read_text()
+    sources: list[ChangeSource] = []
+    for number, line in ((6, "first\n"), (7, "second\n")):
+        step = await checkpoints.begin_step(str(number), "c1", "command")
+        assert step is not None
+        (folder / "README.md").write_text(f"{before}{line}")
+        fact = await checkpoints.end_step(step)
+        assert fact is not None
+        sources.append(ChangeSource("c1", number, 1.0, fact, "edit_file", step=number))
+    (changed,) = await bench.file_changes.file_changes_of_steps(sources)
+    assert (changed.by, changed.step) == ("edit_file", 7)
+    undo = replace(sources[-1].fact, by="undo", undoes=(6, 7))
+    sources.append(ChangeSource("c1", 8, 1.0, undo))
+    (changed,) = await bench.file_changes.file_changes_of_steps(sources)
+    assert (changed.by, changed.step) == ("edit_file", 0)
