@@ -949,6 +949,11 @@ class Workbench:
         )
         return list_asked_programs(action, self._permissions.rules)
 
+    @property
+    def sandbox_kind(self) -> str:
+        """Return "bubblewrap", "Landlock" or "none": what commands run in on this computer."""
+        return self.copies.tools_of_copy("").sandbox.kind.value
+
     def describe_permission_modes(self) -> Mapping[str, str]:
         return {
             PermissionMode.READ_ONLY.value: "Read only",

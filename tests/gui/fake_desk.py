@@ -795,6 +795,8 @@ class FakeWorkbench(StandIn):
     def workforce(self) -> FakeWorkforce:
         return FakeWorkforce(self)
 
+    sandbox_kind = "bubblewrap"
+
     def describe_permission_modes(self) -> Mapping[str, str]:
         return {"ask": "Ask before commands", "plan": "Read only", "all": "Allow everything"}
 

@@ -1,5 +1,6 @@
 """Permissions of a workspace: mode, folders, rules, and what commands and agents can see."""
 
+import sys
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import partial
@@ -35,10 +36,22 @@ def describe_permission_rule(rule: Mapping[str, Any]) -> str:
     return " · ".join(parts)
 
 
+def describe_sandbox(kind: str) -> str:
+    """Says whether commands run in a sandbox on this computer, in which one, or why not."""
+    if kind == "bubblewrap":
+        return tr("On this computer, commands run in a sandbox (bubblewrap).")
+    if kind == "Landlock":
+        return tr("On this computer, commands run in the weaker sandbox, Landlock, because bubblewrap is missing or does not work.")  # fmt: skip
+    if sys.platform.startswith("linux"):
+        return tr("On this computer, commands run without a sandbox, because neither bubblewrap nor Landlock works here.")  # fmt: skip
+    return tr("On this computer, commands run without a sandbox, because there is none for this system.")  # fmt: skip
+
+
 class PermissionsPage(WorkspaceSettingsPage):
     def __init__(self, bench: Workbench, program: Installation, runner: BackgroundRunner) -> None:
         super().__init__(tr("Permissions"), bench, runner)
         self._program = program
+        self.add_sentence(describe_sandbox(bench.sandbox_kind))
         about_mode = tr(
             "What the agent may do without asking. Reading files in the workspace never needs permission."
         )

@@ -817,3 +817,21 @@ def test_money_is_shown_in_dollars(window: MainWindow, settings: ProgramSettings
     assert field.value() == 0.5
     field.setValue(1.25)
     assert settings[ASK_ABOVE] == 125
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("bubblewrap", "commands run in a sandbox (bubblewrap)"),
+        ("Landlock", "the weaker sandbox, Landlock, because"),
+        ("none", "commands run without a sandbox, because"),
+    ],
+)
+def test_the_permissions_begin_with_whether_commands_run_in_a_sandbox(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation, kind: str, words: str
+) -> None:
+    bench.sandbox_kind = kind
+    page = PermissionsPage(bench, program, window.background_runner)
+    labels = [label.text() for label in page.page_content.findChildren(QLabel) if label.text()]
+    about_sandbox = [text for text in labels if "sandbox" in text]
+    assert words in about_sandbox[0]
