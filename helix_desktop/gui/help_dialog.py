@@ -1,7 +1,7 @@
 """The help pages that ship with the program, in a separate window. Qt renders their Markdown."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QLocale, QStringListModel, QUrl
@@ -31,6 +31,9 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.resources import resources_folder
 
 _CONTENTS_LINE = re.compile(r"- \[([^]]+)\]\((\w[\w-]*\.md)\)(?:: |：)(.+)")
+_MARKDOWN_LINK = re.compile(r"!?\[([^]]*)\]\([^)]*\)")
+_MARKDOWN_SIGNS = re.compile(r"[*`|]|^\s*(?:[-+>]|\d+\.)\s+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 CONTENTS = "index.md"
 PICTURE = "\ufffc"  # The character that represents a picture in a text.
 PARAGRAPH_SPACING = 6  # The space below each paragraph, in pixels.
@@ -67,42 +70,93 @@ def list_help_contents() -> tuple[HelpEntry, ...]:
 
 
 def find_help_pages(query: str) -> dict[str, str]:
-    """Finds pages with all words of the query, and returns their files by their lines.
+    """Finds pages with all words of the query, and returns their files by their lines. A line is
+    a page's title and the sentence that has the words, or else what the page is about.
 
-    Pages with the words in their title come first, then those with the words in their line, then
-    those with the words in their text alone; among these, those with the most hits.
+    Pages with the words in their title come first, then those with the words in what they are
+    about, in a heading or as they were typed, in one sentence, and in their text alone. Among
+    these, those whose sentence has the words as they were typed, then those with the most hits.
     """
     words = query.casefold().split()
     pages: list[FoundHelpPage] = []
     for entry in list_help_contents():
-        text = find_help_file(entry.file).read_text("utf-8").casefold()
-        rank = _rank_help_page(entry, text, words)
-        if rank is not None:
-            hits = sum(text.count(word) for word in words)
-            pages.append(FoundHelpPage(entry, rank, hits))
+        text = find_help_file(entry.file).read_text("utf-8")
+        found_page = _search_help_page(entry, text, words)
+        if found_page is not None:
+            pages.append(found_page)
     pages.sort(key=lambda page: page.hits, reverse=True)
+    phrase = " ".join(words)
+    pages.sort(key=lambda page: phrase not in page.passage.casefold())
     pages.sort(key=lambda page: page.rank)
-    return {page.entry.line: page.entry.file for page in pages}
-
-
-def _rank_help_page(entry: HelpEntry, text: str, words: Sequence[str]) -> int | None:
-    """Returns 0 if all words are in the title, 1 if in the line, 2 if in the text, or None."""
-    title = entry.title.casefold()
-    if all(word in title for word in words):
-        return 0
-    line = entry.line.casefold()
-    if all(word in line for word in words):
-        return 1
-    if all(word in text for word in words):
-        return 2
-    return None
+    return {page.line: page.entry.file for page in pages}
 
 
 @dataclass(frozen=True, slots=True)
 class FoundHelpPage:
+    """`passage`: the sentence with the words, or nothing where no sentence has all of them."""
+
     entry: HelpEntry
     rank: int
     hits: int
+    passage: str
+
+    @property
+    def line(self) -> str:
+        if self.passage:
+            return f"{self.entry.title}: {self.passage}"
+        return self.entry.line
+
+
+def _search_help_page(entry: HelpEntry, text: str, words: Sequence[str]) -> FoundHelpPage | None:
+    if not _has_all_words(f"{entry.line} {text}", words):
+        return None
+    folded_text = text.casefold()
+    hits = 0
+    for word in words:
+        hits += folded_text.count(word)
+    passage = ""
+    if words:
+        passage = _find_sentence(text, words)
+    rank = _rank_help_page(entry, text, words, passage)
+    return FoundHelpPage(entry, rank, hits, passage)
+
+
+def _rank_help_page(entry: HelpEntry, text: str, words: Sequence[str], passage: str) -> int:
+    """Returns 0 for the pages that come first, and 4 for those that come last."""
+    if _has_all_words(entry.title, words):
+        return 0
+    if _has_all_words(entry.line, words):
+        return 1
+    if not passage:
+        return 4
+    if " ".join(words) in passage.casefold():
+        return 2
+    for line in text.splitlines():
+        if line.startswith("#") and _has_all_words(line, words):
+            return 2
+    return 3
+
+
+def _has_all_words(text: str, words: Sequence[str]) -> bool:
+    folded_text = text.casefold()
+    return all(word in folded_text for word in words)
+
+
+def _find_sentence(text: str, words: Sequence[str]) -> str:
+    """Returns the shortest sentence with all words, without the signs of Markdown."""
+    shortest = ""
+    # A name alone with a full stop, such as "Sandbox.", tells the reader nothing.
+    least_length = len(" ".join(words)) + 2
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        plain_line = _MARKDOWN_SIGNS.sub("", _MARKDOWN_LINK.sub(r"\1", line))
+        for sentence in _SENTENCE_END.split(plain_line):
+            is_shortest = not shortest or len(sentence) < len(shortest)
+            says_more = len(sentence) > least_length
+            if says_more and is_shortest and _has_all_words(sentence, words):
+                shortest = sentence.strip()
+    return shortest
 
 
 class HelpPage(QTextBrowser):
@@ -183,6 +237,7 @@ class HelpDialog(TransientDialog):
 
         self._found_lines = QStringListModel(self)
         self._searched_words: list[str] = []
+        self._file_by_found_line: Mapping[str, str] = {}
         self.search.setCompleter(self._build_completer())
         self.search.textEdited.connect(self._list_found_pages)
         self.search.returnPressed.connect(self._open_first_found_page)
@@ -223,17 +278,18 @@ class HelpDialog(TransientDialog):
 
     def _list_found_pages(self, query: str) -> None:
         self._searched_words = query.casefold().split()
-        self._found_lines.setStringList(list(find_help_pages(query)))
+        self._file_by_found_line = find_help_pages(query)
+        self._found_lines.setStringList(list(self._file_by_found_line))
 
     def _open_first_found_page(self) -> None:
-        first_line = next(iter(find_help_pages(self.search.text())), "")
+        first_line = next(iter(self._file_by_found_line), "")
         self._open_found_page(first_line)
 
     def _open_contents(self) -> None:
         self.open_help_page(CONTENTS)
 
     def _open_found_page(self, line: str) -> None:
-        file = find_help_pages("").get(line)
+        file = self._file_by_found_line.get(line)
         if file:
             self.search.clear()
             self.open_help_page(file)
