@@ -195,7 +195,8 @@ class JournalFile:
         for recorded_fact in recorded:
             conversation = recorded_fact.conversation
             seq = recorded_fact.seq
-            time = recorded_fact.time
+            # SQLite gives a whole number back as a fraction, which has another checksum.
+            time = float(recorded_fact.time)
             text = encode_fact(recorded_fact.fact)
             checksum = checksum_of_fact(conversation, seq, time, text)
             fact_rows.append((conversation, seq, time, text, checksum))

@@ -61,6 +61,13 @@ def test_facts_of_all_conversations_come_in_the_order_they_were_written(
     assert all(line.is_intact and line.time == 1000.5 for line in journal.stored_facts_since(0, 9))
 
 
+def test_a_time_without_a_fraction_damages_no_record(journal: JournalFile) -> None:
+    """Another program's history may say its time as a whole number."""
+    journal.append_with_times("whole", [(1_793_614_272, UserSaid((Text("Hello", 1),)))])
+    (recorded,) = journal.read_recorded("whole")
+    assert recorded.time == 1_793_614_272
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
