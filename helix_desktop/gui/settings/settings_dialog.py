@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QButtonGroup, QLabel, QPushButton, QStackedWidget, QWidget
 
 from helix_desktop.gui.common import widgets
+from helix_desktop.gui.help_dialog import CONTENTS, open_help
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
 from helix_desktop.gui.rows_and_columns import build_column, build_row
@@ -47,6 +49,15 @@ GROUP_OF_SECTION = {
     "limits": "policy",
     "checkpoints": "storage",
 }
+# The help that F1 opens on a page. The other pages open the contents.
+HELP_OF_SETTINGS = {
+    "providers": "keys.md",
+    "instructions": "rules.md",
+    "policy": "context.md",
+    "permissions": "tools.md",
+    "servers": "mcp.md",
+    "storage": "workspaces.md",
+}
 
 
 class SettingsDialog(widgets.TransientDialog):
@@ -78,6 +89,8 @@ class SettingsDialog(widgets.TransientDialog):
         self._names = widgets.build_scroll_area(self._side, self)
         self._names.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._make_page_list_wide_enough()
+        # The window's own key for the help does not reach a dialog above it.
+        QShortcut(QKeySequence.StandardKey.HelpContents, self, self._show_help_of_page)
         window.theme.changed.connect(self._make_page_list_wide_enough)
         build_row((self._names, 1), (self._stack, 4), owner=self, margins=0, spacing=0)
         window.background_runner.run_in_background(
@@ -108,6 +121,13 @@ class SettingsDialog(widgets.TransientDialog):
         button.setChecked(True)
         button.setFocus()
         self._names.ensureWidgetVisible(button)
+
+    def _show_help_of_page(self) -> None:
+        help_file = CONTENTS
+        for name, button in self._buttons.items():
+            if button.isChecked():
+                help_file = HELP_OF_SETTINGS.get(name, CONTENTS)
+        open_help(self, help_file)
 
     def _build_page(self, name: str) -> SettingsGroupPage:
         if name not in self._pages:

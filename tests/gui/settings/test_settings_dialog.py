@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 
+from helix_desktop.gui.help_dialog import HelpDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.program_settings_page import ProgramSettingsPage
 from helix_desktop.gui.settings.settings_dialog import GROUP_OF_SECTION, SettingsDialog
@@ -83,3 +86,15 @@ def test_no_setting_is_called_as_the_heading_above_it(dialog: SettingsDialog) ->
                 continue  # A switch for a whole section is called as the section.
             labels = page._contents[section].findChildren(QLabel)
             assert [label.text() for label in labels].count(title) <= 1, title
+
+
+def test_f1_opens_the_help_of_the_page(dialog: SettingsDialog) -> None:
+    """The defect: F1 did nothing in the settings."""
+    dialog.show()
+    dialog.activateWindow()
+    assert QTest.qWaitForWindowActive(dialog)
+    dialog.show_settings_page("providers")
+    QTest.keyClick(dialog._buttons["providers"], Qt.Key.Key_F1)
+    (help_dialog,) = dialog.findChildren(HelpDialog)
+    assert help_dialog.page.source().fileName() == "keys.md"
+    help_dialog.accept()
