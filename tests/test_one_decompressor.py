@@ -22,6 +22,8 @@ ALLOWED = {
     "histories/chatgpt_history.py": {"zipfile"},
     # compresses the page of a scan
     "documents/readers/pdf_reader.py": {"zlib"},
+    # reads the program's own request, before it is sent
+    "providers/lent_http_transport.py": {"aread"},
     # the program's own chunks, each of one size at most
     "store/cache_repair.py": {"zstandard", "ZstdDecompressor", "decompress"},
     "store/lost_entries.py": {"zstandard", "ZstdDecompressor", "decompress"},

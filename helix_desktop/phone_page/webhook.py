@@ -94,9 +94,11 @@ class Webhook:
         client = build_http_client(uses_environment=not is_loopback(address))
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                answer = await client.post(
-                    address, content=request.content, headers=dict(request.headers)
-                )
+                # Only the status counts. The body is left unread, because it may be endless.
+                async with client.stream(
+                    "POST", address, content=request.content, headers=dict(request.headers)
+                ) as answer:
+                    status = answer.status_code
         except (httpx.HTTPError, OSError) as error:  # TimeoutError is an OSError, too.
             raise HelixError(
                 f"The notice could not be sent to {host}: {error or 'no answer'}.",
@@ -104,9 +106,9 @@ class Webhook:
             ) from error
         finally:
             await client.aclose()
-        if answer.status_code >= 300:
+        if status >= 300:
             raise HelixError(
-                f"{host} did not take the notice (status {answer.status_code}).",
+                f"{host} did not take the notice (status {status}).",
                 remedy="Check the address and the token of the webhook.",
             )
 

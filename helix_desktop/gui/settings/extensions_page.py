@@ -57,12 +57,6 @@ class ExtensionsPage(SettingsPage):
     def _build_row_of_extension(self, extension: ShownExtension) -> QLayout:
         title = f"{extension.name} · {extension.package} {extension.version}"
         content = self.page_content
-        texts = build_column(
-            build_plain_label(mark_text(title), "", content),
-            build_plain_label(describe_extension_state(extension), "muted", content),
-            margins=0,
-            spacing=0,
-        )
         if extension.state == "allowed":
             switch_off = partial(self._switch_off, extension.name)
             button = build_push_button(tr("Switch off"), content, switch_off)
@@ -70,7 +64,14 @@ class ExtensionsPage(SettingsPage):
         else:
             button = build_push_button(tr("Allow…"), content, partial(self._ask, extension))
             button.setAccessibleName(tr("Allow {name}…", name=extension.name))
-        return build_row((texts, 1), button, wraps=True)
+        # The button stands below the words, so that large text has the whole width.
+        return build_column(
+            build_plain_label(mark_text(title), "", content),
+            build_plain_label(describe_extension_state(extension), "muted", content),
+            build_row(button, 1),
+            margins=0,
+            spacing=4,
+        )
 
     def _ask(self, extension: ShownExtension) -> None:
         question = _build_question_about_extension(extension)
