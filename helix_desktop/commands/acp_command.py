@@ -55,12 +55,13 @@ def _find_editor_workspace(arguments: Namespace, folder: Path) -> str:
     """Returns the workspace that is named, or that of the editor's folder, which is
     created if necessary.
     """
-    workspaces, folder = workspace_access.open_all_workspaces(arguments.places), folder.resolve()
+    workspaces = workspace_access.open_all_workspaces(arguments.places)
+    folder = folder.resolve()
     if arguments.workspace:
         return workspaces.find_known_workspace(arguments.workspace).id
-    found = project_workspace.find_project_workspace(workspaces.list_workspaces(), folder)
-    if found is not None:
-        return found.id
+    existing = project_workspace.find_project_workspace(workspaces.list_workspaces(), folder)
+    if existing is not None:
+        return existing.id
     if not folder.is_dir() or not project_workspace.can_be_project_folder(
         folder, Path.home().resolve()
     ):

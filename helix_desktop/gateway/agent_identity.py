@@ -8,7 +8,11 @@ from helix_desktop.json_values import text_at
 from helix_desktop.protocols.gateway_message import Json
 from helix_desktop.resources import read_table
 
-CLAUDE, CODEX, OPENCODE, GEMINI, PI = "Claude Code", "Codex", "opencode", "Gemini CLI", "pi"
+CLAUDE = "Claude Code"
+CODEX = "Codex"
+OPENCODE = "opencode"
+GEMINI = "Gemini CLI"
+PI = "pi"
 _HEADERS: Mapping[str, re.Pattern[str]] = {
     name: re.compile(words, re.IGNORECASE)
     for name, words in read_table("known_agents")["headers"].items()

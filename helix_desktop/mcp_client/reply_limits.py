@@ -39,7 +39,8 @@ class _LimitedReplyStream(httpx2.AsyncByteStream):
     """The decompressed body, up to the limit for a server's message."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, coding: str) -> None:
-        self._stream, self._coding = stream, coding
+        self._stream = stream
+        self._coding = coding
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the decompressed pieces, and fail once they exceed a limit."""

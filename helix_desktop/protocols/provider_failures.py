@@ -18,7 +18,8 @@ from helix_desktop.protocols import known_refusals
 LONGEST_SENTENCE = 600
 # These patterns take more than twice as long for a text twice as long, so they only see
 # short texts.
-LONGEST_CODE, MOST_CODES = 80, 10
+LONGEST_CODE = 80
+MOST_CODES = 10
 
 _RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 _OVERLOAD_CODES = ("overloaded_error", "rate_limit_e", "RESOURCE_EXHAUSTED")

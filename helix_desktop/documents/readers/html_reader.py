@@ -73,19 +73,23 @@ class _PageParser(HTMLParser):
             self._start_table()
         elif self._table_depth:
             self._start_in_table(tag)
-        elif tag == "br":
+        else:
+            self._start_in_text(tag, dict(attrs))
+
+    def _start_in_text(self, tag: str, attributes: dict[str, str | None]) -> None:
+        if tag == "br":
             self._pieces.append("\n")
         elif tag == "li":
             self.end_block()
             self._is_in_item = True
         elif tag == "a":
-            self._links.append(dict(attrs).get("href") or "")
+            self._links.append(attributes.get("href") or "")
         elif tag in _BLOCKS or _HEADING.fullmatch(tag):
             self.end_block()
             self._list_depth += tag in ("ul", "ol")
             self._verbatim_depth += tag == "pre"
         elif tag == "img":
-            self._pieces.append(dict(attrs).get("alt") or "")
+            self._pieces.append(attributes.get("alt") or "")
 
     def handle_endtag(self, tag: str) -> None:
         if tag in _UNSEEN:
