@@ -73,7 +73,7 @@ class Pooler:
 
     def remove(self) -> None:
         self.kill()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        postgres.remove_folder(self._folder)
 
 
 def _user() -> str | None:

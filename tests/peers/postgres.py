@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from tests.peers import left_servers
 from tests.peers.ports import free_port
 
 FAST = {"fsync": "off"}  # where nothing is killed
@@ -182,7 +183,7 @@ class Server:
 
     def remove(self) -> None:
         self.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_folder(self.folder)
 
 
 def new_folder() -> Path:
@@ -195,7 +196,15 @@ def new_folder() -> Path:
         for place in places
         if place.is_dir() and (os.getuid() or place.stat().st_mode & 0o001)
     ]
-    return Path(tempfile.mkdtemp(prefix="helix-pg-", dir=next(iter(open_ones), None)))
+    folder = Path(tempfile.mkdtemp(prefix="helix-pg-", dir=next(iter(open_ones), None)))
+    left_servers.watch_folder(folder)
+    return folder
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove what `new_folder` made."""
+    shutil.rmtree(folder, ignore_errors=True)
+    left_servers.forget_folder(folder)
 
 
 def hand_over(path: Path) -> None:
