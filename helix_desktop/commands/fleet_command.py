@@ -41,15 +41,24 @@ def _run_fleet_command(arguments: Namespace) -> int:
     is_stop = arguments.act is _stop_tasks
     if is_stop and not arguments.tasks and not arguments.all:
         raise InvalidInput("Specify the tasks to stop, or --all.")
-    is_budget = arguments.act is _set_budget
-    if is_budget and not 0 <= arguments.dollars < math.inf:
-        raise InvalidInput("A budget must be an amount of 0 dollars or more.")
+    if arguments.act is _set_budget:
+        _check_budget_arguments(arguments)
     if arguments.workspace:
         return workspace_access.run_on_workspace(arguments)
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     workspaces.remove_interrupted_imports_and_writes()
     name_by_id = {workspace.id: workspace.name for workspace in workspaces.list_workspaces()}
     return asyncio.run(_act_in_all_workspaces(arguments, name_by_id, Terminal()))
+
+
+def _check_budget_arguments(arguments: Namespace) -> None:
+    if not 0 <= arguments.dollars < math.inf:
+        raise InvalidInput("A budget must be an amount of 0 dollars or more.")
+    if arguments.agent and arguments.per != "workspace":
+        raise InvalidInput(
+            f"An agent's budget applies to the whole workspace, so --agent and --per {arguments.per} cannot be combined.",
+            remedy="No budget was changed. Set two budgets, one with each option.",
+        )
 
 
 async def _act_in_all_workspaces(
@@ -93,7 +102,7 @@ def _named_by_user(arguments: Namespace) -> list[str]:
         names += arguments.tasks
     elif arguments.act is _drain_workers:
         names += arguments.workers
-    elif arguments.act is _set_budget and arguments.per == "fleet" and not arguments.agent:
+    elif arguments.act is _set_budget and arguments.per == "fleet":
         names.append(arguments.per)
     return names
 
@@ -347,7 +356,9 @@ def _add_fleet_budget(verbs: Subparsers) -> None:
     command.add_argument(
         "dollars", metavar="DOLLARS", type=float, help="the limit in dollars; 0 means no limit"
     )
-    add_text_option(command, "--agent", "A", "limit only this agent's tasks")
+    add_text_option(
+        command, "--agent", "A", "limit only this agent's tasks, in the whole workspace"
+    )
     command.add_argument(
         "--per",
         choices=["day", "workspace", "fleet"],

@@ -346,6 +346,18 @@ def test_a_budget_is_set_shown_and_lifted(workspace: Path, helix: Helix) -> None
         assert (code, "Only a shared workspace" in err) == (2, True)
 
 
+@pytest.mark.parametrize("per", ["day", "fleet"])
+def test_an_agents_budget_for_a_day_is_refused_and_changes_nothing(
+    workspace: Path, helix: Helix, per: str
+) -> None:
+    code, _, err = helix("fleet", "budget", "1", "--agent", "reader", "--per", per)
+    assert code == 2
+    assert f"--agent and --per {per} cannot be combined" in err
+    assert fleet(helix, "status", "-w", "Here")["budgets"] == {}
+    fleet(helix, "budget", "1", "--agent", "reader", "--per", "workspace")
+    assert "agent reader" in fleet(helix, "status", "-w", "Here")["budgets"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
