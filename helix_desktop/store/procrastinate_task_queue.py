@@ -122,7 +122,7 @@ class ProcrastinateTaskQueue:
         if not self._run_queue_statement(transaction, "has_waiting", self._space):
             return None
         self._open_jobs(transaction)
-        ((seconds,),) = self._run_queue_statement(transaction, "next", self._queue_name)
+        ((seconds,),) = self._run_queue_statement(transaction, "next", self._space)
         if seconds is None:
             return None
         return float(seconds)

@@ -23,6 +23,8 @@ SELECT coalesce(j.id, 0), coalesce(j.status::text, ''), t.priority, now() + make
 JOIN helix_queue.procrastinate_jobs AS j ON j.id = t.job WHERE t.space = %s AND t.id = ANY(%s)
 
 -- next
---- In how many seconds a job may be tried again that was given back.
-SELECT extract(epoch FROM min(scheduled_at) - clock_timestamp())::float8 FROM helix_queue.procrastinate_jobs WHERE queue_name = %s AND
-status = 'todo' AND scheduled_at > clock_timestamp()
+--- In how many seconds a job may be tried again that was given back. Each job is looked up by its number alone: by their
+--- queue's name or status, or in a join, PostgreSQL reads the jobs of all workspaces.
+SELECT extract(epoch FROM min((SELECT CASE WHEN status = 'todo' AND scheduled_at > clock_timestamp() THEN scheduled_at END FROM
+helix_queue.procrastinate_jobs WHERE id = t.job)) - clock_timestamp())::float8 FROM helix.tasks AS t WHERE t.space = %s AND t.state =
+'waiting' AND t.open_needs = 0

@@ -137,6 +137,22 @@ QUESTIONS: dict[str, Callable[[FleetTaskList], Awaitable[object]]] = {
 }
 
 
+async def test_the_next_try_of_a_workspace_reads_no_jobs_of_another_workspace(
+    explained: ExplainedList, server: postgres.Server, request: pytest.FixtureRequest
+) -> None:
+    await explained.plain.add_fleet_tasks([new_task(f"other {n}") for n in range(BLOCKED)])
+    seal = RowCipher(row_encryption.new_workspace_key())
+    engine = PostgresRowStore(server.url, seal.space)
+    request.addfinalizer(engine.close)
+    explained = ExplainedList(engine, seal)
+    await explained.plain.add_fleet_tasks([new_task("given back")])
+    (claimed,) = await explained.plain.claim_fleet_tasks("desk 1.1", 1, 3600.0)
+    await explained.plain.give_back_after_setback(claimed, FleetTaskResult("The disk was full."))
+    rows_read = await explained.count_rows_read(lambda tasks: tasks.seconds_until_next_try())
+    assert await explained.plain.seconds_until_next_try() == pytest.approx(2, abs=1.9)
+    assert sum(rows_read.values()) < 10, rows_read
+
+
 @pytest.mark.parametrize("is_first_in_store", [True, False])
 async def test_a_workers_questions_read_none_of_the_tasks_that_wait_for_another(
     explained: ExplainedList,
