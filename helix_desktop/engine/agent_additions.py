@@ -34,32 +34,41 @@ _START = re.compile(
 
 
 def split_off_agent_additions(parts: Sequence[UserPart]) -> tuple[str, list[tuple[int, str]]]:
-    """Return the user's words, and each addition's part number and text (empty if attached)."""
+    """Return the user's own words, and what the agent added to them by itself, such as reminders.
+
+    Each addition has the number of the part it is in, and its text, which is empty for an
+    attachment.
+    """
     own_texts: list[str] = []
     additions: list[tuple[int, str]] = []
     for number, part in enumerate(parts):
         if not isinstance(part, Text):
+            # An import stores a long addition as a text file that is named after its first line.
             if part.stored.media_type == "text/plain" and name_of_agent_addition(part.name):
                 additions.append((number, ""))
-        elif _START.match(part.text):
+            continue
+        is_wholly_added = _START.match(part.text)
+        if is_wholly_added:
             additions.append((number, part.text))
-        else:
-            own_text, blocks = split_off_tagged_blocks(part.text, _TAG)
+            continue
+        own_text, tagged_blocks = split_off_tagged_blocks(part.text, _TAG)
+        if own_text:
             own_texts.append(own_text)
-            additions += [(number, block) for block in blocks]
-    return "\n\n".join(filter(None, own_texts)), additions
+        for block in tagged_blocks:
+            additions.append((number, block))
+    return "\n\n".join(own_texts), additions
 
 
 def is_added_by_agent(parts: Sequence[UserPart]) -> bool:
     """Return whether an agent added all of a message, and its user nothing."""
-    words, additions = split_off_agent_additions(parts)
-    if words or not additions:
+    own_words, additions = split_off_agent_additions(parts)
+    if own_words or not additions:
         return False
-    added_numbers = {number for number, _ in additions}
+    numbers_of_added_parts = {number for number, _ in additions}
     for number, part in enumerate(parts):
-        is_own_attachment = not isinstance(part, Text) and number not in added_numbers
-        if is_own_attachment:
-            return False
+        is_attachment = not isinstance(part, Text)
+        if is_attachment and number not in numbers_of_added_parts:
+            return False  # The user attached it.
     return True
 
 
@@ -89,9 +98,14 @@ def split_off_tagged_blocks(text: str, opening_tag: re.Pattern[str]) -> tuple[st
 
 
 def name_of_agent_addition(text: str) -> str:
-    """Return its name, by its text or by its attachment's name, which has no brackets."""
+    """Return what an addition is called, such as "system reminder", or "" for any other text.
+
+    `text` is the addition itself or the name of its attachment. Such a name is the addition's
+    first line without its brackets, so these are put back before it is compared.
+    """
     first_word = text.split(" ", maxsplit=1)[0]
-    for form in (text, f"[{text}]\n", f"{text} \n", f"<{first_word}>"):
+    possible_beginnings = (text, f"[{text}]\n", f"{text} \n", f"<{first_word}>")
+    for form in possible_beginnings:
         match = _START.match(form) or _TAG.match(form)
         if match is not None:
             return match[match.lastindex or 0].replace("_", " ")

@@ -57,17 +57,22 @@ def split_sentences(text: str) -> list[str]:
 
 
 def reports_finding(text: str, *, changes: bool) -> bool:
-    """Whether the agent says what it found. `changes`: the next call writes a file."""
+    """Whether an agent's remark before a call says enough of what it found to be kept.
+
+    `changes`: the call writes a file. What is said before a change is kept sooner, since it is
+    mostly the reason for the change.
+    """
     if len(text) > LONGEST_REMARK:
         return False
-    characters = 0
+    characters_of_findings = 0
     for sentence in split_sentences(text):
         # "Let me look at ..." says what comes next, and not what was found.
-        if len(sentence) >= SHORTEST_SENTENCE and not _NEXT.match(sentence):
-            characters += len(sentence)
+        announces_next_step = _NEXT.match(sentence)
+        if len(sentence) >= SHORTEST_SENTENCE and not announces_next_step:
+            characters_of_findings += len(sentence)
     if changes:
-        return characters >= LEAST_REMARK_OF_CHANGE
-    return characters >= LEAST_REMARK
+        return characters_of_findings >= LEAST_REMARK_OF_CHANGE
+    return characters_of_findings >= LEAST_REMARK
 
 
 def extract_report(text: str) -> str:
@@ -85,15 +90,21 @@ def find_conclusions(text: str) -> Iterator[str]:
 
 
 def find_tasks_left_open(text: str) -> Iterator[str]:
-    """Yield unticked tasks, and items below a line such as "Remaining:"."""
+    """Yield unticked tasks, and items below a line such as "Remaining:".
+
+    The items of any other list, such as "Done:", are left out.
+    """
     is_below_heading = False
     for line in text.splitlines():
         unticked_box = _BOX.fullmatch(line)
-        item = _ITEM.match(line)
         if unticked_box:
             yield unticked_box.group(1)
-        elif item:
+            continue
+        item = _ITEM.match(line)
+        if item:
             if is_below_heading:
                 yield item.group(1)
-        elif line.strip():
+            continue
+        # A blank line between a heading and its list changes nothing.
+        if line.strip():
             is_below_heading = len(line) < LONGEST_HEADING and bool(_REMAINS.match(line))

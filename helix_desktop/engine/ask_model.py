@@ -55,15 +55,19 @@ class ModelInquiry:
         return _text_without_thoughts(reply)
 
     async def _ask_until_reply_is_complete(self, client: ModelClient, request: Request) -> Reply:
-        """Return the last reply, which may be cut if every one was."""
+        """Send the request again while the reply breaks off, at most MOST_TRIES times in all.
+        Return the last reply, which may be cut if every one was.
+        """
         next_request = replace(request, model=client.model_name)
         for _ in range(MOST_TRIES):
             reply = await self._stream_and_record_whole_reply(client, next_request)
             reached_limit = reply.stop is Stop.LENGTH and next_request.max_output > 0
             if reached_limit and not _text_without_thoughts(reply):
+                # Thinking has used up all tokens, so the next request has no limit.
                 next_request = replace(next_request, max_output=0)
-            elif reply.stop is not Stop.CUT:
-                break
+                continue
+            if reply.stop is not Stop.CUT:
+                return reply
         return reply
 
     async def send_keep_alive_request(
@@ -77,6 +81,11 @@ class ModelInquiry:
             await self._stream_and_record_whole_reply(client, keep_alive_request)
 
     async def _stream_and_record_whole_reply(self, client: ModelClient, request: Request) -> Reply:
+        """Send a request, wait for the end of its reply, and record what it cost.
+
+        Anything that arrives is a sign that the model is at work, except the news that the
+        request has to be sent once more later.
+        """
         self.check()
         reply = None
         self.heard()  # The model's silence is measured from here, without earlier delays.

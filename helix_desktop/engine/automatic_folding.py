@@ -1,5 +1,7 @@
 """Decides, by the policy, what to fold in one conversation and when, and folds it.
 
+A fold is a shorter text that the model is shown in place of older messages or a long output.
+
 Every strategy has three phases: it reads without a pause, asks a model while work goes
 on, and appends the fold if the covered facts are unchanged. One fold is made at a time,
 and several failures in a row pause a strategy. No failure here ends a turn: errors are
@@ -59,6 +61,11 @@ class FoldPlanner:
         self.failed = FailedFoldAttempts(conversation)
 
     def find_due_fold(self, situation: FoldSituation) -> FoldPlan | None:
+        """Return the first fold that a strategy wants to be made now, or None.
+
+        A strategy that failed a short time ago has to wait, and one that failed too often is
+        not asked for any more.
+        """
         for strategy in STRATEGIES.values():
             plan = strategy.due(situation)
             if plan is not None and self._may_be_tried(plan.kind, situation):
@@ -84,7 +91,12 @@ class FoldPlanner:
 
 
 class ConversationFolding:
-    """Folds one conversation. A turn waits only for due folds and excerpts."""
+    """Folds one conversation. A turn waits only for due folds and excerpts.
+
+    A fold is a shorter text that the model is shown instead of what it covers: a marker (one
+    line) or an excerpt instead of one output, a document written by a model, such as a handover,
+    instead of many messages.
+    """
 
     def __init__(self, conversation: Conversation, services: FoldServices) -> None:
         self.conversation = conversation
@@ -139,8 +151,11 @@ class ConversationFolding:
         keeps: Mapping[str, str] | None = None,
         seqs: Sequence[int] = (),
     ) -> tuple[facts.Fact, ...]:
-        """Return excerpts to append. `keeps`: what calls asked to keep. `seqs`: numbers
-        of results recorded already.
+        """Return the facts that make the model see only an excerpt of each large result.
+
+        `keeps`: by call, what the agent asked to keep of its result. `seqs`: the numbers of
+        results that are recorded already. A failure is returned as a fact, because the results
+        themselves must be recorded all the same.
         """
         try:
             return await self._large_outputs.excerpt_large_outputs(batch, keeps or {}, seqs)
@@ -158,11 +173,14 @@ class ConversationFolding:
             return (message, facts.FoldFailed(facts.FoldKind.EXCERPT, error.what))
 
     async def apply_due_folds(self, *, overflowed: bool = False) -> None:
-        """Adopt what is ready, clear and start what is due, and make sure the next request fits.
+        """Shorten what is due before the next request, and make sure that the request fits.
 
-        While a document is being written nothing is cleared: its adoption clears, too,
-        so that the provider must cache the prefix again only once. `overflowed`: the
-        provider refused a request as too long.
+        First, a document that was written in the background is adopted, that is, appended to
+        the conversation. If the request would still not fit, stronger measures follow. Otherwise
+        old outputs are cleared, that is, replaced with one line each, but not while a document is
+        being written: its adoption clears them, too, so that the provider must cache the
+        beginning of the request again only once. `overflowed`: the provider refused a request as
+        too long.
         """
         await self._run_and_record_failure(facts.FoldKind.HANDOVER, self.adopt_ready_fold)
         if overflowed or not self.conversation.current_meter().request_fits:
@@ -196,16 +214,21 @@ class ConversationFolding:
         self._pause_timer = loop.call_later(wait_seconds, self._fold_or_keep_cache_alive)
 
     def _fold_or_keep_cache_alive(self) -> None:
+        """Do what pays in a pause. The timer calls this shortly before the cache expires."""
         situation = replace(self.current_situation(), is_pausing=True)
         seconds_left = markers.seconds_until_cold(situation)
-        if seconds_left > 2 * WRITING_SECONDS:  # A newer step has renewed the provider's cache.
+        if seconds_left <= 0:
+            return  # Too late: the provider has forgotten the conversation.
+        if seconds_left > 2 * WRITING_SECONDS:
+            # A newer step has renewed the provider's cache.
             self.schedule_fold_before_cache_expires()
-        elif seconds_left > 0:
-            self._start_due_fold(situation)
-            if self.has_no_fold_in_work:
-                self._keep_cache_alive_if_that_pays(situation)
+            return
+        self._start_due_fold(situation)
+        if self.has_no_fold_in_work:
+            self._keep_cache_alive_if_that_pays(situation)
 
     def _keep_cache_alive_if_that_pays(self, situation: FoldSituation) -> None:
+        """Send the last request again as a task, so that the provider keeps what it has cached."""
         if self.keep_cache_alive is None:
             return
         keep_alive = self.keep_cache_alive()
@@ -219,8 +242,10 @@ class ConversationFolding:
     async def fold_on_demand(
         self, kind: facts.FoldKind, wish: str = ""
     ) -> tuple[facts.Recorded, ...]:
-        """Fold on demand. Refuses, with the reason, if there is nothing to fold or a
-        fold is being made.
+        """Fold because the user asked for it, and return the facts that were appended.
+
+        `wish`: what the user wants the text to say. Raises ActionRefused, with the reason, if
+        there is nothing to fold, a fold is being made, or a cost limit is reached.
         """
         if kind is facts.FoldKind.MARKER:
             return await self._replace_old_outputs_on_demand()
@@ -241,6 +266,7 @@ class ConversationFolding:
         if reason_not_to_fold:
             raise ActionRefused(reason_not_to_fold)
         self.spending.refuse_past_limit()
+        # What was asked for takes the place of a document that waits to be adopted.
         self._written_document = None
         self._start_fold(plan)
         return await self._wait_for_fold_and_adopt_or_raise()
@@ -254,7 +280,10 @@ class ConversationFolding:
         return await self._shortener.replace_with_markers(parts, ASKED)
 
     async def unfold(self, fold: str) -> tuple[facts.Recorded, ...]:
-        """Deactivate a fold. Refuses, with figures, if the view would not fit."""
+        """Undo a fold: the model is sent the original again instead of the shorter text.
+
+        Raises ActionRefused, with figures, if the original would not fit into the window.
+        """
         state = self.conversation.state
         folded = state.find_fold(fold)
         if folded is None:
@@ -277,7 +306,9 @@ class ConversationFolding:
         return await self.conversation.append_facts(facts.Unfolded(fold))
 
     async def refold(self, fold: str) -> tuple[facts.Recorded, ...]:
-        """Restore an undone fold. Raises ActionRefused if another one now overlaps it."""
+        """Put a fold that was undone into effect again. Raises ActionRefused if another fold
+        now stands for some of the same messages.
+        """
         branch = self.conversation.state.branch
         folded = branch.folds.get(fold)
         if folded is None:
@@ -338,6 +369,7 @@ class ConversationFolding:
         self._writer.contents.clear_read_contents()
 
     def describe_next_fold(self) -> str:
+        """Say in a sentence what is being shortened, what is next, or what the policy will do."""
         if self._plan_in_work is not None:
             kind = PLAIN_KINDS[self._plan_in_work.kind]
             return f"Being shortened: {kind} ({self._plan_in_work.why})."
@@ -394,18 +426,22 @@ class ConversationFolding:
         return cost_in_input_tokens * chosen.price_input / context_usage.PER_MILLION
 
     def _plan_on_demand(self, kind: facts.FoldKind, wish: str) -> FoldPlan | None:
-        situation = replace(self.current_situation(), is_asked=True)
+        """Return which messages a fold that the user asks for would replace, or None for none."""
         if kind not in STRATEGIES:
             raise ActionRefused(
                 "Only new outputs can be shortened to excerpts.",
                 remedy="Old outputs can be shortened to one line instead.",
             )
+        situation = replace(self.current_situation(), is_asked=True)
         span = STRATEGIES[kind].span(situation)
         if span is None:
             return None
         return FoldPlan(kind, span, ASKED, wish=wish, is_asked=True)
 
     def _start_due_fold(self, situation: FoldSituation | None = None) -> None:
+        """Begin the fold that is due, if there is one, no other is under way, and no cost limit
+        is reached.
+        """
         if not self.has_no_fold_in_work or self.spending.find_turn_end_at_limit():
             return
         plan = self._planner.find_due_fold(situation or self.current_situation())
@@ -413,13 +449,14 @@ class ConversationFolding:
             self._start_fold(plan)
 
     def _start_fold(self, plan: FoldPlan) -> None:
+        """Begin to write a fold's document in the background, and tell listeners."""
         material = fold_document_writer.gather_material(plan, self.current_situation())
         writing = self._write_fold_document_in_background(material)
-        name = f"{plan.kind.value} of {self.conversation.id}"
+        task_name = f"{plan.kind.value} of {self.conversation.id}"
         try:
-            self._writing_task = self._spawn(writing, name=name)
+            self._writing_task = self._spawn(writing, name=task_name)
         except StoppedByUser:
-            return
+            return  # The workspace is closing.
         self._plan_in_work = plan
         self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why))
 
@@ -456,6 +493,11 @@ class ConversationFolding:
             )
 
     async def _wait_for_fold_and_adopt_or_raise(self) -> tuple[facts.Recorded, ...]:
+        """Wait for the fold that the user asked for, and return the facts that were appended.
+
+        They are none if the document has to wait for the end of the turn. Raises
+        NoDocumentWritten, with the reason, if nothing was shortened.
+        """
         seq_before_waiting = self.conversation.state.seq
         if self._writing_task is not None:
             await asyncio.wait([self._writing_task])
@@ -481,10 +523,11 @@ class ConversationFolding:
         return "you stopped it"
 
     async def adopt_ready_fold(self) -> tuple[facts.Recorded, ...]:
-        """Append a ready fold if its covered facts are unchanged, and clear along with it.
+        """Append the fold whose document is ready, and replace old outputs with markers as well.
 
-        A fold begun in an earlier turn waits for the next one: until then, the last
-        turn stays whole.
+        It is dropped if the messages that it stands for have changed since they were read. If
+        one of them is among the last steps, which stay whole, it waits until they are older.
+        Returns the appended facts.
         """
         document = self._written_document
         if document is None:
@@ -547,6 +590,7 @@ class ConversationFolding:
         await self._build_request_shortener().reduce_without_model(int(target_tokens))
 
     def _build_request_shortener(self) -> RequestShortener:
+        """Build what takes stronger measures, with the methods of this object that it needs."""
         support = ShortenerSupport(
             self.current_situation,
             self._spawn,
@@ -576,9 +620,11 @@ class ConversationFolding:
     async def _run_and_record_failure(
         self, kind: facts.FoldKind, work: Callable[[], Awaitable[object]]
     ) -> None:
+        """Do some work of folding. A failure is recorded, so that the turn goes on unshortened."""
         try:
             await work()
         except HelixError as error:
+            # The message may quote the provider, so only the kind of error is logged.
             log.info("%s failed: %s", kind.value, type(error).__name__)
             await self._planner.record_failure(kind, error.what)
         except Exception:
@@ -601,35 +647,53 @@ def _refuse_to_spawn(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyn
 
 
 def _pays_to_send_keep_alive_request(situation: FoldSituation) -> bool:
-    """Whether it should save more than it costs: never with thinking or for connected agents.
+    """Whether a keep-alive request should save more than it costs.
 
-    A keep-alive request sends what the provider has cached once more, so that it stays cached.
+    Such a request sends what the provider has cached once more, so that it stays cached. It pays
+    if the user is likely enough to come back before it expires again. It is never sent with
+    thinking or for connected agents.
     """
     state = situation.state
-    branch = situation.branch
+    steps = situation.branch.steps
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     next_message = context_usage.estimate_next_message_cost(state, situation.policy)
-    if chosen is None or next_message is None or not branch.steps:
+    if chosen is None or next_message is None or not steps:
         return False
     if chosen.effort or state.agent or state.acp_agent:
         return False
-    earlier_requests = context_usage.keep_alive_times_and_usages_since(state, branch.steps[-1])
-    if earlier_requests:
-        _, last_usage = earlier_requests[-1]
-        if last_usage.cache_read <= last_usage.input / 2:
-            return False  # The provider did not keep what was sent to keep it.
+    if _was_last_keep_alive_request_useless(situation):
+        return False
+
     _, cached_tokens = state.record.ledger.last_billed_reply(chosen.model, state.seq)
     usage = facts.Usage(input=cached_tokens, cache_read=cached_tokens, output=1)
     request_cost = context_usage.compute_cost(usage, chosen)
-    if request_cost <= 0 or next_message.kept + request_cost > situation.policy.keep_alive_dollars:
+    cost_since_last_step = next_message.kept + request_cost
+    if request_cost <= 0 or cost_since_last_step > situation.policy.keep_alive_dollars:
         return False
-    pauses = [later - earlier for earlier, later in itertools.pairwise(branch.step_times)]
-    seconds_away = situation.now - branch.step_times[-1]
-    chance_of_return = fold_economics.chance_of_return(
-        seconds_away, cache_lifetime_seconds(state), pauses
-    )
-    expected_saving = chance_of_return * (next_message.cold - next_message.warm)
+    expected_saving = _chance_of_next_message(situation) * (next_message.cold - next_message.warm)
     return expected_saving > request_cost
+
+
+def _was_last_keep_alive_request_useless(situation: FoldSituation) -> bool:
+    """Whether the provider did not keep what the last keep-alive request since the last step was
+    to keep: at most half of it was read from its cache.
+    """
+    last_step = situation.branch.steps[-1]
+    requests = context_usage.keep_alive_times_and_usages_since(situation.state, last_step)
+    if not requests:
+        return False
+    _, last_usage = requests[-1]
+    return last_usage.cache_read <= last_usage.input / 2
+
+
+def _chance_of_next_message(situation: FoldSituation) -> float:
+    """Return how likely the user writes within the lifetime of the cache, by earlier pauses."""
+    step_times = situation.branch.step_times
+    pauses = [later - earlier for earlier, later in itertools.pairwise(step_times)]
+    seconds_away = situation.now - step_times[-1]
+    return fold_economics.chance_of_return(
+        away=seconds_away, life=cache_lifetime_seconds(situation.state), pauses=pauses
+    )
 
 
 def describe_policy_outlook(situation: FoldSituation) -> str:

@@ -254,20 +254,28 @@ async def _recall_lines(
 def most_tokens_recalled_whole(
     state: ConversationState | None = None, policy: Policy | None = None
 ) -> int:
-    """Return the most counted tokens that an entry may have to be returned whole."""
+    """Return the most tokens that an entry may have to be returned whole and not page by page.
+
+    That depends on what another request would cost, and so on how full the conversation is.
+    Without a conversation, usual figures are taken. Tokens are as we count them.
+    """
     if state is None or policy is None:
-        usual = fold_economics.RelativePrices()
         return fold_economics.most_tokens_of_whole_entry(
-            USUAL_CONTEXT, USUAL_STEPS, usual, PAGE_TOKENS, WHOLE_TOKENS
+            context=USUAL_CONTEXT,
+            steps=USUAL_STEPS,
+            price=fold_economics.RelativePrices(),
+            least=PAGE_TOKENS,
+            most=WHOLE_TOKENS,
         )
+    # The meter has tokens as the provider bills them.
     meter = context_usage.measure_window(state, policy)
     context_tokens = round(meter.used / meter.factor)
     free_tokens = round(meter.free_tokens / meter.factor)
     most_tokens = min(WHOLE_TOKENS, max(PAGE_TOKENS, free_tokens))
     return fold_economics.most_tokens_of_whole_entry(
-        context_tokens,
-        len(state.branch.steps),
-        prices_of_main_model(state),
+        context=context_tokens,
+        steps=len(state.branch.steps),
+        price=prices_of_main_model(state),
         least=PAGE_TOKENS,
         most=most_tokens,
     )
@@ -301,6 +309,7 @@ async def _recall_outline(cache: ContentCache, tokens: TokenCounter, entry: Cach
     text, last_shown = cut_to_page_with_last_line_number(tokens, first_lines, 1, BEGINNING_TOKENS)
     line_count = max(stored.lines, last_shown)
     if last_shown >= line_count:
+        # There are no further lines to outline, so a whole page of these few can be shown.
         page, _ = cut_to_page_with_last_line_number(tokens, first_lines, 1)
         return page
     piece = await cache.read_range(stored.digest, 0, min(PIECE_BYTES, stored.size))
@@ -362,15 +371,17 @@ async def search_entries(
 
 
 def _format_hit(hit: SearchHit, lines_around: str) -> str:
-    name = f"message {hit.seq}"
+    """Return where something was found, and the lines around it or else the index's snippet."""
     if hit.digest is not None:
         name = hit.digest.hex
+    else:
+        name = f"message {hit.seq}"
     origin = f"{hit.about.tool} {hit.about.source}".strip()
-    text_of_hit = lines_around
-    if not text_of_hit:
-        snippet = " ".join(hit.snippet.split())
-        text_of_hit = f"    {snippet[:SNIPPET_CHARACTERS]}"
-    return f"{name}  {origin}  line {hit.line}\n{text_of_hit}"
+    heading = f"{name}  {origin}  line {hit.line}"
+    if lines_around:
+        return f"{heading}\n{lines_around}"
+    snippet = " ".join(hit.snippet.split())
+    return f"{heading}\n    {snippet[:SNIPPET_CHARACTERS]}"
 
 
 async def _lines_around_hit(cache: ContentCache, digest: Digest, line: int) -> str:
@@ -449,7 +460,35 @@ async def _passages_in_messages(
     messages: Sequence[facts.Recorded],
     words: str,
 ) -> str:
-    """Return the newest of equal passages with the words. Searches only so many outputs."""
+    """Return passages of these messages and their outputs that contain the words.
+
+    Lines that the model can see anyway count less. A note says how many outputs were too long to
+    be searched.
+    """
+    searched = await _read_texts_to_search(branch, cache, messages)
+    lines_in_view = await _read_lines_in_view(branch, cache)
+    passages = await asyncio.to_thread(
+        text_passages.find_passages_in_texts, tokens, searched.texts, words, in_view=lines_in_view
+    )
+    if not passages:
+        passages = f"[none of these words is in the {len(messages):,} messages]"
+    if not searched.unsearched_count:
+        return passages
+    return f"{passages}\n[outputs too long to be searched here: {searched.unsearched_count:,}; search_cached_content finds words in them]"
+
+
+@dataclass(frozen=True, slots=True)
+class _TextsToSearch:
+    """The name and the lines of each text, newest first, and how many outputs were left out."""
+
+    texts: list[tuple[str, list[str]]]
+    unsearched_count: int
+
+
+async def _read_texts_to_search(
+    branch: ConversationBranch, cache: ContentCache, messages: Sequence[facts.Recorded]
+) -> _TextsToSearch:
+    """Read messages and their outputs, newest first, until FIND_BYTES of outputs are read."""
     texts: list[tuple[str, list[str]]] = []
     free_bytes = FIND_BYTES
     unsearched_count = 0
@@ -458,30 +497,29 @@ async def _passages_in_messages(
         if not isinstance(result, facts.ToolReturned):
             message_text = format_message(branch, message, {}, recalls=False)
             texts.append((f"message {message.seq}", message_text.split("\n")))
-        elif _is_left_out_of_search(branch, message.seq):
             continue
-        elif result.output.size > free_bytes:
+        if _is_left_out_of_search(branch, message.seq):
+            continue
+        if result.output.size > free_bytes:
             unsearched_count += 1
-        else:
-            free_bytes -= result.output.size
-            text = await span_text_and_detail_sources.read_stored_text(cache, result.output)
-            short_hash = result.output.digest.hex[:SHORT_HASH]
-            call = describe_output(branch, message.seq)
-            name = f'recall_cached_content("{short_hash}"), {call}'
-            texts.append((name, text.split("\n")))
+            continue
+        free_bytes -= result.output.size
+        output_text = await span_text_and_detail_sources.read_stored_text(cache, result.output)
+        short_hash = result.output.digest.hex[:SHORT_HASH]
+        call = describe_output(branch, message.seq)
+        name = f'recall_cached_content("{short_hash}"), {call}'
+        texts.append((name, output_text.split("\n")))
+    return _TextsToSearch(texts, unsearched_count)
 
+
+async def _read_lines_in_view(branch: ConversationBranch, cache: ContentCache) -> set[str]:
+    """Return the lines of all that the model is shown now, without the blanks around them."""
     lines_in_view: set[str] = set()
     texts_in_view = span_text_and_detail_sources.read_span_texts(branch, branch.items, cache)
     async for text_in_view in texts_in_view:
-        lines_in_view.update(line.strip() for line in text_in_view.text.split("\n"))
-    passages = await asyncio.to_thread(
-        text_passages.find_passages_in_texts, tokens, texts, words, in_view=lines_in_view
-    )
-    if not passages:
-        passages = f"[none of these words is in the {len(messages):,} messages]"
-    if not unsearched_count:
-        return passages
-    return f"{passages}\n[outputs too long to be searched here: {unsearched_count:,}; search_cached_content finds words in them]"
+        for line in text_in_view.text.split("\n"):
+            lines_in_view.add(line.strip())
+    return lines_in_view
 
 
 def _is_left_out_of_search(branch: ConversationBranch, seq: int) -> bool:
@@ -493,16 +531,19 @@ def _is_left_out_of_search(branch: ConversationBranch, seq: int) -> bool:
 
 
 def _require_fold(state: ConversationState, name: str) -> facts.Folded:
+    """Return the fold of this name, which a model may have quoted. Raises NotFound, with the
+    newest names that there are.
+    """
     unquoted_name = name.strip().strip("\"'`")
     fold = state.find_fold(unquoted_name)
-    if fold is None:
-        newest_folds = _live_folds_of_spans(state)[-5:]
-        newest_names = ", ".join(newest_fold.fold for newest_fold in newest_folds)
-        raise NotFound(
-            f"This conversation has no fold {unquoted_name[:80]!r}.",
-            remedy=f"Available: {newest_names or 'none'}.",
-        )
-    return fold
+    if fold is not None:
+        return fold
+    newest_folds = _live_folds_of_spans(state)[-5:]
+    newest_names = ", ".join(newest_fold.fold for newest_fold in newest_folds)
+    raise NotFound(
+        f"This conversation has no fold {unquoted_name[:80]!r}.",
+        remedy=f"Available: {newest_names or 'none'}.",
+    )
 
 
 def _live_folds_of_spans(state: ConversationState) -> list[facts.Folded]:
@@ -613,43 +654,53 @@ def _split_lines(content: bytes, *, is_end: bool) -> list[str]:
 
 
 async def _find_line_start(cache: ContentCache, stored: facts.Stored, number: int) -> int:
-    """Return the offset at which a line begins, or the entry's end if there is no such line."""
+    """Return the offset at which a line begins, or the entry's end if there is no such line.
+
+    The entry is read piece by piece, and line ends are counted until the piece with the last
+    one before the wanted line.
+    """
     if number == 1:
         return 0
-    lines_before = number - 1
+    line_ends_to_skip = number - 1
     start_of_piece = 0
     async for piece in read_in_pieces(cache, stored):
         line_ends = piece.count(b"\n")
-        if line_ends >= lines_before:
-            line_end = -1
-            for _ in range(lines_before):
-                line_end = piece.index(b"\n", line_end + 1)
-            return start_of_piece + line_end + 1
-        lines_before -= line_ends
-        start_of_piece += len(piece)
+        if line_ends < line_ends_to_skip:
+            line_ends_to_skip -= line_ends
+            start_of_piece += len(piece)
+            continue
+        line_end = -1
+        for _ in range(line_ends_to_skip):
+            line_end = piece.index(b"\n", line_end + 1)
+        return start_of_piece + line_end + 1
     return stored.size
 
 
 def cut_to_page_with_last_line_number(
     tokens: TokenCounter, lines: Sequence[str], first: int, most_tokens: int = PAGE_TOKENS
 ) -> tuple[str, int]:
-    """Return as many lines as fit on a page. A line longer than a page is cut, with a note."""
-    # Counting tokens takes long, so the lines are reduced by a quarter at a time.
+    """Return as many lines as fit on a page, and the number of the last of them.
+
+    `first` is the number of the first line. A line longer than a page is cut, with a note.
+    """
     line_count = len(lines)
     text = "\n".join(lines)
-    while line_count > 1 and not _fits_on_page(tokens, text, most_tokens):
+    while not _fits_on_page(tokens, text, most_tokens):
+        if line_count <= 1:
+            return _cut_line_to_page(tokens, text, most_tokens), first + line_count - 1
+        # Counting tokens takes long, so the lines are reduced by a quarter at a time.
         line_count = max(1, line_count * 3 // 4)
         text = "\n".join(lines[:line_count])
-    last_line = first + line_count - 1
-    if _fits_on_page(tokens, text, most_tokens):
-        return text, last_line
+    return text, first + line_count - 1
 
-    # Even the first line is too long.
-    cut_line = text[:PAGE_BYTES]
+
+def _cut_line_to_page(tokens: TokenCounter, line: str, most_tokens: int) -> str:
+    """Return the beginning of a line that is longer than a page, and a note that says so."""
+    cut_line = line[:PAGE_BYTES]
     while tokens.count_tokens(cut_line) > most_tokens:
         cut_line = cut_line[: len(cut_line) * 3 // 4]
     note = "[this line is longer than a page and was cut; use grep to look into it]"
-    return f"{cut_line}\n{note}", last_line
+    return f"{cut_line}\n{note}"
 
 
 def _fits_on_page(tokens: TokenCounter, text: str, most_tokens: int) -> bool:

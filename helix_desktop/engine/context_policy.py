@@ -132,7 +132,11 @@ def preset_policy(name: str) -> Policy:
 
 
 def policy_from_fact(fact: PolicySet | None) -> Policy:
-    """Return the policy in force. Unknown names and values of an old fact become defaults."""
+    """Return the policy that a conversation has recorded, or the default one for None.
+
+    The fact may be from another version of the program. What this one does not know in it
+    becomes the default.
+    """
     if fact is None:
         return preset_policy(DEFAULT_PRESET)
     preset = DEFAULT_PRESET

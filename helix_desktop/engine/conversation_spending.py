@@ -54,6 +54,7 @@ class ConversationSpending:
         return None
 
     def _spending_beside_limits(self) -> Iterator[_SpentBesideLimit]:
+        """Yield what the turn, the conversation, the day and so on have cost, and may cost."""
         limits = self._services.limits()
         agents = self._services.agents_spent()
         cost_of_turn = max(self.cost_of_turn(), agents.turn_above)

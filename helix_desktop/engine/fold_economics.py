@@ -114,12 +114,18 @@ NO_EXPERIENCE = FoldExperience()
 
 
 def recall_cost_share(saved: float, recalls: float) -> float:
-    """Return the cost of recalls as a share of savings, corrected if savings are few."""
+    """Return the cost of recalls as a share of what folds have saved.
+
+    As long as little was saved, the share says little, so it is mixed with the usual one.
+    """
     return (recalls + RECALLS_EXPECTED * EXPECTED_WEIGHT) / (saved + EXPECTED_WEIGHT)
 
 
 def recall_cost(context: int, calls: int, price: RelativePrices) -> float:
-    """Return the cost of a request for recalls, including carrying their results."""
+    """Return the cost of one request in which an agent recalls originals by some `calls`.
+
+    It reads the whole context again, and all later steps send the results along.
+    """
     reading_context = price.read * context
     writing_calls = price.output * ASKING_TOKENS
     carrying_one_token = price.write + price.read * CARRIED_STEPS
@@ -170,7 +176,11 @@ def find_clearing_start(  # It has many parameters because the rule compares all
     least: int = LEAST_SAVING,
     experience: FoldExperience = NO_EXPERIENCE,
 ) -> int | None:
-    """Return the index from which clearing saves most now, or None if it does not pay."""
+    """Return the index of the part from which clearing saves most now, or None if it does not pay.
+
+    To clear is to replace old outputs with one line each. It saves what it frees beyond the
+    threshold from which it pays for itself.
+    """
     best_surplus = 0.0
     best_index = None
     tokens_after_part = 0  # What stays of the later parts, and must be cached again.
@@ -182,6 +192,7 @@ def find_clearing_start(  # It has many parameters because the rule compares all
             threshold = clearing_threshold(tokens_after_part, growth, price, cold, experience)
             freed += part.frees
             surplus = freed - max(threshold, least)
+            # A clearing that just pays for itself is made if there is no better one.
             is_first = best_index is None and surplus == best_surplus
             if is_first or surplus > best_surplus:
                 best_surplus = surplus
@@ -216,11 +227,11 @@ def handover_cost(
     *,
     scale: float = 1.0,
 ) -> float:
-    """Return what a handover now would cost.
+    """Return what a handover now would cost: a document that replaces older messages.
 
-    Without `writer`, the main model reads its cached prefix. A writer reads everything
-    uncached at its own prices, whose input costs `scale` times ours. Then the document
-    and what stays must be cached.
+    Without `writer`, the main model writes it behind the messages, which it has cached. Another
+    writer reads everything uncached at its own prices, whose input costs `scale` times ours.
+    Then the document and what stays must be cached.
     """
     caching = price.write * (plan.summary + plan.stays)
     if writer is not None:
@@ -239,8 +250,8 @@ def handover_pays(
     experience: FoldExperience = NO_EXPERIENCE,
     payback_share: float = HANDOVER_PAYBACK_SHARE,
 ) -> bool:
-    """Whether carrying the messages has cost as much as a handover, which will be
-    repaid in time.
+    """Whether a handover pays: carrying the messages until now has cost as much as it would
+    cost (`rent_paid`), and it will be repaid within the expected further steps.
     """
     saved_in_time = saved_per_step * payback_share * experience.steps
     return experience.net_share * min(rent_paid, saved_in_time) >= cost

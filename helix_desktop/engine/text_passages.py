@@ -67,7 +67,10 @@ class _TextAmongOthers:
 def find_passages(
     tokens: TokenCounter, lines: Sequence[str], words: str, limit: int = PASSAGES_TOKENS
 ) -> str:
-    """Return the best passages in order, or all of a short text, or nothing."""
+    """Return the best passages of one text in order, or all of a short text, or nothing.
+
+    A passage is a line with searched words and some lines around it.
+    """
     hits = _find_lines_with_words(lines, words)
     if not hits:
         return ""
@@ -94,9 +97,10 @@ def find_passages_in_texts(
     limit: int = PASSAGES_TOKENS,
     in_view: Collection[str] = (),
 ) -> str:
-    """Return the best passages of several texts with the texts' names. The first text wins ties.
+    """Return the best passages of several texts, each of which has a name and lines.
 
-    Lines that are `in_view` count less, without the blanks around them.
+    `in_view`: the lines that the model can see anyway, without the blanks around them. They
+    count less. Of equally good passages, that of an earlier text is shown.
     """
     # All texts are searched as one, so that a word's rarity is the same in each of them.
     lines: list[str] = []
@@ -110,6 +114,7 @@ def find_passages_in_texts(
     choice.choose_passages(MOST_IN_ALL_TEXTS)
     rows = []
     for span in choice.passages_in_order():
+        # People count the lines of each text from 1.
         text_of_span = choice.text_with_line(span.first)
         lines_before_text = text_of_span.span.first - 1
         first_line = span.first - lines_before_text
@@ -192,24 +197,32 @@ class _PassageChoice:
         return self.lines[number - 1].strip() in self._shown_lines
 
     def _fit_passage(self, hit: int) -> LineSpan | None:
-        """Return as many lines around a hit as there is room for. The best hit is always shown."""
-        bounds = self.text_with_line(hit).span
-        first_free = bounds.first
-        last_free = bounds.last
+        """Return as many lines around a hit as there are tokens left for, or None if not even its
+        own line fits. The best hit is shown in any case.
+        """
+        allowed = self._lines_free_around(hit)
+        for lines_around in (MOST_LINES_AROUND, MOST_LINES_AROUND // 2, MOST_LINES_AROUND // 4, 0):
+            first_line = max(allowed.first, hit - lines_around)
+            last_line = min(allowed.last, hit + lines_around)
+            span = LineSpan(first_line, last_line)
+            if self._count_passage_tokens(span, {}) <= self.free_tokens:
+                return span
+        is_best_hit = not self.passages
+        if is_best_hit:
+            return LineSpan(hit, hit)
+        return None
+
+    def _lines_free_around(self, hit: int) -> LineSpan:
+        """Return the lines of the hit's text that lie between the passages chosen already."""
+        text_span = self.text_with_line(hit).span
+        first_free = text_span.first
+        last_free = text_span.last
         for passage in self.passages:
             if passage.last < hit:
                 first_free = max(first_free, passage.last + 1)
             if passage.first > hit:
                 last_free = min(last_free, passage.first - 1)
-        for lines_around in (MOST_LINES_AROUND, MOST_LINES_AROUND // 2, MOST_LINES_AROUND // 4, 0):
-            first_line = max(first_free, hit - lines_around)
-            last_line = min(last_free, hit + lines_around)
-            span = LineSpan(first_line, last_line)
-            if self._count_passage_tokens(span, {}) <= self.free_tokens:
-                return span
-        if self.passages:
-            return None
-        return LineSpan(hit, hit)
+        return LineSpan(first_free, last_free)
 
     def _add_passage(self, span: LineSpan) -> None:
         self.passages.append(span)
@@ -264,21 +277,27 @@ def _is_followed_by(line: str, word: str, next_word: str) -> bool:
 
 
 def _weigh_hits_with_neighbours(hits: Hits) -> Hits:
-    """Return the lines worth showing, with the words in and near each of them."""
-    words_around: dict[int, dict[str, float]] = {}
+    """Return the lines worth showing, with the words in and near each of them.
+
+    A line is worth showing if its words, together with those of its neighbours, weigh at least a
+    certain share of what those of the best line weigh.
+    """
+    weights_by_line: dict[int, dict[str, float]] = {}
     for number, rarities in hits.items():
         weights = dict(rarities)
         for distance in range(1, NEARBY_LINES + 1):
             share = NEARBY_WORTH / (1 + distance / 2)
             _raise_weights(weights, hits.get(number - distance, {}), share)
             _raise_weights(weights, hits.get(number + distance, {}), share)
-        words_around[number] = weights
-    worth_of_line = {number: sum(weights.values()) for number, weights in words_around.items()}
-    best_worth = max(worth_of_line.values(), default=0)
+        weights_by_line[number] = weights
+
+    best_worth = 0.0
+    for weights in weights_by_line.values():
+        best_worth = max(best_worth, sum(weights.values()))
     lines_worth_showing: dict[int, Mapping[str, float]] = {}
-    for number, weights_around in words_around.items():
-        if worth_of_line[number] >= WORTH_SHOWING * best_worth:
-            lines_worth_showing[number] = weights_around
+    for number, weights in weights_by_line.items():
+        if sum(weights.values()) >= WORTH_SHOWING * best_worth:
+            lines_worth_showing[number] = weights
     return lines_worth_showing
 
 
@@ -308,11 +327,11 @@ def _shorten_line(line: str, words: Iterable[str]) -> str:
 
 def _describe_other_hits(hits: Iterable[int], passages: Sequence[LineSpan]) -> str:
     """Say where else the words are, and how to ask for these lines."""
-    other_lines = []
-    for number in sorted(hits):
-        if not any(span.has_line(number) for span in passages):
-            other_lines.append(number)
-    next_line = max(span.last for span in passages) + 1
+    shown_lines: set[int] = set()
+    for span in passages:
+        shown_lines.update(span.line_numbers())
+    other_lines = [number for number in sorted(hits) if number not in shown_lines]
+    next_line = max(shown_lines) + 1
     way_on = f'go on with lines="{next_line}-"'
     if not other_lines:
         return f"[{way_on}]"

@@ -12,7 +12,7 @@ from helix_desktop import atomic_files
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.changes import diff_hunks, folder_state, turn_changes
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
-from helix_desktop.engine.changes.git_patch import format_git_patch
+from helix_desktop.engine.changes.git_patch import FileVersion, format_git_patch
 from helix_desktop.engine.changes.turn_changes import ChangeSource, FileChange, PlannedUndo
 from helix_desktop.engine.facts import ChangeKept, FilesChanged, FilesCommitted, Recorded
 from helix_desktop.engine.session import Session
@@ -262,8 +262,8 @@ class FileChanges:
         patches: list[bytes] = []
         for file in files:
             before, after = await self.contents_of_both_versions(file)
-            old_version = (file.change.before, before)
-            new_version = (file.change.after, after)
+            old_version = FileVersion(file.change.before, before)
+            new_version = FileVersion(file.change.after, after)
             patches.append(format_git_patch(file.place, old_version, new_version))
         return b"".join(patches)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from helix_desktop.engine.changes import diff_hunks
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
-from helix_desktop.engine.changes.git_patch import format_git_patch
+from helix_desktop.engine.changes.git_patch import FileVersion, format_git_patch
 from helix_desktop.engine.changes.turn_changes import (
     ChangeSource,
     FileChange,
@@ -207,7 +207,11 @@ class FakeChanges(StandIn):
     async def build_git_patch(self, files: Sequence[FileChange]) -> bytes:
         versions = [(file, *self.versions_of[file.place]) for file in files]
         return b"".join(
-            format_git_patch(file.place, (file.change.before, before), (file.change.after, after))
+            format_git_patch(
+                file.place,
+                FileVersion(file.change.before, before),
+                FileVersion(file.change.after, after),
+            )
             for file, before, after in versions
         )
 

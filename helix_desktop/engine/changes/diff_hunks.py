@@ -15,7 +15,6 @@ from helix_desktop.fast_dataclass import dataclass
 
 EXACT = 120  # Ranges of more lines without a line that is unique in both are not compared further.
 DEEPEST = 40  # Ranges within ranges within ranges, so that no text reaches Python's own limit.
-_NO_PAIR = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +51,13 @@ class _LinePair(NamedTuple):
     right: int
 
 
+class _RunEnd(NamedTuple):
+    """The last pair of a run, and the end of the run without it, which is None for the first."""
+
+    pair: _LinePair
+    before: "_RunEnd | None"
+
+
 def find_matching_lines(
     left: Sequence[Any], right: Sequence[Any], exact: int = EXACT
 ) -> Iterator[MatchingLines]:
@@ -65,34 +71,54 @@ def find_matching_lines(
 def _matches_in_ranges(
     left: Sequence[Any], right: Sequence[Any], ranges: _TwoRanges, exact: int, *, deep: int = 0
 ) -> Iterator[MatchingLines]:
-    """Yield, in order, what two ranges of lines have in common."""
-    left_start = ranges.left
-    right_start = ranges.right
-    left_end = ranges.left_end
-    right_end = ranges.right_end
-    while left_start < left_end and right_start < right_end:
-        if left[left_start] != right[right_start]:
-            break
-        left_start += 1
-        right_start += 1
-    if left_start > ranges.left:
-        yield MatchingLines(ranges.left, ranges.right, left_start - ranges.left)
-    while left_end > left_start and right_end > right_start:
-        if left[left_end - 1] != right[right_end - 1]:
-            break
-        left_end -= 1
-        right_end -= 1
+    """Yield, in order, what two ranges of lines have in common: the lines at the start, those
+    between the ends, and the lines at the end.
+    """
+    count_at_start = _count_common_lines_at_start(left, right, ranges)
+    if count_at_start:
+        yield MatchingLines(ranges.left, ranges.right, count_at_start)
+    left_start = ranges.left + count_at_start
+    right_start = ranges.right + count_at_start
+    after_start = _TwoRanges(left_start, ranges.left_end, right_start, ranges.right_end)
+
+    count_at_end = _count_common_lines_at_end(left, right, after_start)
+    left_end = ranges.left_end - count_at_end
+    right_end = ranges.right_end - count_at_end
     if left_start < left_end and right_start < right_end:
         between = _TwoRanges(left_start, left_end, right_start, right_end)
         yield from _match_between_ends(left, right, between, exact, deep)
-    if left_end < ranges.left_end:
-        yield MatchingLines(left_end, right_end, ranges.left_end - left_end)
+    if count_at_end:
+        yield MatchingLines(left_end, right_end, count_at_end)
+
+
+def _count_common_lines_at_start(
+    left: Sequence[Any], right: Sequence[Any], ranges: _TwoRanges
+) -> int:
+    most = min(ranges.left_end - ranges.left, ranges.right_end - ranges.right)
+    for count in range(most):
+        if left[ranges.left + count] != right[ranges.right + count]:
+            return count
+    return most
+
+
+def _count_common_lines_at_end(
+    left: Sequence[Any], right: Sequence[Any], ranges: _TwoRanges
+) -> int:
+    most = min(ranges.left_end - ranges.left, ranges.right_end - ranges.right)
+    for count in range(most):
+        if left[ranges.left_end - 1 - count] != right[ranges.right_end - 1 - count]:
+            return count
+    return most
 
 
 def _match_between_ends(
     left: Sequence[Any], right: Sequence[Any], ranges: _TwoRanges, exact: int, deep: int
 ) -> Iterator[MatchingLines]:
-    """Yield the common lines of two ranges whose first and last lines differ."""
+    """Yield the common lines of two ranges whose first and last lines differ.
+
+    Lines that are unique in both texts are anchors: they surely belong together, so only what is
+    between two of them is compared further.
+    """
     anchors: list[_LinePair] = []
     if deep < DEEPEST:
         anchors = _unique_line_anchors(left, right, ranges)
@@ -117,6 +143,7 @@ def _match_between_ends(
 def _match_exactly(
     left: Sequence[Any], right: Sequence[Any], ranges: _TwoRanges
 ) -> Iterator[MatchingLines]:
+    """Yield the common lines of two short ranges, as Python's own comparison finds them."""
     matcher = SequenceMatcher(
         None,
         left[ranges.left : ranges.left_end],
@@ -156,29 +183,33 @@ def _pairs_of_unique_lines(
 
 
 def _longest_rising_run(pairs: Sequence[_LinePair]) -> list[_LinePair]:
-    """Return the most pairs whose lines rise in both texts. As in patience sorting, `lowest_ends`
-    has for each length the lowest line of the second text at which such a run can end.
+    """Return the longest run of pairs whose lines rise in both texts, by patience sorting.
+
+    For each length, only the run whose last line in the second text is lowest is kept, because
+    most later pairs can follow it. A pair goes behind the longest run that ends before it.
     """
-    lowest_ends: list[int] = []
-    # For each length, the number of the pair at which that run ends; and for each pair, the
-    # number of the one before it in its run.
-    pair_at_end: list[int] = []
-    pair_before: list[int] = []
-    for number, pair in enumerate(pairs):
-        length_before = bisect_left(lowest_ends, pair.right)
+    ends_of_runs: list[_RunEnd] = []  # The first is of a run of one pair, the next of two.
+    lowest_lines: list[int] = []  # The last line of each of these runs in the second text.
+    for pair in pairs:
+        length_before = bisect_left(lowest_lines, pair.right)
+        end_before = None
         if length_before:
-            pair_before.append(pair_at_end[length_before - 1])
+            end_before = ends_of_runs[length_before - 1]
+        run_end = _RunEnd(pair, end_before)
+        is_longest_run = length_before == len(ends_of_runs)
+        if is_longest_run:
+            ends_of_runs.append(run_end)
+            lowest_lines.append(pair.right)
         else:
-            pair_before.append(_NO_PAIR)
-        lowest_ends[length_before : length_before + 1] = [pair.right]
-        pair_at_end[length_before : length_before + 1] = [number]
+            ends_of_runs[length_before] = run_end
+            lowest_lines[length_before] = pair.right
+
     run: list[_LinePair] = []
-    run_pair = _NO_PAIR
-    if pair_at_end:
-        run_pair = pair_at_end[-1]
-    while run_pair != _NO_PAIR:
-        run.append(pairs[run_pair])
-        run_pair = pair_before[run_pair]
+    if ends_of_runs:
+        end: _RunEnd | None = ends_of_runs[-1]
+        while end is not None:
+            run.append(end.pair)
+            end = end.before
     run.reverse()
     return run
 
@@ -241,6 +272,7 @@ def split_into_lines(content: bytes) -> list[bytes]:
 def find_changed_lines(
     old: Sequence[Any], new: Sequence[Any], exact: int = EXACT
 ) -> Iterator[ChangedLines]:
+    """Yield what is between the lines that two versions have in common, in order."""
     old_number = 0
     new_number = 0
     for unchanged in _merge_touching_matches(old, new, exact):

@@ -5,6 +5,7 @@ import hashlib
 import string
 import zlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from helix_desktop.engine.changes.diff_hunks import CONTEXT, Hunk, find_hunks, is_binary
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
@@ -25,21 +26,29 @@ _ESCAPES = {
     92: b"\\\\",
 }
 _IN_GIT = (PathKind.FILE, PathKind.TWIN, PathKind.LINK)
-_NOTHING: tuple[None, bytes] = (None, b"")  # The version of a file before or after it exists.
 
 
-def format_git_patch(
-    name: str, before: tuple[TreeItem | None, bytes], after: tuple[TreeItem | None, bytes]
-) -> bytes:
-    """Format a change, given the item and content before and after, if git can express it."""
-    if _changes_kind_for_git(before[0], after[0]):
+class FileVersion(NamedTuple):
+    """What was at a path at some time, None for nothing, and its content."""
+
+    item: TreeItem | None
+    content: bytes
+
+
+_NOTHING = FileVersion(None, b"")  # The version of a file before or after it exists.
+
+
+def format_git_patch(name: str, before: FileVersion, after: FileVersion) -> bytes:
+    """Format a file's change as git does, or return nothing if git does not record such a change."""
+    if _changes_kind_for_git(before.item, after.item):
         # Git has no patch from one kind to another, such as from a file to a link: the old
         # one is deleted, and the new one is created.
         deletion = format_git_patch(name, before, _NOTHING)
         return deletion + format_git_patch(name, _NOTHING, after)
     old = _version_for_git(before)
     new = _version_for_git(after)
-    if old == new or old[0] is new[0] is None:
+    is_unknown_to_git = old.item is None and new.item is None
+    if old == new or is_unknown_to_git:
         return b""
     return b"".join(_patch_lines(name, old, new))
 
@@ -84,39 +93,40 @@ def _kind_for_git(item: TreeItem) -> PathKind:
     return item.kind
 
 
-def _version_for_git(version: tuple[TreeItem | None, bytes]) -> tuple[TreeItem | None, bytes]:
+def _version_for_git(version: FileVersion) -> FileVersion:
     """Return the version, or nothing if git does not record this kind, such as a folder."""
-    item = version[0]
-    if item is None or item.kind not in _IN_GIT:
+    if version.item is None or version.item.kind not in _IN_GIT:
         return _NOTHING
     return version
 
 
-def _patch_lines(
-    name: str, old: tuple[TreeItem | None, bytes], new: tuple[TreeItem | None, bytes]
-) -> Iterator[bytes]:
+def _patch_lines(name: str, old: FileVersion, new: FileVersion) -> Iterator[bytes]:
     """Yield a file's patch as git writes it: names, mode, and then its content's changes."""
-    old_item, old_content = old
-    new_item, new_content = new
     raw_name = name.encode("utf-8", "surrogateescape")
     old_name = quote_git_name(b"a/" + raw_name)
     new_name = quote_git_name(b"b/" + raw_name)
     yield b"diff --git %s %s\n" % (old_name, new_name)
-    yield _mode_lines(old_item, new_item)
-    if old_content == new_content:
+    yield _mode_lines(old.item, new.item)
+    if old.content == new.content:
         return
-    if is_binary(old_content, new_content):
+
+    if is_binary(old.content, new.content):
         yield b"index %s..%s\n" % (_git_blob_hash(old), _git_blob_hash(new))
         # The second literal is for `git apply --reverse`.
-        yield b"GIT binary patch\n" + _binary_literal(new_content) + _binary_literal(old_content)
+        yield b"GIT binary patch\n" + _binary_literal(new.content) + _binary_literal(old.content)
         return
-    if old_item is None:
-        old_name = NOWHERE
-    if new_item is None:
-        new_name = NOWHERE
-    yield b"--- %s\n" % old_name
-    yield b"+++ %s\n" % new_name
-    yield from map(_format_hunk, find_hunks(old_content, new_content))
+
+    # A new file has no old name, and a deleted one no new name.
+    if old.item is None:
+        yield b"--- %s\n" % NOWHERE
+    else:
+        yield b"--- %s\n" % old_name
+    if new.item is None:
+        yield b"+++ %s\n" % NOWHERE
+    else:
+        yield b"+++ %s\n" % new_name
+    for hunk in find_hunks(old.content, new.content):
+        yield _format_hunk(hunk)
 
 
 def _mode_lines(old_item: TreeItem | None, new_item: TreeItem | None) -> bytes:
@@ -155,12 +165,11 @@ def _patch_row(sign: str, line: bytes) -> bytes:
     return row
 
 
-def _git_blob_hash(version: tuple[TreeItem | None, bytes]) -> bytes:
+def _git_blob_hash(version: FileVersion) -> bytes:
     """Return git's hash of the content, or zeros if there is no file."""
-    item, content = version
-    if item is None:
+    if version.item is None:
         return b"0" * 40
-    blob = b"blob %d\0" % len(content) + content
+    blob = b"blob %d\0" % len(version.content) + version.content
     return hashlib.sha1(blob, usedforsecurity=False).hexdigest().encode()
 
 

@@ -109,23 +109,24 @@ class FileChange:
 
 
 def mark_renames(files: Sequence[FileChange]) -> list[FileChange]:
-    """Mark each deleted file whose content was added elsewhere, and that one. No line
-    of them has changed.
+    """Mark each deleted file whose content was added under another name, and the added one.
+
+    They are one file that was renamed, so no line of it counts as added or removed.
     """
-    deleted: dict[bytes, FileChange] = {}
+    deleted_by_content: dict[bytes, FileChange] = {}
     for file in files:
         before = file.change.before
         if before is not None and file.change.after is None:
-            deleted[before.content] = file
+            deleted_by_content[before.content] = file
     marked_files = {file.path_of_change: file for file in files}
     for file in files:
         after = file.change.after
         if file.change.before is not None or after is None:
             continue
         # All empty files have the same content, so an empty one says nothing of a rename.
-        if not after.size or after.content not in deleted:
+        if not after.size or after.content not in deleted_by_content:
             continue
-        deleted_file = deleted.pop(after.content)
+        deleted_file = deleted_by_content.pop(after.content)
         old = replace(deleted_file, added=0, removed=0, renamed=file.place)
         new = replace(file, added=0, removed=0, renamed=deleted_file.place, moved_from=old)
         marked_files[old.path_of_change] = old
@@ -235,7 +236,12 @@ def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[Tur
 def _add_change_to_turn(
     turns: list[TurnOfChanges], source: ChangeSource, seqs: Sequence[int]
 ) -> None:
-    """Add a change to the turns with these facts. Those which an undo undoes become one."""
+    """Add a change to the turns that contain the facts `seqs`.
+
+    An undo may name facts of several turns. These turns and those between them become one,
+    because its change can't be divided among them.
+    """
+    # Turns are in the order of their first facts. An undo is mostly of the last ones.
     first_index = len(turns) - 1
     while first_index > 0 and turns[first_index].seq > min(seqs):
         first_index -= 1

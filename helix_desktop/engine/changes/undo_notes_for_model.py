@@ -51,6 +51,7 @@ class UndoneFiles:
     last_seq: int = 0  # The number of the last undo.
 
     def add_agent_change(self, change: PathChange) -> None:
+        """Note what the agent did to a file. The model knows it, since it did it itself."""
         path = change.path
         # What the agent does to a file after an undo or a rewind begins anew.
         if path in self.after_undo:
@@ -69,12 +70,16 @@ class UndoneFiles:
         self.leftovers[change.path] = change.after
 
     def add_undo(self, change: PathChange, *, is_shown: bool) -> None:
-        """Add an undo, unless the model knows nothing of the change."""
+        """Note what the user's undo did to a file, unless the model knows nothing of the change.
+
+        `is_shown`: the undo is in the branch of the conversation that the model is shown.
+        """
         path = change.path
-        is_known_to_model = is_shown
         if path in self.leftovers:
             self.leftovers[path] = change.after
             is_known_to_model = path in self.leftovers_known_to_model
+        else:
+            is_known_to_model = is_shown
         if not is_known_to_model and path not in self.after_agent:
             return
         # What a sub-agent changed is known only from its undo.
@@ -174,19 +179,21 @@ def _format_sentence(words: str, names: list[str], end: str = ".") -> str:
 
 
 async def read_undone_files(state: ConversationState, cache: ContentCache) -> UndoneFiles:
-    """Read what is undone in the branch that the view shows, also by undos that a
-    rewind left behind, and what one left.
+    """Read what is undone of the agent's changes, from all facts about files in their order.
+
+    A rewind takes messages out of the conversation, but neither the changes that they made to
+    files nor the undos of them. So the facts that the model is no longer shown count, too.
     """
     files = UndoneFiles(last_seq=state.last_undo)
     if not state.last_undo and not state.record.rewinds:
         return files
-    shown_seqs = {recorded.seq for recorded in state.facts_on_path()}
     digests = set()
     for recorded in state.facts:
         if isinstance(recorded.fact, FilesChanged):
             digests.add(recorded.fact.difference.digest)
     contents = await cache.read_contents(digests)
 
+    shown_seqs = {recorded.seq for recorded in state.facts_on_path()}
     for recorded in state.facts:
         is_shown = recorded.seq in shown_seqs
         match recorded.fact:
@@ -213,7 +220,10 @@ def _add_change(files: UndoneFiles, change: PathChange, *, by: str, is_shown: bo
 def name_changes_of_fact(
     fact: FilesChanged, content: bytes, names: dict[str, str]
 ) -> list[PathChange]:
-    """Return the changes, and add the names that the user knows these paths by."""
+    """Return the changes of a fact, and add to `names` how the user knows each of the paths.
+
+    `content` is the stored entry with the changes, which the fact refers to.
+    """
     changes = without_folders(decode_difference(content))
     for change in changes:
         # The fact names only some of the changed files. A path begins with the number of its root.

@@ -13,7 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
-from helix_desktop.engine.changes.git_patch import format_git_patch, format_unified_diff
+from helix_desktop.engine.changes.git_patch import (
+    FileVersion,
+    format_git_patch,
+    format_unified_diff,
+)
 
 FILE, RUN, LINK = (
     TreeItem(PathKind.FILE, 0o100644),
@@ -61,7 +65,8 @@ def test_git_applies_it(
     there.mkdir()
     put(here / name, before)
     put(there / name, after)
-    for versions, flags in (((before, after), []), ((before, after), ["-R"])):
+    old, new = FileVersion(*before), FileVersion(*after)
+    for versions, flags in (((old, new), []), ((old, new), ["-R"])):
         subprocess.run(
             ["git", "apply", *flags, "-"],
             cwd=here,
