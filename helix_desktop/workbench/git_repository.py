@@ -42,6 +42,17 @@ class RevisionFile:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class CommitComparison:
+    """A changed path beside the last commit. `is_as_committed`: the file is now as the commit has
+    it. `was_committed_before`: it was so before the change.
+    """
+
+    path: str
+    is_as_committed: bool
+    was_committed_before: bool
+
+
 class GitRepository:
     """The repositories of one workspace; each of its roots may have one."""
 
@@ -78,10 +89,34 @@ class GitRepository:
         """Return the paths that are as in the last commit, and not as they were before
         these changes, newest first.
         """
+        committed_paths = set[str]()
+        for comparison in await self._compare_with_last_commit(changes):
+            if comparison.is_as_committed and not comparison.was_committed_before:
+                committed_paths.add(comparison.path)
+        return frozenset(committed_paths)
+
+    async def find_paths_changed_since_commit(
+        self, changes: Sequence[PathChange]
+    ) -> frozenset[str]:
+        """Return the paths that were as in the last commit before these changes and are not now,
+        such as a committed file of which the user undid something.
+        """
+        changed_paths = set[str]()
+        for comparison in await self._compare_with_last_commit(changes):
+            if comparison.was_committed_before and not comparison.is_as_committed:
+                changed_paths.add(comparison.path)
+        return frozenset(changed_paths)
+
+    async def _compare_with_last_commit(
+        self, changes: Sequence[PathChange]
+    ) -> list[CommitComparison]:
+        """Compare each changed path with the last commit. Left out is what has no commit to be
+        compared with, or a content that was forgotten.
+        """
         checkpoints = self._find_checkpoints()
         await checkpoints.check_for_changes()
         items_now = checkpoints.folders.known_items()
-        committed_paths = set[str]()
+        comparisons: list[CommitComparison] = []
         for number, root in enumerate(checkpoints.roots):
             # Of several changes to a file, the oldest is compared: it comes last.
             change_by_name: dict[str, PathChange] = {}
@@ -100,11 +135,14 @@ class GitRepository:
                 committed = committed_files.get(name)
                 item_now = items_now.get(change.path)
                 with suppress(HelixError):  # The content of a change was forgotten.
-                    if not await self._is_as_committed(checkpoints, item_now, committed):
-                        continue
-                    if not await self._is_as_committed(checkpoints, change.before, committed):
-                        committed_paths.add(change.path)
-        return frozenset(committed_paths)
+                    is_as_committed = await self._is_as_committed(checkpoints, item_now, committed)
+                    was_committed = await self._is_as_committed(
+                        checkpoints, change.before, committed
+                    )
+                    comparisons.append(
+                        CommitComparison(change.path, is_as_committed, was_committed)
+                    )
+        return comparisons
 
     async def _compare_root_with_revision(
         self,

@@ -58,6 +58,7 @@ class FakeRepository:
 
     has_git: bool = True
     refuses: str = ""
+    changed_since_commit: frozenset[str] = frozenset()
 
     async def has_repository(self) -> bool:
         return self.has_git
@@ -70,6 +71,11 @@ class FakeRepository:
 
     async def find_committed_paths(self, changes: Sequence[PathChange]) -> frozenset[str]:
         return frozenset(path for paths, _ in self.committed for path in paths)
+
+    async def find_paths_changed_since_commit(
+        self, changes: Sequence[PathChange]
+    ) -> frozenset[str]:
+        return self.changed_since_commit
 
     async def commit_files(self, paths: Sequence[str], message: str) -> str:
         if self.refuses:

@@ -129,6 +129,9 @@ async def test_what_the_last_commit_contains_is_known(desks: Desks, project: Pat
     assert await committed() == ["0/a", "0/b"]
     await do_step(lambda: (project / "a").write_text("three\n"))
     assert await committed() == ["0/b"], "not the newer change"
+    newest_changes = [found[0].change]
+    changed = await changes.git_repository.find_paths_changed_since_commit(newest_changes)
+    assert sorted(changed) == ["0/a"], "as committed before the newest change"
     (project / "a").write_text("three\nand mine\n")
     git(project, "commit", "-qam", "By hand")
     assert await committed() == ["0/a", "0/b"]

@@ -95,7 +95,9 @@ def _describe_file_row(file: FileChange, *, is_committed: bool) -> str:
         words = tr("renamed from {name}", name=printable_path(file.renamed))
     else:
         kinds = {"added": tr("added"), "deleted": tr("deleted"), "changed": tr("changed")}
-        words = f"{kinds[file.change_word]}, +{file.added} −{file.removed}"
+        words = kinds[file.change_word]
+        if file.added or file.removed:
+            words += f", +{file.added} −{file.removed}"
     if is_committed:
         words += f", {tr('committed')}"
     return f"{printable_path(file.place)}, {words}"

@@ -99,6 +99,7 @@ class GatheredChanges:
     conversation: str
     turns: Sequence[TurnOfChanges]
     rows: list[ChangesListRow]
+    committed_paths: frozenset[str] = frozenset()
 
 
 class ChangesPage(QWidget):
@@ -352,6 +353,9 @@ class ChangesPage(QWidget):
         committed = await changes.git_repository.find_committed_paths(changed_paths)
 
         rows: list[ChangesListRow] = []
+        undone_group = await self._gather_undone_commits(changes, turns, changed_paths)
+        if undone_group is not None:
+            rows += _build_group_rows(undone_group, committed)
         for group in groups:
             rows += _build_group_rows(group, committed)
         uncovered_paths = changes.list_uncovered_paths()
@@ -359,7 +363,39 @@ class ChangesPage(QWidget):
             rows.append(ChangesListRow(heading=tr("Not covered")))
         for path in uncovered_paths:
             rows.append(ChangesListRow(uncovered=path))
-        return GatheredChanges(changes, conversation, turns, rows)
+        return GatheredChanges(changes, conversation, turns, rows, committed)
+
+    async def _gather_undone_commits(
+        self,
+        changes: FileChanges,
+        turns: Sequence[TurnOfChanges],
+        listed_changes: Sequence[PathChange],
+    ) -> ChangesGroup | None:
+        """Returns the files of which the user undid something after it was committed. The undo is a
+        change that the next commit takes, but the turn that it undid may be gone from the list.
+        """
+        if self._scope != "turns":
+            return None
+        undos: list[ChangeSource] = []
+        for turn in turns:
+            for source in turn.sources:
+                if source.fact.by == "undo":
+                    undos.append(source)
+        if not undos:
+            return None
+        undone_files = await changes.file_changes_of_steps(undos)
+        changed_since_commit = await changes.git_repository.find_paths_changed_since_commit(
+            [file.change for file in undone_files]
+        )
+        listed_paths = {change.path for change in listed_changes}
+        files: list[FileChange] = []
+        for file in undone_files:
+            path = file.path_of_change
+            if path in changed_since_commit and path not in listed_paths:
+                files.append(file)
+        if not files:
+            return None
+        return ChangesGroup(tr("Undone by you, not committed yet"), files)
 
     async def _gather_groups(
         self, changes: FileChanges, turns: Sequence[TurnOfChanges]
@@ -405,6 +441,7 @@ class ChangesPage(QWidget):
             return  # Another conversation was chosen meanwhile.
         self._turns = gathered.turns
         self.undo.turns = gathered.turns
+        self.undo.committed_paths = gathered.committed_paths
         self._undone = self._find_undone_turns(gathered.rows)
         self._files = [row.file for row in gathered.rows if row.file is not None]
 

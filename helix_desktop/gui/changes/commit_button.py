@@ -104,7 +104,9 @@ def _describe_file_to_commit(file: FileChange) -> str:
         name += f" · {tr('deleted')}"
     elif file.change_word == "added":
         name += f" · {tr('added')}"
-    return f"{name} · +{format_number(file.added)} −{format_number(file.removed)}"
+    if file.added or file.removed:
+        name += f" · +{format_number(file.added)} −{format_number(file.removed)}"
+    return name
 
 
 def _describe_commit(answer: str) -> str:

@@ -86,6 +86,7 @@ class ChangesUndo(QObject):
         self._changes: FileChanges | None = None
         self._conversation = ""
         self.turns: Sequence[TurnOfChanges] = ()  # All turns with changes, oldest first.
+        self.committed_paths: frozenset[str] = frozenset()  # As they are in the last commit.
 
     def set_changes(self, changes: FileChanges | None, conversation: str) -> None:
         self._changes = changes
@@ -246,7 +247,17 @@ class ChangesUndo(QObject):
         label_of_notice = ""
         if wish.is_redo:
             label_of_notice = tr("Undo")
-        self._run_undo_work(work, then=partial(self.report_undone, label=label_of_notice))
+        report = partial(
+            self.report_undone, label=label_of_notice, note=self._note_on_commit(wish.files)
+        )
+        self._run_undo_work(work, then=report)
+
+    def _note_on_commit(self, files: Sequence[FileChange]) -> str:
+        """Says that an undo takes nothing out of a commit. Empty if none of the files is in one."""
+        for file in files:
+            if file.path_of_change in self.committed_paths:
+                return tr("The commit keeps what it has: this undo is a new change to commit.")
+        return ""
 
     def _open_three_versions_dialog(self, planned: PlannedUndo, *, redo: bool) -> None:
         changes = self._changes
@@ -269,15 +280,17 @@ class ChangesUndo(QObject):
         self._run_undo_work(read_and_compare_versions(), then=ThreeVersionsDialog.open)
 
     def report_undone(
-        self, result: FileUndoResult, *, success_words: str = "", label: str = ""
+        self, result: FileUndoResult, *, success_words: str = "", label: str = "", note: str = ""
     ) -> None:
         """Reports the result. `label`: the notice's button, by default "Redo". `success_words`
-        replace the counts if all went as planned.
+        replace the counts if all went as planned. `note` is said behind them if something was done.
         """
         sentence = describe_undone_files(result)
         is_complete = bool(result.restored) and not result.paths_left_alone
         if success_words and is_complete:
             sentence = success_words
+        if note and result.restored:
+            sentence = join_sentences(sentence, note)
         button: dict[str, object] = {}
         if result.fact is not None:
             button["button"] = label or tr("Redo")
@@ -299,7 +312,10 @@ class ChangesUndo(QObject):
         if self._changes is not None:
             work = self._changes.undo_hunks(file, [hunk], conversation=self._conversation)
             words = tr("The change was undone. The rest of the file was not changed.")
-            self._run_undo_work(work, then=partial(self.report_undone, success_words=words))
+            report = partial(
+                self.report_undone, success_words=words, note=self._note_on_commit([file])
+            )
+            self._run_undo_work(work, then=report)
 
     def _run_undo_work(
         self, work: Coroutine[Any, Any, Any], *, then: Callable[[Any], object]

@@ -151,8 +151,7 @@ class WaitingMessageList(QWidget):
     def _add_move_buttons(
         self, row: WaitingMessageRow, index: int, first_place: int, last_place: int
     ) -> None:
-        if first_place == last_place:
-            return
+        """Adds both buttons to each row, so that the others keep their places when a row goes."""
         move_up = partial(self.moving.emit, index, -1)
         earlier = self._add_row_button(row, "↑", move_up, tr("Send this message earlier"))
         earlier.setEnabled(index > first_place)

@@ -31,6 +31,7 @@ from helix_desktop.gui.transcript.chat_actions import AskToFold, OpenChanges, Op
 from helix_desktop.gui.transcript.code_box import AT_ONCE, FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
 from helix_desktop.gui.transcript.collapsed_calls import CallGroup
+from helix_desktop.gui.transcript.edit_call_texts import EditText, describe_edit
 from helix_desktop.gui.transcript.failure_cards import (
     CardButton,
     FailureCardBox,
@@ -385,11 +386,11 @@ def _build_call_detail_boxes(
     """
     ink = context.ink
     width = context.width
-    arguments = _mark_up_long_arguments(state.call.arguments)
-    if arguments:
+    arguments = _describe_call_arguments(state.call.arguments)
+    if arguments.text:
         more = context.section_key("arguments", item.fact_seq, item.part)
         lines = ARGUMENT_LINES + context.section_amounts.get(more, 0)
-        yield CodeBox(ink, width, arguments, "json", gap=6, more=more, lines=lines)
+        yield CodeBox(ink, width, arguments.text, arguments.language, gap=6, more=more, lines=lines)
     if state.call.keep:
         kept_words = make_safe_text(state.call.keep[:400])
         yield build_note_box(
@@ -487,6 +488,14 @@ def _build_subagent_boxes(context: LayoutContext, conversation: str) -> Iterator
             if number == 0:
                 box.gap += context.ink.scaled_pixels(6)
             yield box
+
+
+def _describe_call_arguments(arguments: str) -> EditText:
+    """Returns an edit as its changed lines, and other arguments as JSON."""
+    edit = describe_edit(arguments)
+    if edit is not None:
+        return edit
+    return EditText(_mark_up_long_arguments(arguments), "json")
 
 
 def _mark_up_long_arguments(text: str) -> str:

@@ -77,7 +77,7 @@ def describe_changed_files(
         words = format_count(file_count, "{n} file changed", "{n} files changed")
         if is_partly_undone:
             words += " · " + tr("parts were undone or redone since")
-        else:
+        elif added_lines or removed_lines:  # A new empty file has no lines to count.
             words += f" +{format_number(added_lines)} −{format_number(removed_lines)}"
         sentences.append(words)
     if left_out:

@@ -21,6 +21,7 @@ from helix_desktop.engine.changes.turn_changes import (
     ChangeSource,
     FileChange,
     PlannedUndo,
+    TurnOfChanges,
     UncoveredPath,
     UndoOutlook,
     mark_renames,
@@ -30,7 +31,7 @@ from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import NotFound
 from helix_desktop.gui.answer_author import agent_of_conversation
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.changes.changed_files_list import describe_changes_row
+from helix_desktop.gui.changes.changed_files_list import ChangesListRow, describe_changes_row
 from helix_desktop.gui.changes.changes_page import (
     ChangesGroup,
     ChangesPage,
@@ -599,6 +600,48 @@ def test_a_turn_that_was_undone_can_be_redone_and_is_called_so(
     )
     page.undo_button.click()
     assert [action.text() for action in page.findChildren(QMenu)[-1].actions()] == ["Redo turn 12…"]
+
+
+def test_an_undo_of_what_was_committed_says_so_and_stays_in_sight(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
+    """The turn vanished, and nothing said that there was a new change to commit."""
+    notices = QSignalSpy(page.notice_wanted)
+    changes.git_repository.committed.append((("0/src/a.py",), "Extract it"))
+    page.reload_changes()
+    hunk = find_hunks(BEFORE, AFTER)[0]
+    page.body.view.hunk_undo_requested.emit(hunk.stable_id)
+    assert notices.at(0)[0].endswith(
+        "The commit keeps what it has: this undo is a new change to commit."
+    )
+
+    class TurnUndone(FakeChanges):
+        async def file_changes_of_steps(
+            self, sources: Sequence[ChangeSource]
+        ) -> Sequence[FileChange]:
+            is_undo_alone = all(source.fact.by == "undo" for source in sources)
+            return self._files(undo=True) if is_undo_alone else []
+
+        async def turns_with_changes(self, conversation: str) -> Sequence[TurnOfChanges]:
+            (turn,) = await super().turns_with_changes(conversation)
+            (source,) = turn.sources
+            undo = replace(source, fact=replace(source.fact, by="undo"))
+            return [replace(turn, sources=(source, undo))]
+
+    undone = TurnUndone()
+    undone.fill({"src/a.py": (BEFORE, AFTER), "b.py": (BEFORE, AFTER)})
+    undone.git_repository.changed_since_commit = frozenset({"0/src/a.py"})
+    page.show_changes_of(undone, "c1")
+    assert page.files.files.items[0].heading == "Undone by you, not committed yet · 1 file"
+    assert [file.place for file in page._files] == ["src/a.py"]
+    assert page.commit_button.isEnabled()
+
+
+def test_a_new_empty_file_has_no_line_counts(changes: FakeChanges) -> None:
+    """It said +0 −0."""
+    file = replace(changes._files()[0], added=0, removed=0)
+    row = ChangesListRow(file=file)
+    assert describe_changes_row(row) == "src/a.py, changed"
 
 
 def test_what_is_redone_is_called_so_in_the_question(page: ChangesPage) -> None:

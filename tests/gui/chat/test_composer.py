@@ -519,10 +519,32 @@ def test_waiting_messages_say_when_they_go_and_can_change_it(composer: Composer)
     assert [steering.at(0), steering.at(1)] == [[0, False], [1, True]]
     assert [moving.at(0), moving.at(1)] == [[1, 1], [2, -1]]
     # The only message that goes after this step has no other to pass.
-    assert "Send this message earlier: one" not in buttons
+    assert not buttons["Send this message earlier: one"].isEnabled()
+    assert not buttons["Send this message later: one"].isEnabled()
     assert not buttons["Send this message earlier: two"].isEnabled()
     composer.show_waiting_messages([])
     assert not composer.waiting.isVisible()
+
+
+def test_the_buttons_of_a_waiting_message_keep_their_places_when_another_goes(
+    composer: Composer,
+) -> None:
+    """A press on "Edit" hit "Send after this step", as the arrows were gone."""
+
+    def places_of_one() -> list[tuple[str, int]]:
+        QApplication.processEvents()
+        places: list[tuple[str, int]] = []
+        row = composer.waiting._message_rows[0]
+        for button in row.findChildren(QPushButton):
+            places.append((button.text(), button.x()))
+        return places
+
+    composer.resize(900, 500)
+    composer.show()
+    composer.show_waiting_messages([(Text("one"),), (Text("two"),)])
+    places_before = places_of_one()
+    composer.show_waiting_messages([(Text("one"),)])
+    assert places_of_one() == places_before
 
 
 TAKEN = {"bottom"}  # Ctrl+End moves in the text while there is one to move in

@@ -127,6 +127,33 @@ def test_an_answer_with_everything(theme: Theme) -> None:
     assert made.current_height == round(made.bottom_edge)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (
+            '{"path": "shop/totals.py", "old_text": "TAX = 0.2\\nx\\n", "new_text": "TAX = 0.19\\nx\\n"}',
+            "-TAX = 0.2\n+TAX = 0.19\n x",
+        ),
+        ('{"file_path": "a.py", "old_string": "one", "new_string": ""}', "-one"),
+        ('{"path": "a.py", "content": "one\\ntwo\\n"}', "one\ntwo"),
+    ],
+)
+def test_an_opened_edit_shows_its_lines_and_no_json(
+    theme: Theme, arguments: str, shown: str
+) -> None:
+    r"""A denied edit showed `{"old_text": "…\\n…"}`."""
+    told = Told()
+    told.reply("", call(1, "edit_file", arguments))
+    told.returned("c1", head="Denied.", ok=False)
+    page = page_of(theme, told.facts)
+    call_box = laid(page).boxes[-1]
+    toggle = call_box.hot_spots[-1].act
+    assert isinstance(toggle, ToggleSection)
+    page.section_amounts[toggle.key] = 1
+    first_code = next(box for box in laid(page).boxes if isinstance(box, CodeBox))
+    assert first_code.text.replace("\N{LINE SEPARATOR}", "\n") == shown
+
+
 def test_what_is_pinned_says_so(theme: Theme) -> None:
     """Only the menu of the message knew."""
     told = Told()
