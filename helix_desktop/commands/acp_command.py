@@ -28,27 +28,29 @@ async def run_acp_command(arguments: Namespace) -> int:
     """
 
     async def open_line(workspace: str, console: WorkspacePipe) -> int:
-        given = Namespace(**vars(arguments))
-        given.argv = ["acp", "--workspace", workspace]
-        return await workspace_access.run_here_or_at_owner(given, workspace, console)
+        """Serves the editor in one workspace, in the process that has it open."""
+        arguments_of_line = Namespace(**vars(arguments))
+        # A process that has the workspace open is sent these words, and runs them.
+        arguments_of_line.argv = ["acp", "--workspace", workspace]
+        return await workspace_access.run_here_or_at_owner(arguments_of_line, workspace, console)
 
     switch = WorkspaceSwitch(
         open_line, lambda folder: _find_editor_workspace(arguments, folder), _write_to_editor
     )
     await switch.run_until_input_ends(Terminal().read_input)
     logging.shutdown()
-    os._exit(
-        0
-    )  # Everything is closed. A normal exit would wait for threads that load a vocabulary.
+    # Everything is closed. A normal exit would wait for threads that load a vocabulary.
+    os._exit(0)
 
 
 def _write_to_editor(data: bytes) -> None:
     """Writes directly to the pipe: a buffer that is locked by a thread would keep the
     program from ending.
     """
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(sys.stdout.fileno(), rest) :]
+    unwritten = memoryview(data)
+    while unwritten:
+        written_bytes = os.write(sys.stdout.fileno(), unwritten)
+        unwritten = unwritten[written_bytes:]
 
 
 def _find_editor_workspace(arguments: Namespace, folder: Path) -> str:
@@ -56,19 +58,23 @@ def _find_editor_workspace(arguments: Namespace, folder: Path) -> str:
     created if necessary.
     """
     workspaces = workspace_access.open_all_workspaces(arguments.places)
-    folder = folder.resolve()
     if arguments.workspace:
         return workspaces.find_known_workspace(arguments.workspace).id
-    existing = project_workspace.find_project_workspace(workspaces.list_workspaces(), folder)
+
+    real_folder = folder.resolve()
+    known_workspaces = workspaces.list_workspaces()
+    existing = project_workspace.find_project_workspace(known_workspaces, real_folder)
     if existing is not None:
         return existing.id
-    if not folder.is_dir() or not project_workspace.can_be_project_folder(
-        folder, Path.home().resolve()
-    ):
+
+    home = Path.home().resolve()
+    is_project = real_folder.is_dir() and project_workspace.can_be_project_folder(real_folder, home)
+    if not is_project:
         raise InvalidInput(
-            f"{folder} is not a project folder.", remedy="In the editor, open a project's folder."
+            f"{real_folder} is not a project folder.",
+            remedy="In the editor, open a project's folder.",
         )
-    return project_workspace.create_project_workspace(workspaces, folder).id
+    return project_workspace.create_project_workspace(workspaces, real_folder).id
 
 
 async def serve_editor_in_workspace(
@@ -84,17 +90,19 @@ async def serve_editor_in_workspace(
     agents = await asyncio.to_thread(
         importlib.import_module, "helix_desktop.acp_agent.editor_requests"
     )
-    opens_it = workbench.workbench_of(workspace) is None
+    is_open_already = workbench.workbench_of(workspace) is not None
     async with workbench.use_workbench(workspace, arguments.places) as bench:
-        if not opens_it:
+        if is_open_already:
             await agents.EditorAgent(bench).serve_editor(console)
             return 0
+        # Turns of a process that was killed are still marked as running.
         await interrupted_turns.end_interrupted_turns(bench)
         serving = agents.EditorAgent(bench).serve_editor(console)
         return await workspace_access.serve_until_released(workspace, serving)
 
 
 def add_acp_commands(nouns: Subparsers) -> None:
+    """Declares `acp`, which has no verbs."""
     noun = add_command(
         nouns,
         "acp",

@@ -163,10 +163,16 @@ class ClientTurn:
     # --- Before the turn
 
     async def _prepare_conversation(self, host: WorkspaceHost) -> None:
+        """Makes the conversation ready for the message: finds or starts it, chooses the model,
+        and stores the attached files.
+
+        It is called again after each broken connection. What the conversation keeps is done
+        once; the model is chosen again, as the next host does not know of it.
+        """
         model = self._arguments.model or ""
         if not self._is_prepared:
             await self._find_or_start_conversation(host, model)
-        if model:  # Another host does not know of it yet.
+        if model:
             await host.run_host_command(
                 host_interface.ChooseModel(self.conversation, model, self._becomes_usual)
             )
@@ -175,6 +181,9 @@ class ClientTurn:
             self._is_prepared = True
 
     async def _find_or_start_conversation(self, host: WorkspaceHost, model: str) -> None:
+        """Finds the conversation that was named, or starts one once the host has said that it
+        can send this message.
+        """
         conversation = ""
         if self._arguments.conversation:
             rows = await read_list(host)
@@ -243,6 +252,11 @@ class ClientTurn:
     # --- What is told of the turn
 
     async def _handle_event(self, host: WorkspaceHost, event: ConversationEvent) -> None:
+        """Prints or answers one event of the conversation, and notices when the turn has ended.
+
+        A `LiveState` comes when all facts so far have been received, so the message is sent
+        then.
+        """
         match event:
             case LiveState():
                 await self._print_reply_so_far(event.reply_text)
@@ -351,6 +365,7 @@ class ClientTurn:
         await self._print_text(escape_control_characters(new_text))
 
     async def _print_fact(self, recorded: facts.Recorded) -> None:
+        """Prints a fact as a line of JSON, or as the text that a person reads of it."""
         if self._arguments.json:
             await self._print_text(fact_as_json_line(recorded) + "\n")
             return

@@ -317,6 +317,7 @@ async def verify_all_entries(
 async def print_cache_figures(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Prints how much is in the cache, and a warning if it is over the limit that the user set."""
     await workspace_access.wait_for_index(workspace, console)
     computed = await workspace.index.compute_figures()
     bytes_over_limit = await workspace.bytes_over_limit()
@@ -336,6 +337,9 @@ async def print_cache_figures(
 async def collect_unused_entries(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Removes entries that no message uses, oldest first, until the cache is small enough, and
+    says if what is left is still more than the user asked for.
+    """
     result = await workspace.cache.remove_unused_down_to(arguments.to)
     removed = {"removed": result.entries, "bytes": result.bytes}
     line = f"Removed {format_things(result.entries, 'entry', 'entries')} ({result.bytes:,} bytes)."
@@ -349,6 +353,7 @@ async def collect_unused_entries(
 
 
 def add_cache_commands(nouns: Subparsers) -> None:
+    """Declares `cache` and its verbs."""
     noun = add_command(nouns, "cache", "store, find and verify content in a workspace's cache")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     _add_cache_put(verbs)
@@ -382,6 +387,7 @@ def _add_cache_get(verbs: Subparsers) -> None:
 
 
 def _add_cache_list(verbs: Subparsers) -> None:
+    """Declares `cache list`."""
     command = add_command(verbs, "list", "list entries, newest first")
     add_workspace_option(command)
     command.add_argument(
@@ -412,6 +418,7 @@ def _add_cache_search(verbs: Subparsers) -> None:
 
 
 def _add_cache_verify(verbs: Subparsers) -> None:
+    """Declares `cache verify`."""
     command = add_command(verbs, "verify", "read every entry and compare it with its hash")
     add_workspace_option(command)
     command.add_argument(
@@ -431,6 +438,7 @@ def _add_cache_stats(verbs: Subparsers) -> None:
 
 
 def _add_cache_collect(verbs: Subparsers) -> None:
+    """Declares `cache collect`."""
     command = add_command(
         verbs,
         "collect",

@@ -78,6 +78,7 @@ async def _print_turns_with_files(bench: Workbench, arguments: Namespace, consol
 
 
 def _line_of_file_change(file: FileChange) -> str:
+    """Returns a line such as `changed  +12  -3  main.py (was old.py)`."""
     line = (
         f"  {file.change_word:<8} +{file.added:<6} -{file.removed:<6} {printable_path(file.place)}"
     )
@@ -189,6 +190,9 @@ class _ChosenFileChanges:
 async def _choose_file_changes(
     bench: Workbench, arguments: Namespace, console: Console
 ) -> _ChosenFileChanges:
+    """Finds the changes of the chosen turns, and of those the files that the user named.
+    Refuses a path at which nothing was changed.
+    """
     conversation, changes = await _find_conversation_with_changes(bench, arguments, console)
     sources: list[ChangeSource] = []
     for turn in await _chosen_turns_of_changes(changes, arguments, conversation):
@@ -281,6 +285,7 @@ def add_changes_commands(nouns: Subparsers) -> None:
 
 
 def _add_changes_list(verbs: Subparsers) -> None:
+    """Declares `changes list`."""
     command = add_command(verbs, "list", "list the turns that changed files, each with its files")
     add_workspace_option(command)
     command.add_argument(
@@ -303,6 +308,7 @@ def _add_changes_list(verbs: Subparsers) -> None:
 
 
 def _add_changes_show(verbs: Subparsers) -> None:
+    """Declares `changes show`."""
     command = add_command(verbs, "show", "print the changes as a patch for `git apply`")
     add_workspace_option(command)
     command.add_argument("paths", metavar="PATH", nargs="*", help="only these files")
@@ -323,6 +329,7 @@ def _add_changes_show(verbs: Subparsers) -> None:
 
 
 def _add_changes_restore(verbs: Subparsers) -> None:
+    """Declares `changes restore`."""
     command = add_command(
         verbs, "restore", "restore files to their state before the agent changed them"
     )

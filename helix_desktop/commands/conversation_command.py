@@ -300,6 +300,7 @@ async def export_conversation_file(
 
 
 def add_conversation_commands(nouns: Subparsers) -> None:
+    """Declares `conversation` and its verbs."""
     noun = add_command(nouns, "conversation", "search, read, import and export conversations")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     _add_conversation_list(verbs)
@@ -315,6 +316,7 @@ def add_conversation_commands(nouns: Subparsers) -> None:
 
 
 def _add_conversation_list(verbs: Subparsers) -> None:
+    """Declares `conversation list`."""
     command = add_command(verbs, "list", "list conversations, most recently changed first")
     add_workspace_option(command)
     add_json_option(command)
@@ -328,6 +330,7 @@ def _add_conversation_list(verbs: Subparsers) -> None:
 
 
 def _add_conversation_search(verbs: Subparsers) -> None:
+    """Declares `conversation search`."""
     command = add_command(
         verbs, "search", "find what was said, called and returned in conversations"
     )
@@ -340,6 +343,7 @@ def _add_conversation_search(verbs: Subparsers) -> None:
 
 
 def _add_conversation_show(verbs: Subparsers) -> None:
+    """Declares `conversation show`."""
     command = add_command(
         verbs, "show", "print what was said in a conversation, and which tools were called"
     )
@@ -371,6 +375,7 @@ def _add_conversation_show(verbs: Subparsers) -> None:
 
 
 def _add_conversation_delete(verbs: Subparsers) -> None:
+    """Declares `conversation delete`."""
     command = add_command(
         verbs,
         "delete",
@@ -386,6 +391,7 @@ def _add_conversation_delete(verbs: Subparsers) -> None:
 
 
 def _add_conversation_export(verbs: Subparsers) -> None:
+    """Declares `conversation export`."""
     command = add_command(
         verbs,
         "export",

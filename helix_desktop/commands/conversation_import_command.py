@@ -35,6 +35,9 @@ SHOWN = 20  # The maximum number of complaints about a history, and of keys, tha
 
 
 def run_find_histories(arguments: Namespace) -> int:
+    """Lists the conversations of other programs that are on this computer, and databases that
+    cannot be read.
+    """
     places = history_finding.HistoryPlaces.of_this_user()
     histories = list(history_finding.find_histories(places))
     lines = list(_describe_histories_by_folder(histories))
@@ -149,6 +152,13 @@ async def _import_once(arguments: Namespace, workspace: StoredWorkspace) -> Impo
 async def _import_all(
     arguments: Namespace, workspace: StoredWorkspace, result: ImportResult
 ) -> ImportResult:
+    """Reads the files and adds what is new to the workspace, through its open workbench if
+    there is one.
+
+    First it is decided which files are read, then of which program each is, and which of them
+    the user has named. `--copies` names a folder with copies that the recorder has made, as an
+    agent may have deleted its files since.
+    """
     from helix_desktop import token_counting, workbench
     from helix_desktop.extensions.extension_loading import load_extensions_once
     from helix_desktop.workbench.history_imports import HistoryImport, find_files_to_import
@@ -156,7 +166,6 @@ async def _import_all(
 
     places = history_finding.history_folders(history_finding.HistoryPlaces.of_this_user())
     if arguments.copies is not None:
-        # The original files may be gone by now, so the recorder's copies are read.
         files = arguments.paths
     elif arguments.paths:
         files = await asyncio.to_thread(find_files_to_import, arguments.paths)
@@ -304,6 +313,7 @@ def _describe_complaints(complaints: Sequence[str]) -> Iterator[str]:
 async def print_past_imports(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Lists the imports into this workspace, with the IDs by which they can be undone."""
     from helix_desktop.workbench.history_imports import list_import_runs
 
     listed: list[dict[str, Any]] = []
@@ -342,6 +352,9 @@ async def undo_named_import(
 
 
 def add_conversation_import(verbs: Subparsers) -> None:
+    """Declares `conversation import`. The options without help are those with which this
+    program's own processes call it.
+    """
     command = add_command(
         verbs, "import", "import conversations from other programs, except those already imported"
     )
@@ -407,6 +420,7 @@ def add_conversation_imports(verbs: Subparsers) -> None:
 
 
 def add_conversation_undo_import(verbs: Subparsers) -> None:
+    """Declares `conversation undo-import`."""
     command = add_command(
         verbs, "undo-import", "undo an import and move its conversations to the trash"
     )

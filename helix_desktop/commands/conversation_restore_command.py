@@ -128,6 +128,7 @@ def _restored_session_as_json(restored: RestoredSession, path: Path) -> dict[str
 
 
 def add_conversation_restore(verbs: Subparsers) -> None:
+    """Declares `conversation restore`."""
     command = add_command(verbs, "restore", "save a conversation as a new session of another agent")
     add_workspace_option(command)
     add_conversation_argument(command)

@@ -31,35 +31,46 @@ if TYPE_CHECKING:
 
 
 async def _print_copies(bench: Workbench, arguments: Namespace, console: Console) -> int:
+    """Lists the copies of the folders in which conversations work, each with what is only in it."""
     status_of_copy = await bench.copies.read_status_of_copies()
     listed: list[dict[str, object]] = []
     lines: list[str] = []
     for copy in await asyncio.to_thread(bench.copies.list_copies):
         status = status_of_copy.get(copy.id)
-        if status is not None:
-            listed.append(_describe_copy(bench, copy, status))
-            lines.append(await _format_copy_line(bench, copy, status))
+        if status is None:  # The copy was made since the states were read.
+            continue
+        listed.append(_describe_copy(bench, copy, status))
+        lines.append(await _format_copy_line(bench, copy, status))
     return await print_result(arguments, console, listed, *lines)
 
 
 async def _print_copy(bench: Workbench, arguments: Namespace, console: Console) -> int:
+    """Prints a copy's folders, the commits that it began from, and what is only in it."""
     copy = await _find_copy(bench, arguments.copy)
     status_of_copy = await bench.copies.read_status_of_copies()
     status = status_of_copy[copy.id]
     lines = [await _format_copy_line(bench, copy, status)]
-    lines += [f"{root}: {copy.folder / inside}" for root, inside in copy.roots]
+    for root, path_in_copy in copy.roots:
+        lines.append(f"{root}: {copy.folder / path_in_copy}")
     for repository in copy.repositories:
         if repository.base:
             lines.append(f"{repository.source} at {repository.base}")
     for repository in copy.repositories:
         lines += repository.notes
-    lines += [f"Not committed: {name}" for name in status.uncommitted]
+    for name in status.uncommitted:
+        lines.append(f"Not committed: {name}")
     for path, others in status.overlaps.items():
         lines.append(f"Also changed in {', '.join(others)}: {path}")
-    return await print_result(arguments, console, _describe_copy(bench, copy, status), *lines)
+    described_copy = _describe_copy(bench, copy, status)
+    return await print_result(arguments, console, described_copy, *lines)
 
 
 async def _bring_back_into_folder(bench: Workbench, arguments: Namespace, console: Console) -> int:
+    """Brings a copy's changes back into the user's own folder, in the way that `--by` names.
+
+    With `discard`, the copy is deleted instead, so what is only in it is shown first and the
+    user is asked.
+    """
     copy = await _find_copy(bench, arguments.copy)
     if arguments.by == "discard" and not arguments.yes:
         status = await bench.copies.read_copy_status(copy)
@@ -81,6 +92,7 @@ async def _find_copy(bench: Workbench, id_prefix: str) -> FolderCopy:
 
 
 def _describe_copy(bench: Workbench, copy: FolderCopy, status: CopyStatus) -> dict[str, object]:
+    """Returns a copy as `--json` prints it."""
     title = ""
     row = bench.conversation_row(copy.id)
     if row:
@@ -113,6 +125,9 @@ async def _format_copy_line(bench: Workbench, copy: FolderCopy, status: CopyStat
 
 
 async def _describe_state_of_copy(bench: Workbench, copy: FolderCopy, status: CopyStatus) -> str:
+    """Says what of a copy is nowhere else: files without a commit, commits, and files that the
+    last bring-back has left.
+    """
     if status.problem:
         return status.problem
     if not copy.is_whole:
@@ -127,6 +142,7 @@ async def _describe_state_of_copy(bench: Workbench, copy: FolderCopy, status: Co
 
 
 def add_copy_commands(nouns: Subparsers) -> None:
+    """Declares `copy` and its verbs."""
     noun = add_command(
         nouns,
         "copy",
@@ -139,6 +155,7 @@ def add_copy_commands(nouns: Subparsers) -> None:
 
 
 def _add_copy_list(verbs: Subparsers) -> None:
+    """Declares `copy list`."""
     command = add_command(
         verbs,
         "list",
@@ -152,6 +169,7 @@ def _add_copy_list(verbs: Subparsers) -> None:
 
 
 def _add_copy_show(verbs: Subparsers) -> None:
+    """Declares `copy show`."""
     command = add_command(
         verbs, "show", "show the changes that exist only in a copy of the repository"
     )
@@ -168,6 +186,7 @@ def _add_copy_show(verbs: Subparsers) -> None:
 
 
 def _add_copy_bring_back(verbs: Subparsers) -> None:
+    """Declares `copy bring-back`."""
     command = add_command(
         verbs,
         "bring-back",

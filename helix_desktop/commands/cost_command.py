@@ -62,6 +62,9 @@ class CostSums:
     causes: dict[str, CostSum] = field(default_factory=dict)
 
     def add_request(self, counted: CountedRequest) -> None:
+        """Adds a request to the sums of its day, agent and model, and its causes to theirs. A
+        cause is why tokens were not read from the provider's cache.
+        """
         request = counted.request
         is_free = counted.is_free
         day = datetime.fromtimestamp(request.time, UTC).astimezone().strftime("%Y-%m-%d")
@@ -136,6 +139,7 @@ def _format_sum(name: str, total: CostSum) -> str:
 async def _print_conversation_cost(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Prints what each request of a conversation cost and why, and what its sub-agents cost."""
     conversation = await find_conversation_by_prefix(workspace, arguments.conversation)
     facts = await workspace.journal.read_facts(conversation)
     requests = await read_original_and_explain_requests(
@@ -298,6 +302,7 @@ def _format_dollars(cost: float, *, is_free: bool = False) -> str:
 
 
 def add_cost_commands(nouns: Subparsers) -> None:
+    """Declares `cost`, which has no verbs."""
     noun = add_command(nouns, "cost", "show why requests cost what they did")
     add_workspace_option(noun)
     noun.add_argument(

@@ -17,22 +17,31 @@ async def run_doctor_command(arguments: Namespace) -> int:
     """Checks the installation. The exit code is 1 if something is wrong, and 0 if there
     are only notes.
     """
-    findings, text = await asyncio.to_thread(run_checks_with_diagnostics, arguments.places)
-    lines = []
+    findings, report = await asyncio.to_thread(run_checks_with_diagnostics, arguments.places)
+    lines: list[str] = []
+    is_something_wrong = False
     for finding in findings:
         lines.append(f"{MARKS[finding.state]}  {finding.what:<18} {finding.says}")
-        lines += [f"{'':<23}{finding.remedy}"] if finding.remedy else []
+        if finding.remedy:
+            lines.append(f"{'':<23}{finding.remedy}")
+        if finding.state is DoctorFindingState.BAD:
+            is_something_wrong = True
+
     if arguments.output:
         with Terminal(target=arguments.output) as console:
-            await console.write_output(text.encode())
+            await console.write_output(report.encode())
         lines.append(
             f"The report was written to {arguments.output}. Read the report before you send it to anyone."
         )
-    await print_result(arguments, Terminal(), [asdict(finding) for finding in findings], *lines)
-    return int(any(finding.state is DoctorFindingState.BAD for finding in findings))
+    findings_as_json = [asdict(finding) for finding in findings]
+    await print_result(arguments, Terminal(), findings_as_json, *lines)
+    if is_something_wrong:
+        return 1
+    return 0
 
 
 def add_doctor_commands(nouns: Subparsers) -> None:
+    """Declares `doctor`, which has no verbs."""
     noun = add_command(nouns, "doctor", "check this installation")
     add_json_option(noun)
     noun.add_argument(

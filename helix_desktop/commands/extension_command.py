@@ -48,6 +48,11 @@ def allow_extension(arguments: Namespace) -> int:
 
 
 def _allow_if_confirmed(arguments: Namespace) -> int:
+    """Prints what would be allowed, and asks for consent; with `--yes`, allows it.
+
+    What is allowed is the extension's code as it is now, by the hash of its files. The question
+    therefore shows that hash, and the package that the code comes from.
+    """
     extensions = AllowedExtensions(arguments.places)
     installed = extensions.find_extension(arguments.name).installed
     if not arguments.yes:

@@ -38,6 +38,7 @@ ONLY_FIND = "--only-find"
 
 
 def _run_fleet_command(arguments: Namespace) -> int:
+    """Checks the options, and acts in the workspace that is named, or in all of them."""
     is_stop = arguments.act is _stop_tasks
     if is_stop and not arguments.tasks and not arguments.all:
         raise InvalidInput("Specify the tasks to stop, or --all.")
@@ -45,6 +46,7 @@ def _run_fleet_command(arguments: Namespace) -> int:
         _check_budget_arguments(arguments)
     if arguments.workspace:
         return workspace_access.run_on_workspace(arguments)
+
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     workspaces.remove_interrupted_imports_and_writes()
     name_by_id = {workspace.id: workspace.name for workspace in workspaces.list_workspaces()}
@@ -192,6 +194,12 @@ def _sum_tasks_by_state(answers: Sequence[dict[str, Any]]) -> dict[str, int]:
 async def _act_in_workspace_and_print(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Does in one workspace what the command says, if it changes anything, and prints the state
+    of its tasks and workers afterwards.
+
+    Among several workspaces, the caller checks whether each thing that the user named was in
+    one of them: not every workspace has it.
+    """
     from helix_desktop.workbench import fleet_overview
 
     async with fleet_task_files.open_fleet_task_list(workspace) as tasks:

@@ -29,67 +29,98 @@ STANDARD = "-"
 
 
 def run_forget_command(arguments: Namespace) -> int:
+    """Reads the text to remove from standard input if the user wrote `--text -`, and then runs
+    the command on the workspace.
+
+    The text takes the place of the dash in the command line, because another process that has
+    the workspace open may run the command, and has another input.
+    """
     if not arguments.hashes and not arguments.text:
         raise InvalidInput(
             "There is nothing to remove.", remedy="Specify --text TEXT, or the hash of an entry."
         )
-    if arguments.text == STANDARD:  # The whole input is read, and its last line end is left out.
-        with Terminal(gather=True) as console:
-            arguments.text = asyncio.run(workspace_access.read_whole_input(console))
-        arguments.text = arguments.text.removesuffix("\n").removesuffix("\r")
-        arguments.argv = workspace_access.insert_options(arguments.argv, f"--text={arguments.text}")
-        if not arguments.text and not arguments.hashes:
-            raise InvalidInput("There is nothing to remove: standard input was empty.")
+    if arguments.text != STANDARD:
+        return workspace_access.run_on_workspace(arguments)
+
+    with Terminal(gather=True) as console:
+        whole_input = asyncio.run(workspace_access.read_whole_input(console))
+    # The line end that closes the input is not a part of the text.
+    text = whole_input.removesuffix("\n").removesuffix("\r")
+    if not text and not arguments.hashes:
+        raise InvalidInput("There is nothing to remove: standard input was empty.")
+    arguments.text = text
+    arguments.argv = workspace_access.insert_options(arguments.argv, f"--text={text}")
     return workspace_access.run_on_workspace(arguments)
 
 
 async def forget_in_workspace(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Removes the text and the entries that are named, and says where else the text is still.
+
+    Without `--yes`, it only prints what would be removed, and asks. Returns 0 if something was
+    removed and nothing is left, and otherwise 1.
+    """
     text = arguments.text
     entries = [await workspace.cache.resolve_prefix(name) for name in arguments.hashes]
     if not arguments.yes:
         await _print_what_would_be_removed(arguments, workspace, entries, console)
         return workspace_access.ASKING
+
+    result = await _forget_everywhere(arguments, workspace, entries)
+    has_removed = bool(result.entries or result.facts)
+    sentence = "Nothing in this workspace contains what you want to remove."
+    if has_removed:
+        backups = format_things(result.backups, "backup", "backups")
+        sentence = f"Removed {{entries}}. Changed {{facts}}, and {backups}. Files in the workspace's folders were not changed."
+    summary = _describe_forget_result(result, sentence)
+    await print_result(arguments, console, _result_as_json(result), summary)
+
+    places_in_window = await asyncio.to_thread(
+        _describe_places_in_window_state, arguments.places.window_state_path, text
+    )
+    places_left = list(result.elsewhere) + list(places_in_window)
+    for place in places_left:
+        await console.print_error(place)
+    for place in result.ciphertext:  # Encrypted, so it does not count as left.
+        await console.print_error(place)
+    if has_removed and not places_left:
+        return 0
+    return 1
+
+
+async def _forget_everywhere(
+    arguments: Namespace, workspace: StoredWorkspace, entries: Sequence[Digest]
+) -> ForgetResult:
+    """Removes the text from copies of failed imports, from tasks and from the workspace, and
+    returns what was removed from tasks and workspace together.
+    """
+    text = arguments.text
     if text:
         await asyncio.to_thread(
             delete_failed_copies, arguments.places, TextForms(text).occurs_in_bytes
         )
-    tasks, left_in_tasks = await forget_text_in_tasks(workspace, text)
-    purged = await workspace.content_forgetter(text=text, entries=entries)
-    elsewhere = [*purged.elsewhere, *left_in_tasks]
-    purged = replace(purged, facts=purged.facts + tasks, elsewhere=tuple(elsewhere))
-    has_removed = bool(purged.entries or purged.facts)
-    sentence = "Nothing in this workspace contains what you want to remove."
-    if has_removed:
-        backups = format_things(purged.backups, "backup", "backups")
-        sentence = f"Removed {{entries}}. Changed {{facts}}, and {backups}. Files in the workspace's folders were not changed."
-    await print_result(
-        arguments, console, _result_as_json(purged), _describe_forget_result(purged, sentence)
+    changed_tasks, places_left_in_tasks = await forget_text_in_tasks(workspace, text)
+    removed = await workspace.content_forgetter(text=text, entries=entries)
+    return replace(
+        removed,
+        facts=removed.facts + changed_tasks,
+        elsewhere=tuple(removed.elsewhere) + tuple(places_left_in_tasks),
     )
-    remembered = await asyncio.to_thread(
-        _describe_places_in_window_state, arguments.places.window_state_path, text
-    )
-    left = elsewhere + list(remembered)
-    for place in left:
-        await console.print_error(place)
-    for place in purged.ciphertext:  # Encrypted, so it does not count as left.
-        await console.print_error(place)
-    if has_removed and not left:
-        return 0
-    return 1
 
 
 async def _print_what_would_be_removed(
     arguments: Namespace, workspace: StoredWorkspace, entries: Sequence[Digest], console: Console
 ) -> None:
+    """Prints what the command would remove, for the question that the user is asked."""
     found, size = await workspace.find_content_to_forget(arguments.text, entries)
     sentence = _describe_forget_result(
         found,
         f"This would remove {{entries}} ({size:,} bytes), and change {{facts}}, and backups.",
     )
-    would = {**_result_as_json(found), "bytes": size}
-    await print_result(arguments, console, {"would_remove": would}, sentence)
+    found_as_json = _result_as_json(found)
+    found_as_json["bytes"] = size
+    await print_result(arguments, console, {"would_remove": found_as_json}, sentence)
 
 
 def _result_as_json(result: ForgetResult) -> dict[str, Any]:
@@ -100,14 +131,19 @@ def _describe_places_in_window_state(window: Path, text: str) -> tuple[str, ...]
     """Finds the text in the saved window state. Only a running window can change its
     drafts and input history.
     """
-    if not text or not window.exists() or not TextForms(text).occurs_in_bytes(window.read_bytes()):
+    if not text or not window.exists():
         return ()
-    return (
-        f"The text is also in {window}, in a draft or in your input history. To remove it there, use the window: Settings > Files and storage.",
-    )
+    window_state = window.read_bytes()
+    if not TextForms(text).occurs_in_bytes(window_state):
+        return ()
+    sentence = f"The text is also in {window}, in a draft or in your input history. To remove it there, use the window: Settings > Files and storage."
+    return (sentence,)
 
 
 def _describe_forget_result(found: ForgetResult, sentence: str) -> str:
+    """Fills `{entries}` and `{facts}` of a sentence with the numbers of what was found or
+    removed.
+    """
     where = format_things(len(found.conversations), "conversation", "conversations")
     facts = f"{format_things(found.facts, 'fact', 'facts')} in {where}"
     entries = format_things(len(found.entries), "entry", "entries")
@@ -115,6 +151,7 @@ def _describe_forget_result(found: ForgetResult, sentence: str) -> str:
 
 
 def add_forget_commands(nouns: Subparsers) -> None:
+    """Declares `forget`, which has no verbs."""
     noun = add_command(
         nouns,
         "forget",

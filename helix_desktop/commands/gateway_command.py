@@ -27,9 +27,8 @@ from helix_desktop.providers.provider_catalog import find_provider_key, is_provi
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 TURN = 0.0005  # A thread that parses a large body lets others run after this many seconds.
-LARGE = (
-    4 << 20
-)  # Larger buffers, in bytes, grow in place, because copying 30 MB would delay other streams.
+# Larger buffers, in bytes, grow in place, because copying 30 MB would delay other streams.
+LARGE = 4 << 20
 # The number of new objects that start a collection. With 700, collecting took half of
 # the time.
 YOUNG = 5_000
@@ -39,38 +38,30 @@ KEPT = 32 << 20  # This many bytes of freed memory are kept for the next request
 
 
 def run_gateway_command(arguments: Namespace) -> int:
-    from helix_desktop.gateway import gateway_server, gateway_socket, gateway_workspaces
+    """Serves the gateway until Ctrl+C, or until the process that started it ends it.
 
-    sys.setswitchinterval(TURN)
-    gc.set_threshold(YOUNG, MIDDLE, NEVER)
-    glibc_memory.share_one_heap_between_threads(LARGE, KEPT)
+    A registration is a secret address for one agent, with what the gateway does for it. Another
+    process of this program that starts the gateway writes the registrations to its input
+    (`--told`). A user who starts it in a terminal gets one, and reads its address.
+    """
+    from helix_desktop.gateway import gateway_server
+
+    _tune_for_large_requests()
     where = arguments.places
     check_upstream_address(arguments.upstream)
     if arguments.workspace:
+        # A workspace that does not exist is said before anything starts.
         workspace_access.open_all_workspaces(where).find_known_workspace(arguments.workspace)
-    if arguments.socket >= 0:  # The parent process has handed its listening socket to this process.
-        sock = socket.socket(fileno=arguments.socket)
-    else:
-        port = gateway_socket.GATEWAY_PORT if arguments.port is None else arguments.port
-        sock = gateway_socket.listen_on_loopback(port)
-    told = sys.stdin.buffer if arguments.told else None
-    if told is not None:
-        registrations = GatewayRegistrations(
-            *gateway_server.parse_registrations(told.readline() or b"[]")
-        )
+    sock = _open_listening_socket(arguments)
+    told = None
+    if arguments.told:
+        told = sys.stdin.buffer
+        first_line = told.readline() or b"[]"
+        registrations = GatewayRegistrations(*gateway_server.parse_registrations(first_line))
     else:
         registration = _build_manual_registration(arguments, where)
         registrations = GatewayRegistrations(registration)
-        address = gateway_socket.agent_address(sock.getsockname()[1], registration.token)
-        print_text(
-            json.dumps({"address": address}) if arguments.json else f"listening on {address}",
-            flush=True,
-        )
-        saved = arguments.workspace or gateway_workspaces.USUAL_WORKSPACE_NAME
-        how = f"Use this address in place of the provider's: ANTHROPIC_BASE_URL={address}\n"
-        print_text(
-            f"{how}Conversations are saved in {saved}. To stop, press Ctrl+C.", file=sys.stderr
-        )
+        _print_address(arguments, port=sock.getsockname()[1], token=registration.token)
 
     serve = partial(workspace_access.listen_for_commands, where=where)
     asyncio.run(
@@ -79,12 +70,50 @@ def run_gateway_command(arguments: Namespace) -> int:
     return 0
 
 
+def _tune_for_large_requests() -> None:
+    """Sets how this process changes threads, collects objects and takes memory, so that one
+    agent's large request does not hold up the answers to others.
+    """
+    sys.setswitchinterval(TURN)
+    gc.set_threshold(YOUNG, MIDDLE, NEVER)
+    glibc_memory.share_one_heap_between_threads(LARGE, KEPT)
+
+
+def _open_listening_socket(arguments: Namespace) -> socket.socket:
+    from helix_desktop.gateway import gateway_socket
+
+    if arguments.socket >= 0:  # The parent process has handed its listening socket to this process.
+        return socket.socket(fileno=arguments.socket)
+    if arguments.port is None:
+        return gateway_socket.listen_on_loopback(gateway_socket.GATEWAY_PORT)
+    return gateway_socket.listen_on_loopback(arguments.port)
+
+
+def _print_address(arguments: Namespace, *, port: int, token: str) -> None:
+    """Prints the address for an agent, and for a person how to use it."""
+    from helix_desktop.gateway import gateway_socket, gateway_workspaces
+
+    address = gateway_socket.agent_address(port, token)
+    if arguments.json:
+        print_text(json.dumps({"address": address}), flush=True)
+    else:
+        print_text(f"listening on {address}", flush=True)
+    workspace = arguments.workspace or gateway_workspaces.USUAL_WORKSPACE_NAME
+    how_to_use = f"Use this address in place of the provider's: ANTHROPIC_BASE_URL={address}"
+    print_text(
+        f"{how_to_use}\nConversations are saved in {workspace}. To stop, press Ctrl+C.",
+        file=sys.stderr,
+    )
+
+
 def _build_manual_registration(arguments: Namespace, where: ProgramFolders) -> GatewayRegistration:
+    """Builds the registration for whatever agent the user gives the address to."""
     from helix_desktop.gateway import gateway_server
 
-    key, key_host = (
-        asyncio.run(_provider_key_and_host(where, arguments.key)) if arguments.key else ("", "")
-    )
+    key = ""
+    key_host = ""
+    if arguments.key:
+        key, key_host = asyncio.run(_provider_key_and_host(where, arguments.key))
     return GatewayRegistration(
         gateway_server.read_or_create_token(where),
         arguments.upstream,
@@ -125,17 +154,17 @@ async def serve_gateway_or_release_workspace(
     if arguments.release:
         return gateway_workspaces.close_for_other_process(workspace.id)
     bench = workbench.workbench_of(workspace)
-    return (
-        running_instance.LATER
-        if bench is None
-        else await remote_conversations.serve_gateway_process(bench, console)
-    )
+    if bench is None:
+        return running_instance.LATER
+    return await remote_conversations.serve_gateway_process(bench, console)
 
 
 def check_upstream_address(address: str) -> None:
-    if address and (
-        not is_provider_address(address) or urlsplit(address).username or "?" in address
-    ):
+    """Refuses what is no address of a provider, and an address with a user name or a query."""
+    if not address:
+        return
+    has_more_than_path = bool(urlsplit(address).username) or "?" in address
+    if has_more_than_path or not is_provider_address(address):
         raise InvalidInput(
             f"{address} is not the address of a provider.",
             remedy="For example: https://api.anthropic.com.",
@@ -143,6 +172,9 @@ def check_upstream_address(address: str) -> None:
 
 
 def add_gateway_commands(nouns: Subparsers) -> None:
+    """Declares `gateway`, which has no verbs. The options without help are for other processes
+    of this program, which start a gateway or ask one to work in their place.
+    """
     noun = add_command(
         nouns,
         "gateway",

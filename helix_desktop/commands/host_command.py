@@ -62,6 +62,9 @@ def _find_or_create_workspace(arguments: Namespace) -> str:
 async def serve_host_client_of_console(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Serves the program at the other end of the input and output, in the process that has the
+    workspace open. A process that opens it for this gives way to others that want it.
+    """
     from helix_desktop import workbench
 
     if arguments.keep:
@@ -70,13 +73,13 @@ async def serve_host_client_of_console(
     host_connection = await asyncio.to_thread(
         importlib.import_module, "helix_desktop.workspace_host.host_connection"
     )
-    opens_it = workbench.workbench_of(workspace) is None
+    is_open_already = workbench.workbench_of(workspace) is not None
     async with workbench.use_workbench(workspace, arguments.places) as bench:
         serving = host_connection.serve_host_over_console(bench, console)
-        if opens_it:
-            return await workspace_access.serve_until_released(workspace, serving)
-        await serving
-    return 0
+        if is_open_already:
+            await serving
+            return 0
+        return await workspace_access.serve_until_released(workspace, serving)
 
 
 async def _keep_workspace_open(arguments: Namespace, workspace: StoredWorkspace) -> int:
@@ -92,6 +95,7 @@ async def _keep_workspace_open(arguments: Namespace, workspace: StoredWorkspace)
 
 
 def add_host_commands(nouns: Subparsers) -> None:
+    """Declares `host`, which other programs of Helix Desktop start."""
     noun = add_command(
         nouns,
         "host",

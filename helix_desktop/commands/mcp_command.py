@@ -57,6 +57,12 @@ YOUNG = 50_000
 
 
 def run_mcp_command(arguments: Namespace) -> int:
+    """Serves the workspace's cache to the program that started this one, over its input and
+    output, or with `--http` to any program that has the printed token.
+
+    Another process that has the workspace open may do the work. It gets only the command line,
+    so what is read from the environment here is added to it.
+    """
     if arguments.workspace is None:
         raise InvalidInput("No workspace was specified. Use --workspace.")
     gc.set_threshold(YOUNG)
@@ -72,11 +78,10 @@ def run_mcp_command(arguments: Namespace) -> int:
         _take_from_environment(arguments, "addresses", WRAP_ADDRESSES)
     workspace = workspace_access.find_chosen_workspace(arguments)
     workspace_access.open_all_workspaces(arguments.places).remove_interrupted_imports_and_writes()
-    serve = _serve_over_http
-    if arguments.http is None:
-        serve = _serve_client_of_terminal
     with Terminal() as terminal:
-        return asyncio.run(serve(arguments, workspace.id, terminal))
+        if arguments.http is None:
+            return asyncio.run(_serve_client_of_terminal(arguments, workspace.id, terminal))
+        return asyncio.run(_serve_over_http(arguments, workspace.id, terminal))
 
 
 def _take_from_environment(arguments: Namespace, option: str, variable: str) -> None:
@@ -117,6 +122,7 @@ async def _serve_over_http(arguments: Namespace, identity: str, terminal: Consol
     console = _HttpAddressConsole(terminal)
 
     async def keep_port() -> None:
+        """Lets the next process listen on the same port, so that clients still find it."""
         if console.port:
             arguments.http = console.port
             arguments.argv = [*arguments.argv, f"--http={console.port}"]
@@ -130,7 +136,7 @@ class _HttpAddressConsole:
     def __init__(self, terminal: Console) -> None:
         self._terminal = terminal
         self._printed: set[str] = set()
-        self.port = 0
+        self.port = 0  # 0 until the address is known.
 
     async def read_input(self) -> bytes:
         return await self._terminal.read_input()
@@ -193,6 +199,9 @@ async def serve_workspace_over_mcp(
 def build_served_workspace(
     workspace: StoredWorkspace, where: ProgramFolders, started_by: Namespace
 ) -> ServedWorkspace:
+    """Builds what the server's tools work with: the workspace's stores, and functions for what
+    needs a model, a list of tasks or an agent's conversation.
+    """
     from helix_desktop import token_counting
     from helix_desktop.mcp_server.cache_operations import ServedWorkspace
     from helix_desktop.tools.regex_search import grep_entry_lines
@@ -223,9 +232,11 @@ def build_served_workspace(
 async def _use_agent_session(
     workspace: StoredWorkspace, where: ProgramFolders, started_by: Namespace, client: str
 ) -> AsyncIterator[Session]:
-    """`client`: what the agent in whose terminal the user is calls itself, such as
-    codex-mcp-client. `started_by`: the addresses that `wrap` gave to this agent alone,
-    or the session it had then.
+    """Opens the conversation of the agent that calls this server, with the gateway's records.
+
+    Which one it is, is told best by the addresses that `wrap` gave to this agent alone, then by the
+    session that it had when it started this server (`started_by`), and else by what the agent calls
+    itself, such as codex-mcp-client (`client`). Of several, the newest is meant.
     """
     from helix_desktop import workbench
 
@@ -298,6 +309,7 @@ async def _find_row_of_session(
 
 
 async def _sessions_named_in(workspace: StoredWorkspace, conversation: str) -> set[str]:
+    """Returns the names of the agent's sessions that the newest facts of a conversation mention."""
     stored = await workspace.journal.find_conversation(conversation)
     first_seq = max(0, stored.last_seq - NEWEST_FACTS)
     newest_facts = await workspace.journal.read_facts(conversation, first_seq)
@@ -311,6 +323,9 @@ async def _sessions_named_in(workspace: StoredWorkspace, conversation: str) -> s
 async def _compact_with_fast_model(
     workspace: StoredWorkspace, where: ProgramFolders, digest: Digest, keep: str
 ) -> str:
+    """Lets the workspace's fast model shorten an entry, or its main model if it has no fast
+    one. `keep` says what the shortened text must still contain.
+    """
     from helix_desktop import workbench
     from helix_desktop.engine import ask_model, content_recall
 
@@ -361,6 +376,9 @@ async def sign_in_to_server(
 
 
 def install_in_client_settings(arguments: Namespace) -> int:
+    """Prints what to add to each program's settings so that it uses this workspace, and with
+    `--write` adds it to one program's file.
+    """
     from helix_desktop.mcp_server import client_configuration
     from helix_desktop.workbench import conversation_relay
 
@@ -385,16 +403,21 @@ def install_in_client_settings(arguments: Namespace) -> int:
     values = [{**asdict(snippet), "file": str(snippet.file)} for snippet in snippets]
     lines = [f"{snippet.client}: {snippet.file}\n\n{snippet.text}\n" for snippet in snippets]
     asyncio.run(workspace_access.print_result(arguments, Terminal(), values, *lines))
-    if arguments.write:
-        snippet = snippets[0]
-        sentence = f"{snippet.file} already has it."
-        if client_configuration.add_snippet_if_missing(snippet):
-            sentence = f"{snippet.file} written."
-        print_text(sentence, file=sys.stderr)
+    if not arguments.write:
+        return 0
+    snippet_to_write = snippets[0]
+    if client_configuration.add_snippet_if_missing(snippet_to_write):
+        sentence = f"{snippet_to_write.file} written."
+    else:
+        sentence = f"{snippet_to_write.file} already has it."
+    print_text(sentence, file=sys.stderr)
     return 0
 
 
 def add_mcp_commands(nouns: Subparsers) -> None:
+    """Declares `mcp` and its verbs. The options without help are those that `run_mcp_command`
+    adds.
+    """
     noun = add_command(nouns, "mcp", "serve a workspace's cache to other programs over MCP")
     noun.add_argument(
         "--workspace", "-w", metavar="W", default=None, help="the workspace's name or ID"
@@ -416,6 +439,7 @@ def add_mcp_commands(nouns: Subparsers) -> None:
 
 
 def _add_mcp_install(verbs: Subparsers) -> None:
+    """Declares `mcp install`."""
     command = add_command(verbs, "install", "show or write the configuration for other programs")
     add_workspace_option(command)
     command.add_argument(
@@ -434,6 +458,7 @@ def _add_mcp_install(verbs: Subparsers) -> None:
 
 
 def _add_mcp_sign_in(verbs: Subparsers) -> None:
+    """Declares `mcp sign-in`."""
     command = add_command(
         verbs, "sign-in", "sign in to one of the workspace's MCP servers, in the browser"
     )

@@ -86,6 +86,7 @@ async def _list_models_of_provider(
 
 
 def _model_as_json(model: ModelInfo) -> dict[str, Any]:
+    """Returns a model as `--json` prints it."""
     return {
         "name": model.name,
         "window": model.window,
@@ -102,6 +103,9 @@ def _model_as_json(model: ModelInfo) -> dict[str, Any]:
 
 
 def _format_model_line(model: ModelInfo) -> str:
+    """Returns a line with the model's name, its window in tokens, its price, and what it cannot
+    do.
+    """
     price = "price unknown"
     if model.prices.input:
         price = f"${model.prices.input:g} in, ${model.prices.output:g} out"

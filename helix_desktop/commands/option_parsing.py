@@ -138,6 +138,9 @@ def add_conversation_argument(command: argparse.ArgumentParser) -> None:
 
 
 def add_search_arguments(command: argparse.ArgumentParser) -> None:
+    """Adds the words to search for, the tool whose outputs are searched, and the number of
+    results.
+    """
     command.add_argument(
         "words",
         metavar="WORD",
@@ -157,6 +160,7 @@ def add_search_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def add_chosen_recordings_options(command: argparse.ArgumentParser) -> None:
+    """Adds the options that choose recorded conversations by their agent and age."""
     command.add_argument(
         "--agent",
         metavar="AGENT",

@@ -35,6 +35,7 @@ async def print_project_items(
 async def print_project_item(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Prints an item's text, with its hidden characters marked, and the hash to trust it by."""
     project = await _read_project(workspace)
     item = _item_by_name(project.now.items, arguments.item)
     result = _project_item_as_json(item)
@@ -93,6 +94,7 @@ def _item_with_hash(items: Sequence[ProjectItem], text: str) -> ProjectItem:
 
 
 def _item_by_name(items: Sequence[ProjectItem], name: str) -> ProjectItem:
+    """Returns the item with this key, which is its path, or else the only one with this name."""
     matching = [item for item in items if item.settings_key == name]
     if not matching:
         matching = [item for item in items if item.name == name]
@@ -111,19 +113,24 @@ async def _print_items(
     items: Sequence[ProjectItem],
     keys: Collection[str] | None = None,
 ) -> int:
-    if keys is not None:
-        items = [item for item in items if item.settings_key in keys]
-    listed = [_project_item_as_json(item) for item in items]
-    lines = [
-        f"{item.kind:<8} {item.state_description:<26} {item.content_sha256[:LEAST]}  {item.name}  {item.settings_key}"
-        for item in items
-    ]
+    """Prints a line for each item, or only for the items with these keys."""
+    listed: list[dict[str, object]] = []
+    lines: list[str] = []
+    for item in items:
+        if keys is not None and item.settings_key not in keys:
+            continue
+        listed.append(_project_item_as_json(item))
+        short_hash = item.content_sha256[:LEAST]
+        lines.append(
+            f"{item.kind:<8} {item.state_description:<26} {short_hash}  {item.name}  {item.settings_key}"
+        )
     if not lines:
         lines.append("This folder contains no agent instructions, skills, hooks or servers.")
     return await print_result(arguments, console, listed, *lines)
 
 
 def _project_item_as_json(item: ProjectItem) -> dict[str, object]:
+    """Returns an item as `--json` prints it, without its text."""
     return {
         "kind": item.kind,
         "name": item.name,
@@ -136,6 +143,7 @@ def _project_item_as_json(item: ProjectItem) -> dict[str, object]:
 
 
 def add_project_commands(nouns: Subparsers) -> None:
+    """Declares `project` and its verbs."""
     noun = add_command(
         nouns,
         "project",
@@ -169,6 +177,7 @@ def _add_project_show(verbs: Subparsers) -> None:
 
 
 def _add_project_trust(verbs: Subparsers) -> None:
+    """Declares `project trust`. The hash shows that the user has seen this content of the item."""
     command = add_command(
         verbs, "trust", "trust an item, identified by its hash, after you have read its content"
     )
@@ -184,6 +193,7 @@ def _add_project_trust(verbs: Subparsers) -> None:
 
 
 def _add_project_off(verbs: Subparsers) -> None:
+    """Declares `project off`, which is `project on` with another value."""
     command = add_command(verbs, "off", "stop using items")
     add_workspace_option(command)
     command.add_argument(
@@ -197,6 +207,7 @@ def _add_project_off(verbs: Subparsers) -> None:
 
 
 def _add_project_on(verbs: Subparsers) -> None:
+    """Declares `project on`, which is `project off` with another value."""
     command = add_command(verbs, "on", "use items again")
     add_workspace_option(command)
     command.add_argument(

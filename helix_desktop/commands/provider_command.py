@@ -77,6 +77,7 @@ async def add_or_change_provider(arguments: Namespace, desk: ProviderTools) -> i
 async def _ask_for_key_and_store_it(
     config: ProviderConfig, arguments: Namespace, desk: ProviderTools
 ) -> None:
+    """Checks the provider's address, asks for the key, and stores it where `--keep` says."""
     try:
         await check_provider_address(config, desk.connections)
     except ModelFailed as error:  # The provider does not answer now, but it may do so later.
@@ -191,6 +192,7 @@ async def print_provider_list(arguments: Namespace, desk: ProviderTools) -> int:
 
 
 async def _provider_as_json(desk: ProviderTools, config: ProviderConfig) -> dict[str, Any]:
+    """Returns a provider as `--json` prints it, with where its key is, but never the key."""
     key_place = ""
     with suppress(NoUsableKeyring):
         keeper = await desk.secrets.find_secret_keeper(config.provider_key)
@@ -238,6 +240,7 @@ async def test_provider_connection(arguments: Namespace, desk: ProviderTools) ->
 async def _request_test_reply(
     config: ProviderConfig, model: str, key: str | None, desk: ProviderTools
 ) -> dict[str, Any]:
+    """Sends one short prompt to a model, and returns what it answered and how long that took."""
     clock = SystemClock()
     client = provider_catalog.connect_model_client(
         config, model, key, connections=desk.connections, clock=clock
@@ -271,6 +274,7 @@ def add_provider_commands(nouns: Subparsers) -> None:
 
 
 def _add_provider_add(verbs: Subparsers) -> None:
+    """Declares `provider add`."""
     command = add_command(verbs, "add", "set up or change a provider")
     command.add_argument(
         "name",
@@ -332,6 +336,7 @@ def _add_provider_list(verbs: Subparsers) -> None:
 
 
 def _add_provider_test(verbs: Subparsers) -> None:
+    """Declares `provider test`."""
     command = add_command(
         verbs, "test", "list a provider's models, and send one of them a test request"
     )

@@ -71,8 +71,12 @@ def _run_recorder_forget(arguments: Namespace) -> int:
 
 
 def _turn_recorder_on(arguments: Namespace) -> int:
+    """Changes what is left out, turns the recorder on, and tells the background process, which
+    is started if it does not run. It is the one that records.
+    """
     where = arguments.places
     settings = ProgramSettings(where.settings_file)
+    # Before the recorder is on, so that nothing is recorded that was to be left out.
     change_exclusions(arguments, settings)
     command = wrapped_agent.command_of_this_program(where)
     if arguments.at_login:
@@ -159,6 +163,7 @@ def is_folder_within(folder: str, folders: Sequence[str]) -> bool:
 
 
 def _turn_recorder_off(arguments: Namespace) -> int:
+    """Turns the recorder off, and starts nothing at login any more unless something else needs it."""
     where = arguments.places
     settings = ProgramSettings(where.settings_file)
     settings.change_setting(RECORDER, value=False)
@@ -526,6 +531,9 @@ def _find_or_create_workspace_of_folder(workspaces: AllWorkspaces, name: str) ->
 
 
 def add_recorder_commands(nouns: Subparsers) -> None:
+    """Declares `recorder` and its verbs. `recorder --run` is for the background process, which
+    starts it to import.
+    """
     noun = add_command(nouns, "recorder", "save the conversations of the agents on this computer")
     noun.set_defaults(
         run=_print_recorder_status, json=False, starts=False, process=_answer_import_requests
@@ -545,6 +553,7 @@ def add_recorder_commands(nouns: Subparsers) -> None:
 
 
 def _add_recorder_on(verbs: Subparsers) -> None:
+    """Declares `recorder on`."""
     command = add_command(verbs, "on", "start recording, and import existing conversations")
     command.add_argument("--at-login", action="store_true", help="start recording when you log in")
     command.add_argument(
@@ -586,6 +595,7 @@ def _add_recorder_off(verbs: Subparsers) -> None:
 
 
 def _add_recorder_forget(verbs: Subparsers) -> None:
+    """Declares `recorder forget`."""
     command = add_command(
         verbs,
         "forget",

@@ -16,7 +16,7 @@ from helix_desktop.commands.option_parsing import (
     parse_number,
 )
 from helix_desktop.console import dump_printed_json, escape_control_characters, print_text
-from helix_desktop.engine.context_policy import Policy, preset_policy
+from helix_desktop.engine.context_policy import preset_policy
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.errors import InvalidInput
@@ -38,13 +38,18 @@ BAR = 24
 
 
 def run_replay_command(arguments: argparse.Namespace) -> int:
+    """Replays all recorded sessions once with each preset, and prints the figures.
+
+    A preset is a set of rules for when old messages are shortened. `--compare` names several,
+    and `--policy` one.
+    """
     from helix_desktop import token_counting
     from helix_desktop.histories import history_reading
 
-    names = [name.strip() for name in arguments.compare.split(",") if name.strip()]
-    if not names:
-        names = [arguments.policy]
-    terms_of_each_policy = [_build_replay_terms(arguments, name) for name in names]
+    # Mistakes in the options are said before files are read, which may take long.
+    terms_of_each_policy: list[ReplayTerms] = []
+    for policy_name in _policy_names(arguments):
+        terms_of_each_policy.append(_build_replay_terms(arguments, policy_name))
     sessions = history_reading.read_history_files(arguments.files)
     imported = history_reading.sessions_for_replay(sessions)
     for complaint in imported.complaints:
@@ -54,30 +59,47 @@ def run_replay_command(arguments: argparse.Namespace) -> int:
     if arguments.one_conversation and recordings:
         recordings = (join_recordings(recordings),)
     results = [_replay_all_recordings(recordings, terms, counter) for terms in terms_of_each_policy]
-    compared = bool(arguments.compare)
+    _print_replay_results(arguments, results)
+    return 0
+
+
+def _policy_names(arguments: argparse.Namespace) -> list[str]:
+    names: list[str] = []
+    for name in arguments.compare.split(","):
+        if name.strip():
+            names.append(name.strip())
+    if not names:
+        return [arguments.policy]
+    return names
+
+
+def _print_replay_results(arguments: argparse.Namespace, results: list[PolicyResult]) -> None:
+    """Prints a report on each preset, with `--compare` a comparison, and what the words mean."""
+    is_comparison = bool(arguments.compare)
     if arguments.json:
         figures = text_report.results_as_json(
-            results, is_comparison=compared, with_points=arguments.points
+            results, is_comparison=is_comparison, with_points=arguments.points
         )
         print_text(dump_printed_json(figures, indent=1))
-        return 0
+        return
     for result in results:
         print_text("\n".join(text_report.report_lines(result)), end="\n\n")
-    if compared:
+    if is_comparison:
         print_text("\n".join(text_report.comparison_lines(results)), end="\n\n")
     print_text("\n".join(text_report.legend_lines()))
-    return 0
 
 
 def _replay_all_recordings(
     recordings: Sequence[RecordedSession], terms: ReplayTerms, counter: TokenCounter
 ) -> PolicyResult:
-    played = []
+    """Replays the sessions one after the other with one preset, and shows how far it is."""
+    played_sessions: list[ReplayFigures] = []
     for number, recording in enumerate(recordings, 1):
-        where = f"{terms.policy.preset} {number}/{len(recordings)} {Path(recording.name).name}"
-        moved = _build_progress_display(where, len(recording.messages))
-        played.append(replay_recording(recording, terms, counter, moved))
-    return PolicyResult(terms.policy.preset, terms.window, played)
+        file_name = Path(recording.name).name
+        label = f"{terms.policy.preset} {number}/{len(recordings)} {file_name}"
+        show_progress = _build_progress_display(label, len(recording.messages))
+        played_sessions.append(replay_recording(recording, terms, counter, show_progress))
+    return PolicyResult(terms.policy.preset, terms.window, played_sessions)
 
 
 def replay_recording(
@@ -98,64 +120,70 @@ def replay_recording(
     return simulated_clock.run_on_jumping_loop(replay_in_memory())
 
 
-def _build_progress_display(where: str, count: int) -> Callable[[int], None]:
-    """Returns a progress bar on a terminal, or otherwise one line for each session."""
-    where = escape_control_characters(where)
+def _build_progress_display(label: str, count: int) -> Callable[[int], None]:
+    """Returns what is called with the number of messages that were played of `count`: it draws
+    a progress bar on a terminal, and otherwise prints one line for each session.
+    """
+    printable_label = escape_control_characters(label)
     if sys.stderr.isatty():
-        return partial(_draw_progress_bar, where, count)
-    return partial(_print_when_complete, where, count)
+        return partial(_draw_progress_bar, printable_label, count)
+    return partial(_print_when_complete, printable_label, count)
 
 
-def _print_when_complete(where: str, count: int, played: int) -> None:
+def _print_when_complete(label: str, count: int, played: int) -> None:
     if played == count:
-        print_text(f"{where}: {count} messages", file=sys.stderr)
+        print_text(f"{label}: {count} messages", file=sys.stderr)
 
 
-def _draw_progress_bar(where: str, count: int, played: int) -> None:
+def _draw_progress_bar(label: str, count: int, played: int) -> None:
+    """Draws the bar over the last one, at most once for each percent."""
     is_complete = played == count
-    messages_of_a_percent = max(1, count // 100)
-    if not is_complete and played % messages_of_a_percent:
+    messages_per_percent = max(1, count // 100)
+    if not is_complete and played % messages_per_percent:
         return
-    full = BAR * played // max(1, count)
-    bar = "█" * full + "░" * (BAR - full)
+    filled_cells = BAR * played // max(1, count)
+    bar = "█" * filled_cells + "░" * (BAR - filled_cells)
     end = ""
     if is_complete:
         end = "\r\x1b[K"  # The line is cleared for what is printed next.
-    print_text(f"\r\x1b[K{bar} {where[:70]}", end=end, file=sys.stderr, flush=True)
+    print_text(f"\r\x1b[K{bar} {label[:70]}", end=end, file=sys.stderr, flush=True)
 
 
-def _build_replay_terms(arguments: argparse.Namespace, name: str) -> ReplayTerms:
-    chosen, prices = _parse_policy_and_prices(arguments, name)
-    head = arguments.head
-    if head is None:
-        head = HEAD_TOKENS
+def _build_replay_terms(arguments: argparse.Namespace, policy_name: str) -> ReplayTerms:
+    """Returns the conditions of a replay: the preset with changed thresholds, the model's window
+    and prices, and how the simulated model behaves.
+    """
+    policy = preset_policy(policy_name).with_thresholds(_parse_thresholds(arguments.set))
+    prices = RelativePrices(arguments.cache_read, arguments.cache_write, arguments.output)
+    head_tokens = arguments.head
+    if head_tokens is None:
+        head_tokens = HEAD_TOKENS
     return ReplayTerms(
-        chosen,
+        policy,
         arguments.window,
         prices,
         arguments.stand_in,
-        head,
+        head_tokens,
         recalls=RecallMode(arguments.recalls),
         output_growth=arguments.output_growth,
     )
 
 
-def _parse_policy_and_prices(
-    arguments: argparse.Namespace, name: str
-) -> tuple[Policy, RelativePrices]:
-    values = {}
-    for given in arguments.set:
-        key, equals, value = given.partition("=")
-        if not equals:
-            raise InvalidInput(f"{given!r} sets nothing.", remedy="Use --set key=value.")
+def _parse_thresholds(words: Sequence[str]) -> dict[str, str]:
+    """Returns the values that `--set KEY=VALUE` names, by key."""
+    values: dict[str, str] = {}
+    for word in words:
+        key, equals_sign, value = word.partition("=")
+        if not equals_sign:
+            raise InvalidInput(f"{word!r} sets nothing.", remedy="Use --set key=value.")
         values[key] = value
-    prices = RelativePrices(arguments.cache_read, arguments.cache_write, arguments.output)
-    return preset_policy(name).with_thresholds(values), prices
+    return values
 
 
 def _parse_share(
     text: str, *, whole: str = "the input price", least: float = 1e-6, most: float = 1_000.0
 ) -> float:
+    """Parses a number such as 0.1, which says how large something is in relation to `whole`."""
     with suppress(ValueError):
         share = float(text)
         if least <= share <= most:

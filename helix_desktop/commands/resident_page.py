@@ -36,6 +36,9 @@ PAIR_HINT = "To pair a device, run: helix-desktop resident page pair"
 
 
 async def turn_page_on(arguments: Namespace) -> int:
+    """Saves the page's address and port, turns it on, and prints where the background process
+    answers now.
+    """
     from helix_desktop.phone_page import page_server
 
     settings = ProgramSettings(arguments.places.settings_file)
@@ -63,6 +66,7 @@ async def turn_page_off(arguments: Namespace) -> int:
 
 
 async def print_page_status(arguments: Namespace) -> int:
+    """Prints whether the page can be reached, and which devices may use it."""
     is_on = ProgramSettings(arguments.places.settings_file)[PAGE_ON]
     status = await resident_client.ask_resident(arguments.places, "status") or {}
     page = status.get("page") or {}
@@ -94,6 +98,9 @@ def _describe_running_page(page: dict[str, Any]) -> list[str]:
 
 
 def _describe_certificate(where: ProgramFolders) -> list[str]:
+    """Says how to recognize the page's certificate, which this program has signed itself. A
+    page that only this computer reaches has none.
+    """
     from helix_desktop.phone_page import page_certificate, page_server
 
     place = page_server.read_page_address(where)
@@ -122,6 +129,7 @@ def _device_as_json(device: PairedDevice) -> dict[str, Any]:
 
 
 async def print_pairing_code(arguments: Namespace) -> int:
+    """Prints a code with which one device gets access, as a picture for its camera and as text."""
     from helix_desktop.phone_page import page_server
     from helix_desktop.phone_page.pairing_picture import draw_qr_lines, pairing_link
 
@@ -184,6 +192,7 @@ def _describe_content(settings: ProgramSettings) -> str:
 
 
 async def _store_webhook_token(arguments: Namespace, address: str) -> None:
+    """Asks for the token that the address needs, and stores it where `--keep` says."""
     from helix_desktop.commands.provider_command import ask_for_key
     from helix_desktop.commands.workspace_access import open_secrets
     from helix_desktop.secrets import SecretKeeper, WebhookToken
@@ -216,6 +225,7 @@ async def _print_page_answer(arguments: Namespace, value: object, *lines: str) -
 
 
 def add_page_commands(verbs: Subparsers) -> None:
+    """Declares `resident page` and its verbs. Without a verb, it prints the status."""
     page = add_command(verbs, "page", "show your conversations on a phone or in another browser")
     add_json_option(page)
     page.set_defaults(run=print_page_status)
@@ -245,6 +255,7 @@ def add_page_commands(verbs: Subparsers) -> None:
 
 
 def _add_page_on(acts: Subparsers) -> None:
+    """Declares `resident page on`."""
     command = add_command(
         acts, "on", "start the page, also after a restart of the background process"
     )
@@ -266,6 +277,7 @@ def _add_page_on(acts: Subparsers) -> None:
 
 
 def _add_page_webhook(acts: Subparsers) -> None:
+    """Declares `resident page webhook`."""
     command = add_command(
         acts, "webhook", "name an address that is told when an agent waits for you or has ended"
     )

@@ -28,6 +28,9 @@ def run_on_other_computer(arguments: Namespace) -> int:
 
 
 async def _run_command(command: str, arguments: Namespace, console: Console) -> int:
+    """Runs one of the three commands that work on another computer, and ends the connection to
+    it.
+    """
     computer = OtherComputer(arguments)
     try:
         if command == "ask":
@@ -55,6 +58,7 @@ def _refuse_options_for_here(arguments: Namespace) -> None:
 async def _print_conversation_list(
     arguments: Namespace, computer: OtherComputer, console: Console
 ) -> int:
+    """Prints the conversations of the workspace over there, those that changed last first."""
     from helix_desktop.commands.conversation_command import (
         ListedConversation,
         print_listed_conversations,
@@ -88,6 +92,9 @@ def _time_of_last_change(entry: HostListRow) -> float:
 async def _print_conversation(
     arguments: Namespace, computer: OtherComputer, console: Console
 ) -> int:
+    """Fetches a conversation's facts, which are what was recorded of it, and prints its
+    messages.
+    """
     from helix_desktop.commands.conversation_command import choose_messages, print_messages
 
     followed = FollowedConversation()

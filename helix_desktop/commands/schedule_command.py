@@ -32,6 +32,11 @@ _TASK_OPTIONS = ("agent", "model", "budget", "deadline", "priority")
 
 
 async def _add_schedule(arguments: Namespace) -> int:
+    """Adds a schedule to this computer's list, and prints it.
+
+    The options of its tasks are kept as words of a command line, because `task add` reads them
+    when the schedule adds a task.
+    """
     workspace = workspace_access.find_chosen_workspace(arguments).id
     workspace_access.check_permission_names(arguments.allow)
     options: list[str] = []
@@ -69,10 +74,15 @@ def _run_on_schedules(arguments: Namespace) -> int | Coroutine[Any, Any, int]:
 async def _run_on_shared_schedules(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Runs a verb on the schedules in a shared store, which all computers of the workspace
+    read.
+
+    This computer's list is compared with the store before and after, so that a change on either
+    side is not lost. A workspace whose store keeps no schedules has only this computer's list.
+    """
     async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
         if tasks.schedules is None:
             return int(await arguments.act_here(arguments))
-        # First what was changed on this computer, so that all see the same.
         data = arguments.places.data
         await shared_schedules.copy_schedules(tasks.schedules, data, workspace.id)
         code = int(await arguments.act_shared(arguments, tasks.schedules, workspace.id, console))
@@ -154,6 +164,7 @@ async def _change_and_tell_refusal(
 async def _print_schedules(
     arguments: Namespace, console: Console, listed: list[WorkSchedule]
 ) -> int:
+    """Prints when each schedule is due next, or why it is not, and what its tasks are."""
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     names = {workspace.id: workspace.name for workspace in workspaces.list_workspaces()}
     lines: list[str] = []
@@ -200,6 +211,7 @@ def add_schedule_commands(nouns: Subparsers) -> None:
 
 
 def _add_schedule_add(verbs: Subparsers) -> None:
+    """Declares `schedule add`."""
     command = add_command(verbs, "add", "add a schedule and print its ID")
     add_workspace_option(command)
     command.add_argument(
@@ -250,6 +262,7 @@ def _add_schedule_remove(verbs: Subparsers) -> None:
 
 
 def _let_act_on_schedules(command: ArgumentParser) -> None:
+    """Adds what every verb takes that acts on schedules, and says which function runs it."""
     command.add_argument(
         "--workspace",
         "-w",

@@ -133,6 +133,7 @@ async def _sync_conversations(workspace: StoredWorkspace) -> str:
 async def _print_workspace_key(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Prints the key with which other computers can read what this workspace shares."""
     secrets = workspace_access.open_secrets(arguments.places)
     key = await secrets.read_secret(SharedStoreKey(workspace.id))
     if not key:
@@ -290,6 +291,7 @@ async def _sharing_figures(workspace: StoredWorkspace, link: SharedStoreLink) ->
 
 
 def _describe_sharing(figures: Mapping[str, Any]) -> str:
+    """Says whether everything is sent. If not, why, since when, and how much waits here."""
     entry_count = figures["waiting"]
     fact_count = figures["facts_waiting"]
     entries = format_things(entry_count, "entry", "entries")
@@ -339,6 +341,7 @@ def _require_store_link(workspace: StoredWorkspace) -> SharedStoreLink:
 
 
 def add_workspace_share(verbs: Subparsers) -> None:
+    """Declares `workspace share`."""
     command = add_command(
         verbs,
         "share",
@@ -381,6 +384,7 @@ def add_workspace_new_key(verbs: Subparsers) -> None:
 
 
 def add_workspace_join(verbs: Subparsers) -> None:
+    """Declares `workspace join`."""
     command = add_command(
         verbs,
         "join",
@@ -411,6 +415,7 @@ def add_workspace_join(verbs: Subparsers) -> None:
 
 
 def add_workspace_sync(verbs: Subparsers) -> None:
+    """Declares `workspace sync`."""
     command = add_command(verbs, "sync", "send and fetch new content now")
     add_workspace_argument(command)
     command.add_argument(
@@ -446,6 +451,7 @@ def add_workspace_status(verbs: Subparsers) -> None:
 
 
 def add_workspace_unshare(verbs: Subparsers) -> None:
+    """Declares `workspace unshare`."""
     command = add_command(
         verbs,
         "unshare",

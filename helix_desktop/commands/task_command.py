@@ -54,6 +54,9 @@ async def _open_task_list_and_run(
 
 
 async def _add_tasks(arguments: Namespace, tasks: FleetTaskList, console: Console) -> int:
+    """Adds one task from the words of the command line, or one from each line of a file or of
+    the input, and prints their IDs. What a line does not say comes from the options.
+    """
     options = {name: getattr(arguments, name) for name in _FIELDS.keys() - {"text"}}
     new_tasks: list[fleet_tasks.NewFleetTask] = []
     if arguments.file or arguments.text == ["-"]:
@@ -70,6 +73,7 @@ async def _add_tasks(arguments: Namespace, tasks: FleetTaskList, console: Consol
 
 
 async def _read_lines(console: Console) -> list[str]:
+    """Reads the whole input, and refuses it if it is not text."""
     content = bytearray()
     piece = await console.read_input()
     while piece:
@@ -100,6 +104,9 @@ def _parse_task_line(line: str, number: int, defaults: dict[str, Any]) -> fleet_
 
 
 def _check_task_fields(fields: dict[str, Any]) -> None:
+    """Refuses a field that tasks do not have, which may be mistyped, or a value of the wrong
+    type.
+    """
     unknown_names = fields.keys() - _FIELDS.keys()
     if unknown_names:
         raise InvalidInput(
@@ -121,6 +128,7 @@ def _has_type_of_field(value: object, name: str) -> bool:
 
 
 def _build_new_task(fields: dict[str, Any]) -> fleet_tasks.NewFleetTask:
+    """Checks the values that a line or the options have given, and makes a task of them."""
     workspace_access.check_permission_names(fields["allow"])
     text = fields["text"].strip()
     budget = float(fields["budget"])
@@ -144,6 +152,7 @@ def _build_new_task(fields: dict[str, Any]) -> fleet_tasks.NewFleetTask:
 
 
 async def _list_tasks(arguments: Namespace, tasks: FleetTaskList, console: Console) -> int:
+    """Prints a line for each task in the chosen state, the newest first."""
     if arguments.most < 1:
         raise InvalidInput("--most must be 1 or greater.")
     listed_tasks = await tasks.list_fleet_tasks(arguments.state, arguments.most)
@@ -170,19 +179,20 @@ async def _find_named_tasks(
 async def _print_tasks(
     arguments: Namespace, named_tasks: Sequence[fleet_tasks.FleetTask], console: Console
 ) -> int:
+    """Prints for each task its state and worker, why it is in this state, how to go on, and the
+    answer.
+    """
     lines: list[str] = []
     for task in named_tasks:
         worker = ""
         if task.worker:
             worker = f" (on {task.worker})"
         lines.append(f"{task.id}  {task.state.value}{worker}")
-        for words in (
-            _describe_reason(task),
-            _describe_retry(task, arguments.workspace),
-            task.result.answer,
-        ):
-            if words:
-                lines.append(words)
+        reason = _describe_reason(task)
+        how_to_retry = _describe_retry(task, arguments.workspace)
+        for line in (reason, how_to_retry, task.result.answer):
+            if line:
+                lines.append(line)
     result = [fleet_tasks.task_as_json(task) for task in named_tasks]
     return await print_result(arguments, console, result, *lines)
 
@@ -199,6 +209,9 @@ def _describe_reason(task: fleet_tasks.FleetTask) -> str:
 
 
 def _describe_retry(task: fleet_tasks.FleetTask, workspace: str | None) -> str:
+    """Says how a task that has stopped is continued, or returns an empty string. A dead letter
+    is a task that workers have given back too often.
+    """
     retry = f"task retry {task.id}"
     if workspace:
         retry += f" -w {shlex.quote(workspace)}"
@@ -292,6 +305,7 @@ def add_task_commands(nouns: Subparsers) -> None:
 
 
 def _add_task_add(verbs: Subparsers) -> None:
+    """Declares `task add`."""
     command = add_command(verbs, "add", "add tasks and print their IDs")
     add_workspace_option(command)
     command.add_argument(
@@ -331,6 +345,7 @@ def _add_task_add(verbs: Subparsers) -> None:
 
 
 def _add_task_list(verbs: Subparsers) -> None:
+    """Declares `task list`."""
     command = add_command(verbs, "list", "list tasks, newest first")
     add_workspace_option(command)
     command.add_argument(
@@ -363,6 +378,7 @@ def _add_task_cancel(verbs: Subparsers) -> None:
 
 
 def _add_task_retry(verbs: Subparsers) -> None:
+    """Declares `task retry`."""
     command = add_command(
         verbs,
         "retry",

@@ -105,6 +105,12 @@ class TurnPrinter:
             self.session.answer_question(event.number, answer)
 
     def _print_fact(self, recorded: facts.Recorded) -> None:
+        """Queues the text of a fact, and notices when the message is recorded and when its turn
+        ends.
+
+        A turn that ends before the message was recorded is not the message's own: somebody has
+        taken the message back.
+        """
         fact = recorded.fact
         if self.as_lines:
             text = fact_as_json_line(recorded) + "\n"

@@ -51,9 +51,8 @@ WAY_TO_FORGET = "To remove it, use `helix-desktop forget -w {} --text -`."
 NOTHING_REMOVED = "Removed 0 conversations and 0 entries (0 bytes)."
 MOVE_SECONDS = 0.1  # A guest looks so often who has the workspace open after it moved.
 MOST_BUSY_TRIES = 12
-MOST_LOST_OWNERS = (
-    3  # An import continues after this many processes ended while it waited for them.
-)
+# An import continues after this many processes ended while it waited for them.
+MOST_LOST_OWNERS = 3
 RETRY_SECONDS = 0.05  # After so many seconds, a command tries again to open a busy workspace.
 # The process that has the workspace open must answer within this many seconds.
 OWNER_PATIENCE_SECONDS = 5.0
@@ -175,8 +174,11 @@ def insert_options(argv: Sequence[str], *options: str) -> list[str]:
 
 
 async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Console) -> int:
-    """Runs `arguments.work` here, or in the process that has the workspace open, and
+    """Runs `arguments.work` here, or in the process that has the workspace open (its owner), and
     returns the exit code.
+
+    It tries to open the workspace. If it is busy, its owner is asked to run the command. If there is
+    no owner to be reached, one may just be starting or ending, so all this is tried again for a while.
     """
     where = arguments.places
     token_counter = OptionalTokenCounter(wanted=_counts_tokens(arguments))

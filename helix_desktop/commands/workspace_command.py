@@ -61,6 +61,7 @@ async def run_new_workspace_command(arguments: Namespace) -> int:
 
 
 async def print_workspace_list(arguments: Namespace) -> int:
+    """Lists the workspaces, or those in the trash."""
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     listed: list[dict[str, Any]] = []
     lines: list[str] = []
@@ -84,13 +85,21 @@ async def _trash_or_restore_workspace(arguments: Namespace) -> int:
 
 
 async def run_import_workspace(arguments: Namespace) -> int:
+    """Makes a workspace of an exported file, and says what the file asks for or could not
+    bring.
+
+    Settings that could harm the user, such as permissions, are only proposed: the window asks
+    about them.
+    """
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     roots: tuple[str, ...] = ()
     if arguments.folder is not None:
         workspaces.check_usable_by_tools(arguments.folder)
         roots = build_roots_of_folder(arguments.folder)
     imported = await workspaces.import_workspace(arguments.file, name=arguments.name)
-    known = workspaces.change_roots(imported.id, roots) if roots else imported
+    known: KnownWorkspace = imported
+    if roots:
+        known = workspaces.change_roots(imported.id, roots)
     questions = list_imported_questions(known.settings.proposed)
     if questions:
         sentence = "The file asks for these settings. To agree, open the workspace in the window:"
@@ -113,6 +122,7 @@ async def _print_workspace(arguments: Namespace, known: KnownWorkspace, console:
 
 
 def _workspace_as_json(known: KnownWorkspace) -> dict[str, Any]:
+    """Returns a workspace as `--json` prints it."""
     return {
         "id": known.id,
         "name": known.name,
@@ -151,6 +161,7 @@ async def change_open_workspace_setting(
 async def print_workspace_details(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Prints where a workspace is and how much is in it."""
     conversations = await workspace.journal.list_conversations()
     await workspace_access.wait_for_index(workspace, console)
     stored = await workspace.index.compute_figures()
@@ -182,6 +193,9 @@ def _format_figure(figure: object) -> str:
 async def export_workspace_file(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
+    """Writes the whole workspace to a file or to standard output, piece by piece. Entries of
+    the cache that are damaged are left out, and it is said which.
+    """
     size = 0
     damaged: list[str] = []
     async for piece in workspace.export_pieces(damaged):
@@ -209,6 +223,7 @@ async def empty_workspace_trash(
 
 
 def add_workspace_commands(nouns: Subparsers) -> None:
+    """Declares `workspace` and its verbs."""
     noun = add_command(nouns, "workspace", "create, share, back up and delete workspaces")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     _add_workspace_new(verbs)
@@ -309,6 +324,7 @@ def _add_workspace_empty_trash(verbs: Subparsers) -> None:
 
 
 def _add_workspace_import(verbs: Subparsers) -> None:
+    """Declares `workspace import`."""
     command = add_command(verbs, "import", "create a workspace from an exported file")
     command.add_argument("file", metavar="FILE", type=Path)
     command.add_argument(

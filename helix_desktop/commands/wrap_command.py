@@ -96,6 +96,7 @@ def _find_upstreams(
 def _print_routes(
     arguments: Namespace, agent: KnownAgent, upstreams: Sequence[AgentUpstream]
 ) -> None:
+    """Prints where the requests would go, for `--dry-run`."""
     if arguments.json:
         routes: list[dict[str, Any]] = []
         for upstream in upstreams:
@@ -114,7 +115,11 @@ def _run_agent_through_gateway(
     surroundings: AgentSurroundings,
     upstreams: Sequence[AgentUpstream],
 ) -> int:
-    """Runs the agent until it ends, prints what it did, and returns its exit code."""
+    """Runs the agent until it ends, prints what it did, and returns its exit code.
+
+    A registration is a secret address of the gateway for this run. The agent gets one for each
+    address that it would send requests to (its upstreams), and they hold until it has ended.
+    """
     where = arguments.places
     workspace_id = _workspace_id_for_agent(where, arguments.workspace)
     environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
@@ -324,6 +329,7 @@ def _change_agent_configuration(
 
 
 def add_wrap_commands(nouns: Subparsers) -> None:
+    """Declares `wrap`, which has no verbs."""
     noun = add_command(
         nouns, "wrap", "start Claude Code, Codex, opencode, Gemini CLI or pi through the gateway"
     )
