@@ -71,6 +71,10 @@ class AlternativeAnswers:
                 self._answer_ends[begin] = rewind - 1
 
     def find_answer_choice(self, message: int, record: FactTree, newest_seq: int) -> AnswerChoice:
+        """Finds which of a message's answers the branch that ends at `newest_seq`
+        shows, and where each answer ends, so that "‹ 2/3 ›" can go to it. The shown
+        answer still grows: it ends with the newest fact.
+        """
         begins = self._answer_begins.get(message, ())
         if len(begins) < 2:
             return AnswerChoice()

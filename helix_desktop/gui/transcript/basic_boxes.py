@@ -191,6 +191,10 @@ class TextBox(LayoutBox):
         colour: str = "text",
         drawn: FormulaLookup | None = None,
     ) -> None:
+        """Lays out a paragraph, a heading or an item of a list at once, so that its
+        height is known before it is drawn. `drawn` finds the pictures of the formulas
+        in the text; they get a placeholder of their width.
+        """
         left = ink.left_edge_of(paragraph)
         super().__init__(ink, max(width - left, 40.0), left=left, gap=gap)
         self._paragraph = paragraph
@@ -407,6 +411,7 @@ def build_note_box(
     colour: str = "muted",
     font: QFont | None = None,
 ) -> TextBox:
+    """Builds a small, muted line of plain text, as below a tool's output."""
     return TextBox(
         ink,
         width,
@@ -448,6 +453,9 @@ class PictureBox(LayoutBox):
         gap: float = 0.0,
         act: BoxAction | None = None,
     ) -> None:
+        """Shows a picture within the column, with its name for copying and for screen
+        readers. `act`: what a press on it does.
+        """
         super().__init__(ink, width, gap=gap)
         most_width = min(width, ink.scaled_pixels(WIDE))
         most_height = ink.scaled_pixels(HIGH)

@@ -36,6 +36,11 @@ class ToolCallBox(LayoutBox):
         right: BoxAction | None = None,
         gap: float = 0.0,
     ) -> None:
+        """Places a call's status dot, words, chips and outcome in one line. A press on
+        a chip does what the chip says; one elsewhere calls `toggle`, which opens the
+        call's output. `right`: what a press on the outcome at the right does, instead
+        of what the line itself wants.
+        """
         super().__init__(ink, width, gap=gap)
         self.text = line.words
         self.height = ink.scaled_pixels(38)
@@ -49,6 +54,9 @@ class ToolCallBox(LayoutBox):
         self._place_words_chips_and_hot_spots(toggle)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        """Draws the frame, then from left to right the dot, the words, the chips and
+        the outcome. `near`: the pointer is over the box, which lights it up.
+        """
         ink = self.ink
         surface = "panel"
         if near:
@@ -85,6 +93,9 @@ class ToolCallBox(LayoutBox):
         return "muted"
 
     def _draw_call_words(self, painter: QPainter, marks: TextMarks) -> None:
+        """Draws the words, shortened to their room, on a coloured ground wherever the
+        search found something in them.
+        """
         painter.setFont(self.ink.mono)
         painter.setPen(self.ink.token_colour("text"))
         metrics = QFontMetricsF(self.ink.mono)
@@ -167,6 +178,9 @@ class FoldLineBox(LayoutBox):
         *,
         undone: bool = False,
     ) -> None:
+        """Puts words and link into the middle of the line. `act`: what a press on
+        either does.
+        """
         super().__init__(ink, width)
         self.height = ink.scaled_pixels(18)
         self._words = words
@@ -239,6 +253,9 @@ class ExpandableHeaderBox(LayoutBox):
         opened: bool,
         gap: float = 0.0,
     ) -> None:
+        """Places the arrow and the words. A press on either runs `act`; the empty rest
+        of the line does nothing.
+        """
         super().__init__(ink, width, gap=gap)
         self.text = words
         self._opened = opened
@@ -269,6 +286,9 @@ class ChipRowBox(LayoutBox):
     def __init__(
         self, ink: DrawingStyle, width: float, chips: list[LineChip], *, gap: float = 0.0
     ) -> None:
+        """Places the chips, small labels that can be pressed, one after the other, and
+        in as many rows as they need.
+        """
         super().__init__(ink, width, gap=gap)
         self.text = "  ".join(chip.text for chip in chips)
         self._chips: list[_PlacedChip] = []

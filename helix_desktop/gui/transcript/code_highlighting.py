@@ -43,6 +43,9 @@ def highlight_code(text: str, language: str) -> Iterator[Run]:
 
 
 def highlight_language_of(file_name: str, media_type: str = "") -> str:
+    """Names the language in which a file is coloured, by its media type or its name, or
+    "" if there is none. Pygments is imported here, as most conversations never need it.
+    """
     if media_type == "application/json":
         return "json"
     name = file_name.rpartition("/")[2]

@@ -98,6 +98,10 @@ class CallGroups:
     def add_result_and_list_items_to_redraw(
         self, index: int, tool: str, result: ToolReturned
     ) -> Iterable[int]:
+        """Counts the result of the call at `index` for its group, and returns the items
+        that look different now. A failed call keeps a line of its own, so that nobody
+        misses it.
+        """
         group = self.group_of_item(index)
         if group is None:
             return ()

@@ -72,6 +72,10 @@ class DrawingStyle:
     """Fonts, colours and formats of a theme. A changed theme replaces it and all layouts."""
 
     def __init__(self, theme: Theme) -> None:
+        """Takes the fonts, lengths and colours that drawing needs from the theme. They
+        are worked out once: a conversation that is scrolled asks for them thousands of
+        times.
+        """
         self.theme = theme
         self.scaled_pixels = cache(theme.zoomed_pixels)  # A frame needs a hundred lengths.
         self.token_colour = theme.colour_of_token

@@ -57,6 +57,10 @@ class FailureCardBox(LayoutBox):
         *,
         failed: bool,
     ) -> None:
+        """Places the title, what happened, and the buttons: beside the text, or below
+        it where the pane is too narrow for that. Each button is a hot spot, a place
+        that can be pressed.
+        """
         super().__init__(ink, width)
         self._title = title
         self._failed = failed

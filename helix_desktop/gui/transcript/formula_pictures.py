@@ -168,6 +168,9 @@ class FormulaBox(LayoutBox):
         *,
         gap: float = 0.0,
     ) -> None:
+        """Puts the picture of a formula in the middle of the column. Copied, it is its
+        source between dollar signs.
+        """
         left = ink.left_edge_of(block)
         super().__init__(ink, max(width - left, 40.0), left=left, gap=gap)
         self._picture = picture

@@ -18,6 +18,11 @@ SECONDS = 0.35  # The maximum processor time for one formula.
 
 
 def serve_formula_requests() -> None:
+    """Answers each line of standard input, a formula, with a line that holds its
+    picture, until the input ends. This runs in a process of its own: a formula that
+    takes too long ends the process, not the program. The first argument lists the
+    folders to import from.
+    """
     for folder in sys.argv[1].split(os.pathsep):
         if folder:
             sys.path.append(folder)

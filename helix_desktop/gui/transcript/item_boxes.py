@@ -153,6 +153,9 @@ def _build_markdown_boxes(
 
 
 def _build_user_boxes(request: BoxBuildRequest) -> Iterator[LayoutBox]:
+    """Builds the boxes of a message of the user: its text, "Show more" if that is long,
+    and a line for each attachment.
+    """
     context = request.context
     item = request.item
     fact = item.source_fact
@@ -250,6 +253,11 @@ def _build_picture_boxes(
 
 
 def _build_reply_boxes(request: BoxBuildRequest) -> Iterator[LayoutBox]:
+    """Builds the boxes of a piece of an answer. The first piece begins with the name of
+    who answers and, if the message was answered several times, the choice between the
+    answers. `request.start` is above 0 while an answer grows: only what is new is
+    built.
+    """
     context = request.context
     item = request.item
     is_from_top = request.start == 0
@@ -303,6 +311,9 @@ def _build_grouped_boxes(request: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 
 def describe_call_group(group: CallGroup) -> str:
+    """Says in one line what a group of collapsed calls was, as "read_file ×3, search ·
+    4 tool calls · 2 s · 1 failed". Tools that were called most stand first.
+    """
     tools: list[str] = []
     for tool, call_count in group.tools.most_common():
         name = make_safe_text(tool)

@@ -140,6 +140,10 @@ class ItemColumn:
         return is_open
 
     def toggle_section(self, act: ToggleSection) -> None:
+        """Opens or closes a part of the conversation: steps that were rewound, a group
+        of calls, or a longer text within an item. What is open is remembered by the
+        section's key.
+        """
         # Inside a sub-agent's conversation, a key has that conversation's id in front.
         section_kind = act.key[-2:-1]
         if section_kind == ("rewound",):
@@ -353,6 +357,10 @@ class ItemColumn:
         self.heights.set_item_height(index, height)
 
     def _update_changed_item(self, index: int) -> None:
+        """Brings one item up to date. One that appears or disappears gets a new height,
+        one that is laid out already is laid out again, and an answer that is still
+        arriving is extended at its end.
+        """
         if index >= len(self.heights):
             return
         is_hidden = self.page.items.is_item_hidden(index)

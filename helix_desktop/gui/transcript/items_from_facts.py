@@ -590,6 +590,9 @@ class TranscriptItems:
     def _append_part_of_reply(
         self, recorded: facts.Recorded, part_number: int, part: facts.ReplyPart
     ) -> None:
+        """Adds an item for a part of a model's reply: a call, a text or its reasoning.
+        The first text of an answer bears the name of who wrote it.
+        """
         if isinstance(part, facts.ToolCall):
             self.calls.record_running_call(part, len(self.all))
             self._append_item(TranscriptItem(TranscriptItemKind.CALL, recorded, part_number))
@@ -610,6 +613,9 @@ class TranscriptItems:
     def _show_tool_result(
         self, recorded: facts.Recorded, fact: facts.ToolReturned
     ) -> Iterable[int]:
+        """Adds a result to the item of its call, and returns the items that change by
+        it. A result whose call is not in this branch of the conversation has no item.
+        """
         answered_call = self.history.record.answered.get(recorded.seq)
         if answered_call is None:
             return ()
@@ -625,6 +631,10 @@ class TranscriptItems:
         return changed
 
     def _show_fold_of_parts(self, recorded: facts.Recorded, fact: facts.Folded) -> Iterable[int]:
+        """Shows that parts of the conversation were shortened, and returns the items
+        that change by it. Parts that were shortened together (a batch) share one line;
+        an excerpt of a tool's output is shown at the tool's call instead.
+        """
         self._folds[fact.fold] = fact
         # Markers that are folded together with a document belong to the same batch.
         batch = self._batches.setdefault(fact.batch or fact.fold, [])
@@ -711,6 +721,10 @@ class TranscriptItems:
         return ()
 
     def _add_turn_end_items(self, recorded: facts.Recorded, fact: facts.TurnEnded) -> Iterable[int]:
+        """Adds what stands below a turn: why it failed, or a note, and a line with the
+        files that it changed. The list of changed files then begins anew for the next
+        turn.
+        """
         changed = self.calls.mark_running_calls_ended()
         changed += self._clear_latest_failure()
         if fact.reason is facts.TurnEnd.FAILED:
@@ -729,6 +743,10 @@ class TranscriptItems:
     def _record_file_changes_or_undo(
         self, recorded: facts.Recorded, fact: facts.FilesChanged
     ) -> Iterable[int]:
+        """Notes files that were changed, for the line below the turn, or which changes
+        were undone. Returns the lines whose look the undo changes: a line is struck out
+        once all of its changes are undone.
+        """
         if fact.by != "undo":
             self._changes[recorded.seq] = fact
             return ()
@@ -844,6 +862,9 @@ class TranscriptItems:
         return self._add_live_item(kind, text, is_first_of_answer=is_first_of_answer)
 
     def _extend_live_call(self, delta: CallDelta) -> ItemChanges:
+        """Adds a piece of a call that the model is still writing. `delta.index` tells
+        the calls of one reply apart, as their pieces may come interleaved.
+        """
         index = self._live_calls.get(delta.index)
         if index is None:
             change = self._add_live_item(TranscriptItemKind.LIVE_CALL, delta.arguments)
@@ -867,6 +888,9 @@ class TranscriptItems:
     def _add_live_item(
         self, kind: TranscriptItemKind, text: str, *, is_first_of_answer: bool = False
     ) -> ItemChanges:
+        """Adds an item for something that is still arriving and not recorded yet. Live
+        items stand at the end; they go when the recorded reply takes their place.
+        """
         if self._live_from < 0:
             self._live_from = len(self.all)
         if kind is TranscriptItemKind.LIVE_REPLY:

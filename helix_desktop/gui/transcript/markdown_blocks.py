@@ -179,6 +179,9 @@ def _split_into_plain_paragraphs(source: str) -> tuple[Block, ...]:
 
 
 def block_as_plain_text(block: Block) -> str:
+    """Returns a block as it is copied: cells of a table between tabs, formulas between
+    dollar signs, items of a list with their marker.
+    """
     if isinstance(block, CodeBlock):
         return block.text
     if isinstance(block, TableBlock):
@@ -220,6 +223,9 @@ def join_span_texts(spans: tuple[StyledSpan, ...]) -> str:
 
 
 def _parse_fence(source: str) -> CodeBlock:
+    """Reads a fenced block of code, which may lack its closing line while it is being
+    written. `source` begins with the opening line, as "```python".
+    """
     opening, _, body = source.partition("\n")
     mark_and_info = opening.strip()
     mark_letter = mark_and_info[0]
@@ -408,6 +414,9 @@ def _add_up_styles(nesting_depth: dict[str, int]) -> int:
 def _build_spans_of_token(
     token: "Token", style: int, link: str, soft_break: str
 ) -> list[StyledSpan]:
+    """Turns a token of the Markdown parser into spans of styled text. File names in
+    code and bare web addresses become links.
+    """
     if token.type == "code_inline":
         return _link_file_references(token.content, style | _WHOLE[token.type], link)
     if token.type in _WHOLE:

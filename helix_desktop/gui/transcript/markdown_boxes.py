@@ -75,6 +75,10 @@ class _BlockBoxBuilder:
     box_before: LayoutBox | None = None
 
     def build_box(self, block: markdown_blocks.Block, chunk: MarkdownChunk) -> LayoutBox:
+        """Builds the box that draws a block, with the gap that belongs between it and
+        the block before. The later parts of a long table get the columns of the part
+        before them.
+        """
         gap = _gap_before_block(self.block_before, block)
         box: LayoutBox
         if isinstance(block, markdown_blocks.CodeBlock):
@@ -94,6 +98,10 @@ class _BlockBoxBuilder:
     def _build_code_box(
         self, block: markdown_blocks.CodeBlock, gap: float, key: SectionKey
     ) -> CodeBox:
+        """Builds the box of a block of code. It shows the first lines, and more of them
+        if the user opened it; `key` is by what that is remembered, or () if nothing can
+        be opened.
+        """
         left = self.ink.left_edge_of(block)
         # Where nothing can be opened, all of the code is shown.
         shown_lines = ALL_LINES

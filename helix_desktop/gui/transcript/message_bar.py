@@ -67,6 +67,9 @@ def list_hover_bar_buttons(
 
 
 def _answer_choice_buttons(choice: AnswerChoice) -> list[HoverBarButton]:
+    """Builds the buttons "‹ 2/3 ›" of a message that was answered several times, or
+    none. A button at the end of the row has nothing to do and is shown faint.
+    """
     if len(choice.answer_ends) < 2:
         return []
     choose_previous: ActOnMessage | None = None
@@ -148,6 +151,7 @@ class HoverBar(LayoutBox):
     def _draw_hover_bar_button(
         self, painter: QPainter, button: HoverBarButton, place: QRectF, *, pointed: bool
     ) -> None:
+        """Draws a button as its symbol, if it has one, or as its icon."""
         ink = self.ink
         if button.symbol:
             colour = "text"

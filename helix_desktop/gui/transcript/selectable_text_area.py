@@ -29,6 +29,9 @@ class TextSurface(QAbstractScrollArea):
     """A position is the number of a line or an item, and an offset into its text."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        """Sets up an empty surface. What it shows, and which text lies under a point,
+        is up to the class that inherits from this one.
+        """
         super().__init__(parent)
         self.theme = theme
         self.selection = TextSelection()
@@ -122,6 +125,9 @@ class TextSurface(QAbstractScrollArea):
             self._begin_or_extend_selection(event, clicks=2)
 
     def _begin_or_extend_selection(self, event: QtGui.QMouseEvent, *, clicks: int) -> None:
+        """Selects as every text field does: a press sets the caret, one with Shift
+        extends the selection, two presses select a word and three a paragraph.
+        """
         point = event.position().toPoint()
         self._press_at = point
         self._dragging = False
@@ -139,6 +145,9 @@ class TextSurface(QAbstractScrollArea):
         self.show_selection()
 
     def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
+        """Extends the selection to the pointer while the left button is down. A move of
+        a few pixels is still a press. Beyond the edge, a timer scrolls on.
+        """
         if not event.buttons() & Qt.MouseButton.LeftButton:
             return
         point = event.position().toPoint()
@@ -197,6 +206,7 @@ class TextSurface(QAbstractScrollArea):
         return False
 
     def _scroll_by_key(self, key: Qt.Key) -> bool:
+        """Scrolls as a key says. Returns whether the key was one that scrolls."""
         bar = self.verticalScrollBar()
         line = bar.singleStep()
         page = self.viewport().height() - line

@@ -11,6 +11,9 @@ from helix_desktop.gui.translation import format_count, format_number, tr, trans
 
 
 def describe_fact_if_needed(fact: facts.Fact) -> str:
+    """Returns the grey line that says what happened, for the facts that have one, or
+    "".
+    """
     match fact:
         case facts.UserSaid(by=by) if by:
             return _describe_automatic_message(fact)

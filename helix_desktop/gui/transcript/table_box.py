@@ -47,6 +47,10 @@ class TableBox(LayoutBox):
         gap: float = 0.0,
         like: "TableBox | None" = None,
     ) -> None:
+        """Lays out the cells of a table, row by row. A long table comes in several
+        parts, which take the columns of the first one (`like`), so that they look like
+        one table.
+        """
         left = ink.left_edge_of(table)
         super().__init__(ink, width - left, left=left, gap=gap)
         self._padding = ink.scaled_pixels(8)

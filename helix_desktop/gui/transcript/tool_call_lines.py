@@ -220,6 +220,9 @@ def format_diff_counts(diff: str) -> str:
 
 
 def _build_unfinished_line(state: ToolCallState, words: str, now: float) -> ToolCallLine:
+    """Builds the line of a call that has no result yet: it waits for the user's
+    permission, runs, waits for its turn, or was interrupted.
+    """
     # A question may arrive before the run state does, or the end of an interrupted turn after it.
     if not state.running and not state.waiting:
         return ToolCallLine(words, CallStatus.REFUSED, (), tr("not finished"))
@@ -252,6 +255,10 @@ def _build_chips_of_folds(state: ToolCallState) -> list[LineChip]:
 
 
 def _build_result_chips(state: ToolCallState, returned: ToolReturned) -> list[LineChip]:
+    """Builds the small labels behind a finished call: what can be opened from it, and
+    how large its output is. A size under 100 tokens interests nobody; that of a
+    shortened output stands elsewhere.
+    """
     chips: list[LineChip] = []
     path = path_of_file_call(state.call)
     if path and returned.ok:

@@ -57,6 +57,9 @@ class TranscriptCanvas(BoxSurface):
     def __init__(
         self, theme: Theme, content: FetchedTranscriptContent, parent: QWidget | None = None
     ) -> None:
+        """Sets up an empty canvas with its timers. What takes long is done in small
+        steps between two frames, so that scrolling stays smooth.
+        """
         super().__init__(theme, parent)
         self.items = TranscriptItems()
         self.finding: TranscriptSearch | None = None
@@ -88,6 +91,9 @@ class TranscriptCanvas(BoxSurface):
         content.formulas_drawn.connect(self._lay_out_boxes_with_drawn_formulas)
 
     def show_history(self, history: ConversationState) -> None:
+        """Shows another conversation, from its end. The items of the one before are
+        freed in slices, as freeing a long one at once would be felt.
+        """
         self._left = chain(self._left, self.items.clear_in_slices())
         self._letting_go.start()
         self.column = self._take_prepared_column(history)
@@ -133,6 +139,9 @@ class TranscriptCanvas(BoxSurface):
             gc.freeze()  # These objects live long, so garbage collection can skip them from now on.
 
     def apply_events(self, events: Sequence[session_events.Event]) -> None:
+        """Shows what has just happened in the conversation. Who reads further up keeps
+        their place; who is at the end stays at the end.
+        """
         # The reader's place is taken before anything changes its height.
         place = self.reading_position()
         for event in events:
@@ -409,6 +418,10 @@ class TranscriptCanvas(BoxSurface):
         painter.end()
 
     def _draw_visible_items(self, painter: QPainter, place: QRect) -> None:
+        """Draws the items that lie in `place`, and a few pixels beyond it, for what
+        stands out of an item. An item without a layout was not in sight before and is
+        laid out later.
+        """
         painter.fillRect(place, self.theme.colour_of_token("panel"))
         y = self.verticalScrollBar().value()
         top = place.top() - EDGE

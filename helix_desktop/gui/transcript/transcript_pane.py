@@ -39,6 +39,9 @@ class FindBar(QWidget):
     closed = Signal()
 
     def __init__(self, parent: QWidget | None = None, hint: str = "") -> None:
+        """Builds the bar with the field, "3 of 12" and the buttons. `hint`: what an
+        empty field says.
+        """
         super().__init__(parent)
         hint = hint or tr("Find in this conversation")
         self.field = build_line_edit(hint, hint, self)
@@ -104,6 +107,9 @@ class TranscriptPane(QWidget):
         source: TranscriptContentSource,
         parent: QWidget | None = None,
     ) -> None:
+        """Puts the conversation and its find bar together. `source` reads what a
+        conversation refers to, such as stored outputs and pictures.
+        """
         super().__init__(parent)
         self.content = FetchedTranscriptContent(source, doing, self)
         self.view = TranscriptView(theme, self.content, self)
@@ -251,6 +257,9 @@ class TranscriptPane(QWidget):
             self.bar.show_hit_count(finding.current, len(finding.places), done=done)
 
     def _show_hit(self, number: int) -> None:
+        """Scrolls to a hit of the search, and opens what hides it: a group of calls, a
+        section, or a tool's output.
+        """
         finding = self.view.finding
         if finding is None or number < 0:
             return

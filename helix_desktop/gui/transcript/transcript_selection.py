@@ -60,6 +60,9 @@ def _selected_part_of_item(
 
 
 def item_as_plain_text(item: TranscriptItem, *, parsed: bool = True) -> str:
+    """Returns an item as it is copied. Markdown loses its marks if `parsed`, unless the
+    text is so long that parsing it would take noticeable time. Reasoning is not copied.
+    """
     if item.kind is TranscriptItemKind.REASONING:
         return ""
     text = item_source_text(item).strip()

@@ -111,6 +111,9 @@ class TranscriptView(TranscriptCanvas):
         return self._over
 
     def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        """Draws the conversation, and over it the buttons of the message under the
+        pointer or with the keyboard focus.
+        """
         super().paintEvent(event)
         index = self._item_with_hover_bar
         bar = self.hover_bar_of(index)
@@ -249,6 +252,9 @@ class TranscriptView(TranscriptCanvas):
             super().keyPressEvent(event)
 
     def _move_along_hover_bar(self, key: Qt.Key) -> bool:
+        """Moves the keyboard focus to the next button of a message's bar, from the last
+        one to the first. Returns whether the key did that.
+        """
         if self._spot is None:
             return False
         index, focused = self._spot
@@ -464,6 +470,9 @@ def _move_by_character(column: ItemColumn, caret: TextPosition, steps: int) -> T
 
 
 def _move_by_line(column: ItemColumn, caret: TextPosition, steps: int) -> TextPosition:
+    """Finds the place `steps` lines below the caret, or above it if negative, at the
+    same distance from the left. At an item's edge that is in the next item in sight.
+    """
     layout = column.lay_out_fully(caret.number)
     caret_rect = layout.caret_rect_at(caret.offset)
     y = caret_rect.center().y() + steps * caret_rect.height()
