@@ -281,7 +281,8 @@ class Sandbox:
         words += self._arguments_to_close_homes(home)
         words += self._arguments_to_show_home(home, opened, network=network)
         words += self._arguments_for_roots(held)
-        words += self._arguments_to_mask(masked_in_roots)
+        shown_in_home = [place for _, place in home.readable_paths + home.cache_paths]
+        words += self._arguments_to_mask(masked_in_roots, shown_in_home)
         words += self._arguments_to_show_again(home, masked_in_roots)
         words += self._arguments_to_mask(opened.hidden)
         words += self._arguments_to_finish_homes(home)
@@ -459,7 +460,7 @@ class Sandbox:
             if not any(is_within_folder(path, outer_path) for outer_path in masked_paths):
                 masked_paths.append(path)
         shown_places = [str(folder) for folder in self.folders]
-        shown_places += filter(os.path.isdir, shown)
+        shown_places += shown
         words: list[str] = []
         for path in masked_paths:
             words += _arguments_to_mask_path(path, self._ensure_empty_file, shown_places)
@@ -532,8 +533,12 @@ def _arguments_to_mask_path(
     if os.path.isdir(path):  # noqa: PTH112 -- for each command
         words = ["--tmpfs", path]
         for place in shown_places:
-            if is_within_folder(place, path):
+            if not is_within_folder(place, path):
+                continue
+            if os.path.isdir(place):  # noqa: PTH112 -- as above
                 words += ["--dir", place]
+            else:
+                words += ["--ro-bind-try", place, place]
         return [*words, "--remount-ro", path]
     if os.path.exists(path):  # noqa: PTH110 -- as above
         return ["--ro-bind", str(empty_file()), path]

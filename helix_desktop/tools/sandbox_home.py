@@ -29,6 +29,8 @@ _PROGRAMS = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/gnu", "/snap", "/proc", "/sys", "/dev", "/run",
     "/tmp",  # noqa: S108 - nothing is written there
 )  # fmt: skip
+# A link in a home to one of these, or to a folder above it, hides nothing: programs need them.
+_NEEDED_BY_PROGRAMS = ("/usr", "/etc", "/opt", "/var/lib", "/var/cache")
 _OF_A_REPOSITORY = (
     ".git",
     ".gitignore",
@@ -91,9 +93,10 @@ def build_closed_home(
     """
     homes = home_folders(environ)
     emptied = [home for home in homes if _is_emptied(home, folders)]
-    readable = _list_readable_paths(homes, folders, environ, opened, network=network)
+    readable = _list_readable_paths(homes, emptied, folders, environ, opened, network=network)
     masked = _list_masked_paths(homes, emptied, folders, readable)
-    own_caches = _list_own_caches(homes, emptied, caches, readable)
+    readable += _list_real_places(readable, masked, environ)
+    own_caches = _list_own_caches(homes, emptied, caches, readable, masked)
     return ClosedHome(tuple(emptied), tuple(masked), tuple(readable), tuple(own_caches))
 
 
@@ -111,6 +114,7 @@ def _is_emptied(home: str, folders: Sequence[str]) -> bool:
 
 def _list_readable_paths(
     homes: Sequence[str],
+    emptied: Sequence[str],
     folders: Sequence[str],
     environ: Mapping[str, str],
     opened: CommandOpenings,
@@ -123,8 +127,13 @@ def _list_readable_paths(
         for path in _readable_home_paths(home, environ, opened, network=network):
             # What a folder of the workspace contains is there anyway, except dotted entries, which
             # are masked if the home is that folder.
-            if not _is_within_any_folder(path, folders) or _is_dotted(path, home):
-                readable[path, path] = None
+            if _is_within_any_folder(path, folders) and not _is_dotted(path, home):
+                continue
+            place = path
+            if home not in emptied:
+                # The home's links are there, and a mount over one would be made where it leads to.
+                place = os.path.realpath(path)
+            readable[place, place] = None
     for path in opened.folders:
         if _may_be_shown_outside_homes(path, homes):
             readable[path, path] = None
@@ -147,25 +156,57 @@ def _list_masked_paths(
 ) -> list[str]:
     """Return what is hidden although its place is shown: secrets that a link keeps elsewhere,
     and the dotted entries of a home that is a folder of the workspace.
+
+    What only contains something shown is hidden, too, such as `.cargo` for `.cargo/bin`, or the
+    folder around a workspace: the shown part is mounted above the mask, without the keys beside it.
     """
     masked: dict[str, None] = {}
-    work_places = [*folders, *homes]
     shown_places = [os.path.realpath(path) for path, _ in readable]
     for home in homes:
-        for target in _targets_of_dotted_links(home):
+        is_home_shown = home not in emptied
+        for target in _targets_of_links(home, is_home_shown=is_home_shown):
             # What lies in an emptied home is hidden with it, unless a folder of the workspace shows it.
             is_in_emptied_home = _is_within_any_folder(target, emptied)
-            is_hidden_already = is_in_emptied_home and not _is_within_any_folder(target, folders)
-            if not is_hidden_already and not _must_stay_open(target, work_places + shown_places):
+            if is_in_emptied_home and not _is_within_any_folder(target, folders):
+                continue
+            is_shown_itself = target in folders or _is_within_any_folder(target, shown_places)
+            if not is_shown_itself and not _must_stay_open(target, homes):
                 masked[target] = None
-    for home in homes:
-        if home in emptied:
-            continue
-        for entry in _dotted_entries(home):
+        if is_home_shown:
             # Opened paths are mounted above the mask, so they need no exception here.
-            if not _must_stay_open(entry, work_places):
-                masked[entry] = None
+            masked |= dict.fromkeys(_closed_entries_of_shown_home(home, folders, homes))
     return list(masked)
+
+
+def _closed_entries_of_shown_home(
+    home: str, folders: Sequence[str], homes: Sequence[str]
+) -> list[str]:
+    closed_entries = []
+    for entry in _dotted_entries(home):
+        if entry not in folders and not _must_stay_open(entry, homes):
+            closed_entries.append(entry)
+    return closed_entries
+
+
+def _list_real_places(
+    readable: Sequence[tuple[str, str]], masked: Sequence[str], environ: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """Return what must be shown of the places that are hidden because a link leads to them:
+    toolchains by their real names, as their programs often name each other by these, and the
+    folders of programs that PATH and other variables name there.
+    """
+    paths = [path for path, _ in readable]
+    for name in VARIABLES + CERTIFICATES:
+        paths.append(environ.get(name, ""))
+    for entry in environ.get("PATH", "").split(os.pathsep):
+        if entry.startswith("/"):
+            paths += _programs_with_libraries(os.path.realpath(entry), "")
+    real_places: dict[tuple[str, str], None] = {}
+    for path in paths:
+        real_path = os.path.realpath(path)
+        if path.startswith("/") and _is_within_any_folder(real_path, masked):
+            real_places[real_path, real_path] = None
+    return list(real_places)
 
 
 def _list_own_caches(
@@ -173,6 +214,7 @@ def _list_own_caches(
     emptied: Sequence[str],
     caches: str,
     readable: Sequence[tuple[str, str]],
+    masked: Sequence[str],
 ) -> list[tuple[str, str]]:
     """Return the workspace's own build caches, and where programs look for them.
 
@@ -181,21 +223,37 @@ def _list_own_caches(
     if not homes or not caches:
         return []
     home = homes[0]
-    is_home_shown = home not in emptied
-    read_only_places = [place for _, place in readable]
     own_caches = []
     for name, _ in CACHES:
-        place = f"{home}/{name}"
-        if os.path.isdir(place):
-            # A home that is a folder of the workspace keeps what is not hidden in it.
-            if is_home_shown and not _is_dotted(place, home):
-                continue
-        # In a home that is shown nothing new may appear, and within a toolchain that is shown
-        # read-only, no folder can be made for the mount.
-        elif is_home_shown or _is_within_any_folder(place, read_only_places):
-            continue
-        own_caches.append((f"{caches}/{name}", place))
+        if home in emptied:
+            place = _place_of_cache_in_emptied_home(f"{home}/{name}", readable)
+        else:
+            place = _place_of_cache_in_shown_home(f"{home}/{name}", home, masked)
+        if place:
+            own_caches.append((f"{caches}/{name}", place))
     return own_caches
+
+
+def _place_of_cache_in_emptied_home(path: str, readable: Sequence[tuple[str, str]]) -> str:
+    """Return where a command sees the workspace's own cache, or an empty text if nowhere."""
+    read_only_places = [place for _, place in readable]
+    # Within a toolchain that is shown read-only, no folder can be made for the mount.
+    if not os.path.isdir(path) and _is_within_any_folder(path, read_only_places):
+        return ""
+    return path
+
+
+def _place_of_cache_in_shown_home(path: str, home: str, masked: Sequence[str]) -> str:
+    """As above, for a home that is a folder of the workspace. It keeps what is not hidden in it,
+    and nothing new may appear in it.
+    """
+    if not os.path.isdir(path) or not _is_dotted(path, home):
+        return ""
+    real_path = os.path.realpath(path)
+    # A mount over a link would be made where the link leads to, so that must be hidden, too.
+    if real_path != path and not _is_within_any_folder(real_path, masked):
+        return ""
+    return real_path
 
 
 # --- Paths within others
@@ -213,9 +271,11 @@ def _is_within_any_folder(path: str, folders: Sequence[str]) -> bool:
     return any(is_within_folder(path, folder) for folder in folders)
 
 
-def _must_stay_open(path: str, needed: Sequence[str]) -> bool:
-    """Whether a path must stay open, because programs are in it or it contains an open one."""
-    return _is_within_any_folder(path, _PROGRAMS) or _contains_any_path(path, needed)
+def _must_stay_open(path: str, homes: Sequence[str]) -> bool:
+    """Whether a path must stay open, because programs are in it or it contains a home."""
+    if _is_within_any_folder(path, _PROGRAMS):
+        return True
+    return _contains_any_path(path, homes) or _contains_any_path(path, _NEEDED_BY_PROGRAMS)
 
 
 def _is_dotted(path: str, home: str) -> bool:
@@ -289,10 +349,15 @@ def _dotted_entries(home: str) -> Iterator[str]:
                 yield os.path.realpath(entry.path)
 
 
-def _targets_of_dotted_links(home: str) -> Iterator[str]:
-    """Yield where links among a home's dotted entries lead. Folders that they lead to
-    are searched, too.
+def _targets_of_links(home: str, *, is_home_shown: bool) -> Iterator[str]:
+    """Yield where links in a home lead; in one that is shown, only those among its dotted entries.
+    Folders that these entries lead to are searched, too.
     """
+    if not is_home_shown:
+        # For example `Documents`, on another disk.
+        links_in_home, _ = _links_and_folders(home)
+        yield from _existing_targets(links_in_home)
+
     searched = {home}
     waiting = [_FolderToSearch(home, is_spread=True)]
     while waiting and len(searched) < _MOST_FOLDERS:
@@ -301,10 +366,7 @@ def _targets_of_dotted_links(home: str) -> Iterator[str]:
         if folder.path == home:
             entries = _keep_dotted_entries(entries, home)
         links, subfolders = entries
-        for link in links:
-            target = os.path.realpath(link)
-            if os.path.exists(target):
-                yield target
+        yield from _existing_targets(links)
         # Deeper than the folders of single programs, only links are followed.
         if not folder.is_spread:
             continue
@@ -312,6 +374,13 @@ def _targets_of_dotted_links(home: str) -> Iterator[str]:
             if next_folder.path not in searched:
                 searched.add(next_folder.path)
                 waiting.append(next_folder)
+
+
+def _existing_targets(links: Sequence[str]) -> Iterator[str]:
+    for link in links:
+        target = os.path.realpath(link)
+        if os.path.exists(target):
+            yield target
 
 
 def _keep_dotted_entries(

@@ -14,6 +14,17 @@ from helix_desktop.tools.sandbox import SandboxKind, find_sandbox
 from tests.tools.test_sandbox import ran
 
 SECRET = "secret-of-the-user"
+TOOL = "tool-of-the-user"
+# Folders with programs that commands see, in folders with keys that they must not see.
+_TOOLCHAINS = (
+    ".cargo/bin",
+    ".local/bin",
+    ".config/yarn/global",
+    ".conda/envs",
+    ".gem/ruby",
+    "go/bin",
+    ".deno/bin",
+)
 _FOLDERS = (
     ".ssh",
     ".config",
@@ -39,12 +50,13 @@ _FILES = (
 @dataclass(frozen=True, slots=True)
 class LinkedHome:
     """`secrets`: every path under which something is that no command may print; `root`:
-    the workspace's folder.
+    the workspace's folder. `tools`: programs that a command can read.
     """
 
     home: Path
     root: Path
     secrets: tuple[Path, ...]
+    tools: tuple[Path, ...] = ()
 
 
 def linked_homes(base: Path, count: int, seed: int = 33) -> Iterator[LinkedHome]:
@@ -69,6 +81,10 @@ async def what_got_through(layout: LinkedHome, scratch: Path) -> list[str]:
             said = await ran(box, f"{line} echo end", network=network)
             through += [f"{box.kind}: {row}" for row in said.splitlines() if SECRET in row]
             through += [] if said.endswith("end\n") else [f"{box.kind}: no end: {said[:200]}"]
+            if box.kind is SandboxKind.BUBBLEWRAP:
+                said = await ran(box, "".join(f"cat '{path}';" for path in layout.tools))
+                if said != TOOL * len(layout.tools):
+                    through.append(f"{box.kind}: tools are missing: {said[:300]}")
     return through
 
 
@@ -86,6 +102,7 @@ def _made(base: Path, chance: random.Random) -> LinkedHome:
         _link(base, home, root, name, chance, secrets, is_folder=True)
     for name in chance.sample(_FILES, 5):
         _link(base, home, root, name, chance, secrets, is_folder=False)
+    tools = _toolchains(base, home, root, chance, secrets)
     named = base / "linked"
     if chance.random() < 0.2:  # the home itself has another name
         named.symlink_to(home)
@@ -96,8 +113,44 @@ def _made(base: Path, chance: random.Random) -> LinkedHome:
                 *secrets,
                 *(named / path.relative_to(home) for path in secrets if path.is_relative_to(home)),
             ),
+            tuple(tools),
         )
-    return LinkedHome(home, root, tuple(secrets))
+    return LinkedHome(home, root, tuple(secrets), tuple(tools))
+
+
+def _toolchains(
+    base: Path, home: Path, root: Path, chance: random.Random, secrets: list[Path]
+) -> list[Path]:
+    """Folders with programs and keys side by side, in the home or behind a link; and documents
+    behind a link without a dot. Return the programs.
+    """
+    tools = []
+    for name in chance.sample(_TOOLCHAINS, 3):
+        owner = home / name.partition("/")[0]
+        if owner.exists() or owner.is_symlink():
+            continue
+        place = chance.choice(
+            [
+                owner,
+                base / "outside" / owner.name,
+                root / f"kept{owner.name}",
+                home / f"far{owner.name}",
+            ]
+        )
+        inside = place / name.partition("/")[2]
+        inside.mkdir(parents=True, exist_ok=True)
+        (inside / "tool").write_text(TOOL)
+        tools.append(home / name / "tool")
+        (place / "credentials").write_text(SECRET)
+        if place != owner:
+            owner.symlink_to(place)
+        if name != "go/bin" or root != home:
+            secrets += [place / "credentials", owner / "credentials"]
+    if root != home:
+        documents = base / "outside" / "documents"
+        secrets += _content(documents, is_folder=True)
+        (home / "Documents").symlink_to(documents)
+    return tools
 
 
 def _link(
