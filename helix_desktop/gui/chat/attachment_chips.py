@@ -187,6 +187,10 @@ class AttachmentChips(QWidget):
             self.changed.emit()
 
     def _rebuild_chips(self) -> None:
+        """Shows the attachments anew, a thumbnail before each picture's name. Then
+        asks, by a signal, for what is not known yet of each: its thumbnail, or how many
+        tokens of it are sent.
+        """
         clear_layout(self._flow)
         self._forget_removed_attachments()
         for attachment in self._held:

@@ -155,6 +155,9 @@ def _read_file_bytes(file: Path) -> bytes:
 
 
 def _refuse_what_cannot_be_attached(file: Path) -> None:
+    """Raises what is wrong with a file that the user wants to attach, and says what to
+    do instead.
+    """
     if file.is_dir():
         raise InvalidInput(
             tr("{name} is a folder.", name=file.name),

@@ -55,6 +55,10 @@ class ChatPage(QWidget):
         runner: BackgroundRunner,
         parent: QWidget | None = None,
     ) -> None:
+        """Builds the page: the conversation, and below it the message box with what may
+        stand above it, such as a permission question. `source` reads what a
+        conversation refers to.
+        """
         super().__init__(parent, acceptDrops=True)
         self._theme = theme
         self._state_file = state_file

@@ -62,6 +62,9 @@ class Composer(QWidget):
     def __init__(
         self, theme: Theme, state_file: WindowStateFile, parent: QWidget | None = None
     ) -> None:
+        """Builds the message box without a conversation. What it shows of one is told
+        to it later.
+        """
         super().__init__(parent)
         self._theme = theme
         self._state_file = state_file
@@ -140,6 +143,10 @@ class Composer(QWidget):
         return button
 
     def _lay_out_composer(self) -> None:
+        """Arranges the parts: queued messages above the box; inside it the attachments,
+        the text, and a row of buttons whose two halves stand below each other in a
+        narrow window.
+        """
         self._beside = build_row(self._attach, self._mode, 1, self.price, self.context_button)
         self._ways_row = build_row(1, self._fold, self._stop, self._steer, self._send)
         self._row = QBoxLayout(QBoxLayout.Direction.LeftToRight)
@@ -162,6 +169,7 @@ class Composer(QWidget):
         self.restyle_composer()
 
     def _connect_composer_signals(self) -> None:
+        """Connects each button and field to what it does."""
         self._send.clicked.connect(lambda: self.send_composed_message(steer=False))
         self._steer.clicked.connect(lambda: self.send_composed_message(steer=True))
         self._stop.clicked.connect(self.stop_wanted)
@@ -257,6 +265,11 @@ class Composer(QWidget):
         self._update_meter_with_attachments()
 
     def _update_meter_with_attachments(self) -> None:
+        """Shows how full the model's context window is, with the files that wait in the
+        message box as if they were sent already. Each part has two numbers: the tokens
+        as the model counts them, which is an estimate where attachments are, and as
+        they were counted here (`counted`).
+        """
         meter = self._measured
         attached_as_counted = 0
         if meter.window:
@@ -484,6 +497,10 @@ class Composer(QWidget):
         self.text.set_sent_messages(history)
 
     def _save_draft_and_update_send_button(self) -> None:
+        """Is called for each letter that the user types: shows "Send", and "Send now"
+        while the agent works, if there is something to send, and saves the draft. The
+        row of buttons is laid out again only when a button comes or goes.
+        """
         is_working = self._running in WORKING_STATES
         words = self.text.toPlainText()
         has_message = bool(words.strip() or self.attachments.listed_attachments)

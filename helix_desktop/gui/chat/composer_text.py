@@ -31,6 +31,7 @@ class ComposerTextEdit(QPlainTextEdit):
     queued_message_wanted = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        """Sets up an empty text field that grows with its text."""
         super().__init__(parent, tabChangesFocus=True)
         self._theme = theme
         self._composing = False
@@ -167,6 +168,10 @@ class ComposerTextEdit(QPlainTextEdit):
         return True
 
     def _walk_history_by_key(self, event: QKeyEvent) -> bool:
+        """Brings back an earlier message with the arrow keys, as a terminal does. "Up"
+        in an empty field first takes the last queued message back. Returns whether the
+        key did anything.
+        """
         # Some systems report the arrow keys as keys of the number pad.
         modifiers = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
         if modifiers or event.key() not in (Qt.Key.Key_Up, Qt.Key.Key_Down):

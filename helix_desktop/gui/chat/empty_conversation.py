@@ -19,6 +19,10 @@ class EmptyConversationPanel(QWidget):
     demo_prompt_chosen = Signal(str)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        """Builds the greeting of a conversation that has no messages: a title, a
+        sentence and things to begin with. Which of them are shown is up to
+        `show_what_agent_may_do`.
+        """
         super().__init__(parent)
         set_surface_look(self, "page")
         self._has_folder = True

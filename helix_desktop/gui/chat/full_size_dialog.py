@@ -27,6 +27,9 @@ class FullSizeDialog(TransientDialog):
         *,
         is_command: bool,
     ) -> None:
+        """Shows all of what a permission question is about. `end_seen` is called once
+        its end has been in sight, so that the card need not be scrolled as well.
+        """
         size = parent.screen().availableSize() * SHARE_OF_SCREEN
         title = mark_on_one_line(question.title)
         super().__init__(title, parent, size.width(), size.height())

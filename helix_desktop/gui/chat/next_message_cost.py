@@ -62,6 +62,9 @@ class NextMessageCostLabel(QLabel):
         self.changed.emit()
 
     def _show_cost_and_cache_time(self, now: float) -> None:
+        """Shows what the next message would cost if it were sent now, and how long the
+        provider still keeps the conversation in its cache, which makes it cheaper.
+        """
         price = self._next
         if price is None:
             self.setText("")
@@ -102,6 +105,7 @@ def _format_rough_dollars(dollars: float) -> str:
 
 
 def _describe_next_message_cost(price: NextMessageCost) -> str:
+    """Says in the tooltip what the figure assumes and what it leaves out."""
     warm_cost = _format_rough_dollars(price.warm)
     cold_cost = _format_rough_dollars(price.cold)
     reply = tr(

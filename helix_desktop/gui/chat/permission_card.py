@@ -155,6 +155,10 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         parent: QtWidgets.QWidget,
         uncovered: str = "",
     ) -> None:
+        """Builds the card from top to bottom: what is asked, its reason, exactly what
+        will run, and the answers. `uncovered`: what a later undo would not restore, if
+        there is such a thing.
+        """
         super().__init__(parent, accessibleName=build_question_announcement(question))
         self._theme = theme
         self.question = question
@@ -378,6 +382,10 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         return text
 
     def _build_preview(self) -> "ExactTextView | ExactDifferenceView":
+        """Adds exactly what will run, or the change to a file as lines taken out and
+        put in, to the card. Below it stands how long it is. The buttons that allow wait
+        until its end has been in sight.
+        """
         from helix_desktop.gui.chat.consent_difference_view import (
             ExactDifferenceView,
             build_exact_preview,
@@ -432,6 +440,9 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         return button
 
     def _open_full_size_dialog(self, preview: "ExactTextView | ExactDifferenceView") -> None:
+        """Opens what will run in a dialog of its own. Its end counts as seen in the
+        card, too, once it was in sight there.
+        """
         from helix_desktop.gui.chat.full_size_dialog import FullSizeDialog
 
         def note_end_seen_in_dialog() -> None:
@@ -599,6 +610,9 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         self.allow_or_show_next_part("once")
 
     def _build_answer_buttons(self) -> QtWidgets.QBoxLayout:
+        """Builds "Deny", "Allow once", the answers that last longer, and the field for
+        "Say what to do instead…", whose words are sent with a refusal.
+        """
         hint = tr("Say what to do instead…")
         refusal = tr("Deny")
         if self.question.plan:
@@ -733,6 +747,9 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
     left = Signal()
 
     def __init__(self, theme: Theme, parent: QtWidgets.QWidget | None = None) -> None:
+        """Builds the panel above the message box. It is hidden while nothing is asked.
+        Of several questions it shows one card at a time.
+        """
         super().__init__(parent)
         self._theme = theme
         self._keys: Mapping[str, str] = {}
@@ -834,6 +851,9 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
         card.show()
 
     def _build_card(self, number: int) -> PermissionQuestionCard:
+        """Builds the card of a waiting question, once: what was read of it stays known
+        while another question is shown.
+        """
         question = self._questions[number]
         # Only a command can change what an undo does not restore.
         not_undone = ""

@@ -33,6 +33,9 @@ class RewriteCostLine(QWidget):
     def __init__(
         self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None
     ) -> None:
+        """Builds the line, which is hidden until a choice of the user would make the
+        provider read the conversation anew, for money, or has just done so.
+        """
         super().__init__(parent)
         self._doing = doing
         self._session: Session | None = None
@@ -122,6 +125,10 @@ def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:
 
 
 def describe_avoidable_costs(requests: Sequence[RequestCost]) -> str:
+    """Says what was paid only because the provider's cache could not be used, with the
+    most expensive reason, or "" if it is too little to mention: next to nothing, or a small
+    sum that is also a small part of the whole cost.
+    """
     whole_cost = 0.0
     avoidable_cost = 0.0
     tokens = 0

@@ -76,6 +76,9 @@ class SchemaForm(QWidget):
         return json.dumps(values, ensure_ascii=False)
 
     def _add_schema_field(self, name: str, field_schema: Mapping[str, Any]) -> None:
+        """Adds a field for a property of the JSON Schema, with its title, and its
+        description below it. A star marks what has to be filled in.
+        """
         title = str(field_schema.get("title") or name)
         field = self._build_schema_field(name, field_schema)
         self._readers[name] = field.read_value
@@ -95,6 +98,9 @@ class SchemaForm(QWidget):
         return build_plain_label(make_safe_text(text[:500]), parent=self, wraps=False)
 
     def _build_schema_field(self, name: str, field_schema: Mapping[str, Any]) -> SchemaField:
+        """Chooses the field that suits a property: a list of choices, a check box, a
+        line, or, for what none of them can hold, a text in JSON.
+        """
         kind = field_schema.get("type")
         choices = _list_schema_choices(field_schema)
         if choices:
@@ -130,6 +136,7 @@ class SchemaForm(QWidget):
     def _build_line_field(
         self, name: str, field_schema: Mapping[str, Any], kind: str
     ) -> SchemaField:
+        """Builds a field of one line for a text or a number. Enter sends the form."""
         line_edit = QLineEdit(self)
         default = field_schema.get("default")
         if default is not None:
@@ -151,6 +158,9 @@ class SchemaForm(QWidget):
     def _build_multiple_choice(
         self, choices: list[SchemaChoice], chosen_values: list[Any]
     ) -> SchemaField:
+        """Builds a check box for each choice. The field's value is the list of those
+        checked.
+        """
         group = build_surface(self, "plain")
         column = build_column(owner=group, margins=0)
         check_boxes: list[tuple[Any, QCheckBox]] = []

@@ -32,6 +32,10 @@ class TrustDialog(TransientDialog):
         trust: Callable[[Sequence[ProjectItem]], object],
         parent: QWidget,
     ) -> None:
+        """Lists what a folder brings along that could act by itself, such as
+        instructions, hooks and servers, with the text of each beside it. `trust` is
+        called with the items that the user has read and trusts.
+        """
         title = tr("New in this folder")
         width = 920
         if len(items) == 1:
@@ -80,6 +84,7 @@ class TrustDialog(TransientDialog):
             self._list.setCurrentItem(matching_items[0])
 
     def _show_trust_item(self, row: int) -> None:
+        """Shows an item: where it is, what trusting it means, and its whole text."""
         item = self._items[row]
         self._path.setText(mark_on_one_line(str(item.path)))
         explanations = [translate_name("effect of trust", item.kind)]
@@ -102,6 +107,9 @@ class TrustDialog(TransientDialog):
         self._update_agree_button_as_item_is_read(row, text)
 
     def _update_agree_button_as_item_is_read(self, row: int, text: ExactTextView) -> None:
+        """Marks an item as read once its end was in sight. The button trusts only what
+        was read, and says how much that is.
+        """
         if text is not self._text:
             return
         has_many = len(self._items) > 1

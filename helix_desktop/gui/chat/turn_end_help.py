@@ -45,6 +45,9 @@ class TurnEndHelpLine(QWidget):
     going_on = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        """Builds the line that says why a turn ended early, with a button for going on
+        and one for the settings that would help. It is hidden after any other turn.
+        """
         super().__init__(parent)
         self._theme = theme
         self._words = build_plain_label("", "muted", self)

@@ -123,6 +123,10 @@ class WaitingMessageList(QWidget):
         self.setVisible(bool(messages))
 
     def _build_message_row(self, index: int, *, is_steering: bool) -> WaitingMessageRow:
+        """Builds the row of a queued message: when it will be sent, its first words,
+        and buttons. `is_steering`: it is sent after the agent's present step, not after
+        its whole turn.
+        """
         state = tr("When done")
         other_time = tr("Send after this step")
         if is_steering:

@@ -75,7 +75,6 @@ class CodeBox(basic_boxes.LayoutBox):
         """Lays out the first lines of the code. Long code is coloured in slices after
         it is shown; "Show more" at its end shows further lines. A difference ("+" and
         "-" before its lines) has the colours of what changed, not those of a language.
-        `at_once`: how many characters are coloured before the box is first drawn.
         """
         super().__init__(ink, width, left=left, gap=gap)
         self._whole = whole
