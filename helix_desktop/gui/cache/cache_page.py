@@ -43,6 +43,9 @@ class CachePage(QWidget):
     def __init__(
         self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None
     ) -> None:
+        """Builds the page: filters, the table of stored outputs, and below it the
+        chosen one. It is filled when a workspace is shown.
+        """
         super().__init__(parent)
         self._shown = entry_tasks.ShownCatalogue(doing, self)
         self._conversations: Conversations = tuple
@@ -73,6 +76,9 @@ class CachePage(QWidget):
         self._connect_signals()
 
     def _lay_out_cache_page(self, theme: Theme) -> None:
+        """Arranges the parts. A handle between table and output lets the user give one
+        of them more room.
+        """
         self._split = QSplitter(Qt.Orientation.Vertical, self)
         self._split.addWidget(self.table)
         self._split.addWidget(self.viewer)
@@ -422,6 +428,9 @@ class CachePage(QWidget):
 
 
 def _describe_search_hits(hits: Sequence[EntrySearchHit]) -> str:
+    """Says how many outputs contain all the words, and how many only something like
+    them.
+    """
     matching_count = 0
     similar_count = 0
     for hit in hits:

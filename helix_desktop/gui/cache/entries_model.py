@@ -43,6 +43,9 @@ class EntriesModel(QAbstractTableModel):
     rows_added_above = Signal(int)
 
     def __init__(self, doing: BackgroundRunner, parent: QObject | None = None) -> None:
+        """Sets up an empty table. Its rows are read a page at a time, when they come
+        into sight: a workspace can have a million.
+        """
         super().__init__(parent)
         self._doing = doing
         self._catalogue: StoredWorkspace | None = None
@@ -142,6 +145,7 @@ class EntriesModel(QAbstractTableModel):
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> object:
+        """Returns the title of a column, or the side it stands at, as Qt asks for them."""
         if orientation is Qt.Orientation.Vertical or not 0 <= section < len(EntryColumn):
             return None
         column = EntryColumn(section)
@@ -194,6 +198,9 @@ class EntriesModel(QAbstractTableModel):
             )
 
     def _set_count_and_reload_visible_pages(self, count: int) -> None:
+        """Takes over that there are `count` rows now. Where the newest stand first, new
+        rows come in above, and the table keeps the user's place.
+        """
         # The two pages that were read last are in sight; the others are read again when needed.
         for page_number in list(self._pages)[:-2]:
             del self._pages[page_number]

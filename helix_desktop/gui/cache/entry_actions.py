@@ -40,6 +40,9 @@ class EntryActions(QObject):
         viewer: EntryViewer,
         page: QWidget,
     ) -> None:
+        """Connects what can be done with an output to the buttons of the viewer, which
+        shows it.
+        """
         super().__init__(page)
         self._theme = theme
         self._shown = shown
@@ -92,6 +95,7 @@ class EntryActions(QObject):
         self.reported.emit(format_count(hash_count, "{n} hash copied", "{n} hashes copied"))
 
     def ask_where_to_and_save_entry(self) -> None:
+        """Asks for a file and saves the shown output there, in the background."""
         row = self._viewer.row
         catalogue = self._shown.catalogue
         if row is None or catalogue is None:
@@ -160,6 +164,9 @@ class EntryActions(QObject):
             )
 
     def ask_to_forget_entry(self) -> None:
+        """Asks whether the shown output is to be removed for good, and says which
+        messages use it. Their number is read anew for the question.
+        """
         row = self._viewer.row
         catalogue = self._shown.catalogue
         if row is None or catalogue is None:
@@ -205,6 +212,7 @@ class EntryActions(QObject):
         self._shown.run_then_if_shown(reading, show_entry_comparison)
 
     def show_entry_context_menu(self, clicked_at: QPoint) -> None:
+        """Shows what can be done with the selected outputs: one, two or many."""
         selected_count = self._table.selected_count
         if selected_count == 0:
             return

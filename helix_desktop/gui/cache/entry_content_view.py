@@ -78,6 +78,9 @@ class EntryContentView(QWidget):
     def __init__(
         self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None
     ) -> None:
+        """Builds a view without content. Text is shown as lines, a picture as a
+        picture; for anything else, and while it is read, there is a sentence.
+        """
         super().__init__(parent)
         self._doing = doing
         self._catalogue: StoredWorkspace | None = None
@@ -99,6 +102,9 @@ class EntryContentView(QWidget):
         build_column((self._stack, 1), self._build_page_bar(), owner=self, margins=0, spacing=6)
 
     def _build_page_bar(self) -> QWidget:
+        """Builds the bar that turns the pages of a large output. It is hidden for all
+        others.
+        """
         self._bar = QWidget(self)
         self._previous_button = build_push_button(
             tr("Previous page"), self._bar, lambda: self.turn_page_by(-1), "pill"

@@ -164,6 +164,9 @@ class EntryTable(QtWidgets.QTableView):
         entries: entries_model.EntriesModel,
         parent: QtWidgets.QWidget | None = None,
     ) -> None:
+        """Builds the table over its model, and keeps it styled and its newest rows in
+        place.
+        """
         super().__init__(parent)
         self._theme = theme
         self.entries = entries

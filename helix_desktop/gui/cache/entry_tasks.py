@@ -171,6 +171,10 @@ def entry_name_with_hash(row: EntryRow) -> str:
 
 
 def describe_forgetting(row: EntryRow, uses: Sequence[EntryUse]) -> str:
+    """Writes the question that is asked before an output is removed for good: what it
+    is, what goes with it, and how many messages refer to it. A summary that names it (a
+    fold) is no message.
+    """
     name = entry_name_with_hash(row)
     size = format_byte_size(row.stored.size)
     message_count = sum(use.how != "fold" for use in uses)

@@ -41,6 +41,9 @@ class EntryViewer(QWidget):
     def __init__(
         self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None
     ) -> None:
+        """Builds the viewer: the output's content, its hash, where it was used, and
+        what can be done with it. It shows nothing until an output is chosen.
+        """
         super().__init__(parent)
         self._theme = theme
         self._doing = doing
@@ -265,6 +268,9 @@ class EntryViewer(QWidget):
         self._show_fitting_buttons()
 
     def _show_entry_uses(self, digest: Digest, uses: Sequence[EntryUse]) -> None:
+        """Shows where the output was used, once that has been read. The menu leads to
+        each place in the chat, the newest first.
+        """
         if not self.is_entry_shown(digest):
             return
         self.uses = uses

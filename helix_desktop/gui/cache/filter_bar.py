@@ -49,6 +49,9 @@ class EntryFilterBar(QWidget):
     table_wanted = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        """Builds the search field and the filters. The search begins after a pause in
+        typing, so that not every letter starts one.
+        """
         super().__init__(parent)
         self._theme = theme
         self.filter = EntryFilter()
@@ -72,6 +75,9 @@ class EntryFilterBar(QWidget):
         self.reset_filters()
 
     def _lay_out_filter_bar(self, theme: Theme) -> None:
+        """Puts the field and the four filters into one row, or into two where the
+        window is narrow.
+        """
         buttons_row = build_row(
             (self._tool_button, 1),
             (self._conversation_button, 1),

@@ -33,6 +33,10 @@ class PullRequestDialog(widgets.TransientDialog):
     wanted = Signal(object)
 
     def __init__(self, state: BranchState, text: PullRequestText, parent: QWidget) -> None:
+        """Shows a title and a text for a pull request, which the user can edit before
+        anything is sent. Where commits are not pushed yet, the button says that it
+        pushes them as well.
+        """
         super().__init__(tr("Open a pull request"), parent, 640, 560)
         place = tr("{branch} at {address}", branch=state.branch, address=state.shown_address)
         place_label = widgets.build_plain_label(place, "muted", self)
@@ -101,6 +105,9 @@ class AfterCommitBar(QWidget):
     failure_given = Signal(str, str)
 
     def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget) -> None:
+        """Builds the line, which is hidden until something was committed. It offers to
+        push, then to open a pull request, then shows that request's checks.
+        """
         super().__init__(parent)
         widgets.set_surface_look(self, "page")
         self._doing = doing
@@ -171,6 +178,10 @@ class AfterCommitBar(QWidget):
         self._run_publishing_work(work, show_changed_branch)
 
     def _show_branch(self, changes: FileChanges, state: BranchState | None) -> None:
+        """Shows what was read of the branch, and does what the user asked for
+        meanwhile, such as "Push" from the palette. Whether there is a pull request
+        already is asked of the server next.
+        """
         if self._changes is not changes:
             return  # Another workspace was chosen meanwhile.
         self._show(ShownBranch(state, self._shown.request))
@@ -210,6 +221,9 @@ class AfterCommitBar(QWidget):
         self._doing.run_in_background(work, then=then, failed=failed, owner=self)
 
     def _show(self, branch: "ShownBranch") -> None:
+        """Shows the buttons that fit the state of the branch, or hides the line if
+        there is nothing left to do.
+        """
         self._shown = branch
         state = branch.state
         if state is None or not self._is_worth_a_line(state):
@@ -259,6 +273,9 @@ class AfterCommitBar(QWidget):
             self.notice_wanted.emit(_describe_branch(state))
 
     def _say_why_no_request(self, state: BranchState | None) -> None:
+        """Says what is missing for a pull request: a remote repository, a branch of
+        one's own, or the program that opens it.
+        """
         if state is None or not state.remote:
             self._push_or_say_why_not(state)
             return
@@ -295,6 +312,9 @@ class AfterCommitBar(QWidget):
     def _show_request_dialog(
         self, changes: FileChanges, state: BranchState, text: PullRequestText
     ) -> None:
+        """Opens the dialog with the proposed text. It stays open when the server
+        refuses, so that no words are lost.
+        """
         dialog = PullRequestDialog(state, text, self)
 
         def report_opened(address: str) -> None:

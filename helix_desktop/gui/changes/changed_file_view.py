@@ -30,6 +30,9 @@ class ChangedFileView(QWidget):
     """The buttons concern the file that is shown."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        """Builds the view of one changed file: its name and buttons, and below them the
+        changed lines, two pictures, or a sentence.
+        """
         super().__init__(parent)
         self._theme = theme
         self._name = ElidedLabel(self, Qt.TextElideMode.ElideMiddle)
@@ -127,6 +130,9 @@ class ChangedFileView(QWidget):
         self._stack.setCurrentWidget(self.view)
 
     def _show_name_and_buttons(self, file: FileChange, *, is_kept: bool) -> None:
+        """Shows which file it is, who changed it in which step, and the buttons that
+        make sense for it. A file that was deleted cannot be opened.
+        """
         self._name.set_elided_text(printable_path(file.place))
         origin = file.by
         if file.step:
@@ -180,6 +186,9 @@ def _describe_change_without_lines(file: FileChange) -> str:
 
 
 def _describe_file_version(item: TreeItem | None) -> str:
+    """Says what stood in a file's place before or after a change: a file with its size
+    and hash, a link with where it leads, or nothing.
+    """
     if item is None:
         return tr("nothing")
     target = ""  # Where a link leads.

@@ -117,6 +117,10 @@ class ChangesPage(QWidget):
     def __init__(
         self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None
     ) -> None:
+        """Builds the page: the list of changed files, the chosen one beside it, and
+        above them what is compared with what. It is filled when a conversation is
+        shown.
+        """
         super().__init__(parent)
         self._theme = theme
         self._doing = doing
@@ -157,6 +161,7 @@ class ChangesPage(QWidget):
         self._connect_changes_signals()
 
     def _connect_changes_signals(self) -> None:
+        """Connects each button and list to what it does."""
         self.files.row_opened.connect(self._load_and_show_changed_file)
         self.scope.clicked.connect(self._show_scope_menu)
         self.columns.clicked.connect(self._show_columns_menu)
@@ -553,6 +558,9 @@ class ChangesPage(QWidget):
         self._run_for_page(changes.change_coverage(all_of_it=True, leave_out=new_rules))
 
     def _load_and_show_changed_file(self, entry: ChangesListRow) -> None:
+        """Reads both versions of the chosen file in the background and shows them,
+        unless the user has chosen another one by then.
+        """
         file = entry.file
         changes = self._changes
         if file is None or changes is None:
@@ -570,6 +578,10 @@ class ChangesPage(QWidget):
         )
 
     async def _load_changed_file(self, changes: FileChanges, file: FileChange) -> LoadedFileChange:
+        """Reads a file before and after its change, and works out the changed places
+        (hunks) and which of them the user marked as kept. Comparing runs in a thread: a
+        large file takes a while.
+        """
         old_content, new_content = await changes.contents_of_both_versions(file)
         if file.moved_from is not None:  # Only its name changed.
             old_content = new_content

@@ -22,6 +22,7 @@ class CommitDialog(widgets.TransientDialog):
     proposal_wanted = Signal()
 
     def __init__(self, files: Sequence[FileChange], parent: QWidget | None = None) -> None:
+        """Lists the files to commit, with a field for the message, without which the button waits."""
         super().__init__(tr("Commit"), parent, 560, 440)
         self._files = list(files)
         self.list = self._build_file_list()

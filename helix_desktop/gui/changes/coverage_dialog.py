@@ -19,6 +19,10 @@ class CheckpointCoverageDialog(widgets.TransientDialog):
     coverage_chosen = Signal(list)
 
     def __init__(self, parent: QWidget | None = None) -> None:
+        """Lists the largest folders of a folder that is too large to be covered by
+        checkpoints, from which changes are undone, so that the user can leave some of
+        them out.
+        """
         super().__init__(tr("Choose what checkpoints include"), parent, 560, 440)
         explanation = widgets.build_plain_label(
             tr(

@@ -260,6 +260,9 @@ class ChangesUndo(QObject):
         return ""
 
     def _open_three_versions_dialog(self, planned: PlannedUndo, *, redo: bool) -> None:
+        """Shows a file that others changed since as three versions beside each other:
+        before the agent's change, after it, and as it is now.
+        """
         changes = self._changes
         if changes is None:
             return

@@ -189,6 +189,9 @@ class _PlanGroups:
 
 
 def _group_plan(planned: Sequence[PlannedUndo]) -> _PlanGroups:
+    """Sorts the files of a planned undo by what will happen to them, for the sentences
+    of the question.
+    """
     mentioned = [undo for undo in planned if not _is_of_folder(undo)]
     # Folders are mentioned only if nothing else changes.
     if not mentioned:
@@ -270,6 +273,9 @@ _ADDED = LineMark("+", "added_soft")
 def _show_version(
     view: TextLineView, content: bytes, differing: Collection[int], mark: LineMark
 ) -> None:
+    """Shows one of three versions as numbered lines. Lines that differ have a colour
+    and a sign. Of a file that is no text, only the size is shown.
+    """
     if is_binary(content):
         text = format_byte_size(len(content))
     else:

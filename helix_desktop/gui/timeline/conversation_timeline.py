@@ -130,6 +130,7 @@ class ConversationTimeline:
     """
 
     def __init__(self, history: ConversationState | None = None) -> None:
+        """Sets up a timeline without points and rows. They come with each fact that is read."""
         self.history = history or ConversationState()
 
         # The points of the chart.
@@ -450,6 +451,10 @@ class ConversationTimeline:
         return tokens_by_kind
 
     def _add_fold_to_event(self, recorded: facts.Recorded, fold: facts.Folded) -> None:
+        """Adds a shortening (a fold) to the row of those made together with it, or
+        begins a row. All folds of a row share one point of the chart, whose height
+        falls with each of them.
+        """
         event = None
         if fold.batch:
             event = self._event_of_batch.get(fold.batch)

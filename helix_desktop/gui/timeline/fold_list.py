@@ -44,6 +44,9 @@ class FoldRows(ListRowModel[TimelineEvent]):
 
 class _FoldRowPainter(RowPainter):
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        """Draws a row of the list: a ring in the colour of its kind, what was
+        shortened, and when.
+        """
         model = index.model()
         if not isinstance(model, FoldRows):
             return

@@ -22,6 +22,9 @@ class FoldNowDialog(widgets.TransientDialog):
         parent: QWidget,
         kind: FoldKind = FoldKind.HANDOVER,
     ) -> None:
+        """Asks how to shorten the conversation and what must be kept, and says what it
+        will cost. `kind` is the way that is chosen at first.
+        """
         super().__init__(tr("Shorten now"), parent, 420)
         self._session = session
         self._doing = doing

@@ -111,6 +111,7 @@ class FoldPanel(QWidget):
     edited = Signal(str, str)
 
     def __init__(self, theme: Theme) -> None:
+        """Builds the panel, which shows nothing until a row of the list is chosen."""
         super().__init__()
         self._theme = theme
         self._shown: ShownFold | None = None
@@ -138,6 +139,9 @@ class FoldPanel(QWidget):
         self.clear_fold_panel()
 
     def _lay_out_fold_panel(self) -> None:
+        """Arranges the panel: title, buttons and figures at the top, below them the
+        text that the model sees, or the editor for it.
+        """
         # On one surface, so that the buttons move to the next line together.
         buttons_surface = build_surface(self, "plain")
         buttons_row = build_row(
@@ -173,6 +177,9 @@ class FoldPanel(QWidget):
         return page
 
     def clear_fold_panel(self) -> None:
+        """Shows no shortened place, only a sentence on what this panel is for. An edit
+        that was not saved is kept as a draft.
+        """
         self._save_open_draft()
         self._shown = None
         self._title.set_elided_text(tr("What was shortened"))
@@ -259,6 +266,10 @@ class FoldPanel(QWidget):
         yield from _build_replaced_boxes(shown, ink, width)
 
     def _carry_out_document_action(self, act: object) -> None:
+        """Does what was pressed in the document: goes to the message that a line came
+        from, opens the comparison, undoes or redoes one of several folds, or hands on
+        what only the window can do.
+        """
         if self._shown is None:
             return
         if isinstance(act, LinkAddress) and act.address.startswith("helix-seq:"):

@@ -255,6 +255,9 @@ def describe_marked_fact(history: ConversationState, seq: int) -> str:
 
 
 def _words_of_fact(history: ConversationState, seq: int) -> str:
+    """Returns the words by which a person recognises a fact, for the label at its mark
+    in the chart.
+    """
     match history.facts[seq - 1].fact:
         case facts.UserSaid(parts=parts):
             names = [part.name for part in parts if isinstance(part, facts.Attachment)]

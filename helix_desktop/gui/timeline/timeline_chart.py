@@ -105,6 +105,9 @@ class TimelineChart(StepPlot):
         self.update()
 
     def _update_grown_plot(self) -> None:
+        """Redraws the chart after the timeline grew, and tells a screen reader what it
+        shows now.
+        """
         if self._whole:
             self._set_span_to_all_points()
         points = self._story.points
@@ -231,6 +234,9 @@ class TimelineChart(StepPlot):
         ]
 
     def _draw_axes(self, painter: QPainter, scale: PlotScale) -> None:
+        """Draws the lines and labels of the token axis, the dollar axis if costs are
+        shown, and the names of the rows of marks.
+        """
         area = scale.area
         line_height = painter.fontMetrics().height()
         # More labels would touch each other.
@@ -348,6 +354,9 @@ class TimelineChart(StepPlot):
                 free_from_x = x + width + 12
 
     def _draw_choice_and_pointer(self, painter: QPainter, scale: PlotScale) -> None:
+        """Draws a ring around the chosen place, and what the pointer is at: a mark
+        below the curve, or a point on it with its figures.
+        """
         chosen = self._selected
         if chosen is not None and chosen.current_folds:
             is_visible = self._first <= chosen.point <= self._last
@@ -379,6 +388,9 @@ class TimelineChart(StepPlot):
         return "\n".join(lines)
 
     def _describe_step(self, point: int) -> str:
+        """Returns the label of a point: which step, its size and time, and below that
+        what was paid.
+        """
         story = self._story
         step = tr(
             "step {n} · {tokens} tokens · {when}",

@@ -54,6 +54,10 @@ class TimelineMarks:
         return QRectF(area.left(), top, 0, height)
 
     def draw_lane_marks(self, painter: QPainter, scale: PlotScale, width: int) -> None:
+        """Draws the marks below the curve, a row for each kind of event. Where marks
+        would lie on top of each other, only the first is drawn, so that a very long
+        conversation is drawn as fast as a short one.
+        """
         painter.setPen(Qt.PenStyle.NoPen)
         for lane, marks in self._story.marks.items():
             lane_edge = self.left_edge_of_lane(lane, scale.area)

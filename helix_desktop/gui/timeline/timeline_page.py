@@ -71,6 +71,10 @@ class TimelinePage(QWidget):
     def __init__(
         self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None
     ) -> None:
+        """Builds the page: the chart above, and below it the list of what was
+        shortened, with the chosen place beside it. A long conversation is read in
+        slices, between two frames.
+        """
         super().__init__(parent)
         self._theme = theme
         self._doing = doing
@@ -116,6 +120,9 @@ class TimelinePage(QWidget):
         set_surface_look(self, "page")
 
     def _place_timeline_widgets(self) -> None:
+        """Arranges heading, chart, list and panel. In a low window all of them scroll
+        together.
+        """
         heading = build_row(self._heading, self._price_link, 1, self.menu_button)
         top = build_column(heading, self.chart, spacing=8)
         self._theme.keep_lengths_scaled(self, top.setContentsMargins, 24, 12, 16, 8)
