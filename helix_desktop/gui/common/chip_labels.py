@@ -30,6 +30,7 @@ class ChipLabel(QWidget):
         return QSize(round(width) + self._theme.zoomed_pixels(16), self._theme.zoomed_pixels(20))
 
     def paintEvent(self, event: QPaintEvent) -> None:
+        """Draws the words on a coloured ground if they matter, or within a thin frame."""
         theme = self._theme
         radius = theme.zoomed_pixels(5)
         surface = QRectF(self.rect())

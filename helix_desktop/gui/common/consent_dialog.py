@@ -35,6 +35,10 @@ class ConsentDialog(TransientDialog):
         agreed: Callable[[], object],
         refused: Callable[[], object] = bool,
     ) -> None:
+        """Shows all of the text that the user is to agree to. The button that agrees
+        waits until the end of the text has been in sight. `agreed` and `refused` are
+        called after the answer; nothing is called if the dialog is closed.
+        """
         super().__init__(question.title, parent, 720, 420)
         sentence = build_plain_label(question.sentence, "", self)
         self._text = ExactTextView(theme, question.text, self)

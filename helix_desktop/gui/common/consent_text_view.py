@@ -27,6 +27,9 @@ class ExactTextView(QPlainTextEdit):
     reading_state_changed = Signal()
 
     def __init__(self, theme: Theme, text: str, parent: QWidget) -> None:
+        """Shows the beginning of the text; further pieces follow as the user scrolls.
+        Control characters and others that cannot be seen are marked.
+        """
         super().__init__(parent, readOnly=True, undoRedoEnabled=False, tabChangesFocus=True)
         self._theme = theme
         self._text = text

@@ -312,6 +312,10 @@ def _pair_replaced_lines(lines: list[DifferenceLine]) -> None:
 def _pair_for_two_columns(
     lines: Sequence[DifferenceLine],
 ) -> Iterator[tuple[DifferenceLine | None, DifferenceLine | None]]:
+    """Puts removed and added lines that follow each other beside each other, and
+    unchanged lines beside themselves. Where one side has more lines, the other has
+    None. A note, such as "no newline at the end", belongs to the line above it.
+    """
     removed: list[DifferenceLine] = []
     added: list[DifferenceLine] = []
     for line in lines:

@@ -35,6 +35,9 @@ class FieldsDialog(TransientDialog):
         parent: QWidget,
         above: Sequence[QWidget] = (),
     ) -> None:
+        """Builds a field for each declaration. `save` gets all values; if it raises,
+        the dialog stays open and says why. `above`: what stands above the fields.
+        """
         super().__init__(title, parent, 520)
         self.values = {field.name: field.value for field in fields}
         self._save = save

@@ -26,6 +26,9 @@ def build_programs_row(programs: Sequence[AskedProgram], parent: QWidget) -> QHB
 
 
 def _build_program_frame(program: AskedProgram, parent: QWidget) -> QWidget:
+    """Shows a program that a command starts: whether a rule allows it already, and
+    which files it deletes or writes.
+    """
     frame = build_surface(parent, "program")
     name = mark_on_one_line(program.name)
     words = name

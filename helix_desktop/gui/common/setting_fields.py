@@ -169,6 +169,9 @@ def build_field(
 def _build_value_widget(
     declared: FieldDeclaration, changed: ValueListener, parent: QtWidgets.QWidget | None
 ) -> QtWidgets.QWidget:
+    """Chooses the widget that suits a setting's value: a check box, a list of choices,
+    a text or a number. `changed` is called with each new value.
+    """
     value = declared.value
     if isinstance(value, bool):
         check = QtWidgets.QCheckBox(parent)
@@ -187,6 +190,9 @@ def _build_value_widget(
 def _build_whole_number_field(
     declared: FieldDeclaration, value: int, changed: ValueListener, parent: QtWidgets.QWidget | None
 ) -> WholeNumberField:
+    """Builds a field for a whole number. An arrow changes about a tenth of it: 10 in
+    100 to 999.
+    """
     field = WholeNumberField(parent)
     largest = 2**31 - 1  # A spin box counts with 32 bits.
     least = max(int(declared.least), -largest)
@@ -210,6 +216,9 @@ def _build_number_field(
     changed: ValueListener,
     parent: QtWidgets.QWidget | None,
 ) -> NumberField:
+    """Builds a field for a number with decimals. A share, between 0 and 1, is shown and
+    typed in percent.
+    """
     # A setting between 0 and 1 is shown as a percentage.
     is_share = declared.most == 1
     factor = 1
@@ -244,6 +253,9 @@ def _suffix_of_unit(unit: str) -> str:
 def _build_text_widget(
     declared: FieldDeclaration, value: str, changed: ValueListener, parent: QtWidgets.QWidget | None
 ) -> QtWidgets.QWidget:
+    """Builds a field for a text: a list of fonts, several lines, or one line, which
+    counts as changed when the user leaves it.
+    """
     if declared.font:
         fonts = FontField(declared, parent)
 

@@ -120,6 +120,9 @@ class StepPlot(QWidget):
     def __init__(
         self, theme: Theme, parent: QWidget | None, *, height: int, empty_text: str
     ) -> None:
+        """Sets up a chart without points over the steps of a conversation. `empty_text`
+        stands in it until there are any.
+        """
         super().__init__(parent, mouseTracking=True, focusPolicy=Qt.FocusPolicy.StrongFocus)
         self._theme = theme
         self._height = height
@@ -203,6 +206,9 @@ class StepPlot(QWidget):
     # --- Drawing the plot
 
     def paintEvent(self, event: QPaintEvent) -> None:
+        """Draws the chart. What stays the same while the pointer moves is drawn once,
+        as a picture.
+        """
         painter = QPainter(self)
         if not self._point_count:
             painter.fillRect(self.rect(), self._theme.colour_of_token("panel"))
@@ -220,6 +226,9 @@ class StepPlot(QWidget):
         painter.end()
 
     def _cached_plot_picture(self, scale: PlotScale) -> QPixmap:
+        """Returns the picture of the chart without the pointer, drawn again only if
+        what it shows or how it looks has changed.
+        """
         size = self.size()
         ratio = self.devicePixelRatioF()
         look = (self._theme.is_dark, self._theme.text_zoom, ratio, size.width(), size.height())
@@ -349,6 +358,9 @@ class StepPlot(QWidget):
         self.show_all_points()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Zooms with plus, minus and 0, and scrolls with the arrow keys, as the mouse
+        does.
+        """
         key = event.key()
         scrolled_by = (self._last - self._first) / 10
         if key in (Qt.Key.Key_Plus, Qt.Key.Key_Equal):

@@ -25,6 +25,9 @@ class TopBar(QWidget):
     page_chosen = Signal(str)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        """Builds the bar above the page: the tabs, what the agent does, and the chosen
+        model.
+        """
         super().__init__(parent)
         self._theme = theme
         widgets.set_surface_look(self, "top")

@@ -38,6 +38,9 @@ class WindowPlaceholder(QWidget):
     painted = Signal()
 
     def __init__(self, state_file: WindowStateFile) -> None:
+        """Reads the colours and the width of the sidebar from the last time, so that
+        what is painted first looks as the window will.
+        """
         super().__init__()
         look = state_file.get_remembered("look", default=dict[str, object]())
         self._zoom = 1.0

@@ -57,6 +57,7 @@ class HighlightRing(QWidget):
 
 class TourStepCard(QWidget):
     def __init__(self, theme: Theme, parent: QWidget) -> None:
+        """Builds the card of the tour's steps. What it says is set for each step."""
         super().__init__(parent, accessibleName=tr("Tour"))
         set_surface_look(self, "card")
         self.setObjectName("tour")  # The window's Tab order refers to the card by this name.

@@ -54,6 +54,9 @@ class WelcomePage(QWidget):
     became_ready = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        """Builds the first page: what the program is for, and the ways to begin.
+        Histories of other agents are offered once they are found.
+        """
         super().__init__(parent, acceptDrops=True)
         inside = widgets.build_surface(self, "inspector")
         middle = widgets.build_surface(self, "plain")
@@ -136,6 +139,9 @@ class WelcomePage(QWidget):
         self._newest.addWidget(_build_muted_label(conversation.age), row + 1, 3)
 
     def _build_import_card(self, column: QVBoxLayout) -> QPushButton:
+        """Builds the card that offers to import conversations of other agents. It is
+        hidden until some are found.
+        """
         text = tr("See what these conversations cost, and continue any of them with any model.")
         card = self._fill_action_card(self._found_card, self._found, text, tr("Choose…"))
         set_widget_look(card.button, "primary")
@@ -228,6 +234,10 @@ class ConnectModelDialog(widgets.TransientDialog):
         *,
         message_waits: bool,
     ) -> None:
+        """Asks which model should answer, and begins to look for servers on this
+        computer. `message_waits`: the user has sent a message already, which goes out
+        afterwards.
+        """
         super().__init__(tr("Connect a model"), parent, 560)
         self.panel = ConnectModelPanel(setup, runner, self)
         self.panel.chosen.connect(self.chosen)

@@ -29,6 +29,7 @@ class FoundConversationTree(RowTree):
     choice_changed = Signal()
 
     def __init__(self, parent: QWidget) -> None:
+        """Sets up an empty tree: projects, and below each its conversations."""
         super().__init__(parent)
         # By file and folder, as a file may cover several folders.
         self.rows: dict[tuple[str, str], QTreeWidgetItem] = {}
@@ -102,6 +103,9 @@ class FoundConversationTree(RowTree):
         return project
 
     def _add_conversation(self, project: QTreeWidgetItem, group: FoundHistories) -> None:
+        """Adds a row for a conversation, or for a file with several, which is read only
+        when it is imported. What is new is checked, what was imported before is not.
+        """
         title = tr("Loading…")
         if group.conversations > 1:
             title = format_count(group.conversations, "{n} conversation", "{n} conversations")

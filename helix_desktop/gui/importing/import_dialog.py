@@ -52,6 +52,10 @@ class ImportConversationsDialog(widgets.TransientDialog):
         on_imported: Callable[[history_import_port.ImportOutcome], object],
         on_conversations_changed: Callable[[], object],
     ) -> None:
+        """Builds the dialog; what was found is shown once the search for it has ended.
+        `on_imported` is called after an import, `on_conversations_changed` after one
+        was undone.
+        """
         super().__init__(tr("Import conversations"), parent, 720, 560)
         self._runner = runner
         self._histories = histories
@@ -152,6 +156,9 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._on_conversations_changed()
 
     def _build_import_buttons(self) -> QHBoxLayout:
+        """Builds the lowest row. "Undo" and what an import found out are shown after an
+        import.
+        """
         self._undo = widgets.build_push_button(tr("Undo"), self, self._undo_import, "link")
         self._keys = widgets.build_push_button("", self, self._ask_to_forget_keys, "link")
         self._left_out = widgets.build_push_button(
@@ -180,6 +187,9 @@ class ImportConversationsDialog(widgets.TransientDialog):
         )
 
     def _add_chosen_files(self, chosen: history_import_port.ChosenHistories) -> None:
+        """Adds what was found in files that the user chose, and says why others cannot
+        be read.
+        """
         self._files_button.setEnabled(True)
         self.found.add_groups(chosen.groups)
         for widget in (self.filter_line, self.found):
@@ -208,6 +218,10 @@ class ImportConversationsDialog(widgets.TransientDialog):
         )
 
     def _show_found_groups(self, groups: Sequence[FoundHistories]) -> None:
+        """Shows what was found in the places of other programs. Titles and costs are
+        read afterwards, the newest conversations first, as reading all of them takes a
+        while.
+        """
         self.found.show_groups(groups)
         for widget in (self.filter_line, self.found):
             widget.setVisible(bool(groups))
@@ -254,6 +268,9 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._describe_remaining_groups()
 
     def _update_import_button(self) -> None:
+        """Says on the button how many conversations will be imported. After an import
+        with nothing more chosen, "Close" takes its place.
+        """
         chosen_count = 0
         for group in self.found.chosen_groups():
             chosen_count += group.conversations
@@ -315,6 +332,9 @@ class ImportConversationsDialog(widgets.TransientDialog):
         super().reject()
 
     def _show_import_result(self, outcome: history_import_port.ImportOutcome) -> None:
+        """Says what was imported and what was not, and offers to undo it. Keys that
+        stood in the conversations can be forgotten from here.
+        """
         self._outcome = outcome
         self._show_import_running(is_running=False)
         if not outcome.stopped:
@@ -337,6 +357,9 @@ class ImportConversationsDialog(widgets.TransientDialog):
         )
 
     def _show_import_undone(self, kept: Sequence[str]) -> None:
+        """Says what became of the imported conversations. `kept`: those that the user
+        went on with, which an undo leaves alone.
+        """
         self._undo.hide()
         self._undo.setEnabled(True)
         sentences = [

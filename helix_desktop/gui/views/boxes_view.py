@@ -35,6 +35,9 @@ class BoxesView(BoxSurface):
         surface: str = "panel",
         pad: tuple[int, int] = (16, 12),  # At the sides, and above and below.
     ) -> None:
+        """Sets up an empty view. What it shows is a row of boxes, built again for each
+        new width.
+        """
         super().__init__(theme, parent)
         self._surface = surface
         self._side_padding, self._top_padding = pad
@@ -149,6 +152,7 @@ class BoxesView(BoxSurface):
         return round(self._stack.bottom_edge)
 
     def paintEvent(self, event: QPaintEvent) -> None:
+        """Draws the boxes in sight. After a change of width they are laid out first."""
         if self._width_of_boxes() != self._laid_width:
             self._start_box_layout()
         painter = QPainter(self.viewport())

@@ -30,6 +30,9 @@ class CommentBox(QFrame):
     cancelled = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
+        """Builds the box that opens below a line of a difference, for a comment to the
+        agent.
+        """
         super().__init__(parent)
         set_widget_look(self, "card")
         self.setCursor(Qt.CursorShape.ArrowCursor)

@@ -37,6 +37,10 @@ class DifferenceLines:
     def __init__(
         self, ink: DrawingStyle, width: int, language: str, *, two_columns: bool, is_exact: bool
     ) -> None:
+        """Works out what all lines have in common: the font's measures, and the width
+        that a line's text has in one column or two. `is_exact`: every character is
+        shown, as the user agrees to what stands there.
+        """
         self.ink = ink
         self.width = width
         self.has_two_columns = two_columns
@@ -82,6 +86,11 @@ class DifferenceLines:
     def lay_out_line(
         self, number: int, line: DifferenceLine, *, right: bool, coloured: bool = False
     ) -> QTextLayout:
+        """Lays out the text of a line, or takes the layout that is still there. A line
+        is first shown without colours, which take longer, and laid out again with them
+        (`coloured`) when there is time. `right`: the new version of the line, not the
+        old one.
+        """
         key = (number, right)
         existing_layout = self._laid.get(key)
         if existing_layout is not None and not coloured:
@@ -189,6 +198,10 @@ class DifferenceRowHeights:
     def __init__(
         self, sheet: DifferenceSheet, lines: DifferenceLines, commented_row: int = -1
     ) -> None:
+        """Estimates the height of each row from its number of letters, so that
+        thousands of rows need not be laid out. A row's true height is measured when it
+        comes into sight.
+        """
         self._sheet = sheet
         self._lines = lines
         self._letters = lines.text_width / lines.ink.code_letter_width  # As many fit on a line.

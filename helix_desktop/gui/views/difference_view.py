@@ -52,6 +52,7 @@ class DifferenceView(TextSurface):
     commented = Signal(int, str, str)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        """Sets up an empty difference, in one column."""
         super().__init__(theme, parent)
         self._ink = DrawingStyle(theme)
         self._hunks: Sequence[Hunk] = ()
@@ -247,6 +248,10 @@ class DifferenceView(TextSurface):
     # --- Drawing the lines and the frames around hunks
 
     def paintEvent(self, event: QPaintEvent) -> None:
+        """Draws the rows that lie in the parts to be painted, then the frames around
+        the hunks (changed places) they belong to. Colours of code follow later, for
+        lines drawn without them.
+        """
         painter = QPainter(self.viewport())
         painter.fillRect(event.rect(), self._ink.token_colour("panel"))
         rows_to_draw: set[int] = set()
@@ -272,6 +277,9 @@ class DifferenceView(TextSurface):
     def _draw_difference_row(
         self, painter: QPainter, number: int, row: difference_rows.DifferenceRow
     ) -> None:
+        """Draws a row: the new version of a line, and beside it the old one if there
+        are two columns.
+        """
         top = self._heights.tops[number]
         height = self._heights.tops[number + 1] - top
         if number == self._heights.commented_row:

@@ -43,6 +43,9 @@ class TextLineView(TextSurface):
     selection_changed = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        """Sets up an empty view of lines of equal height, so that a text of any length
+        is shown at once.
+        """
         super().__init__(theme, parent)
         self._ink = DrawingStyle(theme)
         self.viewed_lines: TextLines = []
@@ -183,6 +186,7 @@ class TextLineView(TextSurface):
     # --- Drawing the lines and their numbers
 
     def paintEvent(self, event: QPaintEvent) -> None:
+        """Draws the lines in sight, and nothing else of the text."""
         painter = QPainter(self.viewport())
         painter.fillRect(event.rect(), self._ink.token_colour("panel"))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -203,6 +207,9 @@ class TextLineView(TextSurface):
             self.horizontalScrollBar().setMaximum(hidden_width)
 
     def _draw_text_line(self, painter: QPainter, number: int, line_top: float) -> None:
+        """Draws a line: its ground, its text with what is selected or found in it, and
+        its number.
+        """
         layout = self._layout_text_line(number)
         line_rect = QRectF(0, line_top, self.viewport().width(), self._line_height)
         colour = ""
@@ -246,6 +253,9 @@ class TextLineView(TextSurface):
         return self.selection.selected_offsets_of(number, length)
 
     def _layout_text_line(self, number: int) -> QTextLayout:
+        """Lays out a line's text, or takes the layout that is still there. Very long
+        lines are cut.
+        """
         known_layout = self._laid.get(number)
         if known_layout is not None:
             self._laid.move_to_end(number)  # The lines used last are kept the longest.
@@ -297,6 +307,9 @@ class TextLineView(TextSurface):
         super()._begin_or_extend_selection(event, clicks=clicks)
 
     def move_selection_end(self, key: Qt.Key, *, whole: bool) -> bool:
+        """Extends the selection by whole lines as a key says. Returns whether the key
+        was one that does.
+        """
         page = max(1, int(self.viewport().height() / self._line_height) - 1)
         steps = {
             Qt.Key.Key_Up: -1,

@@ -37,6 +37,9 @@ class TextComparisonDialog(TransientDialog):
         texts: Sequence[str],
         parent: QWidget,
     ) -> None:
+        """Opens at once and compares the two texts in a thread. `titles` and `texts`:
+        left, then right.
+        """
         super().__init__(tr("Compare"), parent, 1100, 640)
         self.view = DifferenceView(theme, self)
         self.view.show_columns(two=True)
@@ -54,6 +57,7 @@ class TextComparisonDialog(TransientDialog):
         )
 
     def _show_comparison(self, compared: ComparedTexts) -> None:
+        """Shows the differences, and below them how many lines stand on one side only."""
         self.view.show_hunks(compared.hunks, made=compared.sheet, actions=False)
         if not compared.hunks:
             self._result_label.setText(tr("No differences."))
