@@ -206,19 +206,17 @@ def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:
 def estimate_next_message_cost(
     state: Moment, policy: Policy, *, before: int = 0
 ) -> NextMessageCost | None:
-    """Return None without a price. `before`: the first message that the next one replaces."""
+    """Estimate what the next request costs if the provider still has the context in its cache
+    ("warm"), and if it has not. Return None without a price.
+
+    `before`: the first message that the next one replaces, as a rewind does.
+    """
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     if chosen is None or chosen.price_input <= 0:
         return None
-    context_tokens = measure_window(state, policy).used
-    if before:
-        replaced_tokens = count_item_tokens(state.branch.items_from_fact(before))
-        kept_tokens = context_tokens - estimate_billed_tokens(replaced_tokens, state)
-        context_tokens = max(0, kept_tokens)
-
+    context_tokens = _context_tokens_of_next_message(state, policy, before)
     cached_tokens = min(context_tokens, count_cached_tokens(state, chosen.model))
-    ledger = state.record.ledger
-    reply_tokens = ledger.median_reply_tokens(state.seq)
+    reply_tokens = state.record.ledger.median_reply_tokens(state.seq)
     for_an_hour = is_cached_for_an_hour(state)
     usage_if_warm = _usage_that_writes(
         context_tokens - cached_tokens, cached_tokens, reply_tokens, for_an_hour=for_an_hour
@@ -229,20 +227,33 @@ def estimate_next_message_cost(
     warm_until = 0.0
     if cached_tokens and lifetime_seconds:
         warm_until = _last_request_time(state, chosen.model) + lifetime_seconds
-
-    seq_of_billed_reply, _ = ledger.last_billed_reply(chosen.model, state.seq)
-    cost_of_keeping_alive = 0.0
-    for _, usage in keep_alive_times_and_usages_since(state, seq_of_billed_reply):
-        cost_of_keeping_alive += compute_cost(usage, chosen)
     return NextMessageCost(
         warm=compute_cost(usage_if_warm, chosen),
         cold=compute_cost(usage_if_cold, chosen),
         reply=reply_tokens,
         warm_until=warm_until,
         per_token=prices_of_main_model(state).write * chosen.price_input / PER_MILLION,
-        kept=cost_of_keeping_alive,
+        kept=_cost_of_keeping_alive(state, chosen),
         forever=bool(cached_tokens) and not lifetime_seconds,
     )
+
+
+def _context_tokens_of_next_message(state: Moment, policy: Policy, before: int) -> int:
+    """Return the tokens of the next request, without those from message `before` on."""
+    context_tokens = measure_window(state, policy).used
+    if not before:
+        return context_tokens
+    replaced_tokens = count_item_tokens(state.branch.items_from_fact(before))
+    return max(0, context_tokens - estimate_billed_tokens(replaced_tokens, state))
+
+
+def _cost_of_keeping_alive(state: Moment, chosen: facts.ModelSet) -> float:
+    """Return the dollars of the keep-alive requests since the last reply."""
+    seq_of_billed_reply, _ = state.record.ledger.last_billed_reply(chosen.model, state.seq)
+    dollars = 0.0
+    for _, usage in keep_alive_times_and_usages_since(state, seq_of_billed_reply):
+        dollars += compute_cost(usage, chosen)
+    return dollars
 
 
 def _documented_lifetime(state: Moment, chosen: facts.ModelSet) -> float:
@@ -261,7 +272,10 @@ def _usage_that_writes(written: int, read: int, output: int, *, for_an_hour: boo
 
 
 def count_cached_tokens(state: Moment, model: str) -> int:
-    """Return the tokens at the start of the next request that a model read in its last one."""
+    """Return how many tokens at the start of the next request were in a model's last one, too.
+
+    So many can be read from the provider's cache, up to the first change since then.
+    """
     ledger = state.record.ledger
     seq_of_billed_reply, billed_tokens = ledger.last_billed_reply(model, state.seq)
     if not seq_of_billed_reply or will_request_head_change(state):
@@ -306,7 +320,11 @@ def will_request_head_change(state: Moment) -> bool:
 
 
 def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite | None:
-    """Return what changes since the last request make the provider write again, or None."""
+    """Return what choices made since the last request, such as another model, make the provider
+    write to its cache again, or None.
+
+    `recorded` is the conversation as it was sent last, `state` as it will be sent.
+    """
     model_before = recorded.settings.model_for_role(facts.ModelRole.MAIN)
     model_after = state.settings.model_for_role(facts.ModelRole.MAIN)
     if model_before is None or model_after is None or model_after.price_input <= 0:

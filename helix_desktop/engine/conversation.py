@@ -121,6 +121,9 @@ class Conversation:
     async def _append_foreign_facts_or_return_error(
         self, append_to_journal: Callable[[], Awaitable[None]]
     ) -> HelixError | None:
+        """Let them be written, read them back, and tell listeners. An error is returned, because
+        the task must run to its end even if nobody waits for it any more.
+        """
         async with self._lock:
             try:
                 await append_to_journal()
@@ -142,7 +145,9 @@ class Conversation:
 
     @asynccontextmanager
     async def block_appending(self) -> AsyncIterator[None]:
-        """Prevent appending. If the journal was changed meanwhile, read the state again."""
+        """Prevent appending while the caller works on the journal itself. If the caller has
+        changed it, or fails, the state is read again.
+        """
         is_changed = True  # Until the journal is compared: also if the caller fails.
         async with self._lock:
             try:
@@ -199,7 +204,11 @@ class Conversation:
         return measure_window(self.state, self.policy)
 
     def set_expected_settings(self, facts: Facts) -> None:
-        """Change the settings of the next request, which are recorded when it is sent."""
+        """Say what the user has chosen for the next request, such as another model.
+
+        It is recorded only when the request is sent, so that a choice which is taken back leaves
+        no trace. Until then, meters and costs are shown as if it were recorded.
+        """
         recorded = self.state.settings
         expected = recorded
         for fact in facts:
@@ -242,7 +251,11 @@ class Conversation:
     async def _write_draft_and_release(
         self, last_written: int, *, is_whole: bool
     ) -> HelixError | None:
-        """Write the draft to the end, even if the caller is cancelled."""
+        """Write the draft's facts to the journal, and release the lock in any case.
+
+        `last_written`: the last fact that the journal has already. `is_whole`: the draft was
+        finished. If nothing was written, the draft's facts leave the state again.
+        """
         new_facts = [recorded.fact for recorded in self.state.facts[last_written:]]
         written: tuple[Recorded, ...] = ()
         failure: HelixError | None = None
@@ -265,12 +278,17 @@ class Conversation:
         return failure
 
     def _replace_draft_facts(self, last_written: int, written: Sequence[Recorded]) -> None:
-        """Put the facts as written, with their time in the journal, in place of the draft's."""
+        """Put the facts as written, with their time in the journal, in place of the draft's.
+
+        Of a long draft, such as an import, the texts of outputs do not stay in memory.
+        """
         draft_facts = self.state.facts[last_written:]
         if len(draft_facts) < LEAST_FACTS:
             self.state.facts[last_written:] = written
             return
-        shortened_facts = map(_recorded_without_long_output, draft_facts, written)
+        shortened_facts: list[Recorded] = []
+        for draft_fact, written_fact in zip(draft_facts, written, strict=False):
+            shortened_facts.append(_recorded_without_long_output(draft_fact, written_fact))
         self.state.facts[last_written:] = shortened_facts
 
     async def moment_at(self, seq: int) -> Moment:

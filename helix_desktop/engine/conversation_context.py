@@ -110,7 +110,11 @@ class ConversationContext:
         return cost_without_parts + added_tokens * next_message.per_token
 
     def estimate_needed_summary(self) -> NeededSummary | None:
-        """Return what must be summarized before the next message, if that takes many requests."""
+        """Return what must be summarized before the next message, if that takes many requests.
+
+        That is so if a long conversation was imported, or a model with a smaller window was
+        chosen. The user is asked before so much is spent.
+        """
         expected_state = self._conversation.expected_state
         policy = self._conversation.policy_at(expected_state)
         meter = context_usage.measure_window(expected_state, policy)
@@ -230,7 +234,9 @@ class ConversationContext:
     async def recall_as_attachment(
         self, digest: Digest, *, lines: tuple[int, int] | None = None
     ) -> facts.Attachment:
-        """Return an entry, or some of its lines, as an attachment for the next message."""
+        """Return a stored entry as an attachment for the next message. `lines`: the first and the
+        last line if only some are wanted, which then become an entry of their own.
+        """
         cache = self._services.cache
         entry = await cache.describe_entry(digest)
         stored = entry.stored

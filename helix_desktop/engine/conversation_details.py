@@ -281,22 +281,26 @@ class DetailCollector:
 
     def _collect_from_source(self, source: DetailSource) -> None:
         """Collect what matters by who said it, and then the names and addresses in it."""
-        if source.role == "call":
-            self._remember_attempted_call(source)
-            source = replace(source, text=format_argument_values(source.text))
         match source.role:
             case "user":
                 self._collect_from_user(source)
             case "assistant":
                 self._collect_from_assistant(source)
-            case "call":
-                self._collect_from_call(source)
             case "output":
                 self._collect_from_output(source)
+            case "call":
+                self._remember_attempted_call(source)
+                # The values alone, because names would be found with JSON's escapes in them.
+                readable_call = replace(source, text=format_argument_values(source.text))
+                self._collect_from_call(readable_call)
+                self._collect_references(readable_call)
+                return
         self._collect_references(source)
 
     def inherit_details(self, before: Iterable[Detail]) -> list[Detail]:
-        """Take over what later messages may settle. Return the other details of a document."""
+        """Take over the details of an earlier document that later messages may settle: demands,
+        commands that work, and failures. Return its other details.
+        """
         other_details = []
         for detail in before:
             if detail.kind == "rule":
@@ -304,14 +308,17 @@ class DetailCollector:
             elif detail.kind == "works":
                 self._proofs[detail.text] = (detail.seq, detail.text)
             elif detail.kind == "failure" and " failed: " in detail.text:
-                label, _, error = detail.text.partition(" failed: ")
-                self._failures[label, error] = (detail.seq, detail.text)
+                command, _, error = detail.text.partition(" failed: ")
+                self._failures[command, error] = (detail.seq, detail.text)
             elif detail.kind != "written" or names_a_file(detail.text):
                 other_details.append(detail)
         return other_details
 
     def finish_collecting(self) -> list[Detail]:
-        """Add what no later message has settled, and return all details."""
+        """Add what no later message has settled, and return all details.
+
+        A settled demand is only a wish, and of many failures only the newest are critical.
+        """
         self._collect_from_last_message_without_calls()
         for demand in self._preferences.demands:
             kind = "rule"
@@ -482,19 +489,13 @@ class DetailCollector:
 
     def _collect_from_output(self, source: DetailSource) -> None:
         """Collect what a call changed, its errors, and whether it failed or was refused."""
+        self._collect_products_and_error_lines(source)
+
         has_call = self._answer_count < self._call_count
         call_if_unknown = _AttemptedCall(source.seq, source.tool)
         call = self._calls_without_result.pop(self._answer_count, call_if_unknown)
         if has_call:
             self._answer_count += 1
-        for change in source.changes:
-            self._preferences.add_changed_file(change.path)
-            verb = describe_change(before=change.before, after=change.after)
-            self._add_detail_line("written", f"{verb} {change.path}", source.seq)
-        for name in source.names:
-            self._add_detail_line("artifact", name, source.seq)
-        for error in find_error_lines(source.text):
-            self._add_detail_line("error", error, source.seq, ERROR_LINE)
         is_command = bool(call.line) or not has_call
         failure = tool_result_reading.describe_failure(
             source.text, ok=source.ok, command=is_command
@@ -510,6 +511,17 @@ class DetailCollector:
             self._remember_failure(call, source.seq, failure, was_refused=refusal is not None)
         else:
             self._settle_failures(call, source.seq)
+
+    def _collect_products_and_error_lines(self, source: DetailSource) -> None:
+        """Collect what an output shows by itself, whatever call it answers."""
+        for change in source.changes:
+            self._preferences.add_changed_file(change.path)
+            verb = describe_change(before=change.before, after=change.after)
+            self._add_detail_line("written", f"{verb} {change.path}", source.seq)
+        for name in source.names:
+            self._add_detail_line("artifact", name, source.seq)
+        for error in find_error_lines(source.text):
+            self._add_detail_line("error", error, source.seq, ERROR_LINE)
 
     def _remember_failure(
         self, call: _AttemptedCall, seq: int, failure: str, *, was_refused: bool
@@ -530,7 +542,10 @@ class DetailCollector:
         self._failures[key] = (seq, text)
 
     def _settle_failures(self, call: _AttemptedCall, seq: int) -> None:
-        """Turn the failures that this call solves into lessons, or note what it proves."""
+        """Turn the failures that this call solves into lessons, or note what it proves.
+
+        A call solves an earlier failure if it attempts the same thing.
+        """
         label = _show_command(call.line) or call.subject
         solved_failures = []
         for subject, error in self._failures:
@@ -662,6 +677,7 @@ def format_argument_values(arguments: str) -> str:
 
 
 def _iterate_json_leaves(value: object) -> Iterator[str]:
+    """Yield all plain values within a JSON value, each behind the keys that lead to it."""
     if isinstance(value, dict):
         for key, field_value in value.items():
             for leaf in _iterate_json_leaves(field_value):
@@ -674,6 +690,7 @@ def _iterate_json_leaves(value: object) -> Iterator[str]:
 
 
 def split_into_pieces_at_line_ends(text: str) -> Iterator[str]:
+    """Yield a text in pieces of limited length, split within a line only if it is longer."""
     piece_start = 0
     while piece_start < len(text):
         piece_end = piece_start + SEARCHED_PIECE

@@ -138,14 +138,21 @@ def format_document_outline(document: DocumentText, source: str, most_tokens: in
 
 
 def _describe_page_group(unit: str, group: Sequence[PageText]) -> str:
-    numbers = str(group[0].number)
+    """Return a line with the numbers of these pages, their words and their first title, or the
+    beginning of their text if none has a title.
+    """
+    first_page = group[0]
+    numbers = str(first_page.number)
     if len(group) > 1:
         numbers += f"-{group[-1].number}"
-    word_count = sum(len(page.text.split()) for page in group)
+    word_count = 0
+    for page in group:
+        word_count += len(page.text.split())
     titles = [page.title for page in group if page.title]
-    title = _beginning(group[0].text)
     if titles:
         title = titles[0]
+    else:
+        title = _beginning(first_page.text)
     return f"{unit} {numbers} ({word_count:,} words): {title}"
 
 

@@ -151,19 +151,29 @@ def _is_integer_or_fits(fits: _Check, content: typing.Any) -> bool:
 
 
 def _build_check_for_type(hint: typing.Any) -> _Check:
-    """Return a check of whether a JSON value represents a value of this type."""
+    """Return a check of whether a JSON value represents a value of this type, as a field of a
+    fact declares it: a tuple, a union, another dataclass or a plain type.
+    """
     is_tuple = typing.get_origin(hint) is tuple
     inner_hints = typing.get_args(hint)
-    inner_checks = [_build_check_for_type(inner) for inner in inner_hints if inner is not Ellipsis]
+    inner_checks: list[_Check] = []
+    for inner_hint in inner_hints:
+        if inner_hint is not Ellipsis:
+            inner_checks.append(_build_check_for_type(inner_hint))
     if is_tuple and Ellipsis in inner_hints:
         return functools.partial(_is_list_of_any_length, inner_checks[0])
     if is_tuple:
         return functools.partial(_is_list_of_these, inner_checks)
-    if inner_checks:  # A union of types.
-        return lambda content: any(fits(content) for fits in inner_checks)
+    is_union = bool(inner_checks)
+    if is_union:
+        return functools.partial(_fits_any, inner_checks)
     if dataclasses.is_dataclass(hint) and hint is not Digest:
         return functools.partial(_present_fields_fit_types, typing.cast(type, hint))
     return _PLAIN_CHECKS.get(hint, _PLAIN_CHECKS[str])
+
+
+def _fits_any(checks: Sequence[_Check], content: typing.Any) -> bool:
+    return any(fits(content) for fits in checks)
 
 
 def _is_list_of_any_length(fits: _Check, content: typing.Any) -> bool:
@@ -180,6 +190,7 @@ def _is_list_of_these(checks: Sequence[_Check], content: typing.Any) -> bool:
 
 
 def _encode_fields_unlike_default(value: object) -> dict[str, object]:
+    """Return a value's fields as JSON has them, without those that have their default."""
     encoded: dict[str, object] = {}
     kind: type = type(value)
     for name, default in _fields_with_defaults(kind):

@@ -80,6 +80,9 @@ class FailedFoldAttempts:
         return 0 <= seconds_since_failure < attempts.pause_seconds
 
     def _read_fact(self, recorded: facts.Recorded) -> None:
+        """Count a failure and what attempts have cost. A success begins the count anew, and so
+        does the user who wants it to be tried again.
+        """
         match recorded.fact:
             case facts.FoldFailed(kind=kind):
                 attempts = self._attempts[kind]

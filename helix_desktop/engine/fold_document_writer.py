@@ -214,21 +214,24 @@ class FoldDocumentWriter:
         """Have a model write the text that replaces older messages. Return the fold of
         the first way that works. Raises NoDocumentWritten if none does.
 
-        `ways`: which of the ways to try; past the last one, the last one.
+        There are several ways: which model writes, and how it is shown the messages. `ways`:
+        which of them to try; past the last one, the last one.
         """
         self.heard_at = math.inf
         self._piece_done_at = -math.inf
-        limit = self._document_limit_tokens(material)
         started = self.clock.current_time()
         reason_not_to_fold = self.reason_not_to_fold(material)
         if reason_not_to_fold:
             raise NoDocumentWritten(reason_not_to_fold)
+
+        limit = self._document_limit_tokens(material)
         document_plan = await self._plan_document(material, fold_name, limit)
         inquiry = self.spending.build_model_inquiry(self._set_time_of_model_activity)
         question = await self._build_question(material, document_plan.state)
         failures = []
-        possible_attempts = list(self._writing_attempts(material))
-        for attempt in possible_attempts[ways] or possible_attempts[-1:]:
+        all_attempts = list(self._writing_attempts(material))
+        attempts = all_attempts[ways] or all_attempts[-1:]
+        for attempt in attempts:
             answer_limit = _answer_limit_tokens(material.situation, attempt.role)
             try:
                 text = await self._ask_attempt_for_text(
@@ -277,18 +280,21 @@ class FoldDocumentWriter:
         )
 
     async def _build_question(self, material: DocumentMaterial, state: str) -> str:
+        """Return what a model is asked: the strategy's question, what the user has undone, and
+        what is said already (`state`) and need not be written.
+        """
         limit = self._document_limit_tokens(material)
         tail = material.situation.policy.tail_steps
-        question = STRATEGIES[material.plan.kind].question(material.plan, limit, tail)
+        paragraphs = [STRATEGIES[material.plan.kind].question(material.plan, limit, tail)]
         files = await read_undone_files(material.situation.state, self.cache)
         undone = files.describe_undos(files.after_agent)
         if undone:
-            question += (
-                f"\n{undone} What was undone is not done: do not report it as completed work."
+            paragraphs.append(
+                f"{undone} What was undone is not done: do not report it as completed work."
             )
         if state:
-            question += f"\nThis stands above your text, so do not repeat it:\n{state}"
-        return question
+            paragraphs.append(f"This stands above your text, so do not repeat it:\n{state}")
+        return "\n".join(paragraphs)
 
     def reason_not_to_fold(self, material: DocumentMaterial) -> str:
         """Return why a document could not be shorter than what it replaces, or an empty string."""
@@ -299,7 +305,9 @@ class FoldDocumentWriter:
     async def wait_and_return_why_given_up(
         self, work: asyncio.Task[T], policy: Policy, seconds: float
     ) -> str:
-        """Wait as long as a turn may. Return an empty string if the work is finished."""
+        """Wait for a document as long as a turn may. Return an empty string once it is written,
+        or why it is given up: it took too long, or no model said anything for too long.
+        """
         loop = asyncio.get_running_loop()
         start_time = loop.time()
         most_silence = policy.panic_silence + round(self.seconds_of_silent_reading())
@@ -358,8 +366,12 @@ class FoldDocumentWriter:
     async def _gather_details(
         self, material: DocumentMaterial
     ) -> tuple[list[Detail], tuple[Digest, ...]]:
-        """Return the details a document may name, inherited and new, and the entries of
-        all: the texts of a long history are never all in memory.
+        """Collect the details that must not be lost from the messages that the document replaces.
+
+        Return those that the document may name, and the stored entries that have all of them:
+        one, and a second one for names that the model has never seen. Earlier documents hand
+        theirs on, and the other messages are read in batches, so that the texts of a long
+        history are never all in memory.
         """
         earlier_details, seqs_to_read = await self._read_earlier_documents(material)
         collector = DetailCollector()
@@ -371,11 +383,13 @@ class FoldDocumentWriter:
             await asyncio.to_thread(_collect_with_pauses, collector, sources, stored_entries)
         for change in await self._read_recorded_changes(material, inherited):
             collector.add_detail(change)
+
         merged, unseen = await asyncio.to_thread(
             _merge_and_split_details, inherited, collector, material.todo
         )
         undone_files = await read_undone_files(material.situation.state, self.cache)
         details = _without_undone_work(merged, undone_files)
+
         named_in_document = []
         for detail in details:
             if detail.is_critical or detail.kind == "stored":
@@ -551,6 +565,12 @@ class FoldDocumentWriter:
         inquiry: ModelInquiry,
         seconds: float,
     ) -> str:
+        """Return a model's summary of the messages, written in the way of this attempt.
+
+        Either the model is asked behind what it was sent already ("prefix"), or it gets the
+        messages as a text. If that is too long for one request, it summarizes pieces of it, then
+        pieces of the summaries, until one is left.
+        """
         # A document that is half as long again as allowed can still be shortened.
         answer_limit = min(
             _answer_limit_tokens(material.situation, attempt.role),
@@ -628,8 +648,10 @@ class FoldDocumentWriter:
         inquiry: ModelInquiry,
         seconds: float,
     ) -> FoldDocument:
-        """Build the document. Missing sections are requested once, and otherwise filled
-        from details.
+        """Build the document from what a model wrote (`text`).
+
+        Some kinds of documents have sections. Those that are missing are asked for once more;
+        what is missing even then is filled from the collected details.
         """
         if not STRATEGIES[document_plan.fold_plan.kind].sections:
             return await asyncio.to_thread(
@@ -742,7 +764,10 @@ def _require_text(text: str) -> str:
 async def _ask_several_at_once(
     ask: Callable[[str], Awaitable[str]], note: str, pieces: AsyncIterator[str]
 ) -> list[str]:
-    """Return a text about each piece. If only some fail, the others are still worth having."""
+    """Ask about each piece, several at the same time, and return the texts in order.
+
+    If only some requests fail, a note stands in their places, as the others are worth having.
+    """
     answers: list[str | BaseException] = []
     batch: list[str] = []
     async for piece in pieces:
@@ -793,6 +818,7 @@ async def _split_and_join_passages(
 
 
 def _split_passage(passage: SpanText, most_tokens: int) -> Iterator[SpanText]:
+    """Yield a message as it is, or in parts of equal length if it has too many tokens."""
     if passage.tokens <= most_tokens:
         yield passage
         return

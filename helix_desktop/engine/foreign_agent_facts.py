@@ -55,15 +55,19 @@ class AgentFollower:
     repeats: int = field(default=0, init=False)  # How many outputs were equal to an earlier one.
 
     def follower_for_draft(self, draft: ConversationDraft) -> "AgentFollower":
-        other = AgentFollower(
+        """Return what records the same agent in a draft: many facts that are written at once.
+
+        Both know the same earlier reads, so that repetitions are found across the two.
+        """
+        draft_follower = AgentFollower(
             draft,
             self.folding.folding_for_draft(draft),
             self.cache,
             self.tokens,
             stored=self.stored,
         )
-        other._reads = self._reads
-        return other
+        draft_follower._reads = self._reads
+        return draft_follower
 
     async def record_user_message(
         self, parts: tuple[facts.UserPart, ...], *, steering: bool = False
@@ -77,7 +81,9 @@ class AgentFollower:
         await self.conversation.append_facts(*message_and_folds)
 
     async def end_agent_turn(self) -> bool:
-        """Record the turn's end, as interrupted if calls are open. False if none was running."""
+        """Record that the agent has done what the user's last message asked for, or was stopped
+        if its last reply made calls. Return whether there was anything to end.
+        """
         branch = self.conversation.state.branch
         if not branch.turn.running or not branch.steps:
             return False
@@ -111,7 +117,11 @@ class AgentFollower:
         return recorded_facts[0]
 
     async def record_outputs(self, outputs: Sequence[AgentOutput]) -> None:
-        """Record outputs of the last reply's calls. Output without a call becomes a message."""
+        """Record what the calls of the last reply returned, and excerpts of what is too large.
+
+        An output that answers none of these calls is recorded as a message of the user, so that
+        nothing the agent has sent is lost.
+        """
         running_calls = self.conversation.state.branch.running_calls
         calls_without_result = {pending.id: pending.call for pending in running_calls}
         results: list[facts.ToolReturned] = []
@@ -160,7 +170,9 @@ class AgentFollower:
         )
 
     def _remember_read_and_find_earlier(self, call: facts.ToolCall, digest: Digest) -> int:
-        """Return the last output with this content if an equal call returned it before, or 0."""
+        """Return the number of the last output with this content if the agent has read the same
+        thing before by an equal call, or else 0.
+        """
         state = self.conversation.state
         earlier_seq = state.seq_of_last_output_with_content(digest)
         if not earlier_seq:

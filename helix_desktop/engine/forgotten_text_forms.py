@@ -9,7 +9,7 @@ Base64 and hexadecimal digits are found if they are on one line.
 import base64
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from html.entities import codepoint2name
 from itertools import groupby
@@ -31,7 +31,11 @@ Escape = Callable[[str], str]
 
 
 class TextForms:
-    """The forms of a text. `overlap`: bytes of a piece to search again with the next one."""
+    """All forms of a text that is to be forgotten, to search contents for.
+
+    `overlap`: so many bytes of a piece of a long content are searched again with the next piece,
+    because the text may lie across both.
+    """
 
     def __init__(self, text: str) -> None:
         self._spellings = _unicode_spellings_of(text)
@@ -91,7 +95,11 @@ def _unicode_spellings_of(text: str) -> list[str]:
 
 
 class _SearchHint(Generic[AnyStr]):
-    """Finds quickly where the slow pattern may match: by the longest word or an escape."""
+    """Finds quickly where the slow pattern may match: by the longest word or an escape.
+
+    Without a codec it is for text, with one for bytes. `signs`: content without any of these
+    cannot have the text in any form.
+    """
 
     def __init__(self, text: str, escape: Escape, codec: str = "") -> None:
         word = max(re.findall(r"\w+", text), key=len, default="")
@@ -100,19 +108,18 @@ class _SearchHint(Generic[AnyStr]):
         hints = ""
         if word:
             hints = _pattern_of_hints(word, escape)
-        pattern: str | bytes = hints
-        if codec:
-            pattern = hints.encode("latin-1")
-        self.pattern: re.Pattern[AnyStr] = re.compile(cast("AnyStr", pattern))
-        signs = [word, "\\", "%", "&"]
         if codec in {"", "utf-8"}:
             signs = [word, *_ESCAPE_SIGNS]
-        self.signs: list[AnyStr] = []
-        for sign in signs:
-            encoded_sign: str | bytes = sign
-            if codec:
-                encoded_sign = sign.encode(codec)
-            self.signs.append(cast("AnyStr", encoded_sign))
+        else:
+            signs = [word, "\\", "%", "&"]
+
+        encoded_hints: str | bytes = hints
+        encoded_signs: Sequence[str | bytes] = signs
+        if codec:
+            encoded_hints = hints.encode("latin-1")
+            encoded_signs = [sign.encode(codec) for sign in signs]
+        self.pattern: re.Pattern[AnyStr] = re.compile(cast("AnyStr", encoded_hints))
+        self.signs: list[AnyStr] = [cast("AnyStr", sign) for sign in encoded_signs]
 
 
 class _FormPattern(Generic[AnyStr]):
@@ -126,7 +133,11 @@ class _FormPattern(Generic[AnyStr]):
         self._around = len(text) * _LONGEST_ESCAPE * width
 
     def occurs_within(self, content: AnyStr) -> bool:
-        """Whether the text is there in any form. The slow pattern is tried only near hints."""
+        """Whether the text is there in any form.
+
+        The slow pattern is tried only around hints, each time on a stretch that is long enough
+        for the longest form, so that what one stretch has covered need not be searched again.
+        """
         if self._hint.always:
             return self.pattern.search(content) is not None
         if not any(sign in content for sign in self._hint.signs):
@@ -227,6 +238,7 @@ def _quote_escapes(sign: str, escape: Escape) -> Iterator[str]:
 
 
 def _escapes_of_character(sign: str, escape: Escape) -> Iterator[str]:
+    """Yield a pattern for each way in which JSON, a URL or HTML may escape a character."""
     slashes = _backslashes_pattern(escape)
     yield "".join(f"{slashes}{unit}" for unit in _utf16_escapes(sign, escape))
     for code in _numeric_escapes(sign, escape):
@@ -274,6 +286,10 @@ def _percent_escapes(sign: str, escape: Escape) -> list[str]:
 
 
 def _html_entities(sign: str, escape: Escape) -> Iterator[str]:
+    """Yield patterns of a character's entities: by decimal number, hexadecimal number and name.
+
+    The ampersand of an entity within an entity is escaped itself: `&amp;amp;`.
+    """
     code = ord(sign)
     ampersand = f"{escape('&')}(?:{escape('amp;')}){{0,4}}"
     yield f"{ampersand}{escape(f'#{code};')}"

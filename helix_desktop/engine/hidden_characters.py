@@ -110,6 +110,7 @@ def _break_long_line(line: str) -> Iterator[str]:
 
 
 def _mark_suspect_characters_of_line(text: str) -> str:
+    """Mark the characters of a line that are hidden or could pass for others, word by word."""
     if _SPECIAL.search(text) is None:
         return text
     marked_pieces = []

@@ -85,9 +85,11 @@ class LargeOutputShortener:
     async def excerpt_large_outputs(
         self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str], seqs: Sequence[int]
     ) -> tuple[facts.Fact, ...]:
-        """Return excerpts, to append with the batch. `seqs`: results already recorded.
+        """Return the facts that show an excerpt in place of each large output of a batch, which
+        has the results of one reply's calls.
 
-        `keeps`: by call, what the agent said beforehand that it needs of a long output.
+        `keeps`: by call, what the agent said beforehand that it needs of a long output. `seqs`:
+        the numbers of the first results, if they are recorded already.
         """
         policy = self.conversation.policy
         if policy.admission == "off":
@@ -126,13 +128,7 @@ class LargeOutputShortener:
     ) -> Sequence[int]:
         """Return which outputs are too large, without those that the agent chose itself."""
         meter = self.conversation.current_meter()
-        tools: list[str] = []
-        for returned in batch:
-            call = self._find_call(returned.call)
-            tool = ""
-            if call is not None:
-                tool = call.name
-            tools.append(tool)
+        tools = [self._name_of_called_tool(returned) for returned in batch]
         command_indexes = large_output_choice.find_command_outputs_to_limit(
             batch, tools, meter.used, meter.window, meter.parts[ContextKind.SYSTEM]
         )
@@ -148,6 +144,13 @@ class LargeOutputShortener:
         return large_output_choice.find_outputs_to_shorten(
             outputs_to_choose_from, policy, meter.window, meter.factor, command_indexes
         )
+
+    def _name_of_called_tool(self, returned: facts.ToolReturned) -> str:
+        """Return which tool a result is from, or "" if no call is known."""
+        call = self._find_call(returned.call)
+        if call is None:
+            return ""
+        return call.name
 
     def _calls_kept_whole(
         self, batch: Sequence[facts.ToolReturned], tools: Sequence[str], policy: Policy
@@ -175,7 +178,9 @@ class LargeOutputShortener:
         return calls_kept_whole
 
     async def excerpt_large_parts(self, message: facts.UserSaid) -> tuple[facts.Fact, ...]:
-        """Return the message with its oversized parts stored, and their excerpts."""
+        """Return the facts for a user's message: the message, whose oversized texts are stored as
+        attachments, and what shows only excerpts of them.
+        """
         meter = self.conversation.current_meter()
         policy = self.conversation.policy
         message_tokens = sum(part.tokens for part in message.parts) * meter.factor
@@ -237,13 +242,14 @@ class LargeOutputShortener:
     async def _read_large_output(
         self, index: int, returned: facts.ToolReturned, policy: Policy
     ) -> LargeOutput:
+        """Read an output, and make a preview with the parts that its call seems to be about."""
         text = await read_stored_text(self.cache, returned.output)
         call = self._find_call(returned.call)
         purpose = self._describe_purpose(call)
         preview = await build_preview_in_thread(text, policy.preview_tokens, purpose)
-        call_as_text = "a tool"
-        if call is not None:
-            call_as_text = f"{call.name} {markers.summarise_arguments(call.arguments)}"
+        if call is None:
+            return LargeOutput(index, returned, "a tool", text, preview)
+        call_as_text = f"{call.name} {markers.summarise_arguments(call.arguments)}"
         return LargeOutput(index, returned, call_as_text, text, preview)
 
     async def _shorten_outputs(
@@ -254,7 +260,11 @@ class LargeOutputShortener:
         policy: Policy,
         inquiry: ModelInquiry,
     ) -> dict[int, ShortenedOutput]:
-        """Return, by index, what is shown of each output that is not shown in full."""
+        """Return, by index, what is shown of each output that is not shown in full: what a model
+        kept of it (a compaction), or a preview.
+
+        `may_be_full`: the outputs that could be shown whole.
+        """
         compactions: dict[int, str] = {}
         choices: Mapping[int, OutputChoice] = {}
         # If the model fails or takes too long, the outputs are shown as previews.
@@ -413,14 +423,7 @@ class LargeOutputShortener:
         """Return what fits into the model's window: the beginning, passages with the
         words of `keep`, and the end.
         """
-        role = facts.ModelRole.MAIN
-        if self.models(facts.ModelRole.FAST) is client:
-            role = facts.ModelRole.FAST
-        chosen_model = self.conversation.state.settings.model_for_role(role)
-        window = self.conversation.policy.window
-        if chosen_model is not None and chosen_model.window > 0:
-            window = chosen_model.window
-        free_tokens = window - MOST_COMPACTED_TOKENS - QUESTION_TOKENS
+        free_tokens = self._window_of_model(client) - MOST_COMPACTED_TOKENS - QUESTION_TOKENS
         material_tokens = max(LEAST_MATERIAL_TOKENS, free_tokens)
         most_characters = material_tokens * SAFE_CHARACTERS_PER_TOKEN
         if len(text) <= most_characters:
@@ -435,6 +438,16 @@ class LargeOutputShortener:
         left_out_characters = len(text) - most_characters
         left_out = f"[… {left_out_characters:,} characters of all {len(lines):,} lines left out"
         return f"{beginning}\n{left_out}; in them:]\n{passages}\n{left_out} …]\n{end}"
+
+    def _window_of_model(self, client: ModelClient) -> int:
+        """Return the window of the fast or the main model, or the policy's if it is unknown."""
+        role = facts.ModelRole.MAIN
+        if self.models(facts.ModelRole.FAST) is client:
+            role = facts.ModelRole.FAST
+        chosen_model = self.conversation.state.settings.model_for_role(role)
+        if chosen_model is not None and chosen_model.window > 0:
+            return chosen_model.window
+        return self.conversation.policy.window
 
     def _build_excerpt_fold(
         self, output: LargeOutput, shortened: ShortenedOutput, batch: str, cover: facts.PartRef
@@ -513,6 +526,10 @@ async def excerpt_attachment(cache: ContentCache, part: facts.Attachment, policy
 def _choose_by_keep_argument(
     output: LargeOutput, keep: str, may_be_full: Sequence[int]
 ) -> OutputChoice:
+    """Return what to show of an output if the agent said beforehand what to keep of it.
+
+    If it wants everything and that would not fit, it gets a preview.
+    """
     if not keep:
         return OutputChoice(PREVIEW)
     if not large_output_choice.asks_for_everything(keep):

@@ -86,7 +86,10 @@ class PartShortener:
         return None
 
     async def build_marker(self, ref: facts.PartRef, block: Block) -> ShortenedPart:
-        """Build a part's marker, after storing what it refers to."""
+        """Build the marker that stands in place of a part, such as an output.
+
+        Its original must be in the cache before, as the marker says how to recall it.
+        """
         if isinstance(block.content, facts.ToolCall):
             return await self._store_arguments_and_build_marker(ref, block, block.content)
         stored = self._stored_content_of(ref)
@@ -115,6 +118,7 @@ class PartShortener:
         return ShortenedPart(ref, block, kind, marker, tokens, (stored.digest,))
 
     async def _build_excerpt(self, ref: facts.PartRef, block: Block, tokens: int) -> ShortenedPart:
+        """Build an excerpt of about so many tokens. Its original must be in the cache before."""
         if isinstance(block.content, facts.Text) and not block.fold:
             # A user's text is stored nowhere but in its fact, so it could not be recalled.
             content = block.content.text.encode("utf-8", "replace")

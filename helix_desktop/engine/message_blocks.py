@@ -55,15 +55,16 @@ def build_original_block(
 def _build_block_of_reply(
     fact: facts.ModelReplied, ref: facts.PartRef, ids: Mapping[facts.PartRef, str]
 ) -> Block:
-    part = fact.parts[ref.part]
-    if isinstance(part, facts.ToolCall):
-        call_id = part.id
+    """Return one part of a model's reply. A call is made such that every provider accepts it."""
+    content = fact.parts[ref.part]
+    if isinstance(content, facts.ToolCall):
+        call_id = content.id
         if ids:
             call_id = ids.get(ref, call_id)
-        part = make_call_legal(part, call_id)
+        content = make_call_legal(content, call_id)
     is_complete = fact.stop is facts.Stop.END
     kind = ContextKind.CONVERSATION
-    return Block(kind, Role.ASSISTANT, ref, part, part.tokens, ok=is_complete)
+    return Block(kind, Role.ASSISTANT, ref, content, content.tokens, ok=is_complete)
 
 
 def _build_block_of_result(fact: facts.ToolReturned, ref: facts.PartRef, call_id: str) -> Block:
@@ -75,17 +76,23 @@ def _build_block_of_result(fact: facts.ToolReturned, ref: facts.PartRef, call_id
 
 
 def fold_block(block: Block, fold: facts.Folded) -> Block:
-    """Return a block as a fold shows it. Of a call, only the long arguments are replaced."""
-    originals = tuple(facts.Stored(digest, 0) for digest in fold.entries)
+    """Return a block with the shorter text of a fold in place of its own.
+
+    Of a call, only the long arguments are replaced. `cached` says where the original is.
+    """
+    original = block.content
     content: facts.Text | facts.ToolCall = facts.Text(fold.text, fold.tokens)
-    if isinstance(block.content, facts.ToolCall):
-        arguments = replace_long_argument_values(block.content.arguments, fold.text)
-        content = replace(block.content, arguments=arguments, tokens=fold.tokens)
-    elif isinstance(block.content, facts.Stored):
-        originals = (block.content,)
-    elif isinstance(block.content, facts.Attachment):
-        originals = (block.content.stored,)
-    return replace(block, content=content, tokens=fold.tokens, fold=fold.fold, cached=originals)
+    if isinstance(original, facts.ToolCall):
+        arguments = replace_long_argument_values(original.arguments, fold.text)
+        content = replace(original, arguments=arguments, tokens=fold.tokens)
+
+    if isinstance(original, facts.Stored):
+        cached: tuple[facts.Stored, ...] = (original,)
+    elif isinstance(original, facts.Attachment):
+        cached = (original.stored,)
+    else:
+        cached = tuple(facts.Stored(digest, 0) for digest in fold.entries)
+    return replace(block, content=content, tokens=fold.tokens, fold=fold.fold, cached=cached)
 
 
 def exclude_block(block: Block) -> Block | None:
@@ -146,7 +153,11 @@ def render_message_blocks(
     is_pinned: Callable[[facts.PartRef], bool],
     is_excluded: Callable[[facts.PartRef], bool],
 ) -> tuple[Block, ...]:
-    """Return a message's blocks. An exclusion beats a pin, and a pin beats a fold."""
+    """Return what the model is shown of a message, one block for each of its parts.
+
+    A part that the user excluded is left out, one that is pinned is shown as it is, and otherwise
+    one with a fold is shown as the fold's shorter text. If several apply, they do in this order.
+    """
     parts = parts_of(require_message(recorded))
     # Providers check the thinking of a reply as a whole, so it is left out as a whole.
     excludes_thinking = False

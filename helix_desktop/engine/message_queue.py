@@ -117,6 +117,9 @@ class MessageQueue(list[QueuedMessage]):
         *taken_back: tuple[facts.UserPart, ...],
         put_back: tuple[tuple[facts.UserPart, ...], ...] = (),
     ) -> None:
+        """Tell listeners of a change. `taken_back`: messages that the user gets back to edit.
+        `put_back`: messages that could not be sent and wait again.
+        """
         messages = tuple(message.parts for message in self)
         steering_count = self._count_steering()
         self._conversation.notify_listeners(
@@ -190,9 +193,11 @@ class TurnRunner:
         return facts.TurnEnded(facts.TurnEnd.STOPPED, self._why_stopped)
 
     async def _run_turns(self, ask: AskUser, set_activity: SetActivity) -> None:
-        """Run turns until the queue is empty or one is not done. A bug ends its turn
-        with a sentence and is logged.
+        """Run turns until no message waits or a turn ends otherwise than with the work done.
+
+        This is the task of `start_turn_if_due`. However it ends, the conversation is told how.
         """
+        # This stays the end if a bug ends a turn. The bug itself is logged.
         ended = facts.TurnEnded(facts.TurnEnd.FAILED, BUG)
         try:
             while True:
@@ -214,7 +219,11 @@ class TurnRunner:
             set_activity(activity, ended.why)
 
     async def _run_one_turn(self, ask: AskUser, set_activity: SetActivity) -> facts.TurnEnded:
-        """Run the turn for the next message. Its end says why if an error could not be recorded."""
+        """Record the next message, and let the model answer it until its work is done.
+
+        The lease keeps other processes from running a turn of the same conversation meanwhile.
+        An error that could not be recorded is the reason of the turn's end.
+        """
         callbacks = TurnCallbacks(
             ask,
             self._queue.pop_steering_messages,
@@ -266,7 +275,10 @@ class TurnRunner:
         return await run(callbacks)
 
     async def _record_next_message(self) -> None:
-        """Record the next message. If that fails, the message goes back into the queue."""
+        """Take the next message out of the queue and record it, with what hooks add to it.
+
+        If a hook rejects it or it cannot be written, it goes back into the queue.
+        """
         if not self._queue:
             return
         message = self._queue.pop_next_message()
@@ -287,16 +299,20 @@ class TurnRunner:
             raise
 
     async def _run_hooks_before_message(self, message: QueuedMessage) -> list[facts.UserSaid]:
-        """Return what hooks add to a message. Raises ActionRefused if a hook rejects it."""
-        if message.by:
+        """Return what hooks, the user's own programs, add to a message before it is sent.
+        Raises ActionRefused if a hook rejects it.
+        """
+        is_from_program = bool(message.by)
+        if is_from_program:
             return []
         notes: list[facts.UserSaid] = []
         if not self._told_hooks_of_session:
             source = "startup"
             if len(self._conversation.state.facts) > 1:
                 source = "resume"
-            outcome = await self._run_hooks("SessionStart", {"source": source})
-            notes += self._note_of_hook("SessionStart", outcome)
+            start_outcome = await self._run_hooks("SessionStart", {"source": source})
+            notes += self._note_of_hook("SessionStart", start_outcome)
+
         texts = [part.text for part in message.parts if isinstance(part, facts.Text)]
         outcome = await self._run_hooks("UserPromptSubmit", {"prompt": "\n".join(texts)})
         if outcome.blocks:

@@ -44,7 +44,10 @@ class MarkedRequest:
         return tuple(place - 1 for place in self.marks)
 
     def mark_next_request(self, blocks: Sequence[object]) -> "MarkedRequest":
-        """Return where the next request is marked: what it shares with this one is cached."""
+        """Return where the next request is marked, so that the provider reads what it shares with
+        this one from its cache: at the last earlier mark before a difference, behind what was
+        changed, and at its end.
+        """
         same_count = count_equal_first_blocks(self.blocks, blocks)
         earlier_marks = set(self.known).union(self.marks)
         marks_still_cached = sorted(mark for mark in earlier_marks if mark <= same_count)
@@ -80,16 +83,19 @@ class MarkedRequest:
         return replace(self, marks=tuple(sorted(marks[: max(0, count)])))
 
     def _end_of_changed_part(self, next_blocks: Sequence[object], same_count: int) -> int:
-        """Return where the changed part ends. Blocks after the last request's end are
-        additions, not changes.
+        """Return where the part of the next request that a fold has changed ends.
+
+        What follows the last block of this request was only added, so that block is looked for
+        first, and from there back those that are unchanged before it.
         """
         last_block = self.blocks[-1]
         for end in range(len(next_blocks), same_count, -1):
-            if next_blocks[end - 1] == last_block:
-                blocks_from_end = self.blocks[::-1]
-                next_blocks_from_end = next_blocks[:end][::-1]
-                same_at_end = count_equal_first_blocks(blocks_from_end, next_blocks_from_end)
-                return max(same_count, end - same_at_end)
+            if next_blocks[end - 1] != last_block:
+                continue
+            blocks_from_end = self.blocks[::-1]
+            next_blocks_from_end = next_blocks[:end][::-1]
+            same_at_end = count_equal_first_blocks(blocks_from_end, next_blocks_from_end)
+            return max(same_count, end - same_at_end)
         return min(self.settled, same_count)
 
 

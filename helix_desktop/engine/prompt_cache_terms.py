@@ -135,7 +135,11 @@ def cache_lifetime_seconds(state: Moment) -> float:
 
 
 def _learn_lifetime(state: Moment, assumed: float) -> float:
-    """Move an assumed lifetime by the pauses that a cache outlived, or did not."""
+    """Return how long the provider seems to keep what it was sent, by the pauses so far.
+
+    A pause after which the cache was still read shows that it lasts at least as long, and one
+    after which it was not that it lasts less.
+    """
     longest_outlived = 0.0
     pauses_that_ended_it: list[float] = []
     for earlier, later in itertools.pairwise(_last_steps(state, LEARNED_FROM_STEPS)):

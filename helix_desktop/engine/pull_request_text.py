@@ -45,10 +45,11 @@ async def write_pull_request_text(
     cache: ContentCache,
     committed_files: Sequence[CommittedFile] | None = None,
 ) -> PullRequestText:
-    """`committed_files`: what the branch contains, or None if that is not known. Then the changes
+    """Return a title and a body with a section for each thing that the record knows.
+
+    `committed_files`: what the branch contains, or None if that is not known. Then the changes
     in the conversation's record stand for it.
     """
-    """Return a title and a body with a section for each thing that the record knows."""
     work = await state_of_work.read_state_of_work(state, cache)
     calls = await state_of_work.read_answered_calls_of(state, cache)
     recorded_facts = state.facts_on_path()
@@ -91,6 +92,7 @@ def _first_request(recorded_facts: Sequence[facts.Recorded]) -> str:
 
 
 def _list_requests(recorded_facts: Sequence[facts.Recorded]) -> list[str]:
+    """Return the user's first messages, shortened, and how many more there are."""
     requests = list(_texts_of_user(recorded_facts))
     lines = [_join_and_shorten(request, LONGEST_REQUEST) for request in requests[:MOST_REQUESTS]]
     left_out_count = len(requests) - MOST_REQUESTS
@@ -102,6 +104,7 @@ def _list_requests(recorded_facts: Sequence[facts.Recorded]) -> list[str]:
 
 
 def _list_decisions(recorded_facts: Sequence[facts.Recorded]) -> list[str]:
+    """Return the newest sentences of user and model that state a decision, each once."""
     decisions: list[str] = []
     for recorded in recorded_facts:
         for text in _texts_people_read(recorded.fact):
@@ -130,9 +133,10 @@ def _list_attempts(calls: Sequence[AnsweredCall]) -> list[str]:
         failure_count = sum(not run.result.ok for run in runs)
         if not failure_count:
             continue
-        failed = f"failed {failure_count} times"
         if failure_count == 1:
             failed = "failed once"
+        else:
+            failed = f"failed {failure_count} times"
         if runs[-1].result.ok:
             outcome = "and then succeeded"
         elif len(runs) > 1:
@@ -145,6 +149,7 @@ def _list_attempts(calls: Sequence[AnsweredCall]) -> list[str]:
 
 
 def _list_committed_files(committed_files: Sequence[CommittedFile]) -> list[str]:
+    """Return a line for each file of the branch, and how many exceed the limit."""
     lines: list[str] = []
     for file in committed_files[:MOST_FILES]:
         line = f"`{printable_path(file.path)}`"
@@ -195,9 +200,9 @@ async def _describe_tests(work: StateOfWork, cache: ContentCache) -> list[str]:
         outcome = "succeeded"
     output = await state_of_work.read_output(test_run, cache)
     summary = test_and_commit_commands.find_test_summary(output)
-    if summary:
-        outcome = f"{outcome}: “{_join_and_shorten(summary, LONGEST_SENTENCE)}”"
     lines = [f"{run_name} {outcome}"]
+    if summary:
+        lines = [f"{run_name} {outcome}: “{_join_and_shorten(summary, LONGEST_SENTENCE)}”"]
 
     paths_changed_later = []
     for path, change in work.changes.items():

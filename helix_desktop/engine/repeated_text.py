@@ -47,23 +47,30 @@ class Repetition:
 
 
 def find_repetition(text: bytes) -> Repetition | None:
-    """Return how the end of a text repeats what stands right before, or None."""
-    text = _NUMBER_OF_LIST_ENTRY.sub(_number_as_zeros, text)
-    if len(text) < LEAST_REPEATED_BYTES:
+    """Return how the end of a text repeats what stands right before, or None.
+
+    The last bytes of the text are looked for before it. Their distance is the length of what
+    repeats itself, the period. From there, its first occurrence is looked for further back.
+    """
+    compared = _NUMBER_OF_LIST_ENTRY.sub(_number_as_zeros, text)
+    if len(compared) < LEAST_REPEATED_BYTES:
         return None
-    tail_start = len(text) - LEAST_REPEATED_BYTES
+    tail_start = len(compared) - LEAST_REPEATED_BYTES
+    tail = compared[tail_start:]
     earliest = max(0, tail_start - LONGEST_PERIOD_BYTES)
-    earlier_start = text.rfind(text[tail_start:], earliest, len(text) - 1)
+    earlier_start = compared.rfind(tail, earliest, len(compared) - 1)
     if earlier_start < 0:
         return None
     period = tail_start - earlier_start
     is_longer_than_tail = period > LEAST_REPEATED_BYTES
-    if is_longer_than_tail and text[-period:] != text[-2 * period : -period]:
+    if is_longer_than_tail and compared[-period:] != compared[-2 * period : -period]:
         return None  # The same passage, but not one after the other.
+
     start = earlier_start
-    while start > 0 and text[start - 1] == text[start - 1 + period]:
+    while start > 0 and compared[start - 1] == compared[start - 1 + period]:
         start -= 1
-    return Repetition(period, kept_bytes=min(start + 2 * period, len(text)), start=start)
+    kept_bytes = min(start + 2 * period, len(compared))
+    return Repetition(period, kept_bytes=kept_bytes, start=start)
 
 
 def find_repetition_over_limit(text: bytes, limit: RepetitionLimit) -> Repetition | None:

@@ -72,7 +72,9 @@ def build_request(view: View, contents: Mapping[Stored, str | Image]) -> Request
 
 
 def build_legal_messages(view: View, resolve: Resolve) -> LegalMessages:
-    """Build legal messages from a view. `resolve` returns stored content."""
+    """Build messages that every provider accepts from a view, that is, from the blocks which a
+    model is to be shown. `resolve` returns stored content.
+    """
     builder = _MessageBuilder(resolve)
     system_texts = []
     for index, block in enumerate(view.blocks):
@@ -111,16 +113,20 @@ class _MessageBuilder:
     stable: int = 0
 
     def add_block(self, block: Block) -> None:
+        """Add what the model, a tool or the user said. Providers want results right after their
+        calls, so what the user said in between waits.
+        """
         if block.role is Role.ASSISTANT:
             self._add_reply_part(block)
-        elif block.role is Role.TOOL:
+            return
+        if block.role is Role.TOOL:
             self._add_tool_result(block)
-        else:
-            user_parts = self._user_parts_of(block)
-            if self.calls_without_result:
-                self.held_back_parts += user_parts
-            elif user_parts:
-                self._add_parts(Role.USER, user_parts)
+            return
+        user_parts = self._user_parts_of(block)
+        if self.calls_without_result:
+            self.held_back_parts += user_parts
+        elif user_parts:
+            self._add_parts(Role.USER, user_parts)
 
     def mark_stable_messages(self) -> None:
         self.stable = len(self.messages)
@@ -174,6 +180,11 @@ class _MessageBuilder:
                 parts[index] = ToolResult(part.call, part.text, part.ok, (*part.images, image))
 
     def _user_parts_of(self, block: Block) -> list[MessagePart]:
+        """Return a block as a part of the user's message, or nothing if it says nothing.
+
+        An output or a call is there, away from its place, if the user wants to keep it word for
+        word in a stretch that a summary stands for.
+        """
         match block.content:
             case Text(text=text) if text.strip():
                 return [block.content]
@@ -194,7 +205,11 @@ class _MessageBuilder:
         return Text(f"{title}\n{content}")
 
     def _ensure_last_is_user(self) -> None:
-        """End with a message of the user, in which every call before has a result."""
+        """Make sure that the user has spoken last, and that every call before has a result.
+
+        Calls of an interrupted run get a result that says so. Behind a reply, the user asks the
+        model to go on.
+        """
         if self.calls_without_result:
             results: list[MessagePart] = []
             for call in self.calls_without_result:
@@ -256,7 +271,11 @@ def with_plain_name(call: ToolCall) -> ToolCall:
 
 
 def is_legal_cut(branch: ConversationBranch, seq: int) -> bool:
-    """Whether a message begins at `seq`, and no later result answers an earlier call."""
+    """Whether a conversation may be cut before the message `seq`: a fold may end there.
+
+    Providers refuse a call without its result, and a result without its call. So no result from
+    there on may answer a call before.
+    """
     if not branch.has_message(seq) or isinstance(branch.message_at(seq).fact, ToolReturned):
         return False
     reply_before = branch.last_reply_before(seq)
@@ -267,7 +286,7 @@ def is_legal_cut(branch: ConversationBranch, seq: int) -> bool:
         return False
     for position in range(branch.message_position(seq), len(branch.order)):
         later_seq = branch.order[position]
-        # Results stand before the next reply with calls.
+        # Results stand before the next reply with calls, so there is none behind it.
         if branch.calls_of_reply(later_seq):
             return True
         answered_call = branch.answered.get(later_seq)
@@ -315,13 +334,13 @@ def find_calls_without_results(request: Request) -> Iterator[str]:
     """Check that every call has exactly one result, in the next message, and every
     result a call.
     """
-    expected: list[str] = []
+    called_before: list[str] = []
     for index, message in enumerate(request.messages):
-        results = [part.call for part in message.parts if isinstance(part, ToolResult)]
-        if sorted(results) != sorted(expected):
-            yield f"message {index} answers {sorted(results)[:5]} where {sorted(expected)[:5]} were called"
-        expected = [part.id for part in message.parts if isinstance(part, ToolCall)]
-    if expected:
+        answered = sorted(part.call for part in message.parts if isinstance(part, ToolResult))
+        if answered != called_before:
+            yield f"message {index} answers {answered[:5]} where {called_before[:5]} were called"
+        called_before = sorted(part.id for part in message.parts if isinstance(part, ToolCall))
+    if called_before:
         yield "the last calls have no results"
 
 

@@ -66,7 +66,9 @@ def find_changes_between_requests(
     after: int,
     until: int,
 ) -> list[ChangePlace]:
-    """Return changes of the tools, and by the facts from `after` to `until`."""
+    """Return what changed between two requests: the tools, and what the facts from `after` to
+    `until` changed, such as a fold, an edit or another system prompt.
+    """
     changes = list(_changed_tools(tools_before, tools_after))
     folds: dict[str, facts.Folded] = {}
     for recorded in recorded_facts[:until]:

@@ -153,17 +153,13 @@ class RequestCostReader:
     def explain_and_remember_reply(
         self, recorded: Recorded, reply: ModelReplied, state: ConversationState, view: View
     ) -> RequestCost:
-        """Explain a step's request, and remember it for the next. `view`: what was sent."""
+        """Explain a step's request, and remember it for the next. `view`: what was sent.
+
+        It is compared, piece by piece, with the last request to the same model. A piece is the
+        tools, or a part of a message.
+        """
         chosen = _find_model_settings_for_reply(reply.model, state.record.settings_at(view.seq))
-        time_sent = recorded.time - reply.seconds
-        if not reply.seconds:
-            # Imported replies have only an end time, so their start is estimated.
-            newest_in_view = self.facts[max(0, view.seq - 1)]
-            time_sent = max(newest_in_view.time, time_sent - UNTIMED_REPLY)
-        pieces: list[SentPiece] = [ToolsOffered(view.tools, view.tools_tokens)]
-        pieces += view.blocks
-        cache_life = self._cache_life(reply.model, chosen)
-        request = _AskedRequest(reply, view, time_sent, pieces, cache_life)
+        request = self._read_request(recorded, reply, view, chosen)
         earlier = self._last.get(reply.model)
         same_count = 0
         if earlier is not None:
@@ -171,9 +167,11 @@ class RequestCostReader:
             request.places = [place for place in earlier.places if place <= same_count]
         request.places.append(len(request.pieces))
         request.ends = _piece_ends_as_billed(request, earlier, same_count)
+
         self._marks_prefixes |= reply.usage.cache_write > 0
         segments = self._explain_request(request, earlier, same_count)
         request_cost = self._price_request(recorded, reply.model, reply.usage, segments, chosen)
+
         self._note_request_aside(request, earlier, same_count)
         self._last[reply.model] = request
         self._last_model = reply.model
@@ -181,6 +179,20 @@ class RequestCostReader:
             self._remember_life(reply.model, HOUR_SECONDS)
         self._newest_seq_sent = max(self._newest_seq_sent, view.seq)
         return request_cost
+
+    def _read_request(
+        self, recorded: Recorded, reply: ModelReplied, view: View, chosen: ModelSet | None
+    ) -> _AskedRequest:
+        """Return the request that a reply answers: when it was sent, and its pieces."""
+        time_sent = recorded.time - reply.seconds
+        if not reply.seconds:
+            # Imported replies have only an end time, so their start is estimated.
+            newest_in_view = self.facts[max(0, view.seq - 1)]
+            time_sent = max(newest_in_view.time, recorded.time - UNTIMED_REPLY)
+        pieces: list[SentPiece] = [ToolsOffered(view.tools, view.tools_tokens)]
+        pieces += view.blocks
+        cache_life = self._cache_life(reply.model, chosen)
+        return _AskedRequest(reply, view, time_sent, pieces, cache_life)
 
     def _cache_life(self, model: str, chosen: ModelSet | None) -> float:
         """Return how long a model's request stays cached: as documented, or as was seen."""
@@ -225,7 +237,8 @@ class RequestCostReader:
     def _explain_request(
         self, request: _AskedRequest, earlier: _AskedRequest | None, same_count: int
     ) -> Iterator[Segment]:
-        """Yield what was read from the cache, what should have been, and what came after it.
+        """Yield the request's tokens in order, each stretch with the causes why it was sent so:
+        what was read from the cache, what should have been, and what came after it.
 
         `earlier`: the last request to the same model. `same_count`: how many first pieces
         the two have in common.
@@ -236,6 +249,8 @@ class RequestCostReader:
         if not self._last:
             yield usage.input - tokens_read, (Cause(CauseKind.FIRST),)
             return
+
+        # What the provider could have read, but did not.
         last = self._last[self._last_model]
         causes_of_everything = self._causes_of_everything(request, last, tokens_read)
         readable_tokens = 0
@@ -251,6 +266,8 @@ class RequestCostReader:
             )
         elif tokens_read > 0 and earlier is not None:
             self._remember_life(request.reply.model, request.asked - earlier.asked)
+
+        # What is the same as in the earlier request, but behind the last place it could read from.
         changes = self._changes_between(last, request, kept_until=last.asked + request.life)
         explained_tokens = max(tokens_read, readable_tokens)
         same_tokens = request.tokens_before_piece(same_count)
@@ -259,7 +276,8 @@ class RequestCostReader:
             if not causes:
                 causes = (Cause(CauseKind.RULES, "behind the last mark"),)
             yield same_tokens - explained_tokens, causes
-        # Some agents send these once more.
+
+        # What is new or changed. Some agents send pieces of the last request once more.
         sent_again = frozenset(map(_comparable_piece, last.pieces[same_count:]))
         yield from self._explain_uncached_pieces(
             request, same_count, explained_tokens, changes, causes_of_everything, sent_again
@@ -302,7 +320,9 @@ class RequestCostReader:
     def _readable_tokens(
         self, request: _AskedRequest, earlier: _AskedRequest | None, same_count: int
     ) -> int:
-        """Return how far it could read: to an earlier request's end before a difference."""
+        """Return how many tokens the provider could have read from its cache: up to the end of an
+        earlier request whose pieces all begin this one.
+        """
         if earlier is None or not same_count:
             return 0
         if same_count == len(earlier.pieces):
@@ -361,7 +381,11 @@ class RequestCostReader:
         earlier: _AskedRequest | None,
         causes_of_everything: tuple[Cause, ...],
     ) -> tuple[Cause, ...]:
-        """Explain why the provider did not read from its cache what it had been sent before."""
+        """Explain why the provider did not read from its cache what it had been sent before.
+
+        The first of these that holds is named: too little to matter, a cause that concerns the
+        whole request, a rule of the provider, and what an imported recording may lack.
+        """
         if missing_tokens <= CACHE_UNIT:
             return (Cause(CauseKind.RULES, "less than a unit of the cache"),)
         if causes_of_everything:
@@ -397,7 +421,9 @@ class RequestCostReader:
     def _note_request_aside(
         self, request: _AskedRequest, earlier: _AskedRequest | None, same_count: int
     ) -> None:
-        """Remember the last request if this one continues something else: small and cached."""
+        """Remember the last request's size if this one seems to continue another conversation
+        beside it: it is smaller, and nearly all of it was cached.
+        """
         model = request.reply.model
         usage = request.reply.usage
         if usage.input >= self._aside.get(model, 0):
@@ -500,8 +526,11 @@ def _split_between_causes(segments: Iterable[Segment]) -> Iterator[tuple[Cause, 
 def explain_requests(
     facts: Sequence[Recorded], prices: Prices, original: Sequence[Recorded] = ()
 ) -> list[RequestCost]:
-    """Explain every reported request in order. `original`: a fork's source, compared
-    with its first one.
+    """Explain every reported request in order.
+
+    A fork is a conversation that begins with a copy of another one's facts. Only its own requests
+    are explained. `original`: the facts of the other one, whose last request before the fork is
+    in the provider's cache, too.
     """
     fork = _find_start_of_fork(facts)
     if fork is None:
@@ -509,11 +538,13 @@ def explain_requests(
     if not original:
         costs = _explain_requests_after(RequestCostReader(facts, prices))
         return [cost for cost in costs if cost.seq > fork.seq]
+
     facts_until_fork = [recorded for recorded in original if recorded.time <= fork.time]
-    reader = RequestCostReader(facts_until_fork, prices)
-    list(_explain_requests_after(reader))  # The reader remembers the original's last request.
-    reader = reader.reader_for_fork(facts, fork.seq - 1)
-    return list(_explain_requests_after(reader, fork.seq))
+    original_reader = RequestCostReader(facts_until_fork, prices)
+    for _ in _explain_requests_after(original_reader):
+        pass  # The reader remembers the original's last request, and nothing else is needed.
+    fork_reader = original_reader.reader_for_fork(facts, fork.seq - 1)
+    return list(_explain_requests_after(fork_reader, fork.seq))
 
 
 async def read_original_and_explain_requests(
@@ -541,12 +572,13 @@ def _replies_imported_in_part(facts: Sequence[Recorded]) -> set[int]:
     """Return the replies that an import has appended again, since it had read them
     before their end.
     """
-    replies_and_rewinds = [
-        recorded for recorded in facts if isinstance(recorded.fact, ModelReplied | Rewound)
-    ]
+    replies_and_rewinds = []
+    for recorded in facts:
+        if isinstance(recorded.fact, ModelReplied | Rewound):
+            replies_and_rewinds.append(recorded)
     seqs_of_partial_replies = set()
-    for i in range(len(replies_and_rewinds) - 2):
-        reply, rewind, same_reply_again = replies_and_rewinds[i : i + 3]
+    for index in range(len(replies_and_rewinds) - 2):
+        reply, rewind, same_reply_again = replies_and_rewinds[index : index + 3]
         if isinstance(rewind.fact, Rewound) and reply.time == same_reply_again.time:
             seqs_of_partial_replies.add(reply.seq)
     return seqs_of_partial_replies
@@ -635,20 +667,21 @@ def _piece_ends_as_billed(
     tokens, and the others share the rest in proportion to what was counted for them.
     """
     billed_tokens = request.reply.usage.input
-    ends: list[int] = []
+    known_ends: list[int] = []
     if earlier is not None:
-        ends += earlier.ends[:same_count]
-    counted = [piece.tokens for piece in request.pieces[len(ends) :]]
+        known_ends = earlier.ends[:same_count]
+    counted = [piece.tokens for piece in request.pieces[len(known_ends) :]]
     start_of_others = 0
-    if ends:
-        start_of_others = ends[-1]
+    if known_ends:
+        start_of_others = known_ends[-1]
         if billed_tokens - start_of_others < sum(counted) // 3:
             # The provider now bills less for the same text.
             start_of_others = max(0, billed_tokens - sum(counted))
-            ends = [min(end, start_of_others) for end in ends]
     elif not request.view.tools and billed_tokens > sum(counted) * (1 + HIDDEN_HEAD_SHARE):
         # The recording lacks its system prompt and tools.
         counted[0] = billed_tokens - sum(counted)
+
+    ends = [min(end, start_of_others) for end in known_ends]
     tokens_to_share = billed_tokens - start_of_others
     total_counted = max(1, sum(counted))
     for counted_so_far in accumulate(counted):

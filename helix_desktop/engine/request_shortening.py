@@ -46,6 +46,10 @@ class ShortenerSupport:
 
 
 class RequestShortener:
+    """Shortens one request. `_target`: the tokens that it may have. `_waited`: the seconds that
+    were spent waiting for a fold. `_may_ask`: whether a model may still be asked.
+    """
+
     def __init__(
         self,
         conversation: Conversation,
@@ -100,8 +104,11 @@ class RequestShortener:
         return any_taken
 
     def _reduction_steps(self) -> Iterator[Callable[[], Awaitable[object]]]:
-        """Yield measures, from the one that loses least: huge parts, markers, a
-        summary, and those without a model.
+        """Yield the measures in the order in which they are taken, the one that loses least first.
+
+        First, huge parts become excerpts, and old outputs one-line markers. Then a model is asked
+        for a summary, the handover. If that is not enough either, history is cut off without a
+        model, so that fewer and fewer of the last steps stay.
         """
         policy = self._conversation.policy
         window = self._conversation.current_meter().window
@@ -140,6 +147,7 @@ class RequestShortener:
         return estimate_billed_tokens(tokens, state) <= self._target
 
     async def _replace_old_parts_with_markers(self) -> None:
+        """Show one line in place of each old output, but not in the last steps."""
         situation = self._aid.situation()
         clearing = markers.plan_clearing_of_all_before(
             situation, fold_strategy.first_seq_kept_in_panic(situation)
@@ -156,41 +164,54 @@ class RequestShortener:
         self._waited = asyncio.get_running_loop().time() - started
 
     async def _try_handover(self) -> None:
-        """Ask a model for a handover, unless too many failed, or no time is left."""
+        """Have a model write a handover, the summary that replaces older messages.
+
+        That is not done if too many attempts have failed, no time is left, or a cost limit is
+        reached.
+        """
         situation = self._aid.situation()
         span = fold_strategy.find_foldable_span(
             situation, fold_strategy.first_seq_kept_in_panic(situation)
         )
         seconds_left = situation.policy.panic_wait - self._waited
-        failed_attempts = self._aid.failed
         if span is None or seconds_left <= 0 or not self._may_ask:
             return
-        if failed_attempts.is_over(FoldKind.HANDOVER):
+        if self._aid.failed.is_over(FoldKind.HANDOVER):
             return
         if self._writer.spending.find_turn_end_at_limit():
             return
+
         plan = fold_strategy.FoldPlan(FoldKind.HANDOVER, span, WHY, panic=True)
+        reasons = await self._write_handover_or_return_reasons(plan, situation, seconds_left)
+        for reason in reasons:
+            await self._aid.record_failure(FoldKind.HANDOVER, reason)
+
+    async def _write_handover_or_return_reasons(
+        self, plan: fold_strategy.FoldPlan, situation: fold_strategy.FoldSituation, seconds: float
+    ) -> list[str]:
+        """Write a handover in a task of its own, which can be given up, and append it.
+
+        Return why it was not written, one reason for each way that was tried.
+        """
         conversation = self._conversation
         work = self._writer.write_document(
             gather_material(plan, situation),
             conversation.new_fold_name(FoldKind.HANDOVER),
-            seconds_left,
-            failed_attempts.ways_left(FoldKind.HANDOVER),
+            seconds,
+            self._aid.failed.ways_left(FoldKind.HANDOVER),
         )
-        writing = self._aid.spawn(work, name=f"handover of {conversation.id}")
+        writing_task = self._aid.spawn(work, name=f"handover of {conversation.id}")
         try:
             reasons = await self._writer.wait_and_return_why_given_up(
-                writing, situation.policy, seconds_left
+                writing_task, situation.policy, seconds
             )
             if not reasons:
-                await self._aid.append(writing.result())
+                await self._aid.append(writing_task.result())
         except HelixError as error:
             reasons = error.what
         finally:
-            writing.cancel()
-        for reason in reasons.split("; "):  # One for each way that was tried.
-            if reason:
-                await self._aid.record_failure(FoldKind.HANDOVER, reason)
+            writing_task.cancel()
+        return [reason for reason in reasons.split("; ") if reason]
 
     async def _excerpt_largest_parts(self, above_tokens: float) -> None:
         """Shorten parts of more than so many tokens, largest first, until the request fits."""
@@ -213,6 +234,9 @@ class RequestShortener:
         return large_parts
 
     async def _truncate_history(self, steps: int) -> None:
+        """Replace all but the last `steps` steps with a list of what is known of them, which is
+        made without a model. A step is a reply with the results of its calls.
+        """
         situation = self._aid.situation()
         plan = truncation.plan_truncation(situation, _first_seq_of_last_steps(situation, steps))
         if plan is None:

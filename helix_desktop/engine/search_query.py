@@ -76,17 +76,21 @@ def stem_of_word(word: str) -> str:
     lower_word = word.casefold().rstrip("*")
     if not re.fullmatch("[a-zäöüß]+", lower_word):
         return lower_word
-    stem = lower_word
-    for ending in _ENDINGS:
-        stem_length = len(lower_word) - len(ending)
-        if lower_word.endswith(ending) and stem_length >= LEAST_STEM:
-            stem = lower_word.removesuffix(ending)
-            break
+    stem = _without_ending(lower_word)
     # The last letter of "running" was doubled before the ending; that of "calling" was not.
     is_doubled = len(stem) > LEAST_STEM and stem[-1] == stem[-2]
     if is_doubled and stem[-1] not in "ls":
         return stem[:-1]
     return stem
+
+
+def _without_ending(word: str) -> str:
+    """Return a word without its first known ending that leaves enough of it."""
+    for ending in _ENDINGS:
+        stem_length = len(word) - len(ending)
+        if word.endswith(ending) and stem_length >= LEAST_STEM:
+            return word.removesuffix(ending)
+    return word
 
 
 def query_words_and_user_if_first_person(query: str) -> frozenset[str]:
