@@ -5,13 +5,15 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from helix_desktop.errors import NotFound
+from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.starter import find_program
 from helix_desktop.resources import resources_folder
 
 # The known agents, each with the commands that can start it. The first installed command is used.
-_KNOWN_AGENT_LINES = (resources_folder() / "acp_agents.txt").read_text("utf-8")
+# Behind " # " stands how it is installed.
+_KNOWN_AGENT_LINES = (resources_folder() / "acp_agents.txt").read_text("utf-8").splitlines()
+_BEFORE_INSTALL_COMMAND = " # "
 
 # Takes a provider as the agent describes it, and a conversation; returns the gateway's address
 # and headers. May take seconds.
@@ -44,22 +46,111 @@ def list_acp_agents(own_lines: str, environment: Mapping[str, str]) -> list[AcpA
     which come before the known ones.
     """
     agents_by_name: dict[str, AcpAgent] = {}
-    lines = own_lines.splitlines() + _KNOWN_AGENT_LINES.splitlines()
+    lines = own_lines.splitlines()
+    for known_line in _KNOWN_AGENT_LINES:
+        lines.append(known_line.partition(_BEFORE_INSTALL_COMMAND)[0])
     for line in lines:
-        name, _, command_line = line.partition("=")
-        name = name.strip()
-        try:
-            words = shlex.split(command_line)
-        except ValueError:  # The user's line may contain an unclosed quotation mark.
+        named_command = _read_agent_line(line)
+        if named_command is None:
             continue
-        if not name or not words:
-            continue
-
-        program_path = find_program(words[0], environment)
-        if program_path and name not in agents_by_name:
-            argv = (program_path, *words[1:])
-            agents_by_name[name] = AcpAgent(name, argv)
+        program_path = find_program(named_command.words[0], environment)
+        if program_path and named_command.name not in agents_by_name:
+            argv = (program_path, *named_command.words[1:])
+            agents_by_name[named_command.name] = AcpAgent(named_command.name, argv)
     return list(agents_by_name.values())
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCommand:
+    """A line `NAME = COMMAND` of the settings or of the known agents."""
+
+    name: str
+    words: tuple[str, ...]
+
+
+def _read_agent_line(line: str) -> NamedCommand | None:
+    name, _, command_line = line.partition("=")
+    name = name.strip()
+    try:
+        words = shlex.split(command_line)
+    except ValueError:  # The user's line may contain an unclosed quotation mark.
+        return None
+    if not name or not words:
+        return None
+    return NamedCommand(name, tuple(words))
+
+
+@dataclass(frozen=True, slots=True)
+class ListedAcpAgent:
+    """An agent as the settings list it. `command_line`: what starts it. `is_own`: the user added
+    it. `install_command`: how a known agent that is not installed is installed, if that is known.
+    """
+
+    name: str
+    command_line: str
+    is_installed: bool
+    is_own: bool = False
+    install_command: str = ""
+
+
+def describe_acp_agents(own_lines: str, environment: Mapping[str, str]) -> list[ListedAcpAgent]:
+    """Returns the user's own agents, then the known ones that are installed, then the others."""
+    own_agents: list[ListedAcpAgent] = []
+    for line in own_lines.splitlines():
+        named_command = _read_agent_line(line)
+        if named_command is not None:
+            is_installed = bool(find_program(named_command.words[0], environment))
+            command_line = line.partition("=")[2].strip()
+            own_agents.append(
+                ListedAcpAgent(named_command.name, command_line, is_installed, is_own=True)
+            )
+
+    listed_names = {agent.name for agent in own_agents}
+    installed_agents: list[ListedAcpAgent] = []
+    for agent in list_acp_agents("", environment):
+        if agent.name not in listed_names:
+            listed_names.add(agent.name)
+            command_line = shlex.join(agent.argv)
+            installed_agents.append(ListedAcpAgent(agent.name, command_line, is_installed=True))
+
+    missing_agents: list[ListedAcpAgent] = []
+    for known_line in _KNOWN_AGENT_LINES:
+        start_line, _, install_command = known_line.partition(_BEFORE_INSTALL_COMMAND)
+        named_command = _read_agent_line(start_line)
+        if named_command is None or named_command.name in listed_names:
+            continue
+        listed_names.add(named_command.name)
+        missing_agents.append(
+            ListedAcpAgent(
+                named_command.name,
+                shlex.join(named_command.words),
+                is_installed=False,
+                install_command=install_command.strip(),
+            )
+        )
+    return own_agents + installed_agents + missing_agents
+
+
+def add_agent_line(own_lines: str, name: str, command_line: str) -> str:
+    """Returns the user's lines with one more agent, in place of an earlier one of its name."""
+    line = f"{name} = {command_line}"
+    if "=" in name or "\n" in line or _read_agent_line(line) is None:
+        raise InvalidInput(
+            "An agent needs a name without “=”, and a command on one line with closed quotation marks.",
+            remedy="Correct the name or the command.",
+        )
+    lines = remove_agent_line(own_lines, name).splitlines()
+    lines.append(line)
+    return "\n".join(lines)
+
+
+def remove_agent_line(own_lines: str, name: str) -> str:
+    """Returns the user's lines without the agent of this name. Other lines stay as they are."""
+    kept_lines: list[str] = []
+    for line in own_lines.splitlines():
+        if line.partition("=")[0].strip() != name:
+            kept_lines.append(line)
+    return "\n".join(kept_lines)
 
 
 def find_acp_agent(name: str, own_lines: str, environment: Mapping[str, str]) -> AcpAgent:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,8 @@ from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.histories import history_finding
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.secrets import SecretStorage
-from helix_desktop.tools.home_access import OPENINGS, HomeOpening
-from helix_desktop.tools.permission import PermissionRule, is_rule_too_wide
+from helix_desktop.tools.home_access import HomeOpening, find_openings_on_computer
+from helix_desktop.tools.permission import PermissionRule, does_rule_fit, is_rule_too_wide
 from helix_desktop.workbench.system_prompt_and_settings import parse_hidden_patterns
 
 if TYPE_CHECKING:
@@ -199,8 +200,11 @@ class SettingsBackend:
     def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
         return is_rule_too_wide(PermissionRule.parse_permission_rule(rule))
 
-    def list_command_openings(self) -> Sequence[HomeOpening]:
-        return OPENINGS
+    def does_rule_fit(self, rule: Mapping[str, Any], tried: str) -> bool:
+        return does_rule_fit(PermissionRule.parse_permission_rule(rule), tried)
+
+    def list_command_openings(self, opened: Sequence[str]) -> Sequence[HomeOpening]:
+        return find_openings_on_computer(Path.home(), os.environ, opened)
 
     def list_hidden_patterns(self, bench: Workbench) -> Sequence[str]:
         return parse_hidden_patterns(bench.workspace.settings)

@@ -77,7 +77,7 @@ class ConversationStarter(QObject):
             choices.append(DialogChoice(name, partial(self._begin_with_agent, bench, name)))
         if not names:
             text = tr("No agent that supports the Agent Client Protocol was found on this computer. You can add one in the settings.")  # fmt: skip
-            open_settings = partial(self._parts.requests.settings_wanted.emit, "servers")
+            open_settings = partial(self._parts.requests.settings_wanted.emit, "agents")
             choices.append(DialogChoice(tr("Open settings"), open_settings))
         ask_to_choose_one(self._parts.widget, title, text, choices, is_first_usual=True)
 

@@ -8,6 +8,7 @@ modules. No other module of the window names the workbench.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from helix_desktop.acp_client.acp_agents import ListedAcpAgent
     from helix_desktop.acp_client.foreign_conversation import ForeignConversation
     from helix_desktop.engine.conversation import Conversation
     from helix_desktop.engine.conversation_context import NeededSummary
@@ -55,6 +56,7 @@ __all__ = [
     "HomeOpening",
     "ImportedQuestion",
     "KnownWorkspace",
+    "ListedAcpAgent",
     "McpConnectionStatus",
     "MessageQueue",
     "NeededSummary",

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from helix_desktop.fast_dataclass import dataclass
 
@@ -229,6 +230,24 @@ def opened_sockets(
             path = (environ.get(variable, "") + slash + path_below).removeprefix("unix://")
             if path.startswith("/"):
                 yield path
+
+
+def find_openings_on_computer(
+    home: Path, environ: Mapping[str, str], opened: Sequence[str]
+) -> list[HomeOpening]:
+    """Return the openings for programs that are set up on this computer, and those in `opened`,
+    which can then be closed. What a computer does not have cannot be given away.
+    """
+    found: list[HomeOpening] = []
+    for opening in OPENINGS:
+        has_files = any((home / path).exists() for path in opening.paths)
+        has_variable = any(environ.get(variable) for variable in opening.variables)
+        only_this = CommandOpenings((opening.name,))
+        sockets = opened_sockets(only_this, environ, network=True)
+        has_socket = any(Path(socket).exists() for socket in sockets)
+        if opening.name in opened or has_files or has_variable or has_socket:
+            found.append(opening)
+    return found
 
 
 def titles_of_openings(names: Sequence[str]) -> list[str]:

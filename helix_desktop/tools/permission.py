@@ -16,7 +16,7 @@ from itertools import takewhile
 from pathlib import PurePath
 
 from helix_desktop.engine.ports import AskedProgram
-from helix_desktop.engine.tool_names import EDITS
+from helix_desktop.engine.tool_names import EDITS, ToolName
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.command_lines import command_analysis, program_tables
@@ -518,6 +518,16 @@ def is_rule_too_wide(rule: PermissionRule) -> bool:
         return False
     words = _words_of_command_pattern(rule.command)
     return not words or not command_analysis.is_safe_prefix(words)
+
+
+def does_rule_fit(rule: PermissionRule, tried: str) -> bool:
+    """Whether a rule decides about a command, or about a path if its tool runs no commands."""
+    action = ToolAction(ToolName.RUN_COMMAND, ActionEffect.RUN, "", "", command=tried)
+    if not _tool_fits(rule, action):
+        action = ToolAction(rule.tool, ActionEffect.EDIT, "", "", path=tried)
+    if rule.decision == "allow":
+        return rules_allow_action([rule], action)
+    return _match_restricting_rule(rule, action) is _RuleFit.YES
 
 
 # --- Rules that deny an action, or ask first

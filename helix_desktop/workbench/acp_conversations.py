@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from helix_desktop.acp_client.acp_agents import (
     ConnectableAgent,
+    ListedAcpAgent,
+    add_agent_line,
+    describe_acp_agents,
     find_acp_agent,
     list_acp_agents,
+    remove_agent_line,
 )
+from helix_desktop.errors import ActionRefused
 from helix_desktop.mcp_client.login_path import read_login_path
 from helix_desktop.workbench import system_prompt_and_settings
 
@@ -54,6 +59,41 @@ class AcpConversations:
         environment = await self._read_environment()
         agents = list_acp_agents(self._own_lines(), environment)
         return [agent.name for agent in agents]
+
+    async def describe_agents(self) -> list[ListedAcpAgent]:
+        """Return all agents for the settings, also known ones that are not installed."""
+        return describe_acp_agents(self._own_lines(), await self._read_environment())
+
+    def own_lines_with_agent(self, name: str, command_line: str) -> str:
+        """Return the setting with one more agent. InvalidInput if it could not be started."""
+        return add_agent_line(self._own_lines(), name, command_line)
+
+    def own_lines_without_agent(self, name: str) -> str:
+        return remove_agent_line(self._own_lines(), name)
+
+    async def test_agent(self, name: str) -> None:
+        """Start the agent, let it say what it can do, and end it. ModelFailed says what failed."""
+        connectable_agent = await self.find_agent(name)
+        # A thread imports the SDK, which takes half a second.
+        module = await asyncio.to_thread(
+            importlib.import_module, "helix_desktop.acp_client.agent_connection"
+        )
+
+        async def refuse_request(method: str, _params: dict[str, Any]) -> dict[str, Any]:
+            raise ActionRefused(f"The agent is only tested, so {method} is refused.")
+
+        async def ignore_update(_update: dict[str, Any], _size: int) -> None:
+            """What the agent reports by itself says nothing about whether it works."""
+
+        handlers = module.AgentHandlers(refuse_request, ignore_update)
+        connection = await module.AgentConnection.start_agent(
+            connectable_agent.agent,
+            connectable_agent.environment,
+            self._tools_of_copy(""),
+            self._spawn,
+            handlers,
+        )
+        await connection.end_agent_process()
 
     async def find_agent(self, name: str) -> ConnectableAgent:
         environment = await self._read_environment()

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.acp_client.acp_agents import find_acp_agent, list_acp_agents
-from helix_desktop.errors import NotFound
+from helix_desktop.acp_client.acp_agents import (
+    add_agent_line,
+    describe_acp_agents,
+    find_acp_agent,
+    list_acp_agents,
+    remove_agent_line,
+)
+from helix_desktop.errors import InvalidInput, NotFound
 
 
 @pytest.fixture
@@ -70,3 +76,25 @@ def test_an_agent_that_is_not_there_is_named_with_those_that_are(
     with pytest.raises(NotFound) as raised:
         find_acp_agent("codex", "", {"PATH": "/nowhere"})
     assert raised.value.remedy == "Available: none."
+
+
+def test_the_settings_list_own_agents_installed_ones_and_how_to_install_the_others(
+    environment: dict[str, str],
+) -> None:
+    agents = describe_acp_agents("Mine = my-agent --acp\nGone = nobody", environment)
+    own = [(agent.name, agent.command_line, agent.is_installed) for agent in agents if agent.is_own]
+    assert own == [("Mine", "my-agent --acp", True), ("Gone", "nobody", False)]
+    by_name = {agent.name: agent for agent in agents}
+    assert len(by_name) == len(agents), "each once"
+    assert by_name["Gemini CLI"].is_installed
+    assert by_name["Codex"].install_command == "npm install -g @zed-industries/codex-acp"
+    assert not by_name["Codex"].is_installed
+
+
+def test_a_line_is_added_replaced_and_removed_and_other_lines_stay() -> None:
+    lines = add_agent_line("Odd line\nMine = old", "Mine", "new 'a b'")
+    assert lines == "Odd line\nMine = new 'a b'"
+    assert remove_agent_line(lines, "Mine") == "Odd line"
+    for name, command in (("a = b", "c"), ("a", "b 'c"), ("a", "b\nc"), ("", "b")):
+        with pytest.raises(InvalidInput):
+            add_agent_line("", name, command)

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from helix_desktop.acp_client.acp_agents import ListedAcpAgent, add_agent_line
 from helix_desktop.acp_client.agent_choices import AgentChoice
 from helix_desktop.documents.document_kinds import PDF
 from helix_desktop.documents.document_page import PagePicture
@@ -77,6 +78,7 @@ from helix_desktop.errors import (
     ActionRefused,
     HelixError,
     InvalidInput,
+    ModelFailed,
     NotFound,
     SharedStoreUnreachable,
     StoreFailed,
@@ -569,9 +571,29 @@ class FakeAcpAgents:
             "mode": AgentChoice("mode", "Mode", "plan", {"plan": "Plan & think", "yolo": ""})
         }
         self.names: tuple[str, ...] = ("Codex", "Gemini CLI")
+        self.removed: list[str] = []
+        self.fails = False
 
     async def list_agent_names(self) -> list[str]:
         return list(self.names)
+
+    async def describe_agents(self) -> list[ListedAcpAgent]:
+        own_agents = [ListedAcpAgent("Mine", "my-agent --acp", is_installed=True, is_own=True)]
+        if "Mine" in self.removed:
+            own_agents = []
+        missing = ListedAcpAgent("Codex", "codex-acp", is_installed=False, install_command="npm i")
+        return [*own_agents, missing]
+
+    async def test_agent(self, name: str) -> None:
+        if self.fails:
+            raise ModelFailed(f"{name} stopped working: it ended with exit code 1.")
+
+    def own_lines_with_agent(self, name: str, command_line: str) -> str:
+        return add_agent_line("Mine = my-agent --acp", name, command_line)
+
+    def own_lines_without_agent(self, name: str) -> str:
+        self.removed.append(name)
+        return ""
 
     async def start_agent(self, _conversation: object) -> FakeAcpAgents:
         return self

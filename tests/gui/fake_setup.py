@@ -44,6 +44,7 @@ from helix_desktop.mcp_client.hosted_server import (
 )
 from helix_desktop.mcp_client.server_config import ServerConfig, parse_pasted_text
 from helix_desktop.tools.home_access import OPENINGS, HomeOpening
+from helix_desktop.tools.permission import PermissionRule, does_rule_fit
 
 ANTHROPIC = ProviderChoice(
     "anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True
@@ -405,7 +406,10 @@ class FakeInstallation:
     def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
         return str(rule.get("command", "")).startswith("python3 ")
 
-    def list_command_openings(self) -> Sequence[HomeOpening]:
+    def does_rule_fit(self, rule: Mapping[str, Any], tried: str) -> bool:
+        return does_rule_fit(PermissionRule.parse_permission_rule(rule), tried)
+
+    def list_command_openings(self, opened: Sequence[str]) -> Sequence[HomeOpening]:
         return OPENINGS
 
     def list_hidden_patterns(self, bench: Workbench) -> Sequence[str]:

@@ -122,7 +122,12 @@ class Installation(Protocol):
     def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
         """Whether an allowing rule also allows programs other than the one it names."""
 
-    def list_command_openings(self) -> Sequence[workbench_types.HomeOpening]: ...
+    def does_rule_fit(self, rule: Mapping[str, Any], tried: str) -> bool:
+        """Whether a rule decides about this command or path."""
+
+    def list_command_openings(self, opened: Sequence[str]) -> Sequence[workbench_types.HomeOpening]:
+        """What commands can be given of the home: what this computer has, and what is `opened`."""
+
     def list_hidden_patterns(self, bench: workbench_types.Workbench) -> Sequence[str]: ...
     async def test_mcp_server(self, bench: workbench_types.Workbench, name: str) -> str:
         """Starts a second copy of the server, and describes the result in a sentence or two."""

@@ -20,12 +20,35 @@ from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
 from helix_desktop.gui.translation import read_shown_names, tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench
 
+# The tools for which people make rules, in the order of the list.
+TOOLS_OF_RULES = (
+    ToolName.RUN_COMMAND,
+    ToolName.EDIT_FILE,
+    ToolName.WRITE_FILE,
+    ToolName.READ_FILE,
+    ToolName.FETCH_URL,
+)
+
+
+def name_tool_of_rule(tool: str) -> str:
+    """Says what a tool does, instead of its inner name. Tools without words keep their name."""
+    words_by_tool: dict[str, str] = {
+        ToolName.RUN_COMMAND: tr("Run a command"),
+        ToolName.EDIT_FILE: tr("Edit a file"),
+        ToolName.WRITE_FILE: tr("Write a file"),
+        ToolName.READ_FILE: tr("Read a file"),
+        ToolName.FETCH_URL: tr("Fetch a web page"),
+    }
+    return words_by_tool.get(tool, tool)
+
 
 def describe_permission_rule(rule: Mapping[str, Any]) -> str:
-    """Formats a rule as one line: "Allow · run_command · cargo test *"."""
+    """Formats a rule as one line: "Allow · Run a command · cargo test *"."""
     parts = [translate_name("rule decision", str(rule.get("decision", "")))]
     limits: list[str] = []
-    for name in ("tool", "path", "command"):
+    if rule.get("tool"):
+        limits.append(name_tool_of_rule(str(rule["tool"])))
+    for name in ("path", "command"):
         if rule.get(name):
             limits.append(str(rule[name]))
     if not limits:
@@ -76,6 +99,7 @@ class PermissionsPage(WorkspaceSettingsPage):
         self._rules = QVBoxLayout()
         self.add_page_layout(self._rules)
         self.add_page_layout(self._build_new_rule_form())
+        self.add_page_layout(self._build_rule_trial())
         self._show_permission_rules()
 
         self._opened = list(bench.workspace.settings.openings)
@@ -92,7 +116,10 @@ class PermissionsPage(WorkspaceSettingsPage):
         about_home = tr("In your home folder, commands in the sandbox can see only the workspace's folders, installed toolchains and your Git user name. Use this setting to give commands access to more files.")  # fmt: skip
         self.add_sentence(about_home)
 
-        for opening in self._program.list_command_openings():
+        openings = self._program.list_command_openings(self._opened)
+        if not openings:
+            self.add_sentence(tr("No sign-ins of other programs, such as SSH, were found there."))
+        for opening in openings:
             is_open = opening.name in self._opened
             field = FieldDeclaration(
                 opening.name, tr(opening.title), tr(opening.what_it_gives_away), is_open
@@ -172,21 +199,61 @@ class PermissionsPage(WorkspaceSettingsPage):
         return "__" in pattern or any(fnmatchcase(name, pattern) for name in ToolName)
 
     def _build_new_rule_form(self) -> QHBoxLayout:
+        """Builds the line for a new rule. A tool is chosen by what it does; the name of another
+        one, such as a server's, can be typed.
+        """
         self._decision = widgets.build_combo_box(tr("Decision"), self.page_content)
         for name in read_shown_names()["rule decision"]:
             self._decision.addItem(translate_name("rule decision", name), name)
-        self._tool = widgets.build_line_edit(tr("Tool"), tr("Tool"), self.page_content)
+        self._tool = widgets.build_combo_box(tr("Tool"), self.page_content)
+        self._tool.setEditable(True)
+        self._tool.addItem(tr("Everything"), "")
+        for tool in TOOLS_OF_RULES:
+            self._tool.addItem(name_tool_of_rule(tool), tool)
         self._command = widgets.build_line_edit(
-            tr("Command or path"), tr("Command or path"), self.page_content
+            tr("Command or path"),
+            tr("Command or path, for example: git status *"),
+            self.page_content,
         )
         add = widgets.build_push_button(tr("Add"), self.page_content, self._add_permission_rule)
-        return build_row(self._decision, (self._tool, 1), (self._command, 1), add, wraps=True)
+        self._decision.currentIndexChanged.connect(self._show_what_rule_covers)
+        self._tool.editTextChanged.connect(self._show_what_rule_covers)
+        self._command.textChanged.connect(self._show_what_rule_covers)
+        return build_row(self._decision, (self._tool, 1), (self._command, 2), add, wraps=True)
 
-    def _add_permission_rule(self) -> None:
-        tool = self._tool.text().strip()
+    def _build_rule_trial(self) -> QHBoxLayout:
+        """Builds the line in which the typed rule can be tried before it is added."""
+        hint = tr("Try the rule: type a command or a path")
+        self._tried = widgets.build_line_edit(hint, hint, self.page_content)
+        self._tried.textChanged.connect(self._show_what_rule_covers)
+        self._trial_result = widgets.build_plain_label("", "small", self.page_content, wraps=False)
+        self._show_what_rule_covers()
+        return build_row((self._tried, 1), self._trial_result, wraps=True)
+
+    def _show_what_rule_covers(self) -> None:
+        """Says whether the rule decides about what was typed. Without a rule, nothing can be tried."""
+        rule = self._typed_rule()
+        self._tried.setVisible(rule is not None)
+        tried = self._tried.text().strip()
+        result = ""
+        if rule is not None and tried:
+            if self._program.does_rule_fit(rule, tried):
+                decision = translate_name("rule decision", rule["decision"])
+                result = tr("The rule fits: {decision}", decision=decision)
+            else:
+                result = tr("The rule does not fit.")
+        self._trial_result.setText(result)
+        self._trial_result.setVisible(bool(result))
+
+    def _typed_rule(self) -> dict[str, str] | None:
+        """Returns the rule in the form, or nothing while it names neither a tool nor a limit."""
+        tool = self._tool.currentText().strip()
+        index_of_choice = self._tool.findText(tool)
+        if index_of_choice >= 0:
+            tool = str(self._tool.itemData(index_of_choice))
         limit = self._command.text().strip()
         if not tool and not limit:
-            return
+            return None
         rule = {"decision": str(self._decision.currentData())}
         if tool:
             rule["tool"] = tool
@@ -194,8 +261,15 @@ class PermissionsPage(WorkspaceSettingsPage):
             rule["command"] = limit
         elif limit:
             rule["path"] = limit
-        self._tool.clear()
+        return rule
+
+    def _add_permission_rule(self) -> None:
+        rule = self._typed_rule()
+        if rule is None:
+            return
+        self._tool.setCurrentIndex(0)
         self._command.clear()
+        self._tried.clear()
         rules = list(self._bench.workspace.settings.rules)
         rules.append(rule)
         self._save_permission_rules(rules)

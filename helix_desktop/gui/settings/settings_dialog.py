@@ -15,6 +15,7 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.settings.about_page import AboutPage
+from helix_desktop.gui.settings.acp_agents_page import AcpAgentsPage
 from helix_desktop.gui.settings.extensions_page import ExtensionsPage
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.long_conversations_page import LongConversationsPage
@@ -47,6 +48,7 @@ GROUP_OF_SECTION = {
     "models": "providers",
     "brought": "instructions",
     "limits": "policy",
+    "agents": "servers",
     "checkpoints": "storage",
 }
 # The help that F1 opens on a page. The other pages open the contents.
@@ -198,7 +200,6 @@ class SettingsDialog(widgets.TransientDialog):
         models: dict[str, Callable[[], SettingsPage]] = {"providers": self._build_providers_page}
         if bench is not None:
             models["models"] = lambda: ModelsPage(window, bench, self._models)
-        models["keys"] = lambda: shown_settings(tr("Keys"), "Keys")
         self._add_settings_page("providers", models)
         if bench is None:
             return
@@ -227,6 +228,7 @@ class SettingsDialog(widgets.TransientDialog):
             "servers",
             {
                 "servers": lambda: McpServersPage(window.theme, bench, program, runner),
+                "agents": lambda: AcpAgentsPage(bench, settings, runner),
                 "tools": lambda: shown_settings(tr("Tools"), "Tools"),
                 "recorder": lambda: shown_settings(tr("Recorder"), "Recorder"),
             },

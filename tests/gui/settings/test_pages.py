@@ -30,9 +30,11 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.errors import NoUsableKeyring
 from helix_desktop.gui.common.consent_dialog import ConsentDialog
+from helix_desktop.gui.common.fields_dialog import FieldsDialog
 from helix_desktop.gui.common.setting_fields import LongTextField
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.about_page import AboutPage
+from helix_desktop.gui.settings.acp_agents_page import AcpAgentsPage
 from helix_desktop.gui.settings.installation_port import McpServerState
 from helix_desktop.gui.settings.mcp_server_card import describe_server_state
 from helix_desktop.gui.settings.mcp_servers_page import McpServersPage
@@ -49,9 +51,10 @@ from helix_desktop.gui.settings.workspace_settings_pages import (
 )
 from helix_desktop.mcp_client.server_config import ServerConfig
 from helix_desktop.program_settings import (
+    ACP_AGENTS,
     ALL,
     ASK_ABOVE,
-    FONT,
+    CODE_FONT,
     INSTRUCTIONS,
     LOG_SIZE,
     NOTIFY_DONE,
@@ -426,14 +429,14 @@ def test_a_font_is_chosen_from_those_of_the_system(
     window: MainWindow, settings: ProgramSettings
 ) -> None:
     page = ProgramSettingsPage("Appearance", settings, ["Appearance"])
-    fonts = child(page, QFontComboBox, FONT.key)
+    fonts = child(page, QFontComboBox, CODE_FONT.key)
     assert isinstance(fonts, QFontComboBox)
     assert fonts.currentText() == "Default"
     assert fonts.count() > 1
     fonts.activated.emit(1)
-    assert settings[FONT] == fonts.itemText(1)
+    assert settings[CODE_FONT] == fonts.itemText(1)
     fonts.activated.emit(0)
-    assert settings[FONT] == ""
+    assert settings[CODE_FONT] == ""
 
 
 def test_how_long_the_main_model_thinks(window: MainWindow, bench: FakeWorkbench) -> None:
@@ -468,7 +471,7 @@ def test_a_rule_of_a_file_tool_is_for_a_path_and_one_that_never_applies_says_so(
         ("run_command", "git push *"),
         ("*_file", "*.md"),
     ):
-        page._tool.setText(tool)
+        page._tool.setEditText(tool)
         page._command.setText(about)
         QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
     assert [{**rule, "decision": ""} for rule in bench.workspace.settings.rules] == [
@@ -484,6 +487,52 @@ def test_a_rule_of_a_file_tool_is_for_a_path_and_one_that_never_applies_says_so(
     told = [page._build_permission_rule_row(rule).findChildren(QLabel) for rule in rows]
     never = ["Never applies" in " ".join(label.text() for label in labels) for labels in told]
     assert never == [False, False, False, False, True, True]
+
+
+def test_a_rule_is_made_from_what_tools_do_and_can_be_tried_first(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    """The line asked for "Tool" and "Command or path" with nothing to choose from."""
+    page = PermissionsPage(bench, program, window.background_runner)
+    assert page._tried.isHidden(), "without a rule, there is nothing to try"
+    page._tool.setCurrentIndex(page._tool.findText("Run a command"))
+    page._command.setText("ls *")
+    page._tried.setText("ls -la")
+    assert page._trial_result.text() == "The rule fits: Allow"
+    page._tried.setText("ls -la && rm -r build")
+    assert page._trial_result.text() == "The rule does not fit."
+    page._tool.setCurrentIndex(page._tool.findText("Edit a file"))
+    page._command.setText("docs/*")
+    page._tried.setText("docs/a.md")
+    assert page._trial_result.text() == "The rule fits: Allow"
+    QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
+    rule = {"decision": "allow", "tool": "edit_file", "path": "docs/*"}
+    assert bench.workspace.settings.rules == [rule]
+    assert "Allow · Edit a file · docs/*" in said(page)
+
+
+def test_an_agent_is_added_by_its_command_tested_and_removed(
+    window: MainWindow, bench: FakeWorkbench, settings: ProgramSettings
+) -> None:
+    """It was a line of text in a box, without a test."""
+    page = AcpAgentsPage(bench, settings, window.background_runner)
+    assert "Codex: npm i" in said(page), "how a known one is installed"
+    QTest.mouseClick(button(page, "Test"), Qt.MouseButton.LeftButton)
+    assert "Mine started and answered." in said(page)
+    bench.acp.fails = True
+    QTest.mouseClick(button(page, "Test"), Qt.MouseButton.LeftButton)
+    assert "it ended with exit code 1" in said(page)
+
+    QTest.mouseClick(button(page, "Add agent…"), Qt.MouseButton.LeftButton)
+    dialog = page.findChildren(FieldsDialog)[-1]
+    dialog.values.update(name="Other", command="other 'open")
+    dialog._save_values_and_close()
+    assert "closed quotation marks" in dialog.trouble.text()
+    dialog.values.update(command="other --acp")
+    dialog._save_values_and_close()
+    assert settings[ACP_AGENTS] == "Mine = my-agent --acp\nOther = other --acp"
+    QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
+    assert settings[ACP_AGENTS] == ""
 
 
 def test_what_of_the_home_is_open_to_commands_is_chosen_by_one_press_each(

@@ -1,0 +1,140 @@
+"""The settings of other makers' agents: those that the user added, and the known ones that are
+installed. They work in conversations of this window, over the Agent Client Protocol.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from PySide6.QtWidgets import QLabel, QWidget
+
+from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.fields_dialog import FieldsDialog
+from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value
+from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, build_surface
+from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
+from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.workbench_types import ListedAcpAgent, Workbench
+from helix_desktop.program_settings import ACP_AGENTS, ProgramSettings
+
+LONGEST_SHOWN_COMMAND = 400
+
+
+class AcpAgentsPage(SettingsPage):
+    def __init__(
+        self, bench: Workbench, settings: ProgramSettings, runner: BackgroundRunner
+    ) -> None:
+        super().__init__(tr("Agents"))
+        self._bench = bench
+        self._settings = settings
+        self._runner = runner
+        about_agents = tr("Agents of other makers that work in a conversation of this window. They run with your permissions.")  # fmt: skip
+        self.add_sentence(about_agents)
+        self._rows = build_column(spacing=6)
+        self.add_page_layout(self._rows)
+        self._missing_label = self.add_sentence("", "small")
+        self._missing_label.hide()
+        self._error_label = self.add_sentence("", "danger")
+        self._error_label.hide()
+        self.add_page_button(tr("Add agent…"), self._open_add_dialog)
+        connect = partial(self.wanted.emit, "connect-agent")
+        self.add_page_button(tr("Connect an agent that you use in a terminal…"), connect, "link")
+        self.refresh_agents()
+
+    def refresh_agents(self) -> None:
+        self._runner.run_in_background(
+            self._bench.acp.describe_agents(), then=self._show_agents, owner=self
+        )
+
+    def _show_agents(self, agents: Sequence[ListedAcpAgent]) -> None:
+        """Shows a card for each agent that can be used, and one line on known ones that cannot."""
+        clear_layout(self._rows)
+        missing_agents: list[str] = []
+        for agent in agents:
+            if agent.is_installed or agent.is_own:
+                self._rows.addWidget(self._build_agent_card(agent))
+            elif agent.install_command:
+                missing_agents.append(f"{agent.name}: {agent.install_command}")
+            else:
+                missing_agents.append(agent.name)
+        words = tr("Known, but not installed here:")
+        self._missing_label.setText("\n".join([words, *missing_agents]))
+        self._missing_label.setVisible(bool(missing_agents))
+
+    def _build_agent_card(self, agent: ListedAcpAgent) -> QWidget:
+        """Builds the card of an agent: its name, the command that starts it, and what can be done
+        with it. A known agent cannot be removed, as it is there while its program is installed.
+        """
+        card = build_surface(self.page_content, "card")
+        name = make_safe_text(agent.name)
+        title = build_plain_label(name, "", card)
+        command = build_plain_label(
+            make_safe_text(agent.command_line[:LONGEST_SHOWN_COMMAND]), "mono", card
+        )
+        state = build_plain_label("", "small", card)
+        if not agent.is_installed:
+            state.setText(tr("Its program was not found on this computer."))
+        state.setVisible(bool(state.text()))
+        buttons = build_row(1)
+        if agent.is_own:
+            remove = partial(self._remove_agent, agent.name)
+            buttons.insertWidget(
+                0,
+                build_push_button(
+                    tr("Remove"), card, remove, "link", name=f"{tr('Remove')}: {name}"
+                ),
+            )
+        if agent.is_installed:
+            test = partial(self._test_agent, agent.name, state)
+            buttons.insertWidget(
+                0, build_push_button(tr("Test"), card, test, "link", name=f"{tr('Test')}: {name}")
+            )
+        build_column(title, command, state, buttons, owner=card, margins=(12, 8, 8, 6), spacing=2)
+        return card
+
+    # --- Test, add and remove
+
+    def _test_agent(self, name: str, state: QLabel) -> None:
+        state.setText(tr("Starting {name}…", name=name))
+        state.show()
+        self._runner.run_in_background(
+            self._bench.acp.test_agent(name),
+            then=partial(self._show_test_passed, name, state),
+            failed=partial(self._show_test_failure, state),
+            owner=state,
+        )
+
+    def _show_test_passed(self, name: str, state: QLabel, _done: None) -> None:
+        words = tr("{name} started and answered. Begin a conversation with it from “+” beside the workspace’s name.")  # fmt: skip
+        state.setText(words.format(name=name))
+
+    def _show_test_failure(self, state: QLabel, error: HelixError) -> None:
+        state.setText(translate_sentences(str(error)))
+
+    def _open_add_dialog(self) -> None:
+        about_command = tr("What you would type in a terminal to start it as an agent, for example: gemini --experimental-acp")  # fmt: skip
+        fields = [
+            FieldDeclaration("name", tr("Name"), "", ""),
+            FieldDeclaration("command", tr("Command"), about_command, ""),
+        ]
+        about_rights = tr("The agent runs with your permissions, as it would in a terminal.")
+        dialog = FieldsDialog(tr("Add agent"), fields, tr("Add"), self._add_agent, self)
+        dialog.layout().insertWidget(0, build_plain_label(about_rights, "muted", dialog))
+        dialog.open()
+
+    def _add_agent(self, values: dict[str, Value]) -> None:
+        name = str(values["name"]).strip()
+        command_line = str(values["command"]).strip()
+        if not name or not command_line:
+            raise InvalidInput(tr("Enter a name and a command."))
+        own_lines = self._bench.acp.own_lines_with_agent(name, command_line)
+        self._settings.change_setting(ACP_AGENTS, own_lines)
+        self.refresh_agents()
+
+    def _remove_agent(self, name: str) -> None:
+        own_lines = self._bench.acp.own_lines_without_agent(name)
+        self._settings.change_setting(ACP_AGENTS, own_lines)
+        self.refresh_agents()
