@@ -26,7 +26,7 @@ from helix_desktop.gui.common.fields_dialog import FieldsDialog
 from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.fleet import fleet_rows
 from helix_desktop.gui.fleet.fleet_list import FleetColumn, FleetList
-from helix_desktop.gui.fleet.fleet_rows import Figures, ListedTask
+from helix_desktop.gui.fleet.fleet_rows import Figures, KnownRun, ListedTask
 from helix_desktop.gui.fleet.task_answer_buttons import TaskAnswerButtons
 from helix_desktop.gui.fleet.task_answer_view import TaskAnswerView
 from helix_desktop.gui.fleet.task_question_view import TaskQuestionView
@@ -96,13 +96,14 @@ class FleetDialog(TransientDialog):
         new_task = build_push_button(tr("New task…"), self, self._open_new_task_dialog, "primary")
         new_schedule = build_push_button(tr("New schedule…"), self, self._open_new_schedule_dialog)
 
-        tabs = [
-            self._add_tab(tr("Tasks"), self._build_tasks_page()),
-            self._add_tab(tr("Conversations"), self._build_conversations_page()),
-            self._add_tab(tr("Schedules"), self._build_schedules_page()),
-            self._add_tab(tr("Workers"), self._build_workers_page()),
-        ]
-        tabs[0].setChecked(True)
+        tasks_tab = self._add_tab(tr("Tasks"), self._build_tasks_page())
+        tasks_tab.setChecked(True)
+        self._conversations_tab = self._add_tab(
+            tr("Conversations"), self._build_conversations_page()
+        )
+        self._schedules_tab = self._add_tab(tr("Schedules"), self._build_schedules_page())
+        self._workers_tab = self._add_tab(tr("Computers"), self._build_workers_page())
+        tabs = [tasks_tab, self._conversations_tab, self._schedules_tab, self._workers_tab]
         room_between = (QWidget(self), 1)
         bar = build_row(
             *tabs, room_between, self._all, new_schedule, new_task, spacing=8, wraps=True
@@ -166,7 +167,8 @@ class FleetDialog(TransientDialog):
         self._task_list.itemSelectionChanged.connect(self._show_chosen_task)
         self._task_list.itemDoubleClicked.connect(self._open_chosen_conversation)
         self._filter.textChanged.connect(self._task_list.filter_fleet_rows)
-        cards_row = build_row(wraps=True)
+        self._summary_row = QWidget(page)
+        cards_row = build_row(owner=self._summary_row, margins=0, wraps=True)
         for card in cards:
             cards_row.addWidget(card, 1)
 
@@ -177,7 +179,7 @@ class FleetDialog(TransientDialog):
         room_before = (QWidget(page), 1)
         buttons_row = build_row(room_before, self._again, self._older, spacing=8, wraps=True)
         build_column(
-            cards_row,
+            self._summary_row,
             self._filter,
             (self._task_list, 1),
             buttons_row,
@@ -240,6 +242,23 @@ class FleetDialog(TransientDialog):
         self._again.setVisible(any(workspace.get("dead_letter") for workspace in workspaces))
         self._show_chosen_task()
         self._update_list_buttons()
+        self._show_tabs_in_use()
+
+    def _show_tabs_in_use(self) -> None:
+        """Hides what says nothing yet, so that at first there is one page: that of the tasks."""
+        has_tasks = bool(self._tasks)
+        self._summary_row.setVisible(has_tasks)
+        self._filter.setVisible(has_tasks)
+        has_work_for_computers = any(map(_has_tasks_for_this_computer, self._workspaces))
+        has_computers = bool(self._worker_list.topLevelItemCount()) or has_work_for_computers
+        is_used_by_tab = {
+            self._conversations_tab: bool(self._conversation_list.topLevelItemCount()),
+            self._schedules_tab: bool(self._schedules),
+            self._workers_tab: has_computers,
+        }
+        for tab, is_used in is_used_by_tab.items():
+            # The page that is in sight stays, also when its last row goes.
+            tab.setVisible(is_used or tab.isChecked())
 
     def _show_summary(self) -> None:
         summary = fleet_rows.summarise_fleet(self._workspaces)
@@ -254,8 +273,11 @@ class FleetDialog(TransientDialog):
             icon_by_state[state] = build_icon("dot", self._theme.colour_of_token(colour))
         cells_by_key: dict[str, list[str]] = {}
         icons_by_key: dict[str, QIcon] = {}
+        known_runs: dict[str, KnownRun] = {}
+        if self._tasks:
+            known_runs = fleet_rows.find_known_runs(self._desk.opened_workbenches())
         for key, row in self._tasks.items():
-            cells_by_key[key] = fleet_rows.task_cells(row)
+            cells_by_key[key] = fleet_rows.task_cells(row, known_runs.get(key))
             icons_by_key[key] = icon_by_state[row.state]
         self._task_list.show_rows(cells_by_key, icons_by_key)
         self._task_list.filter_fleet_rows(self._filter.text())
@@ -440,13 +462,13 @@ class FleetDialog(TransientDialog):
 
     def _build_workers_page(self) -> QWidget:
         columns = (
-            FleetColumn(tr("Worker"), 260),
+            FleetColumn(tr("Computer"), 260),
             FleetColumn(tr("Workspace"), 180),
             FleetColumn(tr("Tasks"), 100),
             FleetColumn(tr("State"), 0),
         )
-        empty_words = tr("Workers appear here while they run tasks.")
-        self._worker_list = FleetList(tr("Workers"), columns, self, empty_words)
+        empty_words = tr("Computers appear here while they run tasks.")
+        self._worker_list = FleetList(tr("Computers"), columns, self, empty_words)
         self._here = build_push_button(
             tr("Run waiting tasks on this computer"), self, self._run_waiting_tasks_here
         )
@@ -474,6 +496,7 @@ class FleetDialog(TransientDialog):
             cells_by_id[schedule.id] = fleet_rows.schedule_cells(schedule, self._names)
         self._schedule_list.show_rows(cells_by_id)
         self._update_list_buttons()
+        self._show_tabs_in_use()
 
     def _update_list_buttons(self) -> None:
         """Enables the buttons that apply to the selected rows."""

@@ -1,5 +1,6 @@
 """What the tables of the fleet say of tasks, conversations, workers and schedules."""
 
+import platform
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
@@ -7,6 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import QLocale
 
+from helix_desktop.engine.facts import ModelRole
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import (
@@ -16,6 +18,7 @@ from helix_desktop.gui.common.figure_formats import (
 )
 from helix_desktop.gui.common.running_states import describe_running_state
 from helix_desktop.gui.common.setting_fields import FieldDeclaration
+from helix_desktop.gui.model_setup_port import has_unknown_price
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, format_number, tr, translate_name
@@ -47,6 +50,39 @@ class ListedTask:
     state: str = ""
     workspace: Figures = field(default_factory=dict)
     task: Figures = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRun:
+    """What an open workspace knows of a task's conversation, which the list of tasks does not say.
+
+    `machine`: the computer that ran it last; empty for this one. `cost_words`: what stands for a
+    cost of nothing, such as "free".
+    """
+
+    machine: str
+    cost_words: str
+
+
+def find_known_runs(benches: Sequence[Workbench]) -> dict[str, KnownRun]:
+    """Returns what is known of the conversations of open workspaces, by workspace and id."""
+    runs: dict[str, KnownRun] = {}
+    for bench in benches:
+        cost_words = _describe_cost_of_nothing(bench)
+        for row in bench.list_conversations():
+            runs[f"{bench.id} {row.id}"] = KnownRun(row.machine, cost_words)
+    return runs
+
+
+def _describe_cost_of_nothing(bench: Workbench) -> str:
+    """Says why a task of this workspace cost nothing: the model is free, or its price is unknown."""
+    for model in bench.models.model_facts():
+        if model.role is not ModelRole.MAIN or model.price_input > 0:
+            continue
+        if has_unknown_price(model):
+            return tr("not known")
+        return tr("free")
+    return NOTHING
 
 
 def list_conversation_cells(benches: Sequence[Workbench]) -> dict[str, list[str]]:
@@ -130,23 +166,36 @@ def split_task_question(task: Figures) -> tuple[str, str]:
     return sentence, exact_request
 
 
-def task_cells(row: ListedTask) -> list[str]:
+def task_cells(row: ListedTask, run: KnownRun | None = None) -> list[str]:
+    """Describes a task. `run`: what an open workspace knows of its conversation."""
     task = row.task
     texts = [
         translate_name("state of a task", row.state),
         _shorten_to_cell(task["text"]),
         row.workspace["name"],
         task["agent"] or tr("agent"),
-        _describe_worker(row.workspace, task) or NOTHING,
+        _describe_place(row.workspace, task, run),
         _shorten_to_cell(_describe_now(row.state, task)),
     ]
     cells = [make_safe_text(text) for text in texts]
     cells.append(format_time_ago(task["added"], time.time()))
     if task["cost"]:
         cells.append(format_dollars(task["cost"]))
+    elif row.state == "done" and run is not None:
+        cells.append(run.cost_words)
     else:
         cells.append(NOTHING)
     return cells
+
+
+def _describe_place(workspace: Figures, task: Figures, run: KnownRun | None) -> str:
+    """Says where a task runs or ran last. A task that no worker has begun is nowhere yet."""
+    worker = _describe_worker(workspace, task)
+    if worker:
+        return worker
+    if run is None or not task["claims"]:
+        return NOTHING
+    return run.machine or tr("this computer")
 
 
 def _shorten_to_cell(text: str) -> str:
@@ -156,9 +205,12 @@ def _shorten_to_cell(text: str) -> str:
 def _describe_worker(workspace: Figures, task: Figures) -> str:
     worker: str = task["worker"]
     machine, _blank, _process = worker.rpartition(" ")
+    shown_machine = machine
+    if machine == platform.node():
+        shown_machine = tr("this computer")
     if worker in workspace["lost"]:
-        return tr("{worker} (not responding)", worker=machine)
-    return machine
+        return tr("{worker} (not responding)", worker=shown_machine)
+    return shown_machine
 
 
 def _describe_now(state: str, task: Figures) -> str:
@@ -302,7 +354,7 @@ def summarise_fleet(workspaces: Sequence[Figures]) -> list[SummaryCard]:
         cost_note = tr("{dollars} for all tasks", dollars=spent)
     worker_note = ""
     if worker_count:
-        worker_note = format_count(worker_count, "on {n} worker", "on {n} workers")
+        worker_note = format_count(worker_count, "by {n} program", "by {n} programs")
     return [
         SummaryCard(tr("Running"), words_by_state["running"], worker_note),
         SummaryCard(tr("Waiting"), words_by_state["waiting"], stopped_note),

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from PySide6.QtCore import QModelIndex, QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QModelIndex, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QListView, QStyle, QStyleOptionViewItem, QWidget
 
@@ -14,10 +14,19 @@ from helix_desktop.gui.common.list_row_model import Index, ListRowModel, RowPain
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.conversation_timeline import TimelineEvent
 from helix_desktop.gui.timeline.fold_sentences import describe_event_briefly, describe_event_title
+from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
-ROW = 55  # The height of a row, in pixels.
+ROW = 55  # The height of a row whose figures fit in one line, in pixels.
+FIGURES_LINE = 20  # The height of each line of figures, in pixels.
 LEFT = 22  # The room at the left of a row's ring, in pixels.
+# The room at the left and at the right of a row's text, in pixels.
+TEXT_LEFT = LEFT + 26
+TEXT_RIGHT = 18
+SEPARATOR = " · "  # Between two figures of an event.
+# In a longer list, all rows have the same height and long figures are cut, because measuring each
+# row would hold up the window.
+MOST_MEASURED_ROWS = 400
 
 
 class FoldRows(ListRowModel[TimelineEvent]):
@@ -26,9 +35,12 @@ class FoldRows(ListRowModel[TimelineEvent]):
     window = 0
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        event = self.items[index.row()]
+        if role == Qt.ItemDataRole.ToolTipRole:
+            title = describe_event_title(event)
+            return safe_tooltip(f"{title}\n{describe_event_briefly(event, self.window)}")
         if role not in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
             return None
-        event = self.items[index.row()]
         parts = [
             describe_event_title(event),
             describe_event_time(event),
@@ -43,6 +55,22 @@ class FoldRows(ListRowModel[TimelineEvent]):
 
 
 class _FoldRowPainter(RowPainter):
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        """A row is higher by a line for each line of figures that does not fit beside the first."""
+        size = super().sizeHint(option, index)
+        view = self.parent()
+        model = index.model()
+        if not isinstance(view, QListView) or not isinstance(model, FoldRows):
+            return size
+        if view.uniformItemSizes():
+            return size
+        pixels = self._theme.zoomed_pixels
+        room = view.viewport().width() - pixels(TEXT_LEFT) - pixels(TEXT_RIGHT)
+        words = describe_event_briefly(model.items[index.row()], model.window)
+        lines = wrap_figures(words, QFontMetrics(self._theme.build_font()), room)
+        extra_height = (len(lines) - 1) * pixels(FIGURES_LINE)
+        return QSize(size.width(), size.height() + extra_height)
+
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         """Draws a row of the list: a ring in the colour of its kind, what was
         shortened, and when.
@@ -79,8 +107,8 @@ class _FoldRowPainter(RowPainter):
         """Draws the title and the time in one line, and what the event did below it."""
         theme = self._theme
         pixels = theme.zoomed_pixels
-        text_left = row_rect.left() + pixels(LEFT + 26)
-        text_width = row_rect.right() - pixels(18) - text_left
+        text_left = row_rect.left() + pixels(TEXT_LEFT)
+        text_width = row_rect.right() - pixels(TEXT_RIGHT) - text_left
         title_rect = QRectF(text_left, row_rect.top() + pixels(8), text_width, pixels(20))
         gap = pixels(10)
 
@@ -104,9 +132,30 @@ class _FoldRowPainter(RowPainter):
         theme.draw_words(painter, time_rect, time_words, plain_font, "faint")
 
         what_it_did = describe_event_briefly(event, model.window)
-        second_line = plain_metrics.elidedText(what_it_did, elide_right, int(text_width))
-        second_rect = title_rect.translated(0, pixels(19.5))
-        theme.draw_words(painter, second_rect, second_line, plain_font, "muted")
+        lines = wrap_figures(what_it_did, plain_metrics, int(text_width))
+        # As many lines are drawn as the row was measured for.
+        drawn_lines = lines[: 1 + int((row_rect.height() - pixels(ROW)) / pixels(FIGURES_LINE))]
+        if len(drawn_lines) < len(lines):
+            rest = SEPARATOR.join(lines[len(drawn_lines) - 1 :])
+            drawn_lines[-1] = plain_metrics.elidedText(rest, elide_right, int(text_width))
+        line_rect = title_rect
+        for line in drawn_lines:
+            line_rect = line_rect.translated(0, pixels(19.5))
+            theme.draw_words(painter, line_rect, line, plain_font, "muted")
+
+
+def wrap_figures(words: str, metrics: QFontMetrics, room: int) -> list[str]:
+    """Breaks figures into lines between two of them. A single one may still be too long."""
+    lines: list[str] = []
+    for figure in words.split(SEPARATOR):
+        joined = figure
+        if lines:
+            joined = f"{lines[-1]}{SEPARATOR}{figure}"
+        if lines and metrics.horizontalAdvance(joined) <= room:
+            lines[-1] = joined
+        else:
+            lines.append(metrics.elidedText(figure, Qt.TextElideMode.ElideRight, room))
+    return lines
 
 
 class FoldList(QListView):
@@ -115,7 +164,7 @@ class FoldList(QListView):
     chosen = Signal(object)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(parent, uniformItemSizes=True)
+        super().__init__(parent)
         self.rows = FoldRows(self)
         self.setModel(self.rows)
         self.setItemDelegate(_FoldRowPainter(theme, self, ROW))
@@ -128,6 +177,7 @@ class FoldList(QListView):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        self.scheduleDelayedItemsLayout()  # More or fewer figures fit in a line.
         self.scrollTo(self.currentIndex())
 
     def show_fold_events(
@@ -138,6 +188,7 @@ class FoldList(QListView):
         # Selecting the same event again is no choice of the user.
         self.selectionModel().blockSignals(True)
         self.rows.window = window
+        self.setUniformItemSizes(len(events) > MOST_MEASURED_ROWS)
         self.rows.replace_rows(events)
         self.select_fold_event(keep)
         self.selectionModel().blockSignals(False)

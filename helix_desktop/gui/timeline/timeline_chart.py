@@ -250,6 +250,11 @@ class TimelineChart(StepPlot):
             painter.setPen(self._theme.colour_of_token("faint"))
             label_rect = QRectF(0, y - line_height / 2, area.left() - 8, line_height)
             painter.drawText(label_rect, _TO_THE_RIGHT, format_token_count(tokens))
+        # The unit stands above the highest figure.
+        unit_top = area.top() - line_height - self._theme.zoomed_pixels(4)
+        unit_rect = QRectF(0, unit_top, area.left() - 8, line_height)
+        painter.setPen(self._theme.colour_of_token("faint"))
+        painter.drawText(unit_rect, _TO_THE_RIGHT, tr("tokens"))
         if self._top_dollars:
             self._draw_dollar_axis(painter, replace(scale, top=self._top_dollars), most_labels)
         self._draw_names_of_lanes(painter, area)

@@ -219,6 +219,13 @@ class TimelinePage(QWidget):
             self.list.viewport().update()
 
     def _update_heading_and_price_link(self) -> None:
+        foreign_agent = self.timeline.history.acp_agent
+        self.chart.setVisible(not foreign_agent)
+        if foreign_agent:
+            self._price_link.hide()
+            words = tr("{agent} does not report what it sends to its model, so there is no chart and no price.")  # fmt: skip
+            self._heading.set_elided_text(words.format(agent=foreign_agent))
+            return
         cost_of_agents = 0.0
         if self._session is not None:
             cost_of_agents = self._session.context.cost_of_agents()

@@ -4,6 +4,7 @@ them, and what its buttons ask for.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop import program_folders
+from helix_desktop.engine.facts import ModelRole, ModelSet
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.ports import AskedProgram
 from helix_desktop.engine.session_events import ConversationActivity
@@ -34,7 +36,7 @@ from helix_desktop.gui.common.consent_text_view import ExactTextView
 from helix_desktop.gui.common.fields_dialog import FieldsDialog
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 from helix_desktop.gui.fleet.fleet_list import LEAST_WIDTH
-from helix_desktop.gui.fleet.fleet_rows import ListedTask, task_cells
+from helix_desktop.gui.fleet.fleet_rows import ListedTask, find_known_runs, task_cells
 from helix_desktop.gui.fleet.task_answer_view import MOST_HEIGHT
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
@@ -138,7 +140,7 @@ class Bench(StandIn):
     name: str = "Thesis"
 
     def __post_init__(self) -> None:
-        self.copies = self.sessions = self
+        self.copies = self.sessions = self.models = self
         self.overlaps = {"c1": {"/p/a.py": ["c2"]}}
         self.changed = {"c1": ("/p/a.py", "/p/b.py")}
         self.read: list[str] = []
@@ -149,6 +151,9 @@ class Bench(StandIn):
             Row("c2", "Two", 0, copy="main"),
             Row("c3", "Three", 0),
         ]
+
+    def model_facts(self) -> list[ModelSet]:
+        return [ModelSet(ModelRole.MAIN, "ollama/qwen", 32_000)]
 
     def find_open_session(self, conversation: str) -> Any:
         running = ConversationActivity.ASKING if conversation == "c1" else ConversationActivity.IDLE
@@ -206,6 +211,38 @@ def test_a_task_that_got_a_permission_goes_on_and_is_not_tried_again() -> None:
         assert task_cells(ListedTask(one["state"], FOUND[0], one))[5] == now
 
 
+def test_a_task_that_ran_here_says_so_and_one_of_a_free_model_cost_nothing() -> None:
+    """Both were "–" for a task that was done on this computer."""
+    done = ListedTask("done", FOUND[0], task(1, "done"))
+    known_runs = find_known_runs([Bench()])
+    assert task_cells(done, known_runs["w1 c1"])[4::3] == ["this computer", "free"]
+    assert task_cells(done)[4::3] == ["–", "–"], "its workspace is not open"
+    other = replace(known_runs["w1 c1"], machine="build-2")
+    assert task_cells(done, other)[4] == "build-2"
+    running = ListedTask("running", FOUND[0], task(1, "running", worker=f"{platform.node()} 1.1"))
+    assert task_cells(running)[4] == "this computer"
+    waiting = ListedTask("waiting", FOUND[0], task(1, "waiting", claims=0))
+    assert task_cells(waiting, known_runs["w1 c1"])[4] == "–", "nobody has begun it"
+
+
+def test_a_fleet_without_anything_is_one_page(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    """Three tabs were nearly empty."""
+    dialog, _, _, _parent = opened(theme, doing, places)
+    dialog._show_schedules([])
+    dialog._conversation_list.show_rows({})
+    dialog._worker_list.show_rows({})
+    dialog._workspaces, dialog._tasks = [], {}
+    dialog._show_tabs_in_use()
+    tabs = [dialog._conversations_tab, dialog._schedules_tab, dialog._workers_tab]
+    assert [tab.isVisible() for tab in tabs] == [False, False, False]
+    assert not dialog._summary_row.isVisible()
+    dialog._show_fleet(FOUND)
+    assert [tab.isVisible() for tab in tabs] == [True, False, True]
+    assert dialog._summary_row.isVisible()
+
+
 def choose(dialog: FleetDialog, text: str) -> None:
     rows = [
         dialog._task_list.topLevelItem(at) for at in range(dialog._task_list.topLevelItemCount())
@@ -240,7 +277,7 @@ def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
     assert {
         "7 done, 1 failed",
         "$1.50 of $50.00 for all tasks",
-        "on 2 workers",
+        "by 2 programs",
         "Site: The shared store does not answer.",
     } <= words
     dialog._filter.setText("WAITING 5")
@@ -278,7 +315,7 @@ def test_an_answer_is_drawn_as_markdown_and_the_window_counts_as_a_worker(
     running = task(1, "running", worker="here 3.1")
     dialog._show_fleet([{**FOUND[0], "workers": {}, "running": [running], "failed": [done]}])
     words = {label.text() for label in dialog.findChildren(QLabel)}
-    assert "on 1 worker" in words
+    assert "by 1 program" in words
     choose(dialog, "Task 6")
     assert dialog._answer.isVisible()
     text = dialog._answer.all_text()
@@ -384,7 +421,7 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     choose(dialog, "Task 4")
     assert not dialog._open.isEnabled()  # it has no conversation yet
     press(dialog, "Stop all")
-    press(dialog, "Workers")
+    press(dialog, "Computers")
     press(dialog, "Finish and exit")
     press(dialog, "Run waiting tasks on this computer")
     press(dialog, "Tasks")

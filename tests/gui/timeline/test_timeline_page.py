@@ -14,7 +14,14 @@ from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication, QDialogButtonBox, QPushButton
 
-from helix_desktop.engine.facts import DocumentEdited, FoldKind, Forgotten, Recorded, Unfolded
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    DocumentEdited,
+    FoldKind,
+    Forgotten,
+    Recorded,
+    Unfolded,
+)
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.request_costs import explain_requests
 from helix_desktop.engine.session_events import FactAppended
@@ -24,8 +31,17 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.timeline.fold_list import (
+    FIGURES_LINE,
+    ROW,
+    SEPARATOR,
+    TEXT_LEFT,
+    TEXT_RIGHT,
+    wrap_figures,
+)
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.timeline.fold_panel import _build_document_boxes
+from helix_desktop.gui.timeline.fold_sentences import describe_event_briefly
 from helix_desktop.gui.timeline.timeline_chart import LEGEND
 from helix_desktop.gui.timeline.timeline_page import TimelinePage
 from helix_desktop.gui.transcript.basic_boxes import LinkAddress, ToggleSection
@@ -542,3 +558,36 @@ def test_the_list_of_folds_never_shrinks_to_hardly_a_row(
     QApplication.processEvents()
     assert (shown.panel.x() > shown.list.x()) is beside
     assert shown.list.height() > 100
+
+
+def test_no_figure_of_the_list_is_cut(page: Page, settle: Settle) -> None:
+    """The second line ended in "20 messa…"."""
+    made, _ = page
+    for width in (1130, 760):
+        made.resize(width, 800)
+        settle()
+        QApplication.processEvents()
+        rows = made.list.rows
+        room = made.list.viewport().width() - TEXT_LEFT - TEXT_RIGHT
+        for row, event in enumerate(rows.items):
+            words = describe_event_briefly(event, rows.window)
+            lines = wrap_figures(words, made.list.fontMetrics(), room)
+            height = made.list.visualRect(rows.index(row)).height()
+            assert height >= ROW + (len(lines) - 1) * FIGURES_LINE, words
+            assert SEPARATOR.join(lines) == words or len(lines) == words.count(SEPARATOR) + 1
+    assert any(
+        made.list.visualRect(rows.index(row)).height() > ROW for row in range(len(rows.items))
+    )
+
+
+def test_of_an_agent_that_reports_no_context_it_is_said_instead_of_an_empty_chart(
+    page: Page, settle: Settle
+) -> None:
+    made, _ = page
+    assert not made.chart.isHidden()
+    foreign = FakeSession("f", [Recorded("f", 1, 0.0, ConversationStarted(acp_agent="Echo"))])
+    made.show_timeline_of(foreign)
+    settle()
+    assert made.chart.isHidden()
+    assert made._heading._words.startswith("Echo does not report what it sends")
+    assert made._price_link.isHidden()
