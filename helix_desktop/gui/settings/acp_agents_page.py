@@ -121,8 +121,8 @@ class AcpAgentsPage(SettingsPage):
             FieldDeclaration("command", tr("Command"), about_command, ""),
         ]
         about_rights = tr("The agent runs with your permissions, as it would in a terminal.")
-        dialog = FieldsDialog(tr("Add agent"), fields, tr("Add"), self._add_agent, self)
-        dialog.layout().insertWidget(0, build_plain_label(about_rights, "muted", dialog))
+        above = [build_plain_label(about_rights, "muted")]
+        dialog = FieldsDialog(tr("Add agent"), fields, tr("Add"), self._add_agent, self, above)
         dialog.open()
 
     def _add_agent(self, values: dict[str, Value]) -> None:

@@ -23,7 +23,8 @@ DOCKER_COMMAND = "docker run -d -p 127.0.0.1:5432:5432 -e POSTGRES_PASSWORD=try-
 
 
 class ShareWorkspaceDialog(SharingFormDialog):
-    """Shows one of two panels: for a workspace that is not shared yet, or for one that is.
+    """Offers a file first and, if the user asks for it, a database. For a workspace that is shared
+    already, it shows how others join.
     `export_wanted` carries the action of the window that writes a file for a colleague.
     """
 
@@ -43,24 +44,33 @@ class ShareWorkspaceDialog(SharingFormDialog):
         self.standing = build_plain_label()
         self.amount = build_plain_label("", "muted")
         address_row = self._build_widget_row(self.address, self.test)
-        self._not_shared_panel = stack_widgets(
-            self._build_file_section(),
+        self.with_database = build_push_button(
+            tr("With a database, for a team (for administrators)…"),
+            self,
+            self._show_database_panel,
+            "link",
+            wraps=True,
+        )
+        self._file_panel = stack_widgets(self._build_file_section(), self.with_database)
+        self._database_panel = stack_widgets(
             build_plain_label(tr("For a team: share it live"), "heading"),
             self._build_sharing_explanation(),
+            self._build_text_for_administrator(),
             address_row,
             self.password,
             self.amount,
             self._build_way_to_try(),
         )
+        self._database_panel.hide()
         self._shared_panel = stack_widgets(self.standing, *self._build_joining_instructions())
         buttons = build_row(self.stop, 1, self.close_, self.share)
-        self._lay_out_sharing_form([self._not_shared_panel, self._shared_panel], buttons)
+        panels = [self._file_panel, self._database_panel, self._shared_panel]
+        self._lay_out_sharing_form(panels, buttons)
         stop_watching = self._sharing.watch_sharing(self._show_sharing_state)
         self.finished.connect(lambda _result: stop_watching())
         self.address.textChanged.connect(self._update_enabled_buttons)
         self.address.returnPressed.connect(self.test.click)
         self._show_sharing_state()
-        self.address.setFocus()
         runner.run_in_background(
             self._setup.measure_shared_amount(), then=self._show_upload_amount, owner=self
         )
@@ -81,6 +91,29 @@ class ShareWorkspaceDialog(SharingFormDialog):
     def _export(self, action: str) -> None:
         self.reject()
         self.export_wanted.emit(action)
+
+    def _show_database_panel(self) -> None:
+        """Shows what only a person with a database needs."""
+        self.with_database.hide()
+        self._database_panel.show()
+        self.share.show()
+        self.address.setFocus()
+        self.adjustSize()
+
+    def _build_text_for_administrator(self) -> QWidget:
+        words = tr("You have no database? Whoever runs servers for you can set one up.")
+        copy = build_push_button(
+            tr("Copy a text for your administrator"), self, self._copy_text_for_administrator
+        )
+        row = QWidget(self)
+        build_row(copy, 1, owner=row, margins=0)
+        return stack_widgets(build_plain_label(words, "muted"), row, spacing=4)
+
+    def _copy_text_for_administrator(self) -> None:
+        """Copies what an administrator must know, to be sent by mail."""
+        text = tr("Please set up a PostgreSQL database (version 13 or newer) with which we can share a workspace of Helix Desktop. I need its address, such as postgresql://USER@SERVER/DATABASE, and the password. The user must be allowed to create tables there, and our computers must reach the server. Everything is encrypted on our computers before it is sent: in the database stand random names, rounded sizes and times, but no text, titles or file names.")  # fmt: skip
+        QGuiApplication.clipboard().setText(text)
+        self._show_sharing_status(tr("The text was copied to the clipboard."))
 
     def _build_way_to_try(self) -> QWidget:
         text = tr("To try it on this computer, start a database with Docker, and use the address postgresql://postgres@localhost/postgres with the password “try-it”:")  # fmt: skip
@@ -115,9 +148,11 @@ class ShareWorkspaceDialog(SharingFormDialog):
     def _show_sharing_state(self) -> None:
         status = self._sharing.sharing_state
         is_shared = status.state != "off"
-        self._not_shared_panel.setVisible(not is_shared)
+        uses_database = self.with_database.isHidden()
+        self._file_panel.setVisible(not is_shared)
+        self._database_panel.setVisible(not is_shared and uses_database)
         self._shared_panel.setVisible(is_shared)
-        self.share.setVisible(not is_shared)
+        self.share.setVisible(not is_shared and uses_database)
         self.stop.setVisible(is_shared)
         self.standing.setText(sharing_sentences.describe_sharing_fully(status))
         self.line.setText(status.address)

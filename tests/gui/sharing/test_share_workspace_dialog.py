@@ -17,6 +17,7 @@ ADDRESS = "postgresql://me@host/helix"
 def dialog(window: MainWindow, bench: FakeWorkbench) -> ShareWorkspaceDialog:
     made = ShareWorkspaceDialog(bench, window.background_runner, window)
     made.open()
+    made.with_database.click()
     return made
 
 
@@ -49,6 +50,26 @@ def test_a_file_for_a_colleague_comes_before_a_database(dialog: ShareWorkspaceDi
     button.click()
     assert wanted == ["export-workspace"]
     assert not dialog.isVisible()
+
+
+def test_only_a_file_is_offered_until_a_database_is_asked_for(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    dialog = ShareWorkspaceDialog(bench, window.background_runner, window)
+    dialog.open()
+    assert "PostgreSQL" not in shown(dialog)
+    assert not dialog.share.isVisibleTo(dialog)
+    dialog.with_database.click()
+    assert "PostgreSQL" in shown(dialog)
+    assert dialog.share.isVisibleTo(dialog)
+    (copy,) = [
+        button
+        for button in dialog.findChildren(QPushButton)
+        if button.text() == "Copy a text for your administrator"
+    ]
+    copy.click()
+    assert "PostgreSQL database (version 13 or newer)" in QGuiApplication.clipboard().text()
+    assert "The text was copied" in shown(dialog)
 
 
 def test_a_password_in_the_address_is_hidden_at_once(
@@ -113,9 +134,10 @@ def test_no_line_is_cut_when_the_amount_is_known_later(
         patch.setattr(ShareWorkspaceDialog, "_show_upload_amount", lambda *_: None)
         dialog = ShareWorkspaceDialog(bench, window.background_runner, window)
         dialog.open()
+        dialog.with_database.click()
         QGuiApplication.processEvents()
     dialog._show_upload_amount((12, 345, 6_700_000))
     qt_works(20)
     labels = [label for label in dialog.findChildren(QLabel) if label.isVisible()]
-    assert len(labels) == 6
+    assert len(labels) == 7
     assert all(label.height() >= label.heightForWidth(label.width()) for label in labels)
