@@ -401,7 +401,7 @@ async def serve_until_released(
 
     def release_workspace() -> None:
         bench = workbench.workbench_of(workspace)
-        if bench is not None and not all(session.is_idle for session in bench.sessions):
+        if bench is not None and any(session.is_working for session in bench.sessions):
             raise errors.ActionRefused(
                 "The agent is working in this workspace.",
                 remedy="Wait until the agent has finished.",

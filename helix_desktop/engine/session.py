@@ -72,12 +72,16 @@ class Session:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing runs or waits here, so that closing the session loses nothing."""
+        """Whether nothing runs or waits here."""
+        return not self.is_working and not self.queue
+
+    @property
+    def is_working(self) -> bool:
+        """Whether closing the session would break something off. Messages that wait are kept."""
         return (
-            self.turns.task is None
-            and not self.queue
-            and not self.questions
-            and self.folding.has_no_fold_in_work
+            self.turns.task is not None
+            or bool(self.questions)
+            or not self.folding.has_no_fold_in_work
         )
 
     def subscribe_to_events(self, listener: Callable[[Event], None]) -> Callable[[], None]:
@@ -91,8 +95,11 @@ class Session:
         *,
         steer: bool = False,
         rewinds_to: int | None = None,
+        command_id: str = "",
     ) -> None:
-        """Send a message now, or after the turn. `steer`: after the turn's current step."""
+        """Send a message now, or after the turn. `steer`: after the turn's current step.
+        `command_id`: of the client's command that sends it.
+        """
         if self.agent:
             raise ActionRefused(
                 f"This is a conversation of {self.agent}.",
@@ -100,7 +107,7 @@ class Session:
             )
         if not parts:
             return
-        self.queue.add_message(parts, steer=steer, rewinds_to=rewinds_to)
+        self.queue.add_message(parts, steer=steer, rewinds_to=rewinds_to, command_id=command_id)
         self.turns.start_turn_if_due(self._ask_user, self._set_activity)
 
     def send_on_behalf(self, by: str, text: str) -> None:

@@ -71,11 +71,24 @@ class ChatProgress(QObject):
                 if waiting.steer:
                     steering_count += 1
             side.composer.show_waiting_messages(messages, steering_count)
-            if not session.queue:
+            if session.queue:
+                self._clear_draft_that_was_sent(side, session)
+            else:
                 side.composer.turn_waiting_messages_into_draft(session.conversation.state.facts)
         side.approvals.show_waiting_questions(
             questions, describe_uncovered_files(self._showing.bench)
         )
+
+    def _clear_draft_that_was_sent(self, side: ChatPage, session: Session) -> None:
+        bench = self._showing.bench
+        if bench is None:
+            return
+        composer = side.composer
+        queued_since: list[tuple[UserPart, ...]] = []
+        for message in bench.queue_files.messages_queued_since(session.id, composer.draft_saved_at):
+            queued_since.append(message.parts)
+        recorded = session.conversation.state.facts
+        composer.clear_draft_if_it_was_sent(recorded, queued_since=queued_since)
 
     # --- What happens in a conversation
 

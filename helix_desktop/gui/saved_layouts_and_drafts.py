@@ -77,6 +77,10 @@ class WindowStateFile(QObject):
         if self._timer.isActive():
             self._write_on_thread()
 
+    def write_soon(self) -> None:
+        """Writes now, on a thread, even if nothing has changed: what the file says is true now."""
+        self._write_on_thread()
+
     def forget_remembered_text(self, text: str, *, within: str) -> None:
         from helix_desktop.engine.forgotten_text_forms import TextForms
 

@@ -1,15 +1,9 @@
 """Follows every open workspace, for the rail's dots, the conversation list and notifications."""
 
-import time
-from collections.abc import Iterable
-from dataclasses import replace
-
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from helix_desktop.engine import facts, session_events
 from helix_desktop.engine.session_events import ActivityChanged, ConversationActivity, Event
-from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.chat.message_drafts import encode_queued_message
 from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.session_signals import EventBridge
@@ -29,18 +23,6 @@ _FACTS_THAT_CHANGE_ROWS = (
 )  # fmt: skip
 
 LIST_INTERVAL_MS = 300  # The minimum interval between two rebuilds of the list.
-MessageQueue = tuple[tuple[facts.UserPart, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingMessage:
-    """A message that is not in the journal yet, and when it was queued, in seconds since 1970.
-    `after_seq`: the newest fact that is an equal message, for which it must not be taken.
-    """
-
-    parts: tuple[facts.UserPart, ...]
-    queued_at: float
-    after_seq: int = 0
 
 
 class WorkspaceActivity(QObject):
@@ -58,11 +40,6 @@ class WorkspaceActivity(QObject):
         self.bench = bench
         self._state_file = state_file
         self._unfinished = UnfinishedOutput()
-        self._queued: dict[str, MessageQueue] = {}
-        # When each was queued, so that after a crash it is known whether it was recorded since.
-        self._waiting: dict[str, list[WaitingMessage]] = {}
-        # Messages that have left the queue but are not in the journal yet.
-        self._unrecorded: dict[str, MessageQueue] = {}
         failed: list[str] = state_file.get_remembered("failed", bench.id, default=[])
         self._states: dict[str, ConversationActivity] = dict.fromkeys(
             failed, ConversationActivity.FAILED
@@ -74,7 +51,7 @@ class WorkspaceActivity(QObject):
         self._list_timer = QTimer(self, interval=LIST_INTERVAL_MS, singleShot=True)
         self._list_timer.timeout.connect(self.list_changed)
         self._unsubscribe_all = (
-            bench.subscribe_to_events(self._update_queues_and_pass_event_on),
+            bench.subscribe_to_events(self._pass_event_on),
             bench.workspace.watch_settings(self.settings_changed.emit),
         )
 
@@ -115,69 +92,14 @@ class WorkspaceActivity(QObject):
             self._seen_failures.add(conversation)
             self.state_changed.emit(conversation, ConversationActivity.FAILED)
 
-    def _update_queues_and_pass_event_on(self, event: Event) -> None:
+    def _pass_event_on(self, event: Event) -> None:
         self._unfinished.update_unfinished_output(event)
-        if isinstance(event, session_events.MessagesQueued):
-            self._note_messages_that_left_queue(event)
-            self._save_unrecorded_messages(event.conversation)
-        elif isinstance(event, session_events.FactAppended):
-            fact = event.recorded.fact
-            if isinstance(fact, facts.UserSaid):
-                self._remove_recorded_message(event.recorded, fact)
+        if _is_about_sent_message(event):
+            # The workspace has it. After a kill, the draft that it was must not come back, too.
+            self._state_file.write_soon()
         # Pieces of streams are shown by the conversation itself.
         if not isinstance(event, session_events.ReplyStreamed | session_events.ToolPrinted):
             self._bridge.queue_event(event)
-
-    def _note_messages_that_left_queue(self, event: session_events.MessagesQueued) -> None:
-        """What left the queue and was not taken back is about to be recorded. Messages may be
-        equal: one has left, others wait, and one more has just been added.
-        """
-        unrecorded = list(self._unrecorded.get(event.conversation, ()))
-        _remove_each_once(unrecorded, event.put_back)
-        left_queue = list(self._queued.get(event.conversation, ()))
-        _remove_each_once(left_queue, event.messages + event.taken_back)
-        self._unrecorded[event.conversation] = tuple(unrecorded + left_queue)
-        self._queued[event.conversation] = event.messages
-
-    def _remove_recorded_message(self, recorded: facts.Recorded, message: facts.UserSaid) -> None:
-        """Forgets a queued message once it is recorded. Long texts are recorded in another form."""
-        conversation = recorded.conversation
-        unrecorded = list(self._unrecorded.get(conversation, ()))
-        removed_parts = message.parts
-        if message.parts in unrecorded:
-            unrecorded.remove(message.parts)
-        elif unrecorded and not message.by:  # It was recorded in another form.
-            removed_parts = unrecorded.pop(0)
-        self._unrecorded[conversation] = tuple(unrecorded)
-        # Otherwise an equal message that still waits would be taken for this one after a crash.
-        waiting: list[WaitingMessage] = []
-        for waiting_message in self._waiting.get(conversation, ()):
-            if waiting_message.parts == removed_parts:
-                waiting.append(replace(waiting_message, after_seq=recorded.seq))
-            else:
-                waiting.append(waiting_message)
-        self._waiting[conversation] = waiting
-        self._save_unrecorded_messages(conversation)
-
-    def _save_unrecorded_messages(self, conversation: str) -> None:
-        saved_before = list(self._waiting.get(conversation, ()))
-        waiting: list[WaitingMessage] = []
-        unrecorded = self._unrecorded.get(conversation, ())
-        for parts in unrecorded + self._queued.get(conversation, ()):
-            message = _find_message_with_parts(saved_before, parts)
-            if message is None:
-                message = WaitingMessage(parts, time.time())
-            else:
-                saved_before.remove(message)  # Of equal messages, each is found once.
-            waiting.append(message)
-        self._waiting[conversation] = waiting
-        encoded = [
-            encode_queued_message(message.parts, message.queued_at, message.after_seq)
-            for message in waiting
-        ]
-        self._state_file.remember_value("waiting", self.bench.id, conversation, value=encoded)
-        # What left the message box is nowhere else until it is recorded.
-        self._state_file.start_waiting_write()
 
     def _update_states_and_schedule_list(self, events: tuple[Event, ...]) -> None:
         for event in events:
@@ -257,18 +179,7 @@ def _changes_row_of_list(event: Event) -> bool:
     return isinstance(event, session_events.MeterChanged | session_events.ConversationReplaced)
 
 
-def _find_message_with_parts(
-    messages: Iterable[WaitingMessage], parts: tuple[facts.UserPart, ...]
-) -> WaitingMessage | None:
-    for message in messages:
-        if message.parts == parts:
-            return message
-    return None
-
-
-def _remove_each_once(
-    messages: list[tuple[facts.UserPart, ...]], removed: Iterable[tuple[facts.UserPart, ...]]
-) -> None:
-    for parts in removed:
-        if parts in messages:
-            messages.remove(parts)
+def _is_about_sent_message(event: Event) -> bool:
+    if isinstance(event, session_events.FactAppended):
+        return isinstance(event.recorded.fact, facts.UserSaid)
+    return isinstance(event, session_events.MessagesQueued)

@@ -11,10 +11,10 @@ from helix_desktop.workbench.open_workbench import Workbench
 
 
 async def end_interrupted_turn(session: Session) -> bool:
-    """Record that the last turn of an idle conversation was interrupted. Returns
+    """Record that the last turn of a conversation that does not work was interrupted. Returns
     whether one was open.
     """
-    if session.agent or not session.is_idle:
+    if session.agent or session.is_working:
         return False
     if not session.conversation.state.branch.turn.running:
         return False

@@ -73,6 +73,7 @@ from helix_desktop.workbench.file_preview import PreviewedFile, read_previewed_f
 from helix_desktop.workbench.folder_copies import RepositoryCopies
 from helix_desktop.workbench.hook_runner import HookRunner
 from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
+from helix_desktop.workbench.message_queue_files import MessageQueueFiles
 from helix_desktop.workbench.model_roles import ModelAccess, WorkspaceModels
 from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.partial_replies import PartialReplies
@@ -198,6 +199,9 @@ class Workbench:
             workspace.folder / "partial", self.tasks.spawn_task, self.sessions
         )
         self._pending_questions = PendingQuestions(workspace.folder / "partial")
+        self.queue_files = MessageQueueFiles(
+            workspace.folder / "partial", self.sessions.find_open_session
+        )
         workspace.cache.changed = self.size_limit.count_cache_size_soon
         workspace.content_forgetter = self.forget_content
         workspace.watch_settings(self.size_limit.count_cache_size_soon)
@@ -375,6 +379,8 @@ class Workbench:
         allowed_tools = self.workforce.roles.tools_of_role(state)
         session = self._build_session(conversation, allowed=allowed_tools)
         session.asks_again = asks_again
+        if not session.agent:
+            self.queue_files.restore_queue(session)
         if len(session.all_facts) > MANY_FACTS:
             gc.freeze()  # These facts are long-lived, so garbage collection can skip them.
         return session
@@ -816,6 +822,8 @@ class Workbench:
             self.sessions.hold_all_sessions_still(),
         ):
             await asyncio.to_thread(self._partial.delete_all_partial_replies)
+            if text:
+                self.queue_files.forget_text(text)
             changed_tasks, tasks_elsewhere = await forget_text_in_tasks(self.workspace, text)
             result = await self.workspace.forget_content(text=text, entries=entries, report=report)
             await self._meters.reread_rows_and_meters(result.conversations)
@@ -833,6 +841,7 @@ class Workbench:
             emptied = await self.workspace.delete_conversations_for_good(ids_instead)
         self._rows.remove_conversation_rows(emptied.conversations)
         await self.sessions.close_sessions(emptied.conversations)
+        self.queue_files.delete_conversations(emptied.conversations)
         self.size_limit.count_cache_size_soon()
         return emptied
 
@@ -1129,6 +1138,7 @@ class Workbench:
         """Update what depends on an event, and pass it on to all who listen."""
         self._partial.update_partial_reply(event)
         self._pending_questions.update_pending_questions(event)
+        self.queue_files.update_queue_file(event)
         match event:
             case session_events.FactAppended():
                 self._update_after_fact(event.recorded)

@@ -47,6 +47,13 @@ class _StreamedReply:
             self.written = 0
 
 
+def file_name_of_conversation(conversation: str) -> str:
+    """Return its ID. Earlier versions accepted any text as an ID, which is hashed."""
+    if fact_encoding.CONVERSATION_ID.fullmatch(conversation):
+        return conversation
+    return hashlib.sha256(conversation.encode(errors="replace")).hexdigest()
+
+
 def _key_of_output(conversation: str, call: str) -> str:
     return f"{conversation}\n{call}"  # No conversation has such an ID.
 
@@ -179,11 +186,7 @@ class PartialReplies:
         return unsaved
 
     def _partial_reply_file(self, conversation: str) -> Path:
-        """Return the file's path. Earlier versions accepted any text as an ID, which is hashed."""
-        name = conversation
-        if not fact_encoding.CONVERSATION_ID.fullmatch(conversation):
-            name = hashlib.sha256(conversation.encode(errors="replace")).hexdigest()
-        return self._folder / f"{name}.json"
+        return self._folder / f"{file_name_of_conversation(conversation)}.json"
 
     def _write_partial_reply(self, conversation: str, text: str) -> None:
         self._folder.mkdir(mode=0o700, exist_ok=True)

@@ -43,7 +43,7 @@ async def wait_until_unused(bench: Workbench) -> None:
     last_used = loop.time()
     while loop.time() - last_used < UNUSED_SECONDS:
         await asyncio.sleep(LOOK_SECONDS)
-        has_work = not all(session.is_idle for session in bench.sessions)
+        has_work = any(session.is_working for session in bench.sessions)
         if has_work or count_clients(bench.id):
             last_used = loop.time()
 

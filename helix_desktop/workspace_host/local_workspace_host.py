@@ -11,7 +11,7 @@ from helix_desktop.engine.facts import Text, UserPart
 from helix_desktop.engine.messages import Reply, RetryDelay
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
+from helix_desktop.errors import ActionRefused, InvalidInput, NotFound, StoreFailed
 from helix_desktop.providers.lent_providers import ProviderLender
 from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workspace_host import host_interface, message_checks
@@ -61,7 +61,6 @@ class LocalWorkspaceHost:
         self._runners: Mapping[type[HostCommand], RunCommand] = {
             host_interface.StartConversation: self._carry_out_start,
             host_interface.CheckMessage: self._carry_out_check,
-            host_interface.SendMessage: self._carry_out_send,
             host_interface.TakeBackMessage: self._carry_out_take_back,
             host_interface.StopTurn: self._carry_out_stop,
             host_interface.ResumeTurn: self._carry_out_resume,
@@ -91,10 +90,9 @@ class LocalWorkspaceHost:
         key = command_id or new_command_id()
         task = self._memory.tasks_by_id.get(key)
         if task is None:
-            run = self._runners[type(command)]
             # In a task of its own: a client that goes away must not stop it halfway.
             task = self._bench.tasks.spawn_task(
-                _run_to_result(run, command), name="command of a client"
+                self._carry_out_command(command, key), name="command of a client"
             )
             self._memory.remember_command(key, task)
         return await asyncio.shield(task)
@@ -124,24 +122,41 @@ class LocalWorkspaceHost:
 
     # --- Commands
 
+    async def _carry_out_command(self, command: HostCommand, command_id: str) -> CommandResult:
+        if isinstance(command, host_interface.SendMessage):
+            return await self._send_message(command, command_id)
+        run = self._runners[type(command)]
+        return await run(command)
+
     async def _carry_out_start(self, command: host_interface.StartConversation) -> CommandResult:
         session = await self._bench.start_users_conversation()
         if command.title:
             await session.set_title(command.title)
         return CommandResult(conversation=session.id)
 
-    async def _carry_out_send(self, command: host_interface.SendMessage) -> CommandResult:
+    async def _send_message(
+        self, command: host_interface.SendMessage, command_id: str
+    ) -> CommandResult:
+        """Returns when no kill can lose the message any more: it is recorded, or kept as waiting."""
         session = await self._bench.open_session(command.conversation)
         said: tuple[UserPart, ...] = command.attachments
         if command.text.strip():
             said = (Text(command.text), *said)
         if not said:
             raise InvalidInput("The message is empty.")
+        queue_files = self._bench.queue_files
         # A slash command may run and ask first. The next message must not overtake it.
         lock = self._memory.sending_locks.setdefault(command.conversation, asyncio.Lock())
         async with lock:
-            parts = await self._bench.slash_commands.expand_command_message(session, said)
-            session.send_message(parts, steer=command.steer)
+            # The client may have sent it to an earlier process that was killed.
+            if not queue_files.was_queued_by_command(session.id, command_id):
+                parts = await self._bench.slash_commands.expand_command_message(session, said)
+                session.send_message(parts, steer=command.steer, command_id=command_id)
+        try:
+            await asyncio.to_thread(queue_files.sync_to_disk, session.id)
+        except StoreFailed:
+            _take_back_message_of_command(session, command_id)
+            raise
         return CommandResult()
 
     async def _carry_out_check(self, command: host_interface.CheckMessage) -> CommandResult:
@@ -252,8 +267,12 @@ class LocalWorkspaceHost:
         return CommandResult()
 
 
-async def _run_to_result(run: RunCommand, command: HostCommand) -> CommandResult:
-    return await run(command)
+def _take_back_message_of_command(session: Session, command_id: str) -> None:
+    """Takes a message back if its turn has not begun, because its sender is told that it failed."""
+    for index, message in enumerate(session.queue):
+        if message.command_id == command_id:
+            session.queue.take_back_queued(index)
+            return
 
 
 class LocalConversationFollower:

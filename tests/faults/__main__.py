@@ -69,6 +69,13 @@ ALL = (
     Trial("queue_kill", "SIGKILL while messages wait in the queue", "--trials", 60, 3),
     Trial("question_kill", "SIGKILL while a question waits for the user", "--trials", 100, 5),
     Trial(
+        "acknowledged_kill",
+        "SIGKILL of a host that has just said that something is done",
+        "--trials",
+        200,
+        4,
+    ),
+    Trial(
         "host_kill",
         "two clients, commands, and kills of them and of the host in one conversation",
         "--stories",

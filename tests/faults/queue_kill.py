@@ -3,7 +3,7 @@
 python -m tests.faults.queue_kill [--trials 60] [--seed 1]
 
 A turn runs, and messages are written, sent, moved, edited and taken back as the window does it:
-what is written is in the draft, what was sent in the queue, both in one file. The program is
+what is written is in the draft of the window, what was sent in the queue of the workspace. The program is
 killed at any moment. Every word must then be in the conversation, or come back in the message
 box, exactly once. Equal messages are sent on purpose: they cannot be told apart by their words.
 """
@@ -193,8 +193,18 @@ def _read_what_is_there(home: Path) -> tuple[Counter[str], Counter[str]]:
                         recorded[part.text] += 1
         composer = Composer(Theme(scheme="light"), WindowStateFile(home / "window.json"))
         composer.show_draft_of(bench.id, session.id, "Killed")
-        composer.turn_waiting_messages_into_draft(session.all_facts)
+        queued_since = bench.queue_files.messages_queued_since(session.id, composer.draft_saved_at)
+        if session.queue:
+            composer.clear_draft_if_it_was_sent(
+                session.all_facts, queued_since=[message.parts for message in queued_since]
+            )
+        else:
+            composer.turn_waiting_messages_into_draft(session.all_facts)
         came_back = Counter(filter(None, composer.text.toPlainText().splitlines()))
+        for message in session.queue:
+            (part,) = message.parts
+            assert isinstance(part, Text)
+            came_back[part.text] += 1
         await desk.aclose()
         return recorded, came_back
 

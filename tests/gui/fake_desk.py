@@ -70,6 +70,7 @@ from helix_desktop.engine.session_events import (
     QuestionAsked,
     ReplyStreamed,
 )
+from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
@@ -640,6 +641,11 @@ class FakeModels:
         return self.chosen
 
 
+class FakeQueueFiles(StandIn):
+    def messages_queued_since(self, conversation: str, moment: float) -> Sequence[QueuedMessage]:
+        return ()
+
+
 class FakeWorkbench(StandIn):
     """One workspace. Its rows follow what its sessions record."""
 
@@ -669,6 +675,7 @@ class FakeWorkbench(StandIn):
         self.written: list[tuple[str, Any]] = []
         self.file_changes = FakeChanges()
         self.copies = FakeCopies()
+        self.queue_files = FakeQueueFiles()
         self.models = FakeModels()
         self.sharing = self.sharing_setup = FakeSharing()
         self.decided: list[bool] = []

@@ -59,7 +59,6 @@ from helix_desktop.errors import ActionRefused, InvalidInput, StoreBusy, StoreFa
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.completion_list import CompletionRequest
 from helix_desktop.gui.chat.composer import ALLOW_ALL
-from helix_desktop.gui.chat.waiting_messages import OneLineLabel
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.conversation_list import has_second_line
 from helix_desktop.gui.frame.window_layout import NARROW_WINDOW_WIDTH
@@ -1452,38 +1451,6 @@ def test_where_a_turn_ended_by_itself_there_is_a_way_on(
     session.set_running(ConversationActivity.THINKING)
     window.chat.bridge.emit_waiting_events()
     assert not way_on.isVisible()
-
-
-def test_messages_that_waited_when_the_program_ended_are_a_draft_again(
-    window: MainWindow, session: FakeSession, state_file: WindowStateFile
-) -> None:
-    for text in ("First.", "Second.", "Third."):
-        write(window, text)
-    assert len(session.queue) == 2
-    write_draft = window.chat.composer.text
-    QTest.keyClicks(write_draft, "half")
-    window.sides.show_session_or_new(session)
-    assert write_draft.toPlainText() == "half", "they still wait"
-    session.queue.clear()  # as the next process finds it
-    window.sides.show_session_or_new(session)
-    assert write_draft.toPlainText() == "Second.\n\nThird.\n\nhalf"
-    window.sides.show_session_or_new(session)
-    assert write_draft.toPlainText() == "Second.\n\nThird.\n\nhalf"
-
-
-def test_what_was_attached_to_a_message_that_waited_is_attached_again(
-    window: MainWindow, session: FakeSession, state_file: WindowStateFile
-) -> None:
-    write(window, "First.")
-    composer = window.chat.composer
-    composer.attachments.add_attachment(FILE)
-    write(window, "See the file.")
-    window.chat.bridge.emit_waiting_events()
-    assert "[notes.txt]" in composer.waiting.findChildren(OneLineLabel)[0].toolTip()
-    session.queue.clear()  # as the next process finds it
-    window.sides.show_session_or_new(session)
-    assert composer.text.toPlainText() == "See the file."
-    assert composer.attachments.listed_attachments == (FILE,)
 
 
 def test_a_message_of_an_older_version_that_waited_is_a_draft(

@@ -1,18 +1,14 @@
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from PySide6.QtCore import QObject
 from PySide6.QtTest import QSignalSpy
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.facts import Folded, FoldKind, Recorded, Span, Text, UserSaid
+from helix_desktop.engine.facts import Folded, FoldKind, Recorded, Span
 from helix_desktop.engine.list_rows import ConversationListRow as Row
-from helix_desktop.engine.message_queue import MessageQueue
 from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.session_events import (
     ActivityChanged,
@@ -20,10 +16,8 @@ from helix_desktop.engine.session_events import (
     ConversationReplaced,
     Event,
     FactAppended,
-    MessagesQueued,
     ReplyStreamed,
 )
-from helix_desktop.gui.chat.message_drafts import find_unrecorded_messages
 from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
@@ -214,47 +208,6 @@ def test_a_failure_is_said_in_the_list_until_the_conversation_goes_on_also_after
     last.stop_watching_workspace()
 
 
-def test_a_message_is_kept_until_the_journal_has_it(
-    bench: FakeWorkbench, watched: WorkspaceActivity, state_file: WindowStateFile
-) -> None:
-    """Between the queue and the journal hooks run and long texts are stored."""
-    first, second = (Text("first"),), (Text("second"),)
-
-    def kept() -> list[str]:
-        return [
-            each["text"]
-            for each in state_file.get_remembered(
-                "waiting", "one", "a", default=list[dict[str, str]]()
-            )
-        ]
-
-    tell(bench, watched, MessagesQueued("a", (first,)), MessagesQueued("a", ()))
-    assert kept() == ["first"]
-    tell(bench, watched, MessagesQueued("a", (second,)))
-    assert kept() == ["first", "second"]
-    tell(bench, watched, FactAppended(Recorded("a", 2, 0.0, UserSaid(first))))
-    assert kept() == ["second"]
-    tell(bench, watched, MessagesQueued("a", (), (second,)))
-    assert kept() == []
-
-
-def test_a_message_that_was_taken_back_is_not_kept_whoever_took_it(
-    bench: FakeWorkbench, watched: WorkspaceActivity, state_file: WindowStateFile
-) -> None:
-    """The terminal takes its message back if its command is ended. The words came back
-    in the next message.
-    """
-    conversation: Any = SimpleNamespace(id="a", notify_listeners=bench._heard)
-    tokens: Any = SimpleNamespace(count_tokens=len)
-    queue = MessageQueue(conversation, tokens)
-    queue.add_message((Text("from the terminal"),), steer=False)
-    queue.add_message((Text("from the window"),), steer=False)
-    queue.take_back_queued(0)
-    queue.pop_next_message()
-    (kept,) = state_file.get_remembered("waiting", "one", "a", default=list[dict[str, str]]())
-    assert kept["text"] == "from the window"
-
-
 def test_who_only_waits_for_a_sub_agent_is_not_counted_among_those_who_work(
     bench: FakeWorkbench, watched: WorkspaceActivity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,35 +218,3 @@ def test_who_only_waits_for_a_sub_agent_is_not_counted_among_those_who_work(
     assert watched.working_agents() == ["b"]
     tell(bench, watched, ActivityChanged("a", ConversationActivity.THINKING))
     assert sorted(watched.working_agents()) == ["a", "b"]
-
-
-def test_of_two_equal_messages_the_second_is_not_taken_for_the_recorded_first(
-    bench: FakeWorkbench, watched: WorkspaceActivity, state_file: WindowStateFile
-) -> None:
-    """Who had queued "go on" twice lost the second one when the program was killed."""
-    words = (Text("go on"),)
-    tell(bench, watched, MessagesQueued("a", (words, words)))
-    first = Recorded("a", 1, time.time() + 1.0, UserSaid(words))
-    tell(bench, watched, MessagesQueued("a", (words,)))
-    waiting = state_file.get_remembered("waiting", "one", "a", default=list[object]())
-    assert find_unrecorded_messages(waiting, [first]) == [words], "killed before it was noted"
-    tell(bench, watched, FactAppended(first))
-    waiting = state_file.get_remembered("waiting", "one", "a", default=list[object]())
-    assert find_unrecorded_messages(waiting, [first]) == [words], "killed after it was noted"
-    second = Recorded("a", 2, first.time + 1.0, UserSaid(words))
-    assert find_unrecorded_messages(waiting, [first, second]) == [], "and never twice"
-
-
-def test_an_equal_message_that_is_added_does_not_hide_one_that_is_being_recorded(
-    bench: FakeWorkbench, watched: WorkspaceActivity, state_file: WindowStateFile
-) -> None:
-    words = (Text("go on"),)
-    tell(bench, watched, MessagesQueued("a", (words,)), MessagesQueued("a", ()))
-    tell(bench, watched, MessagesQueued("a", (words,)))
-
-    def waiting() -> int:
-        return len(state_file.get_remembered("waiting", "one", "a", default=list[object]()))
-
-    assert waiting() == 2, "one is on its way into the conversation, and one waits"
-    tell(bench, watched, MessagesQueued("a", (words, words), put_back=(words,)))
-    assert waiting() == 2, "the first waits again, because its turn was stopped"

@@ -417,31 +417,38 @@ class Composer(QWidget):
                 self.attachments.add_attachment(part)
 
     def turn_waiting_messages_into_draft(self, recorded: Sequence[Recorded]) -> None:
-        """Turns messages that were queued when the program ended into a draft, which
-        only the user may send. `recorded`: the conversation, which has some of them if the
-        program was ended between recording and forgetting them.
+        """Turns messages that were not yet in the conversation's queue when the program ended into
+        a draft, which only the user may send. `recorded`: the conversation, which has some of them
+        if the program was ended between recording and forgetting them.
         """
         waiting = self._state_file.get_remembered(
             "waiting", *self.draft_place, default=list[object]()
         )
         self._state_file.remember_value("waiting", *self.draft_place, value=[])
-        self._clear_draft_if_it_was_sent(waiting, recorded)
+        self.clear_draft_if_it_was_sent(recorded, waiting=waiting)
         parts_of_draft: list[UserPart] = []
         for message in find_unrecorded_messages(waiting, recorded):
             parts_of_draft.extend(message)
         self._add_message_parts(parts_of_draft)
 
-    def _clear_draft_if_it_was_sent(
-        self, waiting: Sequence[object], recorded: Sequence[Recorded]
+    @property
+    def draft_saved_at(self) -> float:
+        """When the draft of the last start was saved, in seconds since 1970."""
+        return self._state_file.saved_at
+
+    def clear_draft_if_it_was_sent(
+        self,
+        recorded: Sequence[Recorded],
+        *,
+        queued_since: Sequence[tuple[UserPart, ...]] = (),
+        waiting: Sequence[object] = (),
     ) -> None:
-        """Clears a draft of the last start that the conversation has recorded since: the program
-        was killed before it could note that the draft had been sent. An equal message that
-        waited in the queue may be the one that was recorded, so both are looked for.
+        """Clears a draft of the last start that the conversation has recorded or queued since: the
+        program was killed before it could note that the draft had been sent. An equal message that
+        waited may be the one that was recorded, so both are looked for.
         """
-        opened_places = self._state_file.opened_draft_places
-        if self.draft_place in opened_places or self._state_file.saved_at <= 0:
+        if not self._is_draft_of_last_start():
             return
-        opened_places.add(self.draft_place)
         draft = self.drafts.get_draft(self.draft_place)
         if not draft:
             return
@@ -450,9 +457,17 @@ class Composer(QWidget):
         unrecorded_with_draft = find_unrecorded_messages(waiting_and_draft, recorded)
         unrecorded = find_unrecorded_messages(waiting, recorded)
         was_draft_recorded = len(unrecorded_with_draft) == len(unrecorded)
-        if was_draft_recorded:
+        if was_draft_recorded or draft in queued_since:
             self.text.clear()
             self.attachments.show_attachments(())
+
+    def _is_draft_of_last_start(self) -> bool:
+        """Whether the draft was read from the file and not looked at since."""
+        opened_places = self._state_file.opened_draft_places
+        if self.draft_place in opened_places or self._state_file.saved_at <= 0:
+            return False
+        opened_places.add(self.draft_place)
+        return True
 
     def is_message_of(self, place: DraftPlace) -> bool:
         """Whether this composer writes the message at `place`, even if its conversation

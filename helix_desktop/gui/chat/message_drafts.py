@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from helix_desktop.engine.facts import Recorded, Text, UserPart, UserSaid
-from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.engine.facts import Recorded, UserPart, UserSaid
+from helix_desktop.engine.message_queue import is_same_message
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
@@ -66,24 +66,9 @@ def _find_recorded_message(
         return None
     for entry in recorded:
         is_later = entry.time >= queued_at and entry.seq > after_seq
-        if is_later and _says_the_same(entry, parts):
+        if is_later and is_same_message(entry.fact, parts):
             return entry
     return None
-
-
-def _says_the_same(recorded: Recorded, parts: Parts) -> bool:
-    if not isinstance(recorded.fact, UserSaid):
-        return False
-    recorded_digests = [_digest_of_part(part) for part in recorded.fact.parts]
-    digests = [_digest_of_part(part) for part in parts]
-    return recorded_digests == digests
-
-
-def _digest_of_part(part: UserPart) -> Digest:
-    """Returns what identifies a part. A text that is too long is recorded as an attachment."""
-    if isinstance(part, Text):
-        return Digest.of_content(part.text.encode("utf-8", "replace"))
-    return part.stored.digest
 
 
 class MessageDrafts:

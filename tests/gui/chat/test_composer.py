@@ -681,6 +681,20 @@ def test_a_draft_that_was_sent_just_before_a_kill_does_not_come_back(
     assert composer.text.toPlainText() == "go on", "what is written now is no draft of before"
 
 
+@pytest.mark.parametrize(("words", "left"), [("go on", ""), ("go", "go on")])
+def test_a_draft_that_waits_in_the_queue_since_a_kill_does_not_come_back(
+    theme: Theme, tmp_path: Path, words: str, left: str
+) -> None:
+    place = tmp_path / "window.json"
+    before = WindowStateFile(place)
+    before.remember_value("draft", "w", "c", value=encode_message_parts([Text("go on")]))
+    before.write_state_file()
+    composer = Composer(theme, WindowStateFile(place))
+    composer.show_draft_of("w", "c", "W")
+    composer.clear_draft_if_it_was_sent([], queued_since=[(Text(words),)])
+    assert composer.text.toPlainText() == left
+
+
 def test_a_draft_stays_if_it_was_an_equal_message_of_the_queue_that_was_recorded(
     theme: Theme, tmp_path: Path
 ) -> None:

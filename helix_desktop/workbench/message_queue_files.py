@@ -1,0 +1,288 @@
+"""Keeps on the disk which messages wait to be sent, so that no word is lost if the program is killed.
+
+A message waits in a conversation's queue while a turn runs. It is in the journal only when its own
+turn begins, so each conversation with waiting messages has a small file. When the conversation is
+opened again, they wait in its queue as before, and the user decides whether they are sent.
+"""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.atomic_files import sync_folder_to_disk
+from helix_desktop.engine import fact_encoding
+from helix_desktop.engine.facts import Recorded, Text, UserPart, UserSaid
+from helix_desktop.engine.forgotten_text_forms import TextForms
+from helix_desktop.engine.message_queue import is_same_message
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.session_events import Event, FactAppended, MessagesQueued
+from helix_desktop.engine.session_setup import QueuedMessage
+from helix_desktop.errors import HelixError, StoreFailed
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.workbench.partial_replies import file_name_of_conversation
+
+log = logging.getLogger(__name__)
+VERSION = 1
+NOT_KEPT = "The message could not be kept on the disk, so it was not sent."
+MAKE_ROOM = "Make room on the disk, and send it again."
+ENDING = ".queue"
+NEW_ENDING = ".queue-new"
+FindOpenSession = Callable[[str], Session | None]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMessage:
+    """A message that is not in the journal yet. `queued_at`: when, in seconds since 1970.
+
+    `after_seq`: only a later fact can be this message. An equal message that was recorded before is
+    another one, because people send the same word twice.
+    """
+
+    message: QueuedMessage
+    queued_at: float
+    after_seq: int
+
+
+@dataclass(slots=True)
+class _KeptQueue:
+    """The messages of one conversation that wait in its queue, and those that have left it but are
+    not recorded yet: hooks run first, and long texts are stored.
+    """
+
+    waiting: list[KeptMessage] = field(default_factory=list)
+    unrecorded: list[KeptMessage] = field(default_factory=list)
+    is_written: bool = True  # Whether the file on the disk says the same.
+
+    def update_from_queue(
+        self, queue: Iterable[QueuedMessage], event: MessagesQueued, last_seq: int
+    ) -> None:
+        known = list(self.waiting)
+        for parts in event.put_back:
+            returned = _pop_message_with_parts(self.unrecorded, parts)
+            if returned is not None:
+                known.append(returned)
+        for parts in event.taken_back:
+            _pop_message_with_parts(known, parts)
+
+        self.waiting = []
+        for message in queue:
+            kept = _pop_message_with_parts(known, message.parts)
+            if kept is None:
+                kept = KeptMessage(message, time.time(), last_seq)
+            self.waiting.append(replace(kept, message=message))
+        # What has left the queue and was not taken back is about to be recorded.
+        self.unrecorded.extend(known)
+
+    def remove_recorded(self, recorded: Recorded, message: UserSaid) -> None:
+        removed = _pop_message_with_parts(self.unrecorded, message.parts)
+        if removed is None and self.unrecorded:
+            removed = self.unrecorded.pop(0)  # It was recorded in another form, as it is long.
+        removed_parts = message.parts
+        if removed is not None:
+            removed_parts = removed.message.parts
+        # Otherwise an equal message that still waits would be taken for this one after a kill.
+        for index, kept in enumerate(self.waiting):
+            if kept.message.parts == removed_parts:
+                self.waiting[index] = replace(kept, after_seq=recorded.seq)
+
+
+class MessageQueueFiles:
+    """The waiting messages of a workbench, updated with its events."""
+
+    def __init__(self, folder: Path, find_open_session: FindOpenSession) -> None:
+        self._folder = folder
+        self._find_open_session = find_open_session
+        self._queues: dict[str, _KeptQueue] = {}
+
+    def update_queue_file(self, event: Event) -> None:
+        """Write at once what has changed. What left the message box is nowhere else."""
+        if isinstance(event, MessagesQueued):
+            session = self._find_open_session(event.conversation)
+            if session is None:
+                return
+            # Reports of agents are told anew by what made them.
+            queue = [message for message in session.queue if not message.by]
+            kept_queue = self._queues.setdefault(event.conversation, _KeptQueue())
+            kept_queue.update_from_queue(queue, event, session.conversation.state.seq)
+            self._write_file(event.conversation)
+        elif isinstance(event, FactAppended):
+            self._note_recorded_fact(event.recorded)
+
+    def _note_recorded_fact(self, recorded: Recorded) -> None:
+        fact = recorded.fact
+        kept_queue = self._queues.get(recorded.conversation)
+        if kept_queue is None or not isinstance(fact, UserSaid) or fact.by:
+            return
+        kept_queue.remove_recorded(recorded, fact)
+        self._write_file(recorded.conversation)
+
+    def restore_queue(self, session: Session) -> None:
+        """Let the messages that a killed program kept wait in the queue of a session that is being
+        opened. Those that the conversation has already are left out.
+        """
+        kept = self._read_file(session.id)
+        unrecorded = find_unrecorded_messages(kept, session.all_facts)
+        if not unrecorded:
+            self._file_of(session.id).unlink(missing_ok=True)
+            return
+        self._queues[session.id] = _KeptQueue(waiting=unrecorded)
+        session.queue.extend(kept_message.message for kept_message in unrecorded)
+
+    def was_queued_by_command(self, conversation: str, command_id: str) -> bool:
+        """Return whether a message of this command waits, perhaps since the program was killed."""
+        queue = self._queues.get(conversation)
+        if queue is None:
+            return False
+        waiting = queue.waiting + queue.unrecorded
+        return any(kept.message.command_id == command_id for kept in waiting)
+
+    def messages_queued_since(self, conversation: str, moment: float) -> Sequence[QueuedMessage]:
+        queue = self._queues.get(conversation, _KeptQueue())
+        return [kept.message for kept in queue.waiting if kept.queued_at >= moment]
+
+    def sync_to_disk(self, conversation: str) -> None:
+        """Return when what waits would survive a power failure, too. Raises StoreFailed."""
+        queue = self._queues.get(conversation)
+        if queue is not None and not queue.is_written:
+            raise StoreFailed(NOT_KEPT, remedy=MAKE_ROOM)
+        try:
+            handle = os.open(self._file_of(conversation), os.O_RDONLY)
+        except FileNotFoundError:
+            return  # Nothing waits: what was sent is in the journal by now.
+        try:
+            os.fsync(handle)
+            sync_folder_to_disk(self._folder)
+        except OSError as error:
+            raise StoreFailed(NOT_KEPT, remedy=MAKE_ROOM) from error
+        finally:
+            os.close(handle)
+
+    def delete_conversations(self, conversations: Iterable[str]) -> None:
+        """Delete what waited in conversations that were deleted for good."""
+        for conversation in conversations:
+            self._queues.pop(conversation, None)
+            self._file_of(conversation).unlink(missing_ok=True)
+
+    def forget_text(self, text: str) -> None:
+        """Take back every waiting message that has the text in one of its forms."""
+        forms = TextForms(text)
+        for conversation in list(self._queues):
+            session = self._find_open_session(conversation)
+            if session is not None:
+                _take_back_messages_with(forms, session)
+        files_of_open_queues = {self._file_of(conversation) for conversation in self._queues}
+        for path in self._folder.glob(f"*{ENDING}"):
+            is_open = path in files_of_open_queues
+            if not is_open and forms.occurs_in_bytes(path.read_bytes()):
+                path.unlink()
+
+    # --- The file of a conversation
+
+    def _file_of(self, conversation: str) -> Path:
+        return self._folder / f"{file_name_of_conversation(conversation)}{ENDING}"
+
+    def _write_file(self, conversation: str) -> None:
+        """Replace the file at once, without waiting for the disk: a kill does not undo that. Who
+        promises more to somebody calls `sync_to_disk` before.
+        """
+        path = self._file_of(conversation)
+        queue = self._queues[conversation]
+        kept_messages = queue.unrecorded + queue.waiting
+        encoded = [_encode_kept_message(kept) for kept in kept_messages]
+        new_path = path.with_suffix(NEW_ENDING)
+        try:
+            if not kept_messages:
+                path.unlink(missing_ok=True)
+            else:
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+                handle = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                with os.fdopen(handle, "w", encoding="ascii") as file:
+                    json.dump({"version": VERSION, "messages": encoded}, file)
+                new_path.replace(path)
+            queue.is_written = True
+        except OSError as error:
+            queue.is_written = False
+            log.warning("messages that wait in %s could not be kept: %s", conversation, error)
+
+    def _read_file(self, conversation: str) -> list[KeptMessage]:
+        try:
+            content = json.loads(self._file_of(conversation).read_text("ascii"))
+            return [_decode_kept_message(encoded) for encoded in content["messages"]]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, KeyError, TypeError, HelixError) as error:
+            log.warning("messages that waited in %s could not be read: %s", conversation, error)
+            return []
+
+
+def find_unrecorded_messages(
+    kept_messages: Sequence[KeptMessage], recorded: Sequence[Recorded]
+) -> list[KeptMessage]:
+    """Return the messages that the conversation does not have. Each recorded message counts for one
+    that was kept, because people send the same word twice.
+    """
+    unmatched = [entry for entry in recorded if isinstance(entry.fact, UserSaid)]
+    unrecorded: list[KeptMessage] = []
+    for kept in kept_messages:
+        recorded_message: Recorded | None = None
+        for entry in unmatched:
+            if entry.seq > kept.after_seq and is_same_message(entry.fact, kept.message.parts):
+                recorded_message = entry
+                break
+        if recorded_message is None:
+            unrecorded.append(kept)
+        else:
+            unmatched.remove(recorded_message)
+    return unrecorded
+
+
+def _pop_message_with_parts(
+    messages: list[KeptMessage], parts: Sequence[UserPart]
+) -> KeptMessage | None:
+    """Remove and return the first message with these parts. Of equal messages, each is found once."""
+    for index, kept in enumerate(messages):
+        if kept.message.parts == tuple(parts):
+            return messages.pop(index)
+    return None
+
+
+def _take_back_messages_with(forms: TextForms, session: Session) -> None:
+    for index in range(len(session.queue) - 1, -1, -1):
+        for part in session.queue[index].parts:
+            if isinstance(part, Text) and forms.occurs_in_text(part.text):
+                session.queue.take_back_queued(index)
+                break
+
+
+def _encode_kept_message(kept: KeptMessage) -> dict[str, object]:
+    message = kept.message
+    return {
+        "said": fact_encoding.encode_fact(UserSaid(message.parts)),
+        "steer": message.steer,
+        "rewinds_to": message.rewinds_to,
+        "command": message.command_id,
+        "queued_at": kept.queued_at,
+        "after_seq": kept.after_seq,
+    }
+
+
+def _decode_kept_message(encoded: dict[str, Any]) -> KeptMessage:
+    """Raises JournalCorrupt, KeyError, TypeError or ValueError for what is none."""
+    said = fact_encoding.decode_fact(encoded["said"])
+    if not isinstance(said, UserSaid):
+        raise ValueError("a waiting message that is none")  # noqa: TRY004 - it is a file's content
+    rewinds_to = encoded["rewinds_to"]
+    if rewinds_to is not None:
+        rewinds_to = int(rewinds_to)
+    message = QueuedMessage(
+        said.parts,
+        steer=bool(encoded["steer"]),
+        rewinds_to=rewinds_to,
+        command_id=str(encoded["command"]),
+    )
+    return KeptMessage(message, float(encoded["queued_at"]), int(encoded["after_seq"]))

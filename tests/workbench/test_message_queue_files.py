@@ -1,0 +1,197 @@
+"""Messages that wait in a queue are there again when their conversation is opened after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.session_events import Event, QuestionAsked
+from helix_desktop.errors import StoreFailed
+from helix_desktop.workbench import Workbench, Workbenches
+from helix_desktop.workbench.message_queue_files import ENDING
+from helix_desktop.workspace_host.host_interface import SendMessage
+from helix_desktop.workspace_host.local_workspace_host import LocalWorkspaceHost
+from tests.conftest import Expect
+from tests.workbench.conftest import Desks
+
+
+class OpenConversation:
+    """A desk on the home of the test, with its only conversation open."""
+
+    def __init__(self, desk: Workbenches, bench: Workbench, session: Session) -> None:
+        self.desk = desk
+        self.bench = bench
+        self.session = session
+
+    @property
+    def waiting(self) -> list[str]:
+        texts: list[str] = []
+        for message in self.session.queue:
+            (part,) = message.parts
+            assert isinstance(part, Text)
+            texts.append(part.text)
+        return texts
+
+    @property
+    def queue_file(self) -> Path:
+        return self.bench.workspace.folder / "partial" / f"{self.session.id}{ENDING}"
+
+    async def wait_for_question(self) -> None:
+        """Starts a turn that asks. Whatever is sent from now on waits behind it."""
+        is_asked = asyncio.Event()
+
+        def listen(event: Event) -> None:
+            if isinstance(event, QuestionAsked):
+                is_asked.set()
+
+        self.session.subscribe_to_events(listen)
+        self.session.send_message((Text("write b.txt: text"),))
+        await is_asked.wait()
+
+
+@pytest.fixture
+async def opened(desks: Desks, folder: Path) -> OpenConversation:
+    desk = desks()
+    bench = await desk.create_workspace("Killed", folder)
+    await bench.choose_model_for_role("demo/demo")
+    return OpenConversation(desk, bench, await bench.start_conversation("Killed"))
+
+
+async def open_again(desks: Desks, before: OpenConversation) -> OpenConversation:
+    desk = desks()
+    bench = await desk.open_workspace("Killed")
+    return OpenConversation(desk, bench, await bench.open_session(before.session.id))
+
+
+async def test_what_waited_waits_again_and_is_sent_when_the_user_goes_on(
+    opened: OpenConversation, desks: Desks
+) -> None:
+    await opened.wait_for_question()
+    (attachment,) = await opened.bench.attach_file("notes.txt", b"notes", opened.session.id)
+    opened.session.send_message((Text("later"), attachment))
+    opened.session.send_message((Text("now"),), steer=True)
+    waiting = list(opened.session.queue)
+    await opened.desk.aclose()
+
+    again = await open_again(desks, opened)
+    assert list(again.session.queue) == waiting
+    assert again.session.turns.task is None
+    again.session.resume_turn()
+    await again.session.wait_until_idle()
+    said = [
+        entry.fact.parts for entry in again.session.all_facts if isinstance(entry.fact, UserSaid)
+    ]
+    assert said[1:] == [message.parts for message in waiting]
+    assert not again.queue_file.exists()
+
+
+async def test_what_was_taken_back_moved_or_recorded_is_not_kept_as_it_was(
+    opened: OpenConversation, desks: Desks
+) -> None:
+    await opened.wait_for_question()
+    for words in ("one", "two", "three"):
+        opened.session.send_message((Text(words),))
+    opened.session.queue.take_back_queued(0)
+    opened.session.queue.move_message(1, 0)
+    await opened.desk.aclose()
+    again = await open_again(desks, opened)
+    assert again.waiting == ["three", "two"]
+
+
+async def test_of_equal_messages_each_is_kept_once(opened: OpenConversation, desks: Desks) -> None:
+    """People send "go on" twice. One was recorded when the program was killed, or not yet noted."""
+    await opened.wait_for_question()
+    for _ in range(2):
+        opened.session.send_message((Text("go on"),))
+    before_recording = opened.queue_file.read_bytes()
+    first = opened.session.queue.pop_next_message()
+    left_the_queue = opened.queue_file.read_bytes()
+    await opened.session.conversation.append_facts(UserSaid(first.parts))
+    after_recording = opened.queue_file.read_bytes()
+    await opened.desk.aclose()
+    for content in (before_recording, left_the_queue, after_recording):
+        opened.queue_file.write_bytes(content)
+        again = await open_again(desks, opened)
+        assert again.waiting == ["go on"]
+        await again.desk.aclose()
+
+
+async def test_a_message_that_left_the_queue_is_kept_until_it_is_recorded(
+    opened: OpenConversation, desks: Desks
+) -> None:
+    """Between the queue and the journal hooks run, and long texts are stored."""
+    await opened.wait_for_question()
+    opened.session.send_message((Text("first"),))
+    message = opened.session.queue.pop_next_message()
+    opened.session.send_message((Text("second"),))
+    kept = opened.queue_file.read_text()
+    assert "first" in kept
+    assert "second" in kept
+    opened.session.queue.requeue_messages([message])
+    await opened.desk.aclose()
+    again = await open_again(desks, opened)
+    assert again.waiting == ["first", "second"]
+
+
+async def test_a_client_that_sends_again_after_a_kill_sends_once(
+    opened: OpenConversation, desks: Desks
+) -> None:
+    await opened.wait_for_question()
+    command = SendMessage(opened.session.id, "once")
+    await LocalWorkspaceHost(opened.bench).run_host_command(command, "the same")
+    await opened.desk.aclose()
+    again = await open_again(desks, opened)
+    host = LocalWorkspaceHost(again.bench)
+    await host.run_host_command(command, "the same")
+    assert again.waiting == ["once"]
+
+
+async def test_a_message_that_cannot_be_kept_is_refused_and_not_sent(
+    opened: OpenConversation, expect: Expect
+) -> None:
+    expect("could not be kept")
+    await opened.wait_for_question()
+    # Nothing can be written over a folder that is not empty.
+    (opened.queue_file / "in the way").mkdir(parents=True)
+    host = LocalWorkspaceHost(opened.bench)
+    with pytest.raises(StoreFailed, match="was not sent"):
+        await host.run_host_command(SendMessage(opened.session.id, "never"))
+    assert opened.waiting == []
+
+
+async def test_forgotten_text_and_deleted_conversations_leave_no_waiting_words(
+    opened: OpenConversation, desks: Desks
+) -> None:
+    await opened.wait_for_question()
+    for words in ("the gooseberry", "the plum"):
+        opened.session.send_message((Text(words),))
+    await opened.desk.aclose()
+    again = await open_again(desks, opened)
+    await again.bench.forget_content(text="gooseberry")
+    assert "gooseberry" not in again.queue_file.read_text()
+    assert again.waiting == ["the plum"]
+    await again.desk.aclose()
+
+    closed = desks()
+    bench = await closed.open_workspace("Killed")
+    await bench.forget_content(text="plum")
+    assert not again.queue_file.exists()
+    last = OpenConversation(closed, bench, await bench.open_session(again.session.id))
+    last.session.queue.add_message((Text("pear"),), steer=False)
+    assert last.queue_file.exists()
+    await last.session.set_trashed()
+    await bench.empty_conversation_trash()
+    assert not last.queue_file.exists()
+
+
+async def test_waiting_messages_do_not_keep_a_broken_turn_open(
+    opened: OpenConversation, desks: Desks
+) -> None:
+    await opened.session.conversation.append_facts(TurnEnded(TurnEnd.DONE))
+    opened.session.queue.add_message((Text("later"),), steer=False)
+    assert not opened.session.is_idle
+    assert not opened.session.is_working
