@@ -7,7 +7,6 @@ the program has, is switched off with a sentence, and everything else goes on.
 
 import asyncio
 import importlib
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -18,6 +17,11 @@ from helix_desktop.concurrency import run_on_detached_thread
 from helix_desktop.engine.facts import ToolSpec
 from helix_desktop.engine.ports import CallContext, ForeignToolResult
 from helix_desktop.errors import HelixError
+from helix_desktop.extensions.allowed_imports import (
+    AllowedPackagesFinder,
+    modules_of_files,
+    start_finding,
+)
 from helix_desktop.extensions.extension_interfaces import Extension, ExtensionTool
 from helix_desktop.extensions.extension_offers import (
     Withdraw,
@@ -67,9 +71,8 @@ class LoadedExtensions:
         """Load what the user allowed. Takes no time if nothing is allowed."""
         if not self.decisions.is_any_allowed():
             return
-        folder = str(self.decisions.folder)
-        if folder not in sys.path:
-            sys.path.append(folder)  # At the end, so that nothing in it takes a library's place.
+        finder = AllowedPackagesFinder(self.decisions.folder)
+        start_finding(finder, self.decisions.bytecode_folder)
         marks = LoadingMarks(self.decisions.loading_folder)
         names_that_ended = marks.remove_names_of_ended_processes()
         try:
@@ -81,6 +84,8 @@ class LoadedExtensions:
                 if known.installed.name in names_that_ended:
                     self._switch_off(known.installed, "the program ended while it was loaded")
                     continue
+                modules = modules_of_files(known.installed.files, self.decisions.folder)
+                finder.allow_modules(modules, known.installed.packages)
                 marks.note_loading(known.installed.name)
                 self._load_or_switch_off(known.installed)
         finally:

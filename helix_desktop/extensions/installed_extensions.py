@@ -10,13 +10,19 @@ import importlib.machinery
 import importlib.metadata
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
 from helix_desktop import atomic_files
 from helix_desktop.errors import InvalidInput, NotFound
+from helix_desktop.extensions.allowed_imports import (
+    canonical_package_name,
+    list_with_dependencies,
+)
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Object, object_at, parse_object, text_at
 from helix_desktop.program_folders import ProgramFolders
@@ -35,7 +41,8 @@ class ExtensionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InstalledExtension:
-    """A package with an entry point. `files_sha256`: a digest of all of its files.
+    """A package with an entry point. `files_sha256`: a digest of all of its files, and of those of
+    the packages in the folder for extensions that it needs, which are named in `packages`.
 
     `target` names what the entry point stands for, such as "word_tools:extension".
     """
@@ -47,6 +54,7 @@ class InstalledExtension:
     files: tuple[Path, ...]
     files_sha256: str
     installed_at: float = 0.0
+    packages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,7 @@ class AllowedExtensions:
         self.path = where.config / "extensions.json"
         self.folder = where.extensions_folder
         self.loading_folder = where.data / "extensions-loading"
+        self.bytecode_folder = where.data / "extensions-bytecode"
         self.providers_file = where.providers_file
 
     def is_any_allowed(self) -> bool:
@@ -155,10 +164,11 @@ def find_installed_extensions(folder: Path) -> list[InstalledExtension]:
     If two packages use one name, the one whose package name comes first has it.
     """
     search_path = [*sys.path, str(folder)]
+    packages_in_folder = _list_packages(folder)
     extensions: list[InstalledExtension] = []
     for distribution in importlib.metadata.distributions(path=search_path):
         try:
-            extensions += _extensions_of_package(distribution, search_path)
+            extensions += _extensions_of_package(distribution, search_path, packages_in_folder)
         except Exception as error:  # noqa: BLE001 - a package's description can contain anything
             log.info("a package could not be examined: %s", type(error).__name__)
     # The newest description first: `pip install --target` leaves that of an earlier version.
@@ -169,11 +179,29 @@ def find_installed_extensions(folder: Path) -> list[InstalledExtension]:
     return [found[name] for name in sorted(found)]
 
 
+def _list_packages(folder: Path) -> list[importlib.metadata.Distribution]:
+    """Return the packages of the folder whose descriptions can be read."""
+    packages = []
+    for distribution in importlib.metadata.distributions(path=[str(folder)]):
+        has_name = False
+        with suppress(Exception):  # A package's description can contain anything.
+            has_name = bool(distribution.metadata["Name"])
+        if has_name:
+            packages.append(distribution)
+    return packages
+
+
 def _extensions_of_package(
-    distribution: importlib.metadata.Distribution, search_path: Sequence[str]
+    distribution: importlib.metadata.Distribution,
+    search_path: Sequence[str],
+    packages_in_folder: Sequence[importlib.metadata.Distribution],
 ) -> Iterator[InstalledExtension]:
     for entry_point in distribution.entry_points.select(group=ENTRY_POINT_GROUP):
-        files = tuple(_files_of_extension(distribution, entry_point.value, search_path))
+        packages = list_with_dependencies(distribution, packages_in_folder)
+        paths = _files_of_code(entry_point.value, search_path)
+        for package in packages:
+            paths |= _listed_files(package)
+        files = tuple(_keep_files_of_code(sorted(paths)))
         yield InstalledExtension(
             _one_line(entry_point.name),
             _one_line(str(distribution.metadata["Name"])),
@@ -182,6 +210,7 @@ def _extensions_of_package(
             files,
             _digest_of_files(files),
             _time_of_installation(distribution),
+            tuple(canonical_package_name(str(package.metadata["Name"])) for package in packages),
         )
 
 
@@ -197,27 +226,43 @@ def _time_of_installation(distribution: importlib.metadata.Distribution) -> floa
     return 0.0
 
 
-def _files_of_extension(
-    distribution: importlib.metadata.Distribution, target: str, search_path: Sequence[str]
-) -> Iterator[Path]:
-    """Yield what the package installed, and all that lies in the folder of its code.
+def _listed_files(distribution: importlib.metadata.Distribution) -> set[Path]:
+    """Return what the package says that it installed, within the place of its installation: it can
+    name every file of the system, and some of these have no end.
+    """
+    places = [Path(str(distribution.locate_file(""))).resolve(), Path(sys.prefix).resolve()]
+    paths: set[Path] = set()
+    for listed in distribution.files or ():
+        path = Path(str(distribution.locate_file(listed)))
+        real_path = path.resolve()
+        if any(real_path.is_relative_to(place) for place in places):
+            paths.add(path)
+    return paths
+
+
+def _files_of_code(target: str, search_path: Sequence[str]) -> set[Path]:
+    """Return all that lies in the folder of an extension's code.
 
     A package that is installed for development has its code elsewhere than its list says.
     """
     paths: set[Path] = set()
-    for listed in distribution.files or ():
-        paths.add(Path(str(distribution.locate_file(listed))))
     # Looking for a module of the top level does not run it.
     module = target.partition(":")[0]
     top_module = module.partition(".")[0].strip()
     specification = importlib.machinery.PathFinder.find_spec(top_module, search_path)
-    if specification is not None:
-        if specification.origin:
-            paths.add(Path(specification.origin))
-        for folder in specification.submodule_search_locations or ():
-            paths.update(Path(folder).rglob("*"))
-    for path in sorted(paths):
-        is_compiled = "__pycache__" in path.parts  # Python writes these again as it likes.
+    if specification is None:
+        return paths
+    if specification.origin:
+        paths.add(Path(specification.origin))
+    for folder in specification.submodule_search_locations or ():
+        paths.update(Path(folder).rglob("*"))
+    return paths
+
+
+def _keep_files_of_code(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
+        # Python writes these again as it likes, and those of extensions are never read.
+        is_compiled = "__pycache__" in path.parts
         if path.is_file() and not is_compiled and path.name != "RECORD":
             yield path
 
@@ -225,7 +270,9 @@ def _files_of_extension(
 def _digest_of_files(files: tuple[Path, ...]) -> str:
     digest = hashlib.sha256()
     for path in files:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            # A file of the system (a link leads there) may have no end, but then it has no size.
+            content = file.read(os.fstat(file.fileno()).st_size)
         digest.update(f"{path}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
         digest.update(content)
     return digest.hexdigest()

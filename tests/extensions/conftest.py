@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.extensions import extension_loading
+from helix_desktop.extensions.allowed_imports import AllowedPackagesFinder
 from helix_desktop.histories import added_formats
 from helix_desktop.program_folders import ProgramFolders, find_program_folders
 
@@ -24,6 +25,10 @@ def where(tmp_path: Path) -> Iterator[ProgramFolders]:
     modules = set(sys.modules)
     yield find_program_folders(tmp_path / "home")
     sys.path[:] = search_path
+    for finder in list(sys.meta_path):
+        if isinstance(finder, AllowedPackagesFinder):
+            sys.meta_path.remove(finder)
+    sys.pycache_prefix = None
     for name in set(sys.modules) - modules:
         del sys.modules[name]
     extension_loading.forget_loaded_extensions()
