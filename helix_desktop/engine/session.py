@@ -135,8 +135,14 @@ class Session:
     def answer_question(self, number: int, answer: PermissionAnswer) -> None:
         """Answer a permission question. Does nothing if it is no longer open."""
         future = self._answers.get(number)
-        if future is not None and not future.done():
-            future.set_result(answer)
+        if future is None or future.done():
+            return
+        if not answer.allowed:
+            # Before anything else: the words that the user typed are kept.
+            self.conversation.notify_listeners(
+                session_events.QuestionDenied(self.id, number, answer.words.strip(), answer.device)
+            )
+        future.set_result(answer)
 
     async def run_user_call(self, command: str, call: facts.ToolCall) -> CallOutcome:
         """Run a call of the user's slash command. It asks like an agent's, but is not recorded."""

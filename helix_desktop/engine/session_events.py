@@ -86,6 +86,16 @@ class QuestionAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class QuestionDenied:
+    """The user has just denied a question, with or without `words`. QuestionAnswered follows."""
+
+    conversation: str
+    number: int
+    words: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
 class QuestionAnswered:
     """A question is no longer open: it was answered, or the turn was stopped."""
 
@@ -134,6 +144,6 @@ class MeterChanged:
 
 Event = (
     FactAppended | ReplyStreamed | ToolPrinted | CallStageChanged | ActivityChanged
-    | QuestionAsked | QuestionAnswered | FoldProgress | MessagesQueued | ConversationReplaced
-    | MeterChanged
+    | QuestionAsked | QuestionDenied | QuestionAnswered | FoldProgress | MessagesQueued
+    | ConversationReplaced | MeterChanged
 )  # fmt: skip

@@ -111,7 +111,7 @@ class WorkspacePermissions:
         ruling.device = answer.device
         if not answer.allowed:
             ruling.refused = True
-            raise _refused_by_user_error(answer.words.strip())
+            raise ActionRefused(describe_refusal_by_user(answer.words.strip()))
         # An answer may only go as far as the question offered.
         if answer.scope in decision.scopes:
             ruling.scope = answer.scope
@@ -129,11 +129,12 @@ class WorkspacePermissions:
                 self.save_rule(rule)
 
 
-def _refused_by_user_error(words: str) -> ActionRefused:
+def describe_refusal_by_user(words: str) -> str:
+    """Return what the model is told. `words`: what the user said with the answer, if anything."""
     refusal = "The user denied this call, so it was not run."
     if words:
         refusal += f"{USER_WORDS}{words}"
-    return ActionRefused(refusal)
+    return refusal
 
 
 class CallHooks(Protocol):

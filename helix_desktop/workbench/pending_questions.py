@@ -2,23 +2,55 @@
 
 Such a call has not begun. Without the note, nobody could tell it from one that was killed while it
 ran: the next turn would go on without the question. With it, the turn asks again.
+
+A denial is noted, too, with the user's words, until the call's result is recorded. That may take long:
+the results of calls that run beside each other are recorded together.
 """
 
 import hashlib
+import json
+import logging
 from pathlib import Path
 
+from helix_desktop.atomic_files import write_file_atomically
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.facts import ToolCall, ToolReturned
+from helix_desktop.engine.facts import Decided, Fact, ToolCall, ToolReturned
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
 from helix_desktop.engine.request_building import INTERRUPTED
-from helix_desktop.engine.session_events import Event, QuestionAnswered, QuestionAsked
+from helix_desktop.engine.session_events import (
+    Event,
+    FactAppended,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionDenied,
+)
+from helix_desktop.engine.tool_call_execution import SKIPPED
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
 from helix_desktop.engine.tool_names import EDITS, ToolName
 from helix_desktop.engine.tool_result_reading import describe_call_as_source
+from helix_desktop.errors import StoreFailed
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools.toolbox import describe_refusal_by_user
 
+log = logging.getLogger(__name__)
 ENDING = ".question"
+DENIAL_ENDING = ".denial"
 # These calls run alone, so those behind them in a reply wait until they have ended.
 RUN_ALONE = EDITS | {ToolName.RUN_COMMAND}
+
+
+@dataclass(frozen=True, slots=True)
+class _Denial:
+    words: str
+    device: str
+
+
+def _read_denial(path: Path) -> _Denial | None:
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        return _Denial(str(content["words"]), str(content["device"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 class PendingQuestions:
@@ -27,6 +59,8 @@ class PendingQuestions:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._notes: dict[tuple[str, int], Path] = {}
+        self._denials: dict[str, Path] = {}  # By the id of the call.
+        self._call_ids: dict[tuple[str, int], str] = {}  # By the number of the question.
 
     def update_pending_questions(self, event: Event) -> None:
         """Write or delete a note at once: when the call begins, its note must be gone."""
@@ -35,17 +69,42 @@ class PendingQuestions:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             note.touch(mode=0o600)
             self._notes[event.conversation, event.number] = note
+            if not event.question.command:  # The user's own call is not recorded.
+                self._call_ids[event.conversation, event.number] = event.question.call.id
+        elif isinstance(event, QuestionDenied):
+            self._note_denial(event)
         elif isinstance(event, QuestionAnswered):
+            self._call_ids.pop((event.conversation, event.number), None)
             answered = self._notes.pop((event.conversation, event.number), None)
             if answered is not None:
                 answered.unlink(missing_ok=True)
+        elif isinstance(event, FactAppended):
+            fact = event.recorded.fact
+            if isinstance(fact, ToolReturned):
+                recorded_denial = self._denials.pop(fact.call, None)
+                if recorded_denial is not None:
+                    recorded_denial.unlink(missing_ok=True)
+
+    def _note_denial(self, event: QuestionDenied) -> None:
+        call_id = self._call_ids.get((event.conversation, event.number))
+        if call_id is None:
+            return
+        path = self._note_of_call(event.conversation, call_id).with_suffix(DENIAL_ENDING)
+        content = json.dumps({"words": event.words, "device": event.device})
+        try:
+            write_file_atomically(path, content, private=True)
+        except StoreFailed as error:
+            log.warning("the words of a denial could not be kept: %s", error)
+            return
+        self._denials[call_id] = path
 
     async def recover_questions(
         self, conversation: Conversation, cache: ContentCache, tokens: TokenCounter
     ) -> bool:
         """Record that the calls which a killed program asked about did not begin. Returns
-        whether there are any: then the turn asks again.
+        whether there are any: then the turn asks again. What the user denied is recorded as denied.
         """
+        await self._record_denials(conversation, cache, tokens)
         unbegun: list[ToolCall] = []
         results: list[ToolReturned] = []
         rest_waits = False
@@ -66,6 +125,28 @@ class PendingQuestions:
         for call in unbegun:
             self._note_of_call(conversation.id, call.id).unlink(missing_ok=True)
         return True
+
+    async def _record_denials(
+        self, conversation: Conversation, cache: ContentCache, tokens: TokenCounter
+    ) -> None:
+        new_facts: list[Fact] = []
+        read_denials: list[Path] = []
+        rest_is_skipped = False
+        for pending in conversation.state.branch.running_calls:
+            call = pending.call
+            path = self._note_of_call(conversation.id, call.id).with_suffix(DENIAL_ENDING)
+            denial = _read_denial(path)
+            if denial is not None:
+                refusal = describe_refusal_by_user(denial.words)
+                new_facts.append(await self._build_result(call, refusal, cache, tokens))
+                new_facts.append(Decided(call.id, allowed=False, by="user", device=denial.device))
+                read_denials.append(path)
+                rest_is_skipped = call.name in RUN_ALONE
+            elif rest_is_skipped:
+                new_facts.append(await self._build_result(call, SKIPPED, cache, tokens))
+        await conversation.append_facts(*new_facts)
+        for path in read_denials:
+            path.unlink(missing_ok=True)
 
     async def _build_result(
         self, call: ToolCall, words: str, cache: ContentCache, tokens: TokenCounter

@@ -382,6 +382,8 @@ class LocalConversationFollower:
 
 def _event_for_clients(event: Any) -> ConversationEvent | None:
     """What clients are told of an event that is no fact. None: they need not know of it."""
+    if isinstance(event, session_events.QuestionDenied):
+        return None  # QuestionAnswered follows.
     if not isinstance(event, session_events.ReplyStreamed):
         told: ConversationEvent = event
         return told

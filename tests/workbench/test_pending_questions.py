@@ -6,11 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import ModelReplied, Stop, Text, ToolCall, ToolReturned, UserSaid
+from helix_desktop.engine.facts import (
+    Decided,
+    ModelReplied,
+    Stop,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.request_building import INTERRUPTED
-from helix_desktop.engine.session_events import QuestionAnswered, QuestionAsked
+from helix_desktop.engine.session_events import QuestionAnswered, QuestionAsked, QuestionDenied
+from helix_desktop.engine.tool_call_execution import SKIPPED
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
+from helix_desktop.tools.toolbox import describe_refusal_by_user
 from tests.workbench.conftest import Desks
 
 
@@ -68,3 +78,54 @@ async def test_the_note_of_a_question_is_gone_when_its_call_begins(
     assert note.stem.isalnum()
     session.conversation.notify_listeners(QuestionAnswered(session.id, 7))
     assert not list(notes.glob("*"))
+
+
+async def test_a_denial_is_kept_with_its_words_until_its_result_is_recorded(
+    desks: Desks, folder: Path
+) -> None:
+    """Two calls ran beside each other, one was denied, and the program was killed meanwhile."""
+    first = desks()
+    bench = await first.create_workspace("Killed", folder)
+    session = await bench.start_conversation("Killed")
+    calls = (ToolCall("0", "fetch_url", "{}"), ToolCall("1", "fetch_url", "{}"))
+    conversation = session.conversation
+    await conversation.append_facts(UserSaid((Text("go"),)), ModelReplied(calls, "m", Stop.CALLS))
+    for number, call in enumerate(calls):
+        question = PermissionQuestion(call, "Fetch", "x")
+        conversation.notify_listeners(QuestionAsked(session.id, number, question))
+    denied = QuestionDenied(session.id, 1, "ask the mirror instead", "Ada's phone")
+    conversation.notify_listeners(denied)
+    conversation.notify_listeners(QuestionAnswered(session.id, 1))
+    await first.aclose()
+
+    bench = await desks().open_workspace("Killed")
+    opened = await bench.open_session(session.id)
+    recorded = [entry.fact for entry in opened.all_facts]
+    heads = {fact.call: fact.head for fact in recorded if isinstance(fact, ToolReturned)}
+    assert "ask the mirror instead" in heads["1"]
+    assert heads["0"] == NOT_BEGUN
+    (decided,) = [fact for fact in recorded if isinstance(fact, Decided)]
+    assert (decided.call, decided.allowed, decided.device) == ("1", False, "Ada's phone")
+    assert not list((bench.workspace.folder / "partial").iterdir())
+
+
+async def test_after_a_denied_command_the_rest_of_its_reply_is_skipped(
+    desks: Desks, folder: Path
+) -> None:
+    first = desks()
+    bench = await first.create_workspace("Killed", folder)
+    session = await bench.start_conversation("Killed")
+    calls = (ToolCall("0", "run_command", "{}"), ToolCall("1", "write_file", "{}"))
+    conversation = session.conversation
+    await conversation.append_facts(UserSaid((Text("go"),)), ModelReplied(calls, "m", Stop.CALLS))
+    question = PermissionQuestion(calls[0], "Run", "x")
+    conversation.notify_listeners(QuestionAsked(session.id, 1, question))
+    conversation.notify_listeners(QuestionDenied(session.id, 1, "", ""))
+    conversation.notify_listeners(QuestionAnswered(session.id, 1))
+    await first.aclose()
+    bench = await desks().open_workspace("Killed")
+    opened = await bench.open_session(session.id)
+    results = [entry.fact for entry in opened.all_facts if isinstance(entry.fact, ToolReturned)]
+    assert results[0].head == describe_refusal_by_user("")
+    assert results[1].head == SKIPPED
+    assert not opened.asks_again
