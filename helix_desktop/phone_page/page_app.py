@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -26,6 +27,7 @@ EVENT_PAUSE_SECONDS = 0.25  # Changes within this time are sent together.
 HEARTBEAT_SECONDS = 5.0  # A device that was revoked is told so after this time at the latest.
 HEARTBEAT = ": still here\n\n"  # A comment, which browsers ignore.
 MOST_EVENT_STREAMS = 64
+LONGEST_COMMAND_ID = 64
 ONLY_LOOKS = "This device may only look."
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -177,9 +179,15 @@ class PhonePage:
     async def handle_message_form(self, request: Request) -> Response:
         await self._check_may_allow(request)
         place, connected, _ = await self._find_conversation(request)
-        text = request.scope["form"].get("text", "")
-        await connected.host.run_host_command(SendMessage(place.conversation, text))
-        return RedirectResponse(place.address, status_code=303)
+        form = request.scope["form"]
+        command_id = form.get("id", "")[:LONGEST_COMMAND_ID]
+        command = SendMessage(place.conversation, form.get("text", ""))
+        await connected.host.run_host_command(command, command_id)
+        address = place.address
+        if command_id:
+            # The page has kept the words until now.
+            address = f"{address}?{urlencode({'sent': command_id})}"
+        return RedirectResponse(address, status_code=303)
 
     async def handle_stop_form(self, request: Request) -> Response:
         await self._check_may_allow(request)
@@ -288,7 +296,10 @@ async def _answer_or_show_error(answer: Answer, request: Request) -> Response:
             status = 404
         elif isinstance(error, ActionRefused) and error.what == ONLY_LOOKS:
             status = 403
-        return HTMLResponse(page_rendering.build_error_page(str(error)), status_code=status)
+        form = request.scope.get("form", {})
+        typed_words = form.get("text") or form.get("words") or ""
+        page = page_rendering.build_error_page(str(error), typed_words)
+        return HTMLResponse(page, status_code=status)
 
 
 async def _send_file(name: str, media_type: str, _request: Request) -> Response:

@@ -15,7 +15,11 @@ from helix_desktop.errors import format_things
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.phone_page.paired_devices import PairedDevice
 from helix_desktop.workspace_host.followed_conversation import FollowedConversation
-from helix_desktop.workspace_host.host_interface import HostListRow, question_fingerprint
+from helix_desktop.workspace_host.host_interface import (
+    HostListRow,
+    new_command_id,
+    question_fingerprint,
+)
 
 MOST_ENTRIES = 60
 MOST_ROWS = 30
@@ -83,8 +87,12 @@ def build_pairing_page(problem: str = "") -> str:
     return build_page("Pair this device", body)
 
 
-def build_error_page(sentence: str) -> str:
-    body = f'<main class="narrow"><p role="alert">{escape_html(sentence)}</p><p><a href="/">Back to the list</a></p></main>'
+def build_error_page(sentence: str, typed_words: str = "") -> str:
+    """`typed_words`: what the user sent, which is nowhere else now."""
+    words = ""
+    if typed_words:
+        words = f'<label>Your words were not sent. Copy them, and try again: <textarea readonly rows="6">{escape_html(typed_words)}</textarea></label>'
+    body = f'<main class="narrow"><p role="alert">{escape_html(sentence)}</p>{words}<p><a href="/">Back to the list</a></p></main>'
     return build_page("Helix Desktop", body)
 
 
@@ -172,8 +180,10 @@ def build_conversation_page(place: ConversationPlace, shown: FollowedConversatio
     if place.device.may_allow:
         box = '<textarea name="text" rows="1" placeholder="Say what to do…" aria-label="Message" required></textarea>'
         button = '<button class="send" aria-label="Send">↑</button>'
+        # A form that a browser sends twice, because the line broke, is one message.
+        command_id = f'<input type="hidden" name="id" value="{new_command_id()}">'
         composer = _build_page_form(
-            f"{place.address}/send", place.device, box + button, css="composer"
+            f"{place.address}/send", place.device, command_id + box + button, css="composer"
         )
     body = f"""<header id="head">{build_head(place, shown)}</header>
 <main><div id="entries">{entries}</div><div id="live" aria-live="polite">{build_live(shown)}</div>

@@ -12,6 +12,25 @@ function replacePart(name, content) {
   if (part) part.innerHTML = content;
 }
 
+// Answers that were begun stay, even if another question comes or goes meanwhile.
+function replaceQuestions(content) {
+  const part = document.getElementById("questions");
+  if (!part) return;
+  const typed = new Map();
+  let focused = null;
+  for (const field of part.querySelectorAll("input[name=words]")) {
+    const fingerprint = field.form.elements.fingerprint.value;
+    typed.set(fingerprint, field.value);
+    if (field === document.activeElement) focused = fingerprint;
+  }
+  part.innerHTML = content;
+  for (const field of part.querySelectorAll("input[name=words]")) {
+    const fingerprint = field.form.elements.fingerprint.value;
+    if (typed.has(fingerprint)) field.value = typed.get(fingerprint);
+    if (fingerprint === focused) field.focus();
+  }
+}
+
 function updateEntries(changed, order) {
   const list = document.getElementById("entries");
   for (const [id, content] of changed) {
@@ -29,15 +48,35 @@ function show(event) {
   const parts = JSON.parse(event.data);
   const wasAtEnd = isAtEnd();
   if (parts.entries) updateEntries(parts.entries, parts.order);
-  for (const name of ["head", "live", "questions", "list"]) {
+  for (const name of ["head", "live", "list"]) {
     if (parts[name] !== undefined) replacePart(name, parts[name]);
   }
+  if (parts.questions !== undefined) replaceQuestions(parts.questions);
   if (wasAtEnd && !parts.list) window.scrollTo(0, document.body.scrollHeight);
 }
 
 if (source) {
   new EventSource(source).addEventListener("message", show);
   if (document.getElementById("entries")) window.scrollTo(0, document.body.scrollHeight);
+}
+
+// A message that is being written stays in this tab until the computer says that it has it. Its id
+// stays with it, so that one that is sent again after the line broke is sent once.
+const composer = document.querySelector("form.composer");
+if (composer) {
+  const place = `draft ${location.pathname}`;
+  const address = new URLSearchParams(location.search);
+  const draft = JSON.parse(sessionStorage.getItem(place) || "null");
+  if (draft && draft.id === address.get("sent")) sessionStorage.removeItem(place);
+  else if (draft) {
+    composer.elements.text.value = draft.text;
+    composer.elements.id.value = draft.id;
+  }
+  if (address.has("sent")) history.replaceState(null, "", location.pathname);
+  composer.addEventListener("input", () => {
+    const text = composer.elements.text.value;
+    sessionStorage.setItem(place, JSON.stringify({ text, id: composer.elements.id.value }));
+  });
 }
 
 // The QR code has the pairing code behind #, which is not sent to anybody.

@@ -150,6 +150,31 @@ async def test_a_message_is_sent_and_a_turn_is_stopped(phone: Phone, bench: Work
     assert (empty.status_code, "empty" in empty.text) == (409, True)
 
 
+async def test_a_form_that_is_sent_twice_is_one_message(phone: Phone, bench: Workbench) -> None:
+    session = await bench.start_conversation("Work")
+    path = f"/w/{bench.id}/c/{session.id}"
+    page = (await phone.get(path)).text
+    (command_id,) = re.findall(r'name="id" value="([0-9a-f]+)"', page)
+    for _ in range(2):
+        sent = await phone.post(f"{path}/send", text="hello", id=command_id)
+        assert sent.headers["location"] == f"{path}?sent={command_id}"
+    await asyncio.wait_for(session.wait_until_idle(), LIMIT)
+    said = [entry for entry in session.all_facts if isinstance(entry.fact, UserSaid)]
+    assert len(said) == 1
+
+
+async def test_words_that_could_not_be_sent_are_shown_again(phone: Phone, bench: Workbench) -> None:
+    session = await bench.start_conversation("Work")
+    gone = f"/w/{bench.id}/c/nowhere"
+    refused = await phone.post(f"{gone}/send", text="my <words>")
+    assert refused.status_code == 404
+    assert "my &lt;words&gt;" in refused.text
+    late = await phone.post(
+        f"/w/{bench.id}/c/{session.id}/answer", answer="deny", words="not this", number="9"
+    )
+    assert (late.status_code, "not this" in late.text) == (409, True)
+
+
 async def test_who_may_only_look_changes_nothing(
     browser: httpx.AsyncClient, devices: PairedDevices, bench: Workbench, folder: Path
 ) -> None:
