@@ -123,43 +123,48 @@ def _imported_from(node: ast.ImportFrom, file: str) -> Iterator[str]:
             yield f"from {module} import *"
 
 
+# They reach a name by its text.
+BY_TEXT = {
+    "getattr",
+    "methodcaller",
+    "attrgetter",
+    "import_module",
+    "to_thread",
+    "__getattribute__",
+}
+
+
 def _called(node: ast.Call) -> Iterator[str]:
-    name = (
-        node.func.id
-        if isinstance(node.func, ast.Name)
-        else node.func.attr
-        if isinstance(node.func, ast.Attribute)
-        else ""
-    )
-    texts = [
-        each.value
-        for each in ast.walk(node)
-        if isinstance(each, ast.Constant) and isinstance(each.value, str)
-    ]
+    name = _name_of_function(node.func)
     if isinstance(node.func, ast.Name) and name in BUILT:
         yield name
-    if name in {
-        "getattr",
-        "methodcaller",
-        "attrgetter",
-        "import_module",
-        "to_thread",
-        "__getattribute__",
-    }:
-        yield from (text for text in texts if text in NAMES or _module(text))
-    is_made = (
-        name == "getattr" and len(node.args) > 1 and not isinstance(node.args[1], ast.Constant)
-    )
-    if is_made and _names_a_module(node.args[0]):
-        yield "a name that is made, of a module"
-    if (
-        name in {"import_module", "__import__"}
-        and node.args
-        and isinstance(node.args[0], ast.BinOp)
-    ):
-        yield "a module whose name is made"
+    if name in BY_TEXT:
+        for text in _texts_in(node):
+            if text in NAMES or _module(text):
+                yield text
+    if name == "getattr" and len(node.args) > 1:
+        is_made = not isinstance(node.args[1], ast.Constant)
+        if is_made and _names_a_module(node.args[0]):
+            yield "a name that is made, of a module"
+    if name in {"import_module", "__import__"} and node.args:
+        if isinstance(node.args[0], ast.BinOp):
+            yield "a module whose name is made"
     if name == "vars" and node.args and _names_a_module(node.args[0]):
         yield "all names of a module"
+
+
+def _name_of_function(function: ast.expr) -> str:
+    if isinstance(function, ast.Name):
+        return function.id
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return ""
+
+
+def _texts_in(node: ast.AST) -> Iterator[str]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value
 
 
 def _names_a_module(node: ast.expr) -> bool:

@@ -71,37 +71,64 @@ def offences(source: str, file: str) -> list[str]:
 def _asking(tree: ast.Module, file: str) -> Iterator[str]:
     if not file.startswith(SURFACES):
         return
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    names |= {node.name for node in ast.walk(tree) if isinstance(node, ast.alias)}
-    for consent in CONSENTS & names:
-        if not RENDERERS & names and file not in CONSENTS_ELSEWHERE:
+    names = _all_names(tree)
+    if not RENDERERS & names and file not in CONSENTS_ELSEWHERE:
+        for consent in CONSENTS & names:
             yield f"{file}: {consent} without a renderer"
+    yield from _other_doors(tree, file, names)
+    yield from _values_without_renderer(tree, file)
+
+
+def _other_doors(tree: ast.Module, file: str, names: set[str]) -> Iterator[str]:
     called = {_name(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for door, modules in DOORS.items():
-        # `input` is a figure of tokens as well.
-        if door in (called if door == "input" else names) and file not in modules:
+        used = names
+        if door == "input":  # `input` is a figure of tokens as well.
+            used = called
+        if door in used and file not in modules:
             yield f"{file}: {door}"
-    shown = {
-        id(part)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and _name(node.func) in RENDERERS
-        for part in ast.walk(node)
-    }
-    tested = {
-        id(test)
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.If, ast.IfExp))
-        for test in (node.test, *getattr(node.test, "values", ()))
-    }
+
+
+def _values_without_renderer(tree: ast.Module, file: str) -> Iterator[str]:
+    shown_or_tested = _inside_renderer_calls(tree) | _tested_values(tree)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Attribute) or node.attr not in EXACT_VALUES:
             continue
         # The window has a pane called preview as well.
         if node.attr == "preview" and "question" not in ast.unparse(node.value):
             continue
-        if id(node) not in shown | tested and (file, node.attr) not in EXACT_VALUES_ELSEWHERE:
-            yield f"{file}: {node.attr} is not shown by a renderer"
+        if id(node) in shown_or_tested or (file, node.attr) in EXACT_VALUES_ELSEWHERE:
+            continue
+        yield f"{file}: {node.attr} is not shown by a renderer"
+
+
+def _all_names(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name):
+                names.add(name)
+    return names
+
+
+def _inside_renderer_calls(tree: ast.Module) -> set[int]:
+    """The identities of all nodes that are part of what a renderer is given."""
+    inside: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _name(node.func) in RENDERERS:
+            inside.update(id(part) for part in ast.walk(node))
+    return inside
+
+
+def _tested_values(tree: ast.Module) -> set[int]:
+    """The identities of what is only asked whether it is there: `if question.preview`."""
+    tested: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.If, ast.IfExp)):
+            tested.add(id(node.test))
+            if isinstance(node.test, ast.BoolOp):
+                tested.update(id(value) for value in node.test.values)
+    return tested
 
 
 def _printing(tree: ast.Module, file: str) -> Iterator[str]:

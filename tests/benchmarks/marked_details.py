@@ -76,6 +76,42 @@ class Score:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parse_arguments(argv)
+    sessions = read(arguments.traces)
+    if arguments.covers:
+        print("\n".join(map(json.dumps, covers(sessions))))
+        return 0
+    if not arguments.file.exists():
+        sys.exit(f"There is no {arguments.file.name} yet: --covers writes the covers to be marked.")
+    lines = [json.loads(line) for line in arguments.file.read_text(encoding="utf-8").splitlines()]
+    if arguments.show is not None:
+        print("\n".join(shown(lines[arguments.show], sessions)))
+        return 0
+
+    marked = list_marked_covers(lines, arguments.half)
+    if arguments.check:
+        marks = 0
+        for cover in marked:
+            for mark in cover["marks"]:
+                marked_text(mark, sessions[cover["session"]])  # Raises if it is not inside.
+                marks += 1
+        print(f"{len(marked)} covers marked, {marks} marks, each inside its text")
+        return 0
+
+    score = score_of(marked, sessions, wrong=arguments.wrong)
+    print(f"{len(marked)} covers marked, {score.marks} marks, {score.details} details")
+    if arguments.kinds:
+        print_score_of_each_kind(marked, sessions)
+    print(f"in the entry {score.entered / max(score.marks, 1):.3f}")
+    print(
+        f"precision {score.precision:.3f} (asked for: ≥ 0.8), recall {score.recall:.3f} (asked for: ≥ 0.95)"
+    )
+    if score.precision >= 0.8 and score.recall >= 0.95:
+        return 0
+    return 1
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -89,46 +125,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--wrong", action="store_true", help="list what was missed and what was too much"
     )
-    arguments = parser.parse_args(argv)
-    sessions = read(arguments.traces)
-    if arguments.covers:
-        print("\n".join(map(json.dumps, covers(sessions))))
-        return 0
-    if not arguments.file.exists():
-        sys.exit(f"There is no {arguments.file.name} yet: --covers writes the covers to be marked.")
-    lines = [json.loads(line) for line in arguments.file.read_text(encoding="utf-8").splitlines()]
-    if arguments.show is not None:
-        print("\n".join(shown(lines[arguments.show], sessions)))
-        return 0
-    marked = [cover for cover in lines if cover["marks"] is not None]
-    if arguments.half is not None:
-        marked = [cover for cover in marked if int(cover["session"][:8], 16) % 2 == arguments.half]
-    if arguments.check:
-        texts = [
-            marked_text(mark, sessions[cover["session"]])
-            for cover in marked
-            for mark in cover["marks"]
-        ]
-        print(f"{len(marked)} covers marked, {len(texts)} marks, each inside its text")
-        return 0
-    score = sum((scored(cover, sessions, wrong=arguments.wrong) for cover in marked), Score())
-    print(f"{len(marked)} covers marked, {score.marks} marks, {score.details} details")
-    for kind in (
-        sorted({mark["kind"] for cover in marked for mark in cover["marks"]})
-        if arguments.kinds
-        else ()
-    ):
-        of_kind = [
-            {**cover, "marks": [mark for mark in cover["marks"] if mark["kind"] == kind]}
-            for cover in marked
-        ]
-        one = sum((scored(cover, sessions) for cover in of_kind), Score())
-        print(f"{kind}: {one.found} of {one.marks} ({one.recall:.2f})")
-    print(f"in the entry {score.entered / max(score.marks, 1):.3f}")
-    print(
-        f"precision {score.precision:.3f} (asked for: ≥ 0.8), recall {score.recall:.3f} (asked for: ≥ 0.95)"
-    )
-    return 0 if score.precision >= 0.8 and score.recall >= 0.95 else 1
+    return parser.parse_args(argv)
+
+
+def list_marked_covers(lines: list[dict[str, Any]], half: int | None) -> list[dict[str, Any]]:
+    """The covers that somebody marked: all of them, or one half, which the session decides."""
+    marked: list[dict[str, Any]] = []
+    for cover in lines:
+        if cover["marks"] is None:
+            continue
+        if half is None or int(cover["session"][:8], 16) % 2 == half:
+            marked.append(cover)
+    return marked
+
+
+def score_of(marked: list[dict[str, Any]], sessions: Sessions, *, wrong: bool = False) -> Score:
+    total = Score()
+    for cover in marked:
+        total += scored(cover, sessions, wrong=wrong)
+    return total
+
+
+def print_score_of_each_kind(marked: list[dict[str, Any]], sessions: Sessions) -> None:
+    kinds = sorted({mark["kind"] for cover in marked for mark in cover["marks"]})
+    for kind in kinds:
+        of_kind: list[dict[str, Any]] = []
+        for cover in marked:
+            marks = [mark for mark in cover["marks"] if mark["kind"] == kind]
+            of_kind.append({**cover, "marks": marks})
+        score = score_of(of_kind, sessions)
+        print(f"{kind}: {score.found} of {score.marks} ({score.recall:.2f})")
 
 
 def read(folder: Path) -> Sessions:

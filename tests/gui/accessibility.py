@@ -252,65 +252,72 @@ def popup_in(window: QWidget) -> QWidget:
 async def faults_of(window: QWidget, press: Press) -> tuple[list[Control], list[Stop], list[str]]:
     """The controls, the stops and what is wrong with a page or a dialog that is open."""
     window = popup_in(window)
+    stops: list[Stop] = []
+    faults: list[str] = []
     if not isinstance(window, QMenu):
         stops, faults = await stops_of(window, press)
-    else:
-        stops, faults = [], []
     controls = controls_of(window)
-    operated = [each for each in controls if each.role in OPERATED]
-    if (
-        not operated
-    ):  # A dialog that only says how far work has got needs no stop: Escape closes it.
-        faults = [each for each in faults if each != NO_STOP]
-    faults += [
-        f"no name: {each}"
-        for each in controls
-        if each.role in NAMED and not each.name.strip() and each.widget is not None
-    ]
-    faults += [
-        f"a check box that is none: {each}"
-        for each in controls
-        if each.role is Role.CheckBox
-        and not isinstance(each.widget, QCheckBox)
-        and each.widget is not None
-    ]
-    twice = Counter((each.role, each.name) for each in operated if each.name)
-    faults += [
-        f"{count} times the same: {role.name} {name!r}"
-        for (role, name), count in twice.items()
-        if count > 1
-    ]
-    reached = {stop.widget for stop in stops} | reached_by_arrows(stops)
+    operated = [control for control in controls if control.role in OPERATED]
+    # A dialog that only says how far work has got needs no stop: Escape closes it.
+    if not operated:
+        faults = [fault for fault in faults if fault != NO_STOP]
+    faults += _faults_of_names(controls)
+    faults += _equal_controls(operated)
     if stops:
-        faults += [
-            f"not by keyboard: {each}"
-            for each in operated
-            if each.widget is not None
-            and "disabled" not in each.states
-            and not _inside_reached(each.widget, reached)
-        ]
-    for stop in {stop.widget: stop for stop in stops}.values():
-        interface = QAccessible.queryAccessibleInterface(stop.widget)
-        if interface is None or (
-            interface.role() in VAGUE and not isinstance(stop.widget, QKeySequenceEdit)
-        ):
-            faults.append(
-                f"no role: {spoken_of(stop.widget)} {interface.role().name if interface else ''}"
-            )
-        elif not interface.text(QAccessible.Text.Name).strip():
-            faults.append(
-                f"a stop without a name: {type(stop.widget).__name__} {interface.role().name}"
-            )
-        if (wrong := pressed_by_enter_instead(stop.widget)) is not None:
-            faults.append(f"Enter on {spoken_of(stop.widget)} presses {spoken_of(wrong)}")
-    for label in window.findChildren(QLabel):
-        if (
-            label.isVisible()
-            and "<a " in label.text()
-            and not label.textInteractionFlags() & Qt.TextInteractionFlag.LinksAccessibleByKeyboard
-        ):
-            faults.append(f"a link for the mouse alone: {label.text()[:60]!r}")
+        faults += _not_reached_by_keyboard(operated, stops)
+    for widget in {stop.widget: None for stop in stops}:
+        faults += _faults_of_stop(widget)
+    faults += _links_for_the_mouse_alone(window)
     return controls, stops, list(dict.fromkeys(faults))
+
+
+def _faults_of_names(controls: list[Control]) -> Iterator[str]:
+    for control in controls:
+        if control.widget is None:
+            continue
+        if control.role in NAMED and not control.name.strip():
+            yield f"no name: {control}"
+        if control.role is Role.CheckBox and not isinstance(control.widget, QCheckBox):
+            yield f"a check box that is none: {control}"
+
+
+def _equal_controls(operated: list[Control]) -> Iterator[str]:
+    counts = Counter((control.role, control.name) for control in operated if control.name)
+    for (role, name), count in counts.items():
+        if count > 1:
+            yield f"{count} times the same: {role.name} {name!r}"
+
+
+def _not_reached_by_keyboard(operated: list[Control], stops: list[Stop]) -> Iterator[str]:
+    reached = {stop.widget for stop in stops} | reached_by_arrows(stops)
+    for control in operated:
+        if control.widget is None or "disabled" in control.states:
+            continue
+        if not _inside_reached(control.widget, reached):
+            yield f"not by keyboard: {control}"
+
+
+def _faults_of_stop(widget: QWidget) -> Iterator[str]:
+    """What a screen reader could not say of a widget that has the keyboard."""
+    interface = QAccessible.queryAccessibleInterface(widget)
+    if interface is None:
+        yield f"no role: {spoken_of(widget)} "
+    elif interface.role() in VAGUE and not isinstance(widget, QKeySequenceEdit):
+        yield f"no role: {spoken_of(widget)} {interface.role().name}"
+    elif not interface.text(QAccessible.Text.Name).strip():
+        yield f"a stop without a name: {type(widget).__name__} {interface.role().name}"
+    wrong = pressed_by_enter_instead(widget)
+    if wrong is not None:
+        yield f"Enter on {spoken_of(widget)} presses {spoken_of(wrong)}"
+
+
+def _links_for_the_mouse_alone(window: QWidget) -> Iterator[str]:
+    by_keyboard = Qt.TextInteractionFlag.LinksAccessibleByKeyboard
+    for label in window.findChildren(QLabel):
+        if not label.isVisible() or "<a " not in label.text():
+            continue
+        if not label.textInteractionFlags() & by_keyboard:
+            yield f"a link for the mouse alone: {label.text()[:60]!r}"
 
 
 def pressed_by_enter_instead(widget: QWidget) -> QPushButton | None:

@@ -637,7 +637,7 @@ def complaint(asked: Asked, accepted: str = "") -> str:
     )
 
 
-def _anthropic(body: Mapping[str, Json]) -> Iterator[str]:  # noqa: C901, PLR0912 -- a list of rules
+def _anthropic(body: Mapping[str, Json]) -> Iterator[str]:
     if _marks(body) > 4:
         yield "more than four cache_control marks"
     messages = body["messages"]
@@ -645,36 +645,50 @@ def _anthropic(body: Mapping[str, Json]) -> Iterator[str]:  # noqa: C901, PLR091
         yield "the first message must be the user's"
     waiting: list[str] = []
     for at, message in enumerate(messages):
-        blocks = (
-            message["content"]
-            if isinstance(message["content"], list)
-            else [{"type": "text", "text": message["content"]}]
-        )
+        blocks = _blocks_of(message)
         if at and messages[at - 1]["role"] == message["role"]:
             yield f"messages {at - 1} and {at} have one role"
         if not blocks and "output_config" not in message:  # Claude Code 2.1.331 sets the effort so
             yield f"message {at} is empty"
-        results = [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"]
-        if sorted(results) != sorted(waiting):
-            yield f"message {at} answers {results}, and {waiting} were called"
-        kinds = [b["type"] == "tool_result" for b in blocks]
-        if kinds != sorted(kinds, reverse=True):
-            yield f"message {at} says something before a result"
-        waiting = [b["id"] for b in blocks if b["type"] == "tool_use"]
+        for fault in _faults_of_results(blocks, waiting):
+            yield f"message {at} {fault}"
+        waiting = [block["id"] for block in blocks if block["type"] == "tool_use"]
         if len(set(waiting)) != len(waiting):
             yield f"message {at} uses an id twice"
-        for one, other in itertools.pairwise(blocks):
-            if one["type"] == other["type"] == "thinking":
-                yield f"message {at} has adjacent thinking blocks"
-        for block in blocks:
-            if block["type"] == "thinking" and block["signature"] != signature(block["thinking"]):
-                yield f"message {at} has a thinking block whose signature does not hold"
-            if block["type"] == "text" and not block["text"].strip():
-                yield f"message {at} has an empty text"
-        if blocks and blocks[-1]["type"] == "thinking":
-            yield f"message {at} ends with thinking"
+        for fault in _faults_of_blocks(blocks):
+            yield f"message {at} {fault}"
     if waiting:
         yield "the last calls have no results"
+
+
+def _blocks_of(message: Mapping[str, Json]) -> Sequence[Json]:
+    content = message["content"]
+    if isinstance(content, list):
+        return content
+    return [{"type": "text", "text": content}]
+
+
+def _faults_of_results(blocks: Sequence[Json], waiting: Sequence[str]) -> Iterator[str]:
+    """Results answer exactly the calls that wait, and stand before everything else."""
+    results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+    if sorted(results) != sorted(waiting):
+        yield f"answers {results}, and {waiting} were called"
+    is_result = [block["type"] == "tool_result" for block in blocks]
+    if is_result != sorted(is_result, reverse=True):
+        yield "says something before a result"
+
+
+def _faults_of_blocks(blocks: Sequence[Json]) -> Iterator[str]:
+    for block, next_block in itertools.pairwise(blocks):
+        if block["type"] == next_block["type"] == "thinking":
+            yield "has adjacent thinking blocks"
+    for block in blocks:
+        if block["type"] == "thinking" and block["signature"] != signature(block["thinking"]):
+            yield "has a thinking block whose signature does not hold"
+        if block["type"] == "text" and not block["text"].strip():
+            yield "has an empty text"
+    if blocks and blocks[-1]["type"] == "thinking":
+        yield "ends with thinking"
 
 
 def _marks(value: Json) -> int:

@@ -1,6 +1,6 @@
 """What the tables of the fleet say of tasks, conversations, workers and schedules."""
 
-import platform
+import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
@@ -206,7 +206,7 @@ def _describe_worker(workspace: Figures, task: Figures) -> str:
     worker: str = task["worker"]
     machine, _blank, _process = worker.rpartition(" ")
     shown_machine = machine
-    if machine == platform.node():
+    if machine == socket.gethostname():
         shown_machine = tr("this computer")
     if worker in workspace["lost"]:
         return tr("{worker} (not responding)", worker=shown_machine)
