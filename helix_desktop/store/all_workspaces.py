@@ -90,9 +90,8 @@ class AllWorkspaces:
         workspaces = self.list_workspaces(trashed=trashed)
         name = name_or_id.casefold()
         with_id = [workspace for workspace in workspaces if workspace.id == name_or_id]
-        matching = with_id or [
-            workspace for workspace in workspaces if workspace.name.casefold() == name
-        ]
+        with_name = [workspace for workspace in workspaces if workspace.name.casefold() == name]
+        matching = with_id or with_name
         if not matching:
             raise _unknown_workspace_error(name_or_id, workspaces, trashed=trashed)
         if len(matching) > 1:
@@ -136,8 +135,14 @@ class AllWorkspaces:
         return _read_workspace_description(workspace_folder)
 
     def _new_workspace_folder(self, name: str) -> Path:
-        slug = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:40]
-        workspace_folder = self.folder / "-".join(filter(None, (slug, secrets.token_hex(3))))
+        """Create the folder of a new workspace. It is named like the workspace, as far as a
+        path can be, with some random digits behind, as several may have the same name.
+        """
+        folder_name = secrets.token_hex(3)
+        name_as_path = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:40]
+        if name_as_path:
+            folder_name = f"{name_as_path}-{folder_name}"
+        workspace_folder = self.folder / folder_name
         try:
             atomic_files.ensure_private_folder(self.folder)
             workspace_folder.mkdir(mode=0o700)
@@ -158,6 +163,9 @@ class AllWorkspaces:
         return self._change_workspace(name_or_id, {"roots": list(roots)})
 
     def _change_workspace(self, name_or_id: str, changes: Mapping[str, Any]) -> KnownWorkspace:
+        """Change settings of a workspace: through the open workspace, which then knows them, or
+        in its file.
+        """
         known = self.find_known_workspace(name_or_id)
         workspace = self._open.get(known.id)
         if workspace is not None:
@@ -203,8 +211,11 @@ class AllWorkspaces:
         return _read_workspace_description(moved, is_in_trash=trashed)
 
     def delete_workspace(self, name_or_id: str) -> None:
+        """Delete a workspace of the trash for good. Raises StoreBusy if it is open in any
+        program.
+        """
         known = self.find_known_workspace(name_or_id, trashed=True)
-        WorkspaceLock(known.folder / "lock").release_lock()
+        WorkspaceLock(known.folder / "lock").release_lock()  # Fails if a program has it open.
         try:
             delete_folder_tree(known.folder)
         except OSError as error:

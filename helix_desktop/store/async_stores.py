@@ -68,6 +68,7 @@ class StoreJournal:
         changed: Callable[[], None],
         damaged: Callable[[], None],
     ) -> None:
+        """`thread`: the only one that uses the file."""
         self._file = file
         self._thread = thread
         self._changed = changed
@@ -75,6 +76,7 @@ class StoreJournal:
         self.asked: Callable[[str, int], contextlib.AbstractAsyncContextManager[object]] = (
             allow_any_writer
         )
+        # The facts that the next commit appends, each with what tells whoever waits for them.
         self._waiting: list[tuple[Batch, Future[Sequence[Recorded]]]] = []
 
     async def append_to_journal(
@@ -104,16 +106,20 @@ class StoreJournal:
                 self._commit_facts()
 
     def _commit_facts(self) -> None:
+        """Append all batches of facts that wait: together if possible, which takes one sync,
+        and otherwise one by one, so that only those who wait for a wrong batch get its error.
+        """
         waiting = self._waiting
         self._waiting = []
-        if len(waiting) == 1 or not self._commit_together(waiting):
-            for batch, outcome in waiting:
-                try:
-                    recorded = self._file.append_all_or_nothing(*batch)
-                except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
-                    outcome.set_exception(error)
-                else:
-                    outcome.set_result(recorded)
+        if len(waiting) > 1 and self._commit_together(waiting):
+            return
+        for (conversation, facts), outcome in waiting:
+            try:
+                recorded = self._file.append_all_or_nothing(conversation, facts)
+            except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(recorded)
 
     def _commit_together(self, waiting: Sequence[tuple[Batch, Future[Sequence[Recorded]]]]) -> bool:
         """Append all batches together. If one fails, nothing is written, and each is
@@ -220,6 +226,9 @@ class StoreCache:
     async def store_content(
         self, content: bytes | AsyncIterable[bytes], about: EntryOrigin
     ) -> Stored:
+        """Store content, whole or in pieces. It is on the disk when this returns, and also in a
+        shared store if the workspace waits for that.
+        """
         if isinstance(content, bytes):
             staging = partial(self._folder.stage_content, content, about)
             stored = await self._stage_and_commit(staging, len(content))
@@ -296,6 +305,7 @@ class StoreCache:
                 self._commit_puts()
 
     def _commit_puts(self) -> None:
+        """Make all contents known that wait, with one sync, and tell those who wait for them."""
         waiting = self._waiting
         self._waiting = []
         self._waiting_bytes = 0
@@ -311,6 +321,9 @@ class StoreCache:
                 outcome.set_result(staged.record.stored_reference)
 
     async def _store_stream(self, content: AsyncIterable[bytes], about: EntryOrigin) -> Stored:
+        """Store content that comes in pieces, a chunk at a time. If its source fails, what was
+        written of it is removed.
+        """
         incoming = await self._thread.run_work(self._folder.begin_incoming, about)
         try:
             async for piece in content:
@@ -383,6 +396,9 @@ class StoreCache:
         return await self._read_or_fetch(digest, read)
 
     async def describe_entry(self, digest: Digest, beginning: int = 0) -> CacheEntry:
+        """Return what is known of an entry, with the first bytes of its content if `beginning`
+        asks for some. Whoever reads those shows the entry, and so gets its tokens too.
+        """
         describe = partial(
             self._thread.run_work, self._folder.reader.read_described_entry, digest, beginning
         )
@@ -450,6 +466,9 @@ class StoreCache:
         return contents, []
 
     async def resolve_prefix(self, prefix: str) -> Digest:
+        """Return the only entry whose hash begins so. One that only facts name, as its content
+        is in the shared store, is fetched.
+        """
         try:
             return await self._thread.run_work(self._folder.reader.resolve_hash_prefix, prefix)
         except AmbiguousName:

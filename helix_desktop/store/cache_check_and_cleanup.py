@@ -37,6 +37,7 @@ class CacheCheck:
 
     def __init__(self, cache: CacheFolder) -> None:
         self._cache = cache
+        # The hashes are listed page by page, in order. This is the last one so far.
         self._last_listed: Digest | None = None
         self._are_all_listed = False  # True when all hashes have been listed.
         self._digests_to_check: list[Digest] = []
@@ -110,10 +111,9 @@ class CacheCheck:
                 return
             last_number = records[-1].number
             for record in records:
-                if (
-                    record.state is EntryState.LIVE
-                    and record.digest.raw not in self._checked_digests
-                ):
+                if record.state is not EntryState.LIVE:
+                    continue
+                if record.digest.raw not in self._checked_digests:
                     self._cache.rewrite_hash_key(record)
                     self._digests_to_check.append(record.digest)
 

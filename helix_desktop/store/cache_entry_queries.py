@@ -102,18 +102,22 @@ class CacheEntryQueries:
         """
         chosen, sort, descending = order
         page_start = self._start_of_page(order, offset)
-        direction = "DESC" if descending else "ASC"
-        is_small_selection = self._is_small_selection(chosen)
-        condition = _filter_condition(chosen, None if is_small_selection else sort)
+        direction = "ASC"
+        comparison = ">="
+        if descending:
+            direction = "DESC"
+            comparison = "<="
+        condition = _filter_condition(chosen, sort)
+        columns = f"{sort.value} {direction}, number {direction}"
+        if self._is_small_selection(chosen):
+            condition = _filter_condition(chosen, None)
+            # With a plus, SQLite uses no index for the order, and sorts the few rows found.
+            columns = f"+{sort.value} {direction}, +number {direction}"
         conditions = list(condition.texts)
         values: list[str | float | bytes] = list(condition.values)
         if page_start.anchor is not None:
-            comparison = "<=" if descending else ">="
             conditions.append(f"({sort.value}, number) {comparison} (?, ?)")
             values += page_start.anchor
-        # With a plus, SQLite uses no index for the order, and sorts the few rows found.
-        plus = "+" if is_small_selection else ""
-        columns = f"{plus}{sort.value} {direction}, {plus}number {direction}"
         rows = self.connection.execute(
             f"SELECT {_ROW} FROM entries {_where(conditions)} ORDER BY {columns} LIMIT ? OFFSET ?",  # noqa: S608 - made of constants
             (*values, limit, page_start.steps),
@@ -121,6 +125,9 @@ class CacheEntryQueries:
         return tuple(_entry_row_of(_CatalogueRow(*row)) for row in rows)
 
     def _start_of_page(self, order: Order, offset: int) -> _PageStart:
+        """Return the anchor before a page that is far down, and how many rows are skipped from there.
+        A page near the beginning is reached by skipping rows alone.
+        """
         if offset <= NEAR:
             return _PageStart(None, offset)
         anchors = self.anchors.get(order) or self.get_page_anchors(order)
@@ -134,8 +141,10 @@ class CacheEntryQueries:
             self.get_page_anchors(order)
 
     def get_page_anchors(self, order: Order) -> _PageAnchors:
-        """Return an order's anchors, found once for each state of the index: 0.3 s for
-        a million rows.
+        """Return an order's anchors, which are some of its rows at equal distances, so that a page
+        far down is reached from the nearest of them.
+
+        They are found once for each state of the index: 0.3 s for a million rows.
         """
         version = self._data_version()
         known_anchors = self.anchors.get(order)
@@ -155,8 +164,10 @@ class CacheEntryQueries:
             (*condition.values, STRIDE),
         ).fetchall()
         anchors = _PageAnchors(version, tuple(rows))
+        # Those of the orders that were asked for first are dropped, so that memory stays bounded.
         while len(self.anchors) >= 20:
-            self.anchors.pop(next(iter(self.anchors)), None)
+            oldest_order = next(iter(self.anchors))
+            self.anchors.pop(oldest_order, None)
         self.anchors[order] = anchors
         return anchors
 
@@ -169,6 +180,7 @@ class CacheEntryQueries:
         return int(self.connection.execute("PRAGMA data_version").fetchone()[0])
 
     def count_entries(self, chosen: EntryFilter = cache_entry_rows.EVERYTHING) -> int:
+        """Return how many entries the filter chooses, counted once for each state of the index."""
         version = self._data_version()
         known_count = self._counts.get(chosen)
         if known_count is not None and known_count[0] == version:
@@ -210,7 +222,10 @@ class CacheEntryQueries:
         return self._stats[1]
 
     def _compute_figures(self) -> CacheEntryFigures:
-        figures = self.connection.execute(
+        """Return the sums over all entries, and how many outputs were stored again, and what
+        storing each only once has saved.
+        """
+        sums = self.connection.execute(
             "SELECT count(*), coalesce(sum(size), 0), coalesce(sum(kept), 0), coalesce(sum(tokens), 0),"
             " coalesce(sum(pinned), 0), coalesce(sum(state), 0) FROM entries"
         ).fetchone()
@@ -218,7 +233,7 @@ class CacheEntryQueries:
             "SELECT coalesce(sum(n - 1), 0), coalesce(sum((n - 1) * size), 0) FROM (SELECT digest, count(*) AS n FROM uses"
             " WHERE how = 'output' GROUP BY digest HAVING n > 1) JOIN entries USING(digest)"
         ).fetchone()
-        return CacheEntryFigures(*figures, *repeated)
+        return CacheEntryFigures(*sums, *repeated)
 
     def bytes_on_disk(self) -> int:
         """Return the bytes on disk of all entries, including those of checkpoints."""
@@ -271,12 +286,15 @@ def _where(conditions: Iterable[str]) -> str:
 
 
 def _filter_condition(chosen: EntryFilter, sort: EntrySort | None) -> _FilterCondition:
-    """Return the SQL condition. With a `sort`, only that column's index may be used."""
+    """Return the SQL condition for a filter. With a `sort`, only that column's index may be used, so
+    that rows are read in order from it.
+    """
 
     def column(name: str, *sorts_by_it: EntrySort) -> str:
+        """Return how a column is written: with a plus, SQLite uses no index of it."""
         if sort is None or sort in sorts_by_it:
             return name
-        return f"+{name}"  # With a plus, SQLite uses no index of the column.
+        return f"+{name}"
 
     comparisons: list[tuple[str, str | float]] = [
         (f"{column('tool', EntrySort.TOOL, EntrySort.TIME)} = ?", chosen.tool),
@@ -309,6 +327,7 @@ def _filter_condition(chosen: EntryFilter, sort: EntrySort | None) -> _FilterCon
 
 
 def _entry_row_of(row: _CatalogueRow) -> EntryRow:
+    """Return a row of the table as the rest of the program uses it."""
     return EntryRow(
         Stored(Digest(row.digest), row.size, row.lines, row.media),
         EntryOrigin(row.tool, row.source, row.media),

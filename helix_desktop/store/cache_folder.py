@@ -60,6 +60,9 @@ class CacheFolder:
     """
 
     def __init__(self, folder: Path, opened: LevelDatabase | None = None) -> None:
+        """Open the cache of this folder, or go on with a database that is open. What an interrupted
+        write has left is removed.
+        """
         if opened is None:
             opened = LevelDatabase(folder)
         self.level = opened
@@ -79,6 +82,9 @@ class CacheFolder:
             raise
 
     def _check_version(self) -> None:
+        """Write this program's version of the format into a new cache, and refuse one that a
+        newer program has written.
+        """
         known = self.level.get_value_once(cache_records.VERSION_KEY)
         if known is None:
             self.level.write_batch(
@@ -90,7 +96,11 @@ class CacheFolder:
             )
 
     def _delete_unfinished_and_find_free_number(self) -> int:
-        """Remove the chunks of unfinished entries. Return the first free number."""
+        """Remove the chunks of unfinished entries. Return the first free number.
+
+        A note `o` with its number says that an entry is being written. Numbers are never used
+        twice, so the free one is behind all that are in use, noted, or were used last.
+        """
         highest = self.level.get_value(_HIGHEST) or bytes(8)
         free_number = cache_records.number_in_key(_HIGHEST + highest) + 1
         for key in list(self.level.keys_in_range(b"o", key_range_end(b"o"))):
@@ -143,6 +153,9 @@ class CacheFolder:
         *,
         thorough: bool = False,
     ) -> StagedEntry:
+        """Stage content that is stored in one piece. It may be compressed with more time
+        (`thorough`).
+        """
         number = self.allocate_entry_number()
         value = self.encode_chunk(content, thorough=thorough)
         lines = count_text_lines(content, about)

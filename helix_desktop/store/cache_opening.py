@@ -31,7 +31,11 @@ _MOST_NAMED = 100
 def open_or_repair_cache(
     workspace: Path, note: Note, witnesses: EntryWitnesses = lost_entries.NOBODY
 ) -> CacheFolder:
-    """Open the cache. A damaged one is repaired, and what it lost is named."""
+    """Open the cache. A damaged one is repaired, and what it lost is named.
+
+    The index, which lists the cache's entries, says what should be there. `witnesses` say it
+    too, such as the conversations that use entries. After a repair the index is rebuilt.
+    """
     folder = workspace / CACHE
     if not _is_suspect(folder):
         cache = _open_if_whole(folder)
@@ -44,6 +48,9 @@ def open_or_repair_cache(
 
 
 def _is_suspect(folder: Path) -> bool:
+    """Whether the cache must be repaired before LevelDB opens it: a repair was begun and not
+    finished, its log is damaged, or its files show a damage that LevelDB would not report.
+    """
     if leveldb.damage_mark(folder).exists():
         return True
     log_copies = _copied_logs(folder)
@@ -60,7 +67,7 @@ def _copied_logs(folder: Path) -> Path:
 
 
 def _delete_copied_logs(folder: Path) -> None:
-    """Delete them for certain: a later repair would do again what they say."""
+    """Delete the copied logs for certain: a later repair would do again what they say."""
     try:
         delete_folder_tree(_copied_logs(folder))
     except FileNotFoundError:
@@ -81,8 +88,11 @@ def _are_logs_intact(copies: Path) -> bool:
 
 
 def _open_if_whole(folder: Path) -> CacheFolder | None:
-    """Open the cache, or return None if it needs a repair. Raises if the disk fails."""
-    # When LevelDB opens, it drops what is damaged in its log, and then deletes the log.
+    """Open the cache, or return None if it needs a repair. Raises if the disk fails.
+
+    When LevelDB opens, it drops what is damaged in its log, and then deletes the log. So the log is
+    copied first, for a repair to read, and the copy is deleted once the cache is found whole.
+    """
     log_copies = _copied_logs(folder)
     with suppress(OSError):
         log_copies.mkdir(mode=0o700)
@@ -110,28 +120,37 @@ def repair_closed_cache(
     witnesses: EntryWitnesses,
     expected_entries: Mapping[Digest, KnownEntry],
 ) -> CacheFolder:
-    """Repair the cache's files, and open it. `expected_entries`: what should be there."""
+    """Repair the cache's files, and open it. `expected_entries`: what should be there.
+
+    The damaged files are copied away first. Then the files are repaired, what is lost is looked for
+    in other places, everything is checked, and what stays lost is marked, so that reading it says why
+    it is missing. What was done is told to `note`, sentence by sentence.
+    """
     folder = workspace / CACHE
-    copies = _copied_logs(folder)
+    log_copies = _copied_logs(folder)
     damaged_copy = store_opening.copy_to_damaged_folder(workspace, [folder])
     # If this is interrupted, the next opening begins it again.
     leveldb.damage_mark(folder).touch()
-    level = cache_repair.repair_cache_files(folder, damaged_copy / CACHE, copies, expected_entries)
+    level = cache_repair.repair_cache_files(
+        folder, damaged_copy / CACHE, log_copies, expected_entries
+    )
     cache = CacheFolder(folder, level)
     note(f"The cache was damaged and has been repaired. The original files are in {damaged_copy}.")
-    checkpoint_entries = lost_entries.find_entries_of_checkpoints(cache, witnesses)
-    lost_entries_found = lost_entries.find_lost_entries(
-        cache, {**checkpoint_entries, **expected_entries}
-    )
-    restored = _restore_from_elsewhere(cache, lost_entries_found, workspace, witnesses)
+
+    all_expected = dict(lost_entries.find_entries_of_checkpoints(cache, witnesses))
+    all_expected.update(expected_entries)
+    # What is restored is taken out of these.
+    still_lost = lost_entries.find_lost_entries(cache, all_expected)
+    restored = _restore_from_elsewhere(cache, still_lost, workspace, witnesses)
     check_result = CacheCheck(cache).check_everything()
-    note(f"Cache entries intact: {check_result.checked}; lost: {len(lost_entries_found)}.")
+    note(f"Cache entries intact: {check_result.checked}; lost: {len(still_lost)}.")
     if not check_result.checked and not check_result.checkpoint_bytes:
         note("Nothing in the cache's files could be read.")
     for place_name, count in restored.items():
         note(f"Cache entries restored from {place_name}: {count}.")
+
     titles = lost_entries.read_conversation_titles(witnesses)
-    for number, (digest, entry) in enumerate(lost_entries_found.items()):
+    for number, (digest, entry) in enumerate(still_lost.items()):
         cache.reader.quarantine_entry(digest, "it was lost when the cache was damaged")
         if number < _MOST_NAMED:
             note(lost_entries.describe_lost_entry(digest, entry, titles))
@@ -165,8 +184,7 @@ def _restore_from_elsewhere(
     for found_content in lost_entries.find_lost_contents(lost_entries_left, workspace, witnesses):
         digest = Digest.of_content(found_content.content)
         entry = lost_entries_left.pop(digest)
-        cache.commit_staged(
-            [cache.stage_content(found_content.content, entry.about, digest=digest)]
-        )
+        staged = cache.stage_content(found_content.content, entry.about, digest=digest)
+        cache.commit_staged([staged])
         counts[found_content.where] += 1
     return counts

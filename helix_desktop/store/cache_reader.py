@@ -106,9 +106,10 @@ class CacheReader:
         if raw in self.marked[QUARANTINED]:
             return None
         try:
-            known_place = (
-                entry_place or self.known_places.get(raw) or self._level.get_value_once(b"h" + raw)
-            )
+            known_place = entry_place or self.known_places.get(raw)
+            if not known_place:
+                known_place = self._level.get_value_once(b"h" + raw)
+            # The place of an entry of one chunk is two numbers: the entry's and its blob's.
             if known_place is None or len(known_place) != 16:
                 return None
             value = self._level.get_value_once(b"b" + known_place[8:] + _FIRST_CHUNK)
@@ -137,6 +138,9 @@ class CacheReader:
         return CacheEntry(record.stored_reference, record.about, record.time, content)
 
     def read_part_of_entry(self, record: CacheRecord, start: int, length: int) -> bytes:
+        """Return a part of the content. Content is stored in chunks of equal size, and only those
+        with bytes of the part are read.
+        """
         if start < 0 or length < 0:
             raise InvalidInput("The start and the length of the part must both be 0 or greater.")
         stop = min(start + length, record.size)
@@ -144,9 +148,10 @@ class CacheReader:
         end_chunk = -(-stop // CHUNK)  # Rounded up.
         parts: list[bytes] = []
         for chunk in range(first_chunk, end_chunk):
-            base = chunk * CHUNK
+            start_of_chunk = chunk * CHUNK
             content = self.read_chunk(record, chunk)
-            parts.append(content[max(0, start - base) : stop - base])
+            start_in_chunk = max(0, start - start_of_chunk)
+            parts.append(content[start_in_chunk : stop - start_of_chunk])
         return b"".join(parts)
 
     def iterate_chunks(self, record: CacheRecord) -> Iterator[bytes]:
@@ -219,19 +224,29 @@ class CacheReader:
         )
 
     def _describe_near_hashes(self, prefix: str) -> str:
+        """Say which hashes have the longest beginning in common with a mistyped one, at most
+        three, or return an empty string.
+        """
         digits = prefix.lower()
-        for length in range(min(len(digits), 64) - 1, 3, -1):
-            low, high = prefix_bounds(digits[:length])
+        longest = min(len(digits), 64) - 1
+        for length in range(longest, 3, -1):
+            beginning = digits[:length]
+            low, high = prefix_bounds(beginning)
             keys = self._level.keys_in_range(b"h" + low, b"h" + high + b"\x00")
-            names = [key[1:].hex() for key in islice(keys, 3)]
-            near = [name[:16] for name in names if name.startswith(digits[:length])]
-            if near:
-                return f"Near it: {', '.join(near)}."
+            near_hashes: list[str] = []
+            for key in islice(keys, 3):
+                name = key[1:].hex()
+                if name.startswith(beginning):
+                    near_hashes.append(name[:16])
+            if near_hashes:
+                return f"Near it: {', '.join(near_hashes)}."
         return ""
 
     def last_entry_number(self) -> int:
         keys = self._level.keys_in_range(b"m", b"m" + LAST_KEY + b"\xff", reverse=True)
-        return next(map(cache_records.number_in_key, keys), 0)
+        for key in keys:
+            return cache_records.number_in_key(key)
+        return 0
 
     def records_after(self, last_number: int = 0, limit: int = 1000) -> list[CacheRecord]:
         """Return records by number, without unreadable ones, which a check names."""
@@ -249,7 +264,10 @@ class CacheReader:
 
     def digests_after(self, after: Digest | None, limit: int) -> list[Digest]:
         """Return hashes in order, starting after `after`. None are left at the end."""
-        keys = self._level.keys_in_range(b"h" + (after.raw + b"\x00" if after else b""), b"i")
+        first_key = b"h"
+        if after is not None:
+            first_key += after.raw + b"\x00"  # The smallest key that is greater than its own.
+        keys = self._level.keys_in_range(first_key, b"i")
         return [Digest(key[1:]) for key in islice(keys, limit)]
 
     def digests_without_content(self, digests: Iterable[Digest]) -> frozenset[Digest]:

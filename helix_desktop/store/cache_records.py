@@ -33,6 +33,7 @@ _SOURCE_LIMIT = 4000  # In characters. A source is a single line for people to r
 
 _FIXED = struct.Struct(">BB32sQQQQdHHHI")
 _CHECK = 8
+_HASH_BYTES = 32
 _U64 = struct.Struct(">Q")
 _PLACE = struct.Struct(">QQ")
 _CHUNK_KEY = struct.Struct(">cQI")
@@ -146,14 +147,30 @@ def unpack_record(number: int, value: bytes) -> CacheRecord:
     if hashlib.sha256(_U64.pack(number) + payload).digest()[:_CHECK] != value[:_CHECK]:
         raise ValueError("the record does not match its check")
     fields = _FIXED.unpack_from(payload)
-    _, state, digest, blob, size, kept, lines, time, tool, source, media, chunks = fields
-    position = _FIXED.size
-    texts = []
-    for length in (tool, source, media):
-        texts.append(payload[position : position + length].decode())
-        position += length
-    digests = tuple(payload[position + 32 * i : position + 32 * i + 32] for i in range(chunks))
-    about = EntryOrigin(texts[0], texts[1], texts[2])
+    _, state, digest, blob, size, kept, lines, time = fields[:8]
+    tool_length, source_length, media_length, chunk_count = fields[8:]
+    # Behind the numbers: three texts, whose lengths are among the numbers, and the chunks' hashes.
+    source_start = _FIXED.size + tool_length
+    media_start = source_start + source_length
+    chunks_start = media_start + media_length
+    about = EntryOrigin(
+        payload[_FIXED.size : source_start].decode(),
+        payload[source_start:media_start].decode(),
+        payload[media_start:chunks_start].decode(),
+    )
+    chunk_digests: list[bytes] = []
+    for chunk in range(chunk_count):
+        start = chunks_start + chunk * _HASH_BYTES
+        chunk_digests.append(payload[start : start + _HASH_BYTES])
     return CacheRecord(
-        number, blob, Digest(digest), size, kept, lines, time, about, digests, EntryState(state)
+        number,
+        blob,
+        Digest(digest),
+        size,
+        kept,
+        lines,
+        time,
+        about,
+        tuple(chunk_digests),
+        EntryState(state),
     )

@@ -60,9 +60,13 @@ def repair_cache_files(
     """Repair the closed cache in `folder`, and open it. `damaged_copy`: a copy of it.
 
     `log_copies`: copies of logs that LevelDB has already read, without their damaged parts.
+
+    LevelDB repairs what it can first. Then the writes of the logs are done again, what its
+    repair dropped is read from the copy, and the keys that lead to contents are built anew.
     """
     # Doing again what a log says has the same result, as nothing was written since.
-    log_files = {path.name: path for path in (*log_copies.glob("*.log"), *folder.glob("*.log"))}
+    log_files = {path.name: path for path in log_copies.glob("*.log")}
+    log_files.update({path.name: path for path in folder.glob("*.log")})
     logs = [path.read_bytes() for path in _sort_by_number(log_files.values())]
     level, damaged_tables = _open_what_leveldb_repairs(folder, damaged_copy)
     try:
@@ -139,7 +143,7 @@ class _CacheSalvage:
         taken_chunks: set[bytes] = set()
         for entry in entries:
             kind = entry.key[:1]
-            if kind == b"b":
+            if kind == b"b":  # A chunk of a content.
                 if entry.key not in taken_chunks and self._read(entry.key) is None:
                     taken_chunks.add(entry.key)
                     self._write(entry.key, entry.value)
@@ -292,6 +296,7 @@ class _CacheSalvage:
         self._delete_note_of_unfinished_blob(blob)
 
     def _repair_hash_keys(self, records: Mapping[bytes, CacheRecord]) -> None:
+        """Let each record be found by its content's hash, and delete hashes without a record."""
         for key in list(self._keys_of_kind(b"h")):
             if key[1:] not in records:
                 self._write(key, None)

@@ -20,21 +20,21 @@ T = TypeVar("T")
 
 
 def search_closed_stores(folder: Path, query: str, *, limit: int = 20) -> ClosedSearchResult:
-    """Find what `workspace_index.WorkspaceIndex.search_index` would. StoreFailed: the
-    index or cache is unreadable.
+    """Find what `workspace_index.WorkspaceIndex.search_index` would, in a workspace that nobody
+    has open. StoreFailed: the index or cache is unreadable.
+
+    The index is not brought up to date, as that would write. `behind` says that it lacks
+    something that the journal or the cache has.
     """
     if not (folder / "journal.sqlite3").is_file():
         return ClosedSearchResult()  # It has no journal, so it was never opened.
     if not (folder / store_opening.INDEX).is_file():
         return ClosedSearchResult(behind=True)
     with ExitStack() as resources:
-        connection = resources.enter_context(
-            closing(
-                sqlite_database.connect_read_only(
-                    folder / store_opening.INDEX, IndexDamaged, "index"
-                )
-            )
+        connection = sqlite_database.connect_read_only(
+            folder / store_opening.INDEX, IndexDamaged, "index"
         )
+        resources.enter_context(closing(connection))
         with sqlite_database.SqliteErrors(IndexDamaged, "index"):
             if sqlite_database.schema_version(connection) != VERSION:
                 return ClosedSearchResult(behind=True)
@@ -77,6 +77,9 @@ class _ClosedStores:
         self.failed: StoreFailed | None = None
 
     def _open_cache_copy(self) -> CacheFolder:
+        """Return the copy of the cache, which is made for the first entry. A failure is kept
+        and raised again: the copy is not tried for each entry.
+        """
         if self.failed is not None:
             raise self.failed
         if self._opened is None:

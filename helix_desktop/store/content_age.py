@@ -31,8 +31,11 @@ class EntryTimes:
     _long_pauses: list[_LongPause] = field(default_factory=list)
 
     def note_entry_time(self, recorded_time: float) -> float:
-        """Return when this entry was stored at the earliest: not before any entry with a lower
-        number. The clock was behind if its own time says so.
+        """Return when this entry was stored at the earliest.
+
+        Entries are noted by their numbers, so none was stored before one with a lower number. If its
+        recorded time is earlier than that of a lower number, the clock was behind, and the other
+        entry's time counts.
         """
         if recorded_time > self.now:
             # The clock was ahead, or is behind now.
@@ -55,8 +58,12 @@ class EntryTimes:
             self._long_pauses.append(_LongPause(begin, seconds))
 
     def certain_age_seconds(self, stored_time: float) -> float:
-        """Return how old an entry of this time is at least, in seconds."""
-        later_pauses = []
+        """Return how old an entry of this time is at least, in seconds.
+
+        A long pause between two entries may be a clock that was set forward, and no time that
+        really passed. The longest such pauses since the entry was stored are therefore not counted.
+        """
+        later_pauses: list[float] = []
         for pause in self._long_pauses:
             if pause.begin >= stored_time:
                 later_pauses.append(pause.seconds)

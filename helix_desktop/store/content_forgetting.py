@@ -37,6 +37,9 @@ class ForgetRequest:
     """What to forget: a text in all the forms in which it is stored, and entries."""
 
     def __init__(self, text: str, digests: Iterable[Digest]) -> None:
+        """`digests`: the entries that the user named. Those with the text are added when they are
+        found.
+        """
         if text and len(text) < SHORTEST_TEXT:
             raise InvalidInput(
                 f"The text to remove must be at least {SHORTEST_TEXT} characters long.",
@@ -47,6 +50,7 @@ class ForgetRequest:
         self.bundles: set[Digest] = set()
         # Numbers of entries that stay, but whose description loses the text.
         self.named: list[int] = []
+        # Finds the text in the spellings and encodings in which it may be stored.
         self.traces: TextForms | None = None
         if text:
             self.traces = TextForms(text)
@@ -69,17 +73,20 @@ def find_entries_to_forget(cache: CacheFolder, wanted: ForgetRequest) -> Iterato
     """
     if wanted.traces is None:
         return
-    last_number = 0
-    while records := cache.reader.records_after(last_number, _PAGE):
-        last_number = records[-1].number
+    records = cache.reader.records_after(0, _PAGE)
+    while records:
         for record in records:
             _note_if_wanted(cache, record, wanted, wanted.traces)
             yield record.size
+        records = cache.reader.records_after(records[-1].number, _PAGE)
 
 
 def _note_if_wanted(
     cache: CacheFolder, record: CacheRecord, wanted: ForgetRequest, traces: TextForms
 ) -> None:
+    """Add an entry with the text to what is forgotten, together with the document that the text
+    was read from. An entry that only has the text in its description keeps its content.
+    """
     is_live = record.state is EntryState.LIVE
     if is_live and record.about.media_type == GIT_BUNDLE:
         wanted.bundles.add(record.digest)
@@ -146,15 +153,15 @@ def find_facts_to_change(
     journal: JournalFile, wanted: ForgetRequest
 ) -> Iterator[list[tuple[StoredFact, Fact]]]:
     """Yield pages of facts, each with what it will be, without changes."""
-    last_id = 0
-    while lines := journal.stored_facts_since(last_id, _PAGE):
-        last_id = lines[-1].id
-        page = []
+    lines = journal.stored_facts_since(0, _PAGE)
+    while lines:
+        changes: list[tuple[StoredFact, Fact]] = []
         for line in lines:
             blanked = blank_fact(line, wanted)
             if blanked is not None:
-                page.append((line, blanked))
-        yield page
+                changes.append((line, blanked))
+        yield changes
+        lines = journal.stored_facts_since(lines[-1].id, _PAGE)
 
 
 def purge_journal(journal: JournalFile, wanted: ForgetRequest) -> dict[str, int]:
@@ -175,15 +182,16 @@ def purge_journal(journal: JournalFile, wanted: ForgetRequest) -> dict[str, int]
 
 def blank_fact(line: StoredFact, wanted: ForgetRequest) -> Fact | None:
     """Return the fact without what is to be forgotten, or None if it contains nothing of it."""
-    touched = any(digest.hex in line.fact for digest in wanted.digests)
-    if not touched and not wanted.occurs_in(line.fact):
+    names_entry = any(digest.hex in line.fact for digest in wanted.digests)
+    if not names_entry and not wanted.occurs_in(line.fact):
         return None
     decode_fact(line.fact)  # A damaged fact raises an error here, so that it is reported.
-    fact = decode_fact(json.dumps(_blank_json(json.loads(line.fact), wanted), ensure_ascii=False))
-    fact = _remove_quotes(fact, wanted.digests)
-    if encode_fact(fact) == line.fact:
+    blanked_json = _blank_json(json.loads(line.fact), wanted)
+    fact_without_text = decode_fact(json.dumps(blanked_json, ensure_ascii=False))
+    blanked_fact = _remove_quotes(fact_without_text, wanted.digests)
+    if encode_fact(blanked_fact) == line.fact:
         return None
-    return fact
+    return blanked_fact
 
 
 def _blank_json(value: Any, wanted: ForgetRequest) -> Any:
@@ -202,10 +210,9 @@ def _remove_quotes(fact: Fact, digests: set[Digest]) -> Fact:
     match fact:
         case vocabulary.ToolReturned() if fact.output.digest in digests:
             return replace(fact, head="")
-        case vocabulary.Folded(kind=vocabulary.FoldKind.EXCERPT) if digests.intersection(
-            fact.entries
-        ):
-            return replace(fact, text=FORGOTTEN_MARK)
+        case vocabulary.Folded(kind=vocabulary.FoldKind.EXCERPT):
+            if digests.intersection(fact.entries):
+                return replace(fact, text=FORGOTTEN_MARK)
     return fact
 
 
@@ -240,22 +247,27 @@ def _are_same_but_for_blanks(one: Any, other: Any) -> bool:
 
 
 def _is_blanked(whole_text: str, blanked_text: str) -> bool:
-    """Whether only blanks differ. If both have blanks, each may have lost what the other kept."""
+    """Whether the second text is the first with parts of it taken out: the whole text must have what
+    is left, in the same order, from its beginning to its end. If both texts lack something, each may
+    have lost what the other kept.
+    """
     if FORGOTTEN_MARK not in blanked_text:
         return False
     if FORGOTTEN_MARK in whole_text:
         return True
-    first, *others = blanked_text.split(FORGOTTEN_MARK)
+    parts_left = blanked_text.split(FORGOTTEN_MARK)
+    first = parts_left[0]
+    last = parts_left[-1]
     if not whole_text.startswith(first):
         return False
     position = len(first)
-    for part in others[:-1]:
+    for part in parts_left[1:-1]:
         part_start = whole_text.find(part, position)
         if part_start < 0:
             return False
         position = part_start + len(part)
-    last = others[-1]
-    return whole_text.endswith(last) and len(whole_text) - len(last) >= position
+    has_room_for_last = len(whole_text) - len(last) >= position
+    return has_room_for_last and whole_text.endswith(last)
 
 
 def append_forgotten_facts(
@@ -315,6 +327,7 @@ def _remaining_traces_in_settings(path: Path, wanted: ForgetRequest) -> Iterator
 
 
 def _remaining_trace_in_file(path: Path, traces: TextForms) -> str | None:
+    """Return a sentence if the text is in a file, or if the file cannot be read."""
     try:
         with path.open("rb") as file:
             has_text = _occurs_in_joined_pieces(iter(lambda: file.read(1 << 20), b""), traces)

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 from dataclasses import fields, replace
+from typing import Any
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import split_off_agent_additions
@@ -54,8 +55,9 @@ class StoredConversation:
 
     @classmethod
     def from_columns(cls, row: tuple[str | int | float, ...]) -> "StoredConversation":
-        values = dict(zip((field.name for field in fields(cls)), row, strict=True))
-        for flag in ("pinned", "archived", "trashed"):
+        names = [field.name for field in fields(cls)]
+        values = dict(zip(names, row, strict=True))
+        for flag in ("pinned", "archived", "trashed"):  # SQLite stores them as 0 or 1.
             values[flag] = bool(values[flag])
         return cls(**values)  # type: ignore[arg-type]  # the columns are declared beside the fields
 
@@ -77,15 +79,18 @@ def advance_row(row: StoredConversation, recorded: Iterable[facts.Recorded]) -> 
 
     What the replies cost and how long they were is summed up here; all else that a fact
     can change in a row is in `_row_after_fact`. What another program paid for replies
-    that were brought in is no cost of this one, so it is subtracted.
+    that were imported is no cost of this one, so it is subtracted.
     """
-    last: facts.Recorded | None = None
+    advanced = row
     sent = row.sent
     written = row.written
     cost = row.cost
-    advanced = row
-    for last in recorded:
-        match last.fact:
+    last_seq = row.last_seq
+    updated = row.updated
+    for entry in recorded:
+        last_seq = entry.seq
+        updated = entry.time
+        match entry.fact:
             case facts.ModelReplied(usage=usage) | facts.Spent(usage=usage):
                 sent += usage.input
                 written += usage.output
@@ -94,14 +99,15 @@ def advance_row(row: StoredConversation, recorded: Iterable[facts.Recorded]) -> 
                 cost = max(0.0, cost - cost_elsewhere)
             case fact:
                 advanced = _row_after_fact(advanced, fact)
-    if last is None:
-        return row
     return replace(
-        advanced, last_seq=last.seq, updated=last.time, sent=sent, written=written, cost=cost
+        advanced, last_seq=last_seq, updated=updated, sent=sent, written=written, cost=cost
     )
 
 
 def _row_after_fact(row: StoredConversation, fact: facts.Fact) -> StoredConversation:
+    """Return the row with what one fact changes: how the conversation began, its title and flags,
+    the words of its first message, the number of its turns.
+    """
     match fact:
         case facts.ConversationStarted() as started:
             return _row_after_start(row, started)
@@ -118,22 +124,34 @@ def _row_after_fact(row: StoredConversation, fact: facts.Fact) -> StoredConversa
 def _row_after_change(
     row: StoredConversation, changed: facts.ConversationChanged
 ) -> StoredConversation:
+    """Return the row with what the user has changed. None in the fact means that it stays."""
+    changes: dict[str, Any] = {}
     if changed.title is not None:
-        row = replace(row, title=changed.title)
+        changes["title"] = changed.title
     if changed.pinned is not None:
-        row = replace(row, pinned=changed.pinned)
+        changes["pinned"] = changed.pinned
     if changed.archived is not None:
-        row = replace(row, archived=changed.archived)
+        changes["archived"] = changed.archived
     if changed.trashed is not None:
-        row = replace(row, trashed=changed.trashed)
-    return row
+        changes["trashed"] = changed.trashed
+    return replace(row, **changes)
 
 
 def _row_after_start(
     row: StoredConversation, started: facts.ConversationStarted
 ) -> StoredConversation:
-    row = replace(row, title=started.title or row.title)
-    if not started.forked_from:
-        return replace(row, parent=started.parent, parent_call=started.parent_call)
-    row = replace(row, forked_from=started.forked_from, forked_at=started.forked_at)
-    return replace(row, pinned=False, archived=False, trashed=False)
+    """Return the row of a conversation that begins. A fork first has the facts of its original, and
+    then this one: what the user did with the original is not taken over.
+    """
+    title = started.title or row.title
+    if started.forked_from:
+        return replace(
+            row,
+            title=title,
+            forked_from=started.forked_from,
+            forked_at=started.forked_at,
+            pinned=False,
+            archived=False,
+            trashed=False,
+        )
+    return replace(row, title=title, parent=started.parent, parent_call=started.parent_call)

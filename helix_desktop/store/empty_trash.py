@@ -47,9 +47,11 @@ class TrashEmptying:
         # The ids that conversations of their agents' sessions would have. What was seen live
         # has another id, and the recorder must not import it again either.
         self.sessions: set[str] = set()
-        # Hashes of entries that only the conversations to delete use, by their first digits.
+        # Hashes of entries that only the conversations to delete use, by their first digits. At
+        # first all that they use; what another conversation mentions is taken out.
         self._entries_by_first_digits: dict[str, list[str]] = {}
-        self._last_checked_fact = 0  # The last fact checked.
+        # Up to this fact of the journal, mentions by other conversations have been looked for.
+        self._last_checked_fact = 0
         self._entries = 0
         self._bytes = 0
 
@@ -71,10 +73,14 @@ class TrashEmptying:
         rows = self._journal.conversation_rows()
         chosen = {row.id for row in rows if self._is_chosen(row)}
         shown_by_forks = yield from self._children_shown_by_forks(rows, chosen)
-        parents = {row.id: row.parent for row in rows if row.parent and not row.forked_from}
+        parent_by_child: dict[str, str] = {}
+        for row in rows:
+            if row.parent and not row.forked_from:
+                parent_by_child[row.id] = row.parent
+
         gone = set(chosen)
         while True:  # Sub-agents have sub-agents.
-            children = {name for name, parent in parents.items() if parent in gone}
+            children = {child for child, parent in parent_by_child.items() if parent in gone}
             newly_found = children - gone - shown_by_forks
             if not newly_found:
                 return gone
@@ -89,6 +95,9 @@ class TrashEmptying:
     def _children_shown_by_forks(
         self, rows: Sequence[StoredConversation], gone: Collection[str]
     ) -> Generator[bool, None, set[str]]:
+        """Return the sub-agents' conversations that a fork refers to which stays. A fork has a
+        copy of its original's messages, and with them the calls that started sub-agents.
+        """
         children: set[str] = set()
         for row in rows:
             if not row.forked_from or row.id in gone:
@@ -117,6 +126,9 @@ class TrashEmptying:
         return deleted_sessions - kept_sessions
 
     def _collect_entries_of_fact(self, line: StoredFact) -> None:
+        """Note the entries that a fact of a conversation to delete uses. One that it only recalled
+        belongs to another fact, which says whether it is deleted.
+        """
         try:
             fact = fact_encoding.decode_fact(line.fact)
         except HelixError:
@@ -133,28 +145,33 @@ class TrashEmptying:
         lines = self._journal.stored_facts_since(self._last_checked_fact, _PAGE)
         for line in lines:
             self._last_checked_fact = line.id
-            if line.conversation not in self.gone:
-                for mention in _MENTION.findall(line.fact):
-                    self._spare_mentioned(mention.lower())
+            if line.conversation in self.gone:
+                continue
+            for mention in _MENTION.findall(line.fact):
+                self._spare_mentioned(mention.lower())
         return bool(lines)
 
     def _spare_mentioned(self, mention: str) -> None:
-        """Spare the entries whose hashes begin so."""
+        """Spare the entries whose hashes begin with the digits of a mention."""
         first_digits = mention[:_SHORTEST]
         hashes = self._entries_by_first_digits.get(first_digits)
         if hashes:
-            self._entries_by_first_digits[first_digits] = [
-                name for name in hashes if not name.startswith(mention)
-            ]
+            hashes_not_mentioned = [name for name in hashes if not name.startswith(mention)]
+            self._entries_by_first_digits[first_digits] = hashes_not_mentioned
 
     def remove_trashed_content(self) -> Iterator[bool]:
-        names = [name for hashes in self._entries_by_first_digits.values() for name in hashes]
+        """Remove the content that was found, page by page. Before each page, the facts that were
+        added since are read: one of them may use an entry that would be removed.
+        """
+        hashes_to_remove: list[str] = []
+        for hashes in self._entries_by_first_digits.values():
+            hashes_to_remove += hashes
         pinned = self._cache.reader.pinned_entries()
-        for start in range(0, len(names), _PAGE):
+        for start in range(0, len(hashes_to_remove), _PAGE):
             while self._spare_content_of_next_facts():
                 pass
-            for name in names[start : start + _PAGE]:
-                self._remove_unless_used(Digest.from_hex(name), pinned)
+            for hash_to_remove in hashes_to_remove[start : start + _PAGE]:
+                self._remove_unless_used(Digest.from_hex(hash_to_remove), pinned)
             yield True
         self._cache.level.scrub_database_files()
         yield True
@@ -213,12 +230,12 @@ def read_deleted_conversations(workspace: Path) -> dict[str, float]:
         lines = file.read_text("utf-8").splitlines()
     except FileNotFoundError:
         return {}
-    times = {}
+    deletion_times: dict[str, float] = {}
     for line in lines:
-        name, _, time = line.strip().partition(" ")
-        if name:
-            times[name] = float(time or changed_time)
-    return times
+        conversation, _, time = line.strip().partition(" ")
+        if conversation:
+            deletion_times[conversation] = float(time or changed_time)
+    return deletion_times
 
 
 def save_deleted_conversations(workspace: Path, names: Collection[str]) -> None:

@@ -112,10 +112,13 @@ def search_full_text(
             return ()
         return _find_newest(connection, source, filters, filter_values, limit)
     words = without_stop_words(search_words.split_unspaced_terms(terms))
-    places_to_fill_limit = limit * FILTERED if has_filters else limit
-    most_places = max(places_to_fill_limit, WEIGHED)
-    # The statement's own filters drop rows before they are read, so it gets more of them.
-    most_rows = RANKED if any(filter_values) else most_places
+    most_places = max(limit, WEIGHED)
+    if has_filters:
+        most_places = max(limit * FILTERED, WEIGHED)
+    most_rows = most_places
+    if any(filter_values):
+        # The statement's own filters drop rows before they are read, so it gets more of them.
+        most_rows = RANKED
     speakers = query_words_and_user_if_first_person(query_text)
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
         matching = MatchingRows(connection, words, most_places, most_rows)
@@ -256,13 +259,17 @@ class MatchingRows:
         return row is not None and row[0] > self._last_row - RANKED
 
     def _find_rows(self, words: Sequence[str], limit: int, joiner: str = " AND ") -> list[int]:
-        expressions = []
+        """Ask the index for the newest rows with all of these words, or with another joiner, with any
+        of them.
+        """
+        expressions: list[str] = []
         for word in words:
             expression = self._queries_by_word[word].expression
             if expression:
                 expressions.append(f"({expression})")
         query = joiner.join(expressions)
-        return [row for (row,) in self._connection.execute(_SELECT_MATCHING, (query, limit))]
+        rows = self._connection.execute(_SELECT_MATCHING, (query, limit))
+        return [row_id for (row_id,) in rows]
 
     def words_of_row(self, row: int, text: str) -> list[str]:
         """Return the words in a row with this text. Words of one term must be side by side.
@@ -296,11 +303,14 @@ class MatchingRows:
         """Weigh rare words more. A term's rarity is estimated from the texts read that
         have its words together.
         """
-        weights = {}
+        weights: dict[str, float] = {}
         for word, weight in self.weights.items():
+            if not weight:  # It occurs almost everywhere.
+                weights[word] = 0.0
+                continue
             confirmed_share = (self._confirmed_counts[word] or 1) / (self._read_counts[word] or 1)
             estimated_rows = len(self._rows_by_word[word]) * confirmed_share + 0.5
-            weights[word] = weight and math.log(1 + (self._last_row + 1) / estimated_rows)
+            weights[word] = math.log(1 + (self._last_row + 1) / estimated_rows)
         return weights
 
 
@@ -354,6 +364,9 @@ class _PlaceReader:
             yield FoundPlace(hit, text, 0, worth, words, line.time)
 
     def _worth_of_speaker(self, speaker: str, text: str) -> float:
+        """Return the weight of a message by who has written it: the user's words count more
+        than the agent's, and most those of a speaker whom the query names.
+        """
         is_by_user = speaker == "user"
         # Chats of several people begin each message with a name.
         name = text[:99].partition(":")[0].casefold()

@@ -33,15 +33,17 @@ class ImportedQuestion:
 
 def list_imported_questions(proposed: Mapping[str, Any]) -> list[ImportedQuestion]:
     """Returns the questions in their order. What no question asks for is left out."""
-    questions = []
+    questions: list[ImportedQuestion] = []
     for topic, keys in _KEYS_BY_TOPIC.items():
         settings = {key: proposed[key] for key in keys if proposed.get(key)}
         if not settings:
             continue
-        text = tomlkit.dumps(settings).strip()
+        lines: list[str] = []
         if topic == "programs":
-            text = "\n".join([*_list_programs(settings), "", text])
-        questions.append(ImportedQuestion(topic, text, settings))
+            lines += _list_programs(settings)
+            lines.append("")
+        lines.append(tomlkit.dumps(settings).strip())
+        questions.append(ImportedQuestion(topic, "\n".join(lines), settings))
     return questions
 
 
@@ -64,12 +66,16 @@ def _describe_server(server: object) -> str:
     """The command line or the address, whatever kinds of values the file has in their place."""
     if not isinstance(server, Mapping):
         return str(server)
+    values = [server.get("command")]
     arguments = server.get("args", [])
-    if not isinstance(arguments, list):
-        arguments = [arguments]
-    words = [str(word) for word in (server.get("command"), *arguments) if word is not None]
-    address = server.get("url")
-    description = [shlex.join(words)]
-    if address:
-        description.append(str(address))
-    return " ".join(filter(None, description))
+    if isinstance(arguments, list):
+        values += arguments
+    else:
+        values.append(arguments)
+    words = [str(value) for value in values if value is not None]
+
+    command_line = shlex.join(words)
+    address = str(server.get("url") or "")
+    if command_line and address:
+        return f"{command_line} {address}"
+    return command_line or address

@@ -25,6 +25,9 @@ class MemoryJournal:
     async def append_to_journal(
         self, conversation: str, facts: Sequence[Fact]
     ) -> Sequence[Recorded]:
+        """Append facts to a conversation, which begins with its first fact. All of them get the
+        same time, and consecutive numbers.
+        """
         if not facts:
             return ()
         if not conversation:
@@ -61,6 +64,9 @@ class MemoryCache:
     async def store_content(
         self, content: bytes | AsyncIterable[bytes], about: EntryOrigin
     ) -> Stored:
+        """Store a content once, whoever stores it. The answer says the media type that this
+        caller knows of it.
+        """
         if isinstance(content, bytes):
             whole_content = content
         else:
@@ -124,6 +130,9 @@ class MemoryIndex:
     async def search_index(
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
     ) -> Sequence[SearchHit]:
+        """Return the entries, and then the messages, that have all words of the query. A search
+        for a tool's outputs, or for entries only, leaves messages out.
+        """
         terms = search_words.query_terms(query)
         if not terms:
             return ()
@@ -133,6 +142,9 @@ class MemoryIndex:
         return tuple(hits[:limit])
 
     def _hits_in_entries(self, terms: list[str], tool: str) -> Iterable[SearchHit]:
+        """Yield each entry of text that has all terms, with the passage around the first of
+        them.
+        """
         for content, entry in self._cache.all_contents():
             text = search_words.text_or_none(content)
             is_by_tool = not tool or entry.about.tool == tool
@@ -147,6 +159,7 @@ class MemoryIndex:
             )
 
     def _hits_in_messages(self, terms: list[str]) -> Iterable[SearchHit]:
+        """Yield each fact whose text has all terms, with the passage around the first of them."""
         for recorded, text in self._journal.texts_of_facts():
             if not _has_all_terms(text, terms):
                 continue

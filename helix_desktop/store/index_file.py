@@ -32,9 +32,8 @@ from helix_desktop.store.store_thread import StoreThread
 T = TypeVar("T")
 VERSION = 5  # Older indexes are rebuilt.
 APPLICATION = 0x48454C49  # "HELI" in ASCII.
-MOST_SEARCHED_BYTES = (
-    8 << 20
-)  # Only this many bytes of an entry are indexed. A pattern search reads all.
+# Only this many bytes of an entry are indexed. A pattern search reads all.
+MOST_SEARCHED_BYTES = 8 << 20
 # SQLite's cache_size; a negative value is in KiB.
 _MUCH_MEMORY = -64_000
 _LITTLE_MEMORY = -2_000
@@ -97,9 +96,8 @@ class IndexDamaged(StoreFailed):
 # The catalogue's sort indexes. Built after many rows, they take a tenth of the time.
 # With `kept`, sums need only the index.
 _SORT_INDEXES: Mapping[str, str] = read_json_resource("schemas/index_orders.json")
-MANY_MISSING_ENTRIES = (
-    50_000  # If this many entries are missing, sort indexes are built after all rows.
-)
+# If this many entries are missing, sort indexes are built after all rows.
+MANY_MISSING_ENTRIES = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +120,10 @@ class IndexProgress:
 
     @property
     def is_complete(self) -> bool:
-        known = (
-            self.rows >= self.entries and self.words >= self.entries and self.facts >= self.of_facts
-        )
-        return known and not self.orders
+        """Whether rows, words and facts are all indexed, and no index for sorting is missing."""
+        are_entries_indexed = self.rows >= self.entries and self.words >= self.entries
+        are_facts_indexed = self.facts >= self.of_facts
+        return are_entries_indexed and are_facts_indexed and not self.orders
 
 
 class StoreFeed:
@@ -199,9 +197,14 @@ class StoreFeed:
 
 
 class IndexFile:
+    """The index's file, open for writing."""
+
     def __init__(
         self, path: Path, feed: StoreFeed, *, count: Callable[[str], int] = lambda _: 0
     ) -> None:
+        """Open the file, or make a new one. `count`: counts a text's tokens. Raises IndexDamaged for
+        a file of an older version too, as both are made anew.
+        """
         self._feed = feed
         self._count = count
         self._memory = 0
@@ -235,23 +238,22 @@ class IndexFile:
         self.connection.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (name, value))
 
     def current_progress(self) -> IndexProgress:
-        entries, facts = self._feed.last_entry_and_fact()
-        marks = (
-            self.index_mark("rows"),
-            self.index_mark("words"),
-            entries,
-            self.index_mark("facts"),
-            facts,
+        """Return how far the index is, by the marks that it stores, and how much there is by
+        now.
+        """
+        last_entry, last_fact = self._feed.last_entry_and_fact()
+        return IndexProgress(
+            rows=self.index_mark("rows"),
+            words=self.index_mark("words"),
+            entries=last_entry,
+            facts=self.index_mark("facts"),
+            of_facts=last_fact,
+            orders=len(self._missing_sort_indexes()),
         )
-        return IndexProgress(*marks, len(self._missing_sort_indexes()))
 
     def _missing_sort_indexes(self) -> list[str]:
-        existing_indexes = {
-            row[0]
-            for row in self.connection.execute(
-                "SELECT name FROM sqlite_master WHERE type = 'index'"
-            )
-        }
+        rows = self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")
+        existing_indexes = {name for (name,) in rows}
         return [name for name in _SORT_INDEXES if name not in existing_indexes]
 
     def index_next_slice(self) -> IndexProgress:
@@ -274,10 +276,8 @@ class IndexFile:
         Indexes for sorting are made once few entries are missing.
         """
         self._adjust_page_memory(progress)
-        if progress.orders and (
-            progress.rows >= progress.entries
-            or progress.entries - progress.rows < MANY_MISSING_ENTRIES
-        ):
+        missing_rows = progress.entries - progress.rows
+        if progress.orders and missing_rows < MANY_MISSING_ENTRIES:
             name = self._missing_sort_indexes()[0]
             with self._index_transaction():
                 self.connection.execute(f"CREATE INDEX {name} ON entries({_SORT_INDEXES[name]})")
@@ -402,6 +402,9 @@ class IndexFile:
         self._execute_rows("INSERT OR IGNORE INTO members", list(dict.fromkeys(members)))
 
     def refresh_entries(self, digests: Sequence[Digest]) -> None:
+        """Bring the rows of entries up to date that were pinned, unpinned or emptied, and
+        delete the rows of those that are gone.
+        """
         pinned = self._feed.pinned_digests()
         known = [(digest, self._feed.find_record(digest)) for digest in digests]
         with self._index_transaction():
@@ -428,8 +431,12 @@ class IndexFile:
                 contents += page
                 content_bytes += sum(len(content or b"") for _, content in page)
                 # A short page is the last one. Otherwise fewer contents than records were read.
-                is_complete = len(page) == len(records) < WORDS
-                last_indexed = progress.entries if is_complete else page[-1][0].number
+                is_last_page = len(page) == len(records) < WORDS
+                if is_last_page:
+                    last_indexed = progress.entries
+                else:
+                    last_record, _ = page[-1]
+                    last_indexed = last_record.number
                 self._drop_remembered_records(last_indexed)
             self._index_contents(contents)
             self._write_index_mark("words", last_indexed)
@@ -442,9 +449,10 @@ class IndexFile:
 
     def _next_records_for_words(self, last_indexed: int, last_number: int) -> list[CacheRecord]:
         """Return the next records, which may be those of which rows were just made."""
-        rows_after, rows = self._last_rows
-        records = rows if last_indexed >= rows_after else ()
-        if not records:
+        rows_after, remembered_records = self._last_rows
+        if remembered_records and last_indexed >= rows_after:
+            records = remembered_records
+        else:
             records = self._feed.read_entry_records(last_indexed, WORDS)
         return [record for record in records[:WORDS] if record.number <= last_number]
 
@@ -484,23 +492,30 @@ class IndexFile:
         )
 
     def _index_pieces(self, pieces: Sequence[_Piece]) -> None:
+        """Add pieces of text to the full-text index: a row that says where each is from, and
+        its words, those within names included.
+        """
         (last_id,) = self.connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
-        rows = []
-        words = []
+        piece_rows = []
+        word_rows = []
         for row_id, piece in enumerate(pieces, last_id + 1):
-            source = (piece.number, piece.start, piece.conversation, piece.seq)
-            rows.append((row_id, len(piece.text), *source))
-            searched_text = f"{piece.text}\n{piece.call}"
-            words.append(
-                (row_id, f"{searched_text}\n{search_words.extra_words_for_index(searched_text)}")
+            length = len(piece.text)
+            piece_rows.append(
+                (row_id, length, piece.number, piece.start, piece.conversation, piece.seq)
             )
-        self._execute_rows("INSERT INTO pieces(id, length, number, start, conversation, seq)", rows)
-        for batch in _split_by_text_size(words):
+            searched_text = f"{piece.text}\n{piece.call}"
+            extra_words = search_words.extra_words_for_index(searched_text)
+            word_rows.append((row_id, f"{searched_text}\n{extra_words}"))
+        self._execute_rows(
+            "INSERT INTO pieces(id, length, number, start, conversation, seq)", piece_rows
+        )
+        for batch in _split_by_text_size(word_rows):
             self._execute_rows("INSERT INTO words(rowid, text)", batch)
 
     # --- Indexing facts
 
     def _index_facts(self, progress: IndexProgress) -> None:
+        """Index the next facts in one transaction, and note how far they go now."""
         last_indexed = progress.facts
         with self._index_transaction():
             for _ in range(FACTS_READS):
@@ -511,9 +526,9 @@ class IndexFile:
     def _index_facts_after(self, last_indexed: int, last_id: int) -> int:
         """Index some facts. Return the id up to which all are indexed."""
         lines = self._feed.read_fact_lines(last_indexed, FACTS)
-        pieces = []
-        tokens = []
-        uses = []
+        pieces: list[_Piece] = []
+        token_counts: list[tuple[bytes, int]] = []
+        uses: list[_Use] = []
         for line in lines:
             fact = _decode_or_none(line)
             if fact is None:
@@ -522,13 +537,13 @@ class IndexFile:
                 for start, piece in search_words.split_for_index(text):
                     pieces.append(_Piece(piece, "", 0, start, line.conversation, line.seq))
             for stored, count in token_counts_of_entries(fact):
-                tokens.append((stored.digest.raw, count))
+                token_counts.append((stored.digest.raw, count))
             for how, digest in entries_used_by(fact):
                 uses.append(_Use(digest.raw, line.conversation, line.seq, line.time, how))
         self._index_pieces(pieces)
         self._execute_rows(
             "UPDATE entries SET tokens = column2 FROM (",
-            tokens,
+            token_counts,
             ") WHERE digest = column1 AND tokens = 0",
         )
         self._index_uses(uses)
@@ -607,6 +622,9 @@ def searchable_texts(fact: Fact, *, files: bool = False) -> list[str]:
 
 
 def entries_used_by(fact: Fact) -> list[tuple[str, Digest]]:
+    """Return the cache's entries that a fact uses, and how: as the output of a tool, for example, or
+    as what a model reads again (recall).
+    """
     match fact:
         case vocabulary.UserSaid(parts=parts):
             return [("attachment", digest) for digest in _entries_attached_by(parts)]

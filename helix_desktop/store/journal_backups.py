@@ -127,27 +127,32 @@ def change_each_backup(workspace: Path, change: Callable[[JournalFile], object])
 
 def delete_extra_backups(workspace: Path, now: float) -> None:
     """Keep the newest backup of each of the last seven days with one, of each of four
-    earlier weeks, and of each older version. One with a time in the future is kept and
-    takes no other's place.
+    earlier weeks, and of each older version. The newest with a time in the future, when the clock
+    was wrong, is kept too, and takes no other's place.
     """
-    kept_paths: set[Path] = set()
-    path_by_day: dict[int, Path] = {}
-    path_by_week: dict[int, Path] = {}
-    path_by_version: dict[int, Path] = {}
-    for backup in list_backups(workspace):
+    newest_of_day: dict[int, Path] = {}
+    newest_of_week: dict[int, Path] = {}
+    newest_of_version: dict[int, Path] = {}
+    newest_from_future: Path | None = None
+    # The backups are listed from the newest to the oldest, so the first of a day is its newest.
+    backups = list_backups(workspace)
+    for backup in backups:
         if backup.version:
-            path_by_version.setdefault(backup.version, backup.path)
-            continue
-        if backup.time > now:
-            path_by_version.setdefault(-1, backup.path)
-            continue
-        path_by_day.setdefault(int(backup.time // DAY), backup.path)
-        path_by_week.setdefault(int(backup.time // (7 * DAY)), backup.path)
-    kept_paths.update(path_by_version.values())
-    kept_paths.update([path_by_day[day] for day in sorted(path_by_day, reverse=True)[:DAYS]])
-    kept_paths.update(
-        [path_by_week[week] for week in sorted(path_by_week, reverse=True)[: WEEKS + 1]]
-    )
-    for backup in list_backups(workspace):
+            newest_of_version.setdefault(backup.version, backup.path)
+        elif backup.time > now:
+            newest_from_future = newest_from_future or backup.path
+        else:
+            newest_of_day.setdefault(int(backup.time // DAY), backup.path)
+            newest_of_week.setdefault(int(backup.time // (7 * DAY)), backup.path)
+
+    kept_paths: set[Path] = set(newest_of_version.values())
+    if newest_from_future is not None:
+        kept_paths.add(newest_from_future)
+    for day in sorted(newest_of_day, reverse=True)[:DAYS]:
+        kept_paths.add(newest_of_day[day])
+    # The current week is one more: its backup is among those of the last days.
+    for week in sorted(newest_of_week, reverse=True)[: WEEKS + 1]:
+        kept_paths.add(newest_of_week[week])
+    for backup in backups:
         if backup.path not in kept_paths:
             backup.path.unlink(missing_ok=True)

@@ -81,6 +81,14 @@ def checksum_of_fact(conversation: str, seq: int, time: float, fact: str) -> byt
     return hashlib.sha256(f"{conversation}\0{seq}\0{time!r}\0{fact}".encode()).digest()
 
 
+def _cost_of_replies(recorded_facts: Sequence[Recorded]) -> float:
+    cost = 0.0
+    for recorded in recorded_facts:
+        if isinstance(recorded.fact, ModelReplied):
+            cost += recorded.fact.usage.cost
+    return cost
+
+
 class JournalFile:
     """The open journal, upgraded to this format unless `upgrade` is false. `unseen`:
     open it only to read.
@@ -94,6 +102,9 @@ class JournalFile:
         upgrade: bool = True,
         unseen: bool = False,
     ) -> None:
+        """`now`: the clock that gives facts their times. Raises WrittenByNewerVersion if a newer
+        program has written the journal.
+        """
         self.path = path
         self._now = now
         # Called when a fact is replaced.
@@ -191,7 +202,10 @@ class JournalFile:
         return _select_recorded(self, _SELECT_IMPORT_FACTS)
 
     def _insert_facts(self, row: StoredConversation, recorded: Sequence[Recorded]) -> None:
-        fact_rows = []
+        """Insert facts with their checksums, and bring their conversation's row, from which
+        lists are made, up to date. The caller has begun the transaction.
+        """
+        fact_rows: list[tuple[object, ...]] = []
         for recorded_fact in recorded:
             conversation = recorded_fact.conversation
             seq = recorded_fact.seq
@@ -226,12 +240,12 @@ class JournalFile:
     def read_stored_facts(
         self, conversation: str, after: int = 0, limit: int = 0
     ) -> list[StoredFact]:
+        """Return the facts of a conversation after `after` as they are stored, unchecked."""
+        statement = f"{_SELECT_FACTS} conversation = ? AND seq > ? ORDER BY seq LIMIT ?"
+        most_rows = limit or -1  # SQLite takes -1 for no limit.
         with sqlite_database.SqliteErrors(JournalCorrupt, f"journal's conversation {conversation}"):
-            statement = f"{_SELECT_FACTS} conversation = ? AND seq > ? ORDER BY seq LIMIT ?"
-            return [
-                StoredFact(*row)
-                for row in self.connection.execute(statement, (conversation, after, limit or -1))
-            ]
+            rows = self.connection.execute(statement, (conversation, after, most_rows))
+            return [StoredFact(*row) for row in rows]
 
     def stored_facts_since(self, watermark: int, limit: int) -> list[StoredFact]:
         """Return facts of all conversations after `watermark`, in the order they were written."""
@@ -262,11 +276,8 @@ class JournalFile:
         all_facts.append(Recorded(new_conversation, last + 1, time, started))
         first_foreign_seq = self._first_of_another_program(conversation, last)
         if first_foreign_seq is not None:
-            # What was paid elsewhere for the replies that were copied.
-            paid_elsewhere = 0.0
-            for recorded in copied_facts[max(0, first_foreign_seq - 1) :]:
-                if isinstance(recorded.fact, ModelReplied):
-                    paid_elsewhere += recorded.fact.usage.cost
+            first_index = max(0, first_foreign_seq - 1)
+            paid_elsewhere = _cost_of_replies(copied_facts[first_index:])
             brought_in = BroughtIn(Origin(), "", first_foreign_seq, cost=paid_elsewhere)
             all_facts.append(Recorded(new_conversation, last + 2, time, brought_in))
         with self.in_one_transaction():

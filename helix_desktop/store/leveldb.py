@@ -68,6 +68,7 @@ class LevelDatabase:
     """One open LevelDB, used from one thread. Its owner must hold the workspace's lock."""
 
     def __init__(self, folder: Path) -> None:
+        """Open the database in this folder, or make a new one."""
         self.folder = folder
         self._synced_names: set[str] = set()  # Files whose names are safely on disk.
         # When the folder last changed; 0: a later change may have the same time.
@@ -78,10 +79,10 @@ class LevelDatabase:
         self._handle: int | Path = folder
         # How many damaged bytes of its log LevelDB dropped when it opened, apart from a torn end.
         self.dropped_log_bytes = 0
-        self._is_strict = True
+        self._is_strict = True  # Whether a damaged block makes opening fail.
         self._db = self._open_leveldb()
-        self._failed = False
-        self._read_bytes = 0
+        self._failed = False  # Whether a write failed, so that the database must be opened again.
+        self._read_bytes = 0  # Since the memory of read pages was released last.
 
     def _convert_read_error(self, error: Exception) -> StoreFailed:
         converted = convert_leveldb_error(error, _CANNOT_BE_READ)
@@ -143,19 +144,22 @@ class LevelDatabase:
             return
         names = set(os.listdir(self.folder))  # noqa: PTH208
         new_names = names - self._synced_names
+        # For files that are no logs, LevelDB syncs the folder itself.
+        if any(name.endswith(".log") for name in new_names):
+            sync_folder_to_disk(self.folder)
+            self._log_bytes = 0  # The write that began it adds its own size.
+        for name in new_names:
+            make_path_private(self.folder / name)
         if new_names:
-            # For other files, LevelDB syncs the folder itself.
-            if any(name.endswith(".log") for name in new_names):
-                sync_folder_to_disk(self.folder)
-                self._log_bytes = 0  # The write that began it adds its own size.
-            for name in new_names:
-                make_path_private(self.folder / name)
             self._synced_names = names
-        # A change that comes in the same tick of the clock would not change the folder's time.
-        is_certain = time.time_ns() - changed_ns > _TICK_NS
-        self._settled_time_ns = 0
-        if is_certain:
+
+        # A change that comes in the same tick of the clock would not change the folder's time. So
+        # a time is only remembered once that tick is over.
+        is_tick_over = time.time_ns() - changed_ns > _TICK_NS
+        if is_tick_over:
             self._settled_time_ns = changed_ns
+        else:
+            self._settled_time_ns = 0
 
     def _release_read_pages(self) -> None:
         """Release the pages read so far. LevelDB maps its tables, and would keep all of
@@ -176,8 +180,8 @@ class LevelDatabase:
             advice = _DONTNEED
             if len(held_tables) > _SURELY_OPEN:
                 advice = _PAGEOUT
-            for first, last in _find_memory_ranges_of_table_files(self.folder, held_tables):
-                _MADVISE(ctypes.c_void_p(first), ctypes.c_size_t(last - first), advice)
+            for start, end in _find_memory_ranges_of_table_files(self.folder, held_tables):
+                _MADVISE(ctypes.c_void_p(start), ctypes.c_size_t(end - start), advice)
 
     def _live_table_numbers(self) -> set[int]:
         return set(map(int, _TABLE.findall(self._db.get_property(b"leveldb.sstables") or b"")))
@@ -201,6 +205,9 @@ class LevelDatabase:
         self._failed = False
 
     def _test_disk_write(self) -> None:
+        """Raise the disk's error if a file cannot be written beside the database. Only when it
+        can is the database opened again.
+        """
         probe = self.folder.with_name(f"{self.folder.name}.probe")
         try:
             with probe.open("wb") as file:
@@ -354,6 +361,9 @@ class LevelDatabase:
         return max((int(path.stem) for path in self.folder.glob("*.log")), default=0)
 
     def _read_dropped_log_bytes(self) -> int:
+        """Return how many bytes of its logs LevelDB dropped when it was opened, which it says
+        only in its own log of messages.
+        """
         try:
             log_text = (self.folder / "LOG").read_text("utf-8", "replace")
         except OSError:
@@ -370,6 +380,9 @@ class LevelDatabase:
 def _find_memory_ranges_of_table_files(
     folder: Path, tables: Collection[int]
 ) -> Iterator[tuple[int, int]]:
+    """Yield where in this process's memory LevelDB has mapped these tables, as Linux lists it:
+    one line for each range, such as `7f01-7f02 r--p … /path/000005.ldb`.
+    """
     real_folder = os.path.realpath(folder)
     line_ends = {f"{real_folder}/{number:06}.ldb\n" for number in tables}
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:  # noqa: PTH123 - no file of ours

@@ -91,6 +91,10 @@ def _find_table_blocks(content: bytes) -> list[tuple[int, int]]:
 
 
 def _read_listed_blocks(index: bytes) -> list[tuple[int, int]]:
+    """Decode a table's list of its blocks: an entry for each block, with a key, whose length is
+    skipped, and where the block is. The list ends in a count and in positions that are not
+    needed.
+    """
     blocks = []
     (restarts,) = struct.unpack_from("<I", index, len(index) - 4)
     end = len(index) - 4 - 4 * restarts
@@ -115,18 +119,19 @@ def _read_handle(content: bytes, position: int) -> tuple[tuple[int, int], int]:
 
 def _read_entries_between(content: bytes, start: int, stop: int) -> Iterator[SalvagedEntry]:
     """Yield runs of entries. Each begins with a whole key; further keys share bytes with it."""
-    position = start
-    while key_match := _WHOLE_KEY_IN_TABLE.search(content, position, stop):
+    key_match = _WHOLE_KEY_IN_TABLE.search(content, start, stop)
+    while key_match is not None:
         position = key_match.start()
-        last_key = b""
-        while entry := _read_table_entry(content, position, stop, last_key):
+        entry = _read_table_entry(content, position, stop, b"")
+        while entry is not None:
             internal_key, value, position = entry
-            last_key = internal_key
             number = int.from_bytes(internal_key[-_INTERNAL:], "little")
             if number & 0xFF == _PUT:
                 yield SalvagedEntry(internal_key[:-_INTERNAL], value, number >> 8)
+            entry = _read_table_entry(content, position, stop, internal_key)
         # Where nothing could be read, go on behind the letter that looked like a key.
-        position = max(position, key_match.start() + 1)
+        next_position = max(position, key_match.start() + 1)
+        key_match = _WHOLE_KEY_IN_TABLE.search(content, next_position, stop)
 
 
 def _read_table_entry(
@@ -203,6 +208,9 @@ def read_log_batches(content: bytes) -> Iterator[SalvagedBatch]:
 
 
 def _decode_parts(parts: Sequence[_LogPart], *, is_complete: bool) -> SalvagedBatch:
+    """Decode the parts of one batch. An intact batch gives all its writes. Of a damaged one,
+    whatever looks like a write that stores something is taken.
+    """
     content = b"".join(part.content for part in parts)
     if is_complete and all(part.is_intact for part in parts):
         writes = _read_all_writes(content)
@@ -229,7 +237,9 @@ def _read_all_writes(content: bytes) -> tuple[tuple[bytes, bytes | None], ...] |
             return None
         key, value, position = write
         writes.append((key, value))
-    return tuple(writes) if len(writes) == count else None
+    if len(writes) != count:
+        return None
+    return tuple(writes)
 
 
 def _read_batch_write(content: bytes, position: int) -> tuple[bytes, bytes | None, int] | None:
@@ -271,11 +281,12 @@ def _read_log_parts(content: bytes) -> Iterator[_LogPart]:
                 continue
             # The length may be wrong, too, so look for where the next intact part begins.
             next_position = _find_intact_part(content, position + 1, stop)
-            rest = content[position + _LOG_HEADER.size : next_position]
-            if rest.strip(b"\0"):
+            damaged_bytes = content[position + _LOG_HEADER.size : next_position]
+            if damaged_bytes.strip(b"\0"):
                 kind = content[position + 6]
-                known_kind = kind if _FULL <= kind <= _LAST else _FULL
-                yield _LogPart(known_kind, rest, is_intact=False)
+                if not _FULL <= kind <= _LAST:
+                    kind = _FULL
+                yield _LogPart(kind, damaged_bytes, is_intact=False)
             position = next_position
 
 
@@ -290,22 +301,27 @@ def _read_intact_part(content: bytes, position: int, stop: int) -> _LogPart | No
 
 
 def _find_intact_part(content: bytes, position: int, stop: int) -> int:
+    """Return where the next intact part of a block begins, or the block's end if there is none."""
     for part_start in range(position, stop - _LOG_HEADER.size + 1):
-        if (
-            _FULL <= content[part_start + 6] <= _LAST
-            and _read_intact_part(content, part_start, stop) is not None
-        ):
+        # Most bytes are no kind of a part, and looking at one byte is fast.
+        if not _FULL <= content[part_start + 6] <= _LAST:
+            continue
+        if _read_intact_part(content, part_start, stop) is not None:
             return part_start
     return stop
 
 
 @functools.cache
 def _crc32c_table() -> tuple[int, ...]:
-    table = []
+    """Return the table with which the checksum CRC-32C is computed byte by byte."""
+    table: list[int] = []
     for number in range(256):
         value = number
         for _ in range(8):
-            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+            is_lowest_bit_set = bool(value & 1)
+            value >>= 1
+            if is_lowest_bit_set:
+                value ^= 0x82F63B78
         table.append(value)
     return tuple(table)
 

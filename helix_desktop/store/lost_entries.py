@@ -59,31 +59,35 @@ NOBODY = EntryWitnesses()
 
 
 def read_known_entries(index: Path, witnesses: EntryWitnesses) -> dict[Digest, KnownEntry]:
-    """Return the entries that should be there, by the journal and the index beside it."""
+    """Return the entries that should be there, by the journal and the index beside it.
+
+    The index describes entries best. One that only a fact of the journal names is described by that
+    fact: by its time, and for an output by the tool that was called. In a shared workspace, such an
+    entry may never have been on this computer, so it is left out.
+    """
     known = dict(_iterate_index_entries(index))
-    names_of_calls: dict[tuple[str, str], str] = {}
+    tool_of_call: dict[tuple[str, str], str] = {}
     for conversation, time, fact in _iterate_facts(witnesses.journal):
         if isinstance(fact, ModelReplied):
             for part in fact.parts:
                 if isinstance(part, facts.ToolCall):
-                    names_of_calls[conversation, part.id] = part.name
+                    tool_of_call[conversation, part.id] = part.name
         for how, digest in entries_used_by(fact):
-            if how in _NAMED_ONLY:
+            is_unknown = digest not in known
+            if how in _NAMED_ONLY or (is_unknown and witnesses.is_shared):
                 continue
-            entry = known.get(digest)
-            if entry is None and witnesses.is_shared:
-                continue
-            if entry is None:
+            if is_unknown:
                 tool = ""
                 if isinstance(fact, ToolReturned):
-                    tool = names_of_calls.get((conversation, fact.call), "")
-                entry = KnownEntry(EntryOrigin(tool), time=time)
-            entry = _describe_by_fact(entry, digest, fact)
-            known[digest] = entry.used_by(conversation)
+                    tool = tool_of_call.get((conversation, fact.call), "")
+                known[digest] = KnownEntry(EntryOrigin(tool), time=time)
+            described = _describe_by_fact(known[digest], digest, fact)
+            known[digest] = described.used_by(conversation)
     return known
 
 
 def _iterate_index_entries(index: Path) -> Iterator[tuple[Digest, KnownEntry]]:
+    """Yield the entries that the index knows, as far as it can be read."""
     if not index.is_file():
         return
     columns = "digest, tool, source, media, size, lines, time"
@@ -101,12 +105,12 @@ def _iterate_index_entries(index: Path) -> Iterator[tuple[Digest, KnownEntry]]:
 def _iterate_facts(journal: JournalFile | None) -> Iterator[tuple[str, float, Fact]]:
     if journal is None:
         return
-    last_id = 0
-    while lines := journal.stored_facts_since(last_id, _PAGE):
-        last_id = lines[-1].id
+    lines = journal.stored_facts_since(0, _PAGE)
+    while lines:
         for line in lines:
             with suppress(HelixError):
                 yield line.conversation, line.time, fact_encoding.decode_fact(line.fact)
+        lines = journal.stored_facts_since(lines[-1].id, _PAGE)
 
 
 def _describe_by_fact(entry: KnownEntry, digest: Digest, fact: Fact) -> KnownEntry:
@@ -118,6 +122,9 @@ def _describe_by_fact(entry: KnownEntry, digest: Digest, fact: Fact) -> KnownEnt
 
 
 def _references_in(fact: Fact) -> Iterator[facts.Stored]:
+    """Yield what a fact refers to with its size and type: a tool's output and images, attached
+    files, and lines of another program's history that are no messages.
+    """
     match fact:
         case ToolReturned():
             yield fact.output
@@ -149,16 +156,19 @@ def find_lost_entries(
 ) -> dict[Digest, KnownEntry]:
     """Read every entry. Return those that are damaged, and those of `known` that are missing."""
     _free_intact_from_quarantine(cache)
-    damaged = CacheCheck(cache).check_everything().damaged
-    missing = [digest for digest in known if _is_missing(cache, digest)]
-    lost = {}
-    for digest in dict.fromkeys([digest for digest, _ in damaged] + missing):
+    lost: dict[Digest, KnownEntry] = {}
+    for digest, _ in CacheCheck(cache).check_everything().damaged:
         lost[digest] = known.get(digest) or _describe_by_record(cache, digest)
+    for digest, entry in known.items():
+        if _is_missing(cache, digest):
+            lost.setdefault(digest, entry)
     return lost
 
 
 def _free_intact_from_quarantine(cache: CacheFolder) -> None:
-    """Entries in a damaged block were quarantined when they were read, and are back now."""
+    """Let entries be read again that are intact after the repair. Those in a damaged block were
+    marked as damaged (quarantined) when they were read before it.
+    """
     for raw in list(cache.reader.marked[QUARANTINED]):
         if _is_content_intact(cache, Digest(raw)):
             cache.level.write_batch([(QUARANTINED + raw, None)])
@@ -166,6 +176,7 @@ def _free_intact_from_quarantine(cache: CacheFolder) -> None:
 
 
 def _is_content_intact(cache: CacheFolder, digest: Digest) -> bool:
+    """Whether an entry's content can be read as a whole, which checks it against its hash."""
     try:
         record = cache.reader.record_of_entry(digest)
         if record.digest != digest or record.state is not EntryState.LIVE:
@@ -210,7 +221,10 @@ class FoundContent:
 def find_lost_contents(
     lost: Mapping[Digest, KnownEntry], workspace: Path, witnesses: EntryWitnesses
 ) -> Iterator[FoundContent]:
-    """Yield lost contents from each place that has them. Each is right by its hash."""
+    """Yield lost contents from each place that has them. Each is right by its hash.
+
+    The places are searched one after the other until nothing is missing.
+    """
     missing_hashes = {digest.raw for digest in lost}
     sizes = {entry.size for entry in lost.values()}
     contents_by_place = (
@@ -239,10 +253,12 @@ def _texts_in_histories(files: Iterable[Path]) -> Iterator[bytes]:
     """Yield every text of the files, each line of which is JSON."""
     for path in files:
         with suppress(OSError), path.open("rb") as file:
-            while line := file.readline(_LONGEST_LINE):
+            line = file.readline(_LONGEST_LINE)
+            while line:
                 with suppress(ValueError, RecursionError):
                     for text in _texts_within(json.loads(line)):
                         yield text.encode("utf-8", "surrogatepass")
+                line = file.readline(_LONGEST_LINE)
 
 
 def _texts_within(value: object) -> Iterator[str]:

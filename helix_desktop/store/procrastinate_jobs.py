@@ -131,8 +131,12 @@ def _run_without_waiting(work: Coroutine[Any, Any, T]) -> T:
 
 
 def prepare_queue_tables(transaction: PoolTransaction) -> None:
-    """Create procrastinate's tables, or run those of its migrations that were not run yet.
-    Raises WrittenByNewerVersion if a newer one did.
+    """Create procrastinate's tables, or run those of its migrations that were not run yet. A
+    migration changes the tables from one version to the next. Raises WrittenByNewerVersion if a
+    newer program has run one that this program does not have.
+
+    Whether there is anything to do is asked again behind the lock, as another computer may have
+    done it meanwhile.
     """
     connection = transaction.connection
     migrations = _read_migrations()
@@ -163,6 +167,9 @@ def _read_migrations() -> dict[str, Path]:
 
 
 def _list_migrations_run(transaction: PoolTransaction) -> Collection[str]:
+    """Return the names of the migrations that were run in this database, or none before the
+    tables exist.
+    """
     # Not `to_regclass`, which may return what was true before we waited for the lock.
     look = (
         "SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"

@@ -54,16 +54,16 @@ class ProcrastinateTaskQueue:
         self._has_tables = False
 
     def add_tasks(self, transaction: TableTransaction, tasks: Sequence[QueuedTask]) -> None:
+        """Let these tasks be taken: give each of them a job, unless it has one."""
         ids = [task.id for task in tasks]
-        without_job = {
-            task
-            for (task,) in self._run_queue_statement(transaction, "without_job", self._space, ids)
-        }
-        new = [task for task in tasks if task.id in without_job]
-        if new:
-            numbers = self._open_jobs(transaction).add_jobs(new)
-            for task, number in zip(new, numbers, strict=True):
-                self._run_queue_statement(transaction, "note_job", number, self._space, task.id)
+        rows = self._run_queue_statement(transaction, "without_job", self._space, ids)
+        ids_without_job = {task_id for (task_id,) in rows}
+        tasks_without_job = [task for task in tasks if task.id in ids_without_job]
+        if not tasks_without_job:
+            return
+        job_numbers = self._open_jobs(transaction).add_jobs(tasks_without_job)
+        for task, number in zip(tasks_without_job, job_numbers, strict=True):
+            self._run_queue_statement(transaction, "note_job", number, self._space, task.id)
 
     def take_tasks(self, transaction: TableTransaction, limit: int) -> list[str]:
         """Take up to `limit` waiting tasks, by taking their jobs from Procrastinate's queue.
@@ -131,6 +131,9 @@ class ProcrastinateTaskQueue:
         return self._open_jobs(transaction).count_jobs()
 
     def _open_jobs(self, transaction: TableTransaction) -> ProcrastinateJobs:
+        """Return procrastinate's jobs, whose tables are created or upgraded when they are first
+        used.
+        """
         assert isinstance(transaction, PoolTransaction)  # noqa: S101 - what this queue is made for
         try:
             from helix_desktop.store import procrastinate_jobs

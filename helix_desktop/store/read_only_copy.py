@@ -59,17 +59,18 @@ def copy_for_reading(workspace: Path) -> Iterator[Path]:
 
 @contextmanager
 def copy_cache_for_reading(workspace: Path, names_beside: Sequence[str] = ()) -> Iterator[Path]:
-    """Yield such a folder with the cache and the files `names_beside` it. Takes no lock, so
-    reads must be checked.
+    """Yield a temporary folder with the cache of a workspace and the files `names_beside` it.
 
-    The cache's tables become links, and the other files are copied.
+    LevelDB's tables, which are large and never change, become links; the other files are copied. It
+    takes no lock, so reads must be checked.
     """
     with ExitStack() as closing:
         try:
             paths = [workspace / name for name in names_beside]
             paths += (workspace / "cache").glob("*")
             files = [path for path in paths if path.is_file()]
-            folder_for_copy = _find_folder_with_room(_SPARE_BYTES + _bytes_to_copy(files))
+            needed_bytes = _SPARE_BYTES + _bytes_to_copy(files)
+            folder_for_copy = _find_folder_with_room(needed_bytes)
             temporary_folder = closing.enter_context(
                 tempfile.TemporaryDirectory(prefix="helix-reading-", dir=folder_for_copy)
             )

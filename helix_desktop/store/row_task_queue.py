@@ -23,7 +23,8 @@ class RowTaskQueue:
         """Do nothing: the rows are there already."""
 
     def take_tasks(self, transaction: TableTransaction, limit: int) -> list[str]:
-        return [task for (task,) in self._query_task_rows(transaction, "pick", self._space, limit)]
+        rows = self._query_task_rows(transaction, "pick", self._space, limit)
+        return [task for (task,) in rows]
 
     def give_back_task(self, transaction: TableTransaction, task: str, seconds: float) -> None:
         self._query_task_rows(transaction, "give_back", seconds, self._space, task)
@@ -41,13 +42,13 @@ class RowTaskQueue:
         return float(seconds)
 
     def count_tasks(self, transaction: TableTransaction) -> QueueCounts:
-        counts = {}
+        count_by_state: dict[str, int] = {}
         for state, count in self._query_task_rows(transaction, "count", self._space):
-            counts[state] = int(count)
+            count_by_state[state] = int(count)
         return QueueCounts(
-            waiting=counts.get("waiting", 0),
-            taken=counts.get("running", 0),
-            set_aside=counts.get("dead-letter", 0),
+            waiting=count_by_state.get("waiting", 0),
+            taken=count_by_state.get("running", 0),
+            set_aside=count_by_state.get("dead-letter", 0),
         )
 
     def _query_task_rows(self, transaction: TableTransaction, name: str, *values: object) -> Rows:

@@ -41,6 +41,9 @@ class ScheduleTable:
         self._space = seal.space
 
     async def read_stored_schedules(self) -> StoredSchedules:
+        """Read and decrypt all schedules, and the store's clock with them: due times are
+        compared with it, as the clocks of the computers may differ.
+        """
         clock_rows, schedule_rows = await self._run_statements(
             [(_SQL["now"], ()), (_SQL["list"], (self._space,))]
         )

@@ -112,7 +112,12 @@ class _RankedPlace:
 
 
 def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> list[SearchHit]:
-    """Return the best place of each entry and fact, in order. `words` have weights."""
+    """Return the best place of each entry and fact, in order. `words` have weights.
+
+    A place is a fact, or a piece of an entry, that the index has found. First it is found out which
+    words each has, and so which are results at all. Then each is weighed by what it says itself, and
+    by what else was found in its conversation.
+    """
     stems = {stem_of_word(word): search_words.pattern_of_word(word) for word in words}
     ranked = []
     for place in _without_copies_in_forks(places):
@@ -129,7 +134,12 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
 
 
 def _rarity_of_stems(ranked: Sequence[_RankedPlace], stems: Stems) -> dict[str, float]:
-    counts = Counter(stem for candidate in ranked for stem in candidate.stems)
+    """Return for each stem a number that is higher the fewer of the places have it. A stem is a word
+    without its ending.
+    """
+    counts: Counter[str] = Counter()
+    for candidate in ranked:
+        counts.update(candidate.stems)
     return {stem: math.log(1 + len(ranked) / (counts[stem] + 0.5)) for stem in stems}
 
 
@@ -239,25 +249,32 @@ def _rank_without_known_lines(candidate: _RankedPlace, known_lines: set[str]) ->
 
 
 def _without_copies_in_forks(places: Sequence[FoundPlace]) -> list[FoundPlace]:
-    """Keep only the oldest conversation's copy of a message in forks. IDs sort by time."""
-    newest_first = sorted(places, key=lambda place: place.hit.conversation, reverse=True)
-    oldest = {(place.time, place.hit.seq): place.hit.conversation for place in newest_first}
-    return [
-        place
-        for place in places
-        if place.is_entry or oldest[place.time, place.hit.seq] == place.hit.conversation
-    ]
+    """Keep only the oldest conversation's copy of a message that forks have, too. A copy has the time
+    and number of its original, and the ids of conversations sort by time.
+    """
+    oldest_conversation: dict[tuple[float, int], str] = {}
+    for place in places:
+        message = (place.time, place.hit.seq)
+        known = oldest_conversation.get(message, place.hit.conversation)
+        oldest_conversation[message] = min(known, place.hit.conversation)
+
+    kept_places: list[FoundPlace] = []
+    for place in places:
+        oldest = oldest_conversation[place.time, place.hit.seq]
+        if place.is_entry or place.hit.conversation == oldest:
+            kept_places.append(place)
+    return kept_places
 
 
 def _stems_of_place(place: FoundPlace, folded: str, stems: Stems) -> list[str]:
     """Return the stems that the index found here, or that are in the text or name its call."""
-    stems_from_index = set(map(stem_of_word, place.words))
+    stems_from_index = {stem_of_word(word) for word in place.words}
     call = f"{place.hit.about.tool} {place.hit.about.source}".casefold()
-    return [
-        stem
-        for stem, pattern in stems.items()
-        if stem in stems_from_index or stem in call or pattern.search(folded)
-    ]
+    stems_here: list[str] = []
+    for stem, pattern in stems.items():
+        if stem in stems_from_index or stem in call or pattern.search(folded):
+            stems_here.append(stem)
+    return stems_here
 
 
 def _rank_by_frequency(

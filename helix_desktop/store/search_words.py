@@ -110,6 +110,9 @@ def split_for_index(text: str) -> Iterator[tuple[int, str]]:
 
 
 def text_or_none(content: bytes) -> str | None:
+    """Return the content as text, or None if it is binary. Long content is decoded in pieces,
+    so that other threads can run.
+    """
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return content.decode("utf-16", "replace")  # This also removes the byte order mark.
     if b"\0" in content[:8192]:
@@ -123,9 +126,10 @@ def text_or_none(content: bytes) -> str | None:
 
 def query_terms(query: str) -> list[str]:
     """Return a query's terms: words, and quoted phrases."""
-    terms = []
+    terms: list[str] = []
     for phrase, word in _TERM.findall(query.replace("\0", " ")):
-        term = phrase or _AROUND_WORD.sub("", word)
+        word_without_punctuation = _AROUND_WORD.sub("", word)
+        term = phrase or word_without_punctuation
         if _WORDS.search(term):
             terms.append(term)
     return terms
@@ -147,20 +151,23 @@ def queries_of_terms(
     """Return the index's query for each term, as written or by its hidden words. A
     final `*` means a prefix.
 
-    Words of a term that occur almost everywhere are left out: they are slow and select little.
+    Hidden words are those within a name, such as `case` in camelCase, and pairs of characters of a
+    script without blanks. Words of a term that occur almost everywhere are left out: they are slow
+    and select little.
     """
-    hidden_words = []
+    hidden_texts: list[str] = []
     for term in terms:
-        words = words_inside(_UNSPACED.sub(" ", term))
-        hidden_words.append(" ".join([words, *_character_pairs(term)]))
-    cut_texts = _cut_like_index([*terms, *hidden_words])
-    plain_words_of_terms = cut_texts[: len(terms)]
-    hidden_words_of_terms = cut_texts[len(terms) :]
-    queries = {}
-    for term, plain_of_term, hidden_of_term in zip(
-        terms, plain_words_of_terms, hidden_words_of_terms, strict=True
-    ):
-        queries[term] = _query_of_term(term, plain_of_term, hidden_of_term, is_everywhere)
+        hidden_words = [words_inside(_UNSPACED.sub(" ", term))]
+        hidden_words += _character_pairs(term)
+        hidden_texts.append(" ".join(hidden_words))
+
+    # All texts are cut at once: first the terms, then their hidden words.
+    cut_texts = _cut_like_index(list(terms) + hidden_texts)
+    queries: dict[str, AskedTerm] = {}
+    for index, term in enumerate(terms):
+        plain = cut_texts[index]
+        hidden = cut_texts[len(terms) + index]
+        queries[term] = _query_of_term(term, plain, hidden, is_everywhere)
     return queries
 
 
@@ -188,11 +195,13 @@ def _query_of_term(
     side by side, so a pattern for the text is returned if there are several.
     """
     is_prefix = term.endswith("*")
-    alternatives = []
+    end_of_term = _WORD_ENDS
+    if is_prefix:
+        end_of_term = ""
+    alternatives: list[str] = []
     for words in (plain, hidden):
         if words:
             alternatives.append(_all_words_expression(words, is_everywhere, is_prefix=is_prefix))
-    end_of_term = "" if is_prefix else _WORD_ENDS
     patterns = [_WORD_BEGINS + _words_side_by_side(plain) + end_of_term]
     if hidden:
         patterns.append(_words_side_by_side(hidden))
@@ -212,17 +221,20 @@ def _query_of_term(
 def _all_words_expression(
     words: Sequence[str], is_everywhere: Callable[[str], bool], *, is_prefix: bool
 ) -> str:
+    """Return the query for texts that have all these words. Those that occur almost everywhere
+    are left out, unless all of them do.
+    """
     asked_words = list(words)
     if len(words) > 1:
-        asked_words = [word for word in words if not is_everywhere(word)] or asked_words
-    quoted = []
+        rare_words = [word for word in words if not is_everywhere(word)]
+        asked_words = rare_words or asked_words
+    quoted_words: list[str] = []
     for word in asked_words:
-        is_beginning = is_prefix and word == words[-1]
-        if is_beginning:
-            quoted.append(f'"{word}"*')
-        else:
-            quoted.append(f'"{word}"')
-    return " AND ".join(quoted)
+        quoted_word = f'"{word}"'
+        if is_prefix and word == words[-1]:
+            quoted_word += "*"
+        quoted_words.append(quoted_word)
+    return " AND ".join(quoted_words)
 
 
 def _words_side_by_side(words: Sequence[str]) -> str:
@@ -272,13 +284,20 @@ def split_unspaced_terms(terms: list[str]) -> list[str]:
 
 
 def find_first_term(text: str, terms: Sequence[str]) -> int:
-    """Return the position of the first term that occurs in `text`, or 0 if none does."""
+    """Return the position of the first term that occurs in `text`, or 0 if none does.
+
+    The index also finds a text in which a term's words are apart, or in another form. So the term
+    is looked for as a whole, then its words, the longest first, and then their stems.
+    """
     lower_text = text.lower()
     for term in terms:
         term_text = term.lower().rstrip("*")
         words_longest_first = sorted(_WORDS.findall(term_text), key=len, reverse=True)
-        for needle in (term_text, *words_longest_first, *map(stem_of_word, words_longest_first)):
-            position = lower_text.find(needle)
+        candidates = [term_text]
+        candidates += words_longest_first
+        candidates += [stem_of_word(word) for word in words_longest_first]
+        for candidate in candidates:
+            position = lower_text.find(candidate)
             if position >= 0:
                 return position
     return 0
@@ -294,21 +313,24 @@ def find_line(text: str, position: int) -> tuple[int, int]:
 
 
 def cut_snippet(text: str, position: int, *, width: int = 200) -> str:
-    """Return the line around a position, shortened on both sides, between words if
-    possible, and marked.
+    """Return the line around a position, shortened on both sides to about `width` characters,
+    between words if possible. An ellipsis marks where something was left out.
     """
     line_start, line_end = find_line(text, position)
     start = max(line_start, position - width // 3)
     end = min(line_end, start + width)
+    first_shown = start
     before = ""
-    after = ""
     if start > line_start:
-        start = max(text.find(" ", start - 1, position) + 1, start)
         before = "…"
+        next_word = text.find(" ", start - 1, position) + 1
+        first_shown = max(start, next_word)
+    end_shown = end
+    after = ""
     if end < line_end:
-        space = text.rfind(" ", position, end + 1)
-        if space > position:
-            end = space
         after = "…"
-    shown = " ".join(text[start:end].split())
-    return f"{before}{shown}{after}"
+        last_space = text.rfind(" ", position, end + 1)
+        if last_space > position:
+            end_shown = last_space
+    passage = " ".join(text[first_shown:end_shown].split())
+    return f"{before}{passage}{after}"

@@ -21,9 +21,13 @@ _SIGNS_OF_DAMAGED_SCHEMA = (
 def connect_database(
     path: Path, corrupt: type[StoreFailed], name: str, *, synchronous: str = "FULL"
 ) -> sqlite3.Connection:
-    """Open a connection in WAL mode, for one thread at a time."""
+    """Open a connection for one thread at a time, in the mode in which SQLite writes changes to a
+    log beside the file (WAL). Deleted data is overwritten, as users may have asked to forget it.
+    """
     with SqliteErrors(corrupt, name):
-        with suppress(OSError):  # SQLite reports errors better. The log gets the same mode.
+        # A new file is made for this user alone. SQLite gives its log the same mode, and reports
+        # errors better than we would.
+        with suppress(OSError):
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         connection = sqlite3.connect(
             path, isolation_level=None, timeout=5.0, check_same_thread=False
@@ -50,14 +54,11 @@ def connect_read_only(path: Path, corrupt: type[StoreFailed], name: str) -> sqli
     """Connect without writing anything, even beside the file; also reads a killed program's log."""
     option = "immutable"
     if path.with_name(f"{path.name}-wal").exists():
+        # SQLite would not read the log of a file that never changes.
         option = "readonly_shm"
+    address = f"{path.absolute().as_uri()}?mode=ro&{option}=1"
     with SqliteErrors(corrupt, name):
-        return sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=ro&{option}=1",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-        )
+        return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
 
 
 def prepare_schema(
@@ -155,6 +156,10 @@ def find_database_defects(connection: sqlite3.Connection, name: str) -> Iterator
 
 
 class SqliteErrors:
+    """Turns SQLite's errors within a `with` block into ours. `corrupt`: the error that says that the
+    file is damaged. `name`: what the user calls this file.
+    """
+
     def __init__(self, corrupt: type[StoreFailed], name: str) -> None:
         self._corrupt = corrupt
         self._name = name
@@ -194,18 +199,21 @@ class SqliteTransaction(SqliteErrors):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """Commit, or undo everything if there was an error. A part of another transaction leaves
+        that to it.
+        """
         if self._joined:
             super().__exit__(kind, error, trace)
             return
-        if error is None:
-            try:
-                self._connection.execute("COMMIT")
-            except sqlite3.Error as failed:
-                self._roll_back_transaction()
-                raise convert_sqlite_error(failed, self._corrupt, self._name) from failed
+        if error is not None:
+            self._roll_back_transaction()
+            super().__exit__(kind, error, trace)
             return
-        self._roll_back_transaction()
-        super().__exit__(kind, error, trace)
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as failed:
+            self._roll_back_transaction()
+            raise convert_sqlite_error(failed, self._corrupt, self._name) from failed
 
     def _roll_back_transaction(self) -> None:
         try:

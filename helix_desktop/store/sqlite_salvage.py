@@ -58,19 +58,22 @@ def carve_rows(
         pages = _PageFile(file, page_size, newer_pages)
         for number in range(1, pages.page_count + 1):
             page = pages.read_page(number)
-            start = 0
+            header_start = 0
             if number == 1:
-                start = _FILE_HEADER
-            if page[start] == _TABLE_LEAF:
-                yield from _read_leaf(pages, page, start, columns)
+                header_start = _FILE_HEADER
+            if page[header_start] == _TABLE_LEAF:
+                yield from _read_leaf(pages, page, header_start, columns)
 
 
 def _read_leaf(pages: _PageFile, page: bytes, start: int, columns: int) -> Iterator[CarvedRow]:
-    (cell_count,) = struct.unpack_from(">H", page, start + 3)
-    first_pointer = start + _PAGE_HEADER
-    most_cells = (len(page) - first_pointer) // 2
-    for cell in range(min(cell_count, most_cells)):
-        (position,) = struct.unpack_from(">H", page, first_pointer + 2 * cell)
+    """Yield the rows of a leaf page. Behind its header, the page lists where its rows begin,
+    each as a number of two bytes. What is no row with so many columns is passed over.
+    """
+    (row_count,) = struct.unpack_from(">H", page, start + 3)
+    list_start = start + _PAGE_HEADER
+    most_rows = (len(page) - list_start) // 2
+    for index in range(min(row_count, most_rows)):
+        (position,) = struct.unpack_from(">H", page, list_start + 2 * index)
         # A damaged row may be of any length and have any characters.
         with suppress(IndexError, struct.error, ValueError):
             row = _read_row(pages, page, position)
@@ -79,48 +82,67 @@ def _read_leaf(pages: _PageFile, page: bytes, start: int, columns: int) -> Itera
 
 
 def _read_row(pages: _PageFile, page: bytes, position: int) -> CarvedRow:
-    size, position = _read_varint(page, position)
-    row_id, position = _read_varint(page, position)
-    most_bytes_in_page = len(page) - 35
-    if size <= most_bytes_in_page:
-        return CarvedRow(row_id, _decode_record(page[position : position + size]))
-    least_bytes_in_page = (len(page) - 12) * 32 // 255 - 23
-    bytes_in_page = least_bytes_in_page + (size - least_bytes_in_page) % (len(page) - 4)
-    if bytes_in_page > most_bytes_in_page:
-        bytes_in_page = least_bytes_in_page
-    end = position + bytes_in_page
-    (next_page,) = struct.unpack_from(">I", page, end)
-    record = page[position:end] + _read_overflow(pages, next_page, size - bytes_in_page)
+    """Read the row at a position of its page: its size, its id, and then its values. Of a long row,
+    the page has only the beginning, and behind that the number of the page where it goes on.
+    """
+    size, id_position = _read_varint(page, position)
+    row_id, start = _read_varint(page, id_position)
+    bytes_in_page = _bytes_of_row_in_page(size, len(page))
+    end = start + bytes_in_page
+    record = page[start:end]
+    if bytes_in_page < size:
+        (next_page,) = struct.unpack_from(">I", page, end)
+        record += _read_overflow(pages, next_page, size - bytes_in_page)
     return CarvedRow(row_id, _decode_record(record))
+
+
+def _bytes_of_row_in_page(size: int, page_size: int) -> int:
+    """Return how much of a row of this size is in its leaf page, as SQLite's format says under
+    "B-tree Cell Format": the rest fills whole pages if possible.
+    """
+    most_bytes = page_size - 35
+    if size <= most_bytes:
+        return size
+    least_bytes = (page_size - 12) * 32 // 255 - 23
+    bytes_if_rest_fills_pages = least_bytes + (size - least_bytes) % (page_size - 4)
+    if bytes_if_rest_fills_pages <= most_bytes:
+        return bytes_if_rest_fills_pages
+    return least_bytes
 
 
 def _read_overflow(pages: _PageFile, number: int, size: int) -> bytes:
     """Return the rest of a row, which a chain of pages holds."""
-    pieces = []
-    while size > 0:
-        if not 0 < number <= pages.page_count:
+    rest = bytearray()
+    page_number = number
+    while len(rest) < size:
+        if not 0 < page_number <= pages.page_count:
             raise ValueError("the chain of pages is broken")
-        page = pages.read_page(number)
-        piece = page[4 : 4 + size]
-        pieces.append(piece)
-        size -= len(piece)
-        number = int.from_bytes(page[:4], "big")
-    return b"".join(pieces)
+        page = pages.read_page(page_number)
+        # A page of the chain begins with the number of the next one.
+        missing_bytes = size - len(rest)
+        rest += page[4 : 4 + missing_bytes]
+        page_number = int.from_bytes(page[:4], "big")
+    return bytes(rest)
 
 
 def _decode_record(record: bytes) -> tuple[Value, ...]:
-    header_size, position = _read_varint(record, 0)
+    """Decode a row's values. A header says its own size and the kind of each value, from which
+    follows how long the value is. The values come behind it, one after the other.
+    """
+    header_size, kind_position = _read_varint(record, 0)
     kinds: list[int] = []
-    while position < header_size:
-        kind, position = _read_varint(record, position)
+    while kind_position < header_size:
+        kind, kind_position = _read_varint(record, kind_position)
         kinds.append(kind)
         if len(kinds) > _MOST_COLUMNS:
             raise ValueError("no row has so many columns")
+
     values: list[Value] = []
+    value_start = kind_position
     for kind in kinds:
-        size = _size_of_value(kind)
-        values.append(_decode_value(kind, record[position : position + size]))
-        position += size
+        value_end = value_start + _size_of_value(kind)
+        values.append(_decode_value(kind, record[value_start:value_end]))
+        value_start = value_end
     return tuple(values)
 
 

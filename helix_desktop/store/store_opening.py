@@ -29,7 +29,11 @@ Note = Callable[[str], None]
 
 
 def open_or_repair_journal(workspace: Path, note: Note) -> JournalFile:
-    """Open the journal, repaired if necessary. `note` is called with sentences."""
+    """Open the journal, repaired if necessary. `note` is called with sentences.
+
+    A repair that was interrupted when it was almost done is completed first. The log is read
+    before SQLite opens the file, as SQLite drops what is behind a damaged part of it.
+    """
     path = workspace / "journal.sqlite3"
     _install_repaired_journal(path)
     log = None
@@ -90,9 +94,8 @@ def _append_facts_behind_damage(
     except (sqlite3.Error, UnicodeDecodeError) as error:
         journal.close()
         converted_error = sqlite_database.convert_sqlite_error(error, JournalCorrupt, "journal")
-        if isinstance(
-            converted_error, StoreFull
-        ):  # A full disk does not mean that the store is damaged.
+        # A full disk does not mean that the store is damaged.
+        if isinstance(converted_error, StoreFull):
             raise converted_error from error
         raise JournalCorrupt(f"The journal's latest records cannot be read: {error}.") from error
     if frames_read >= log.committed:
@@ -223,17 +226,20 @@ def check_index_against_stores(
 
 
 def _name_facts_only_index_has(index: sqlite3.Connection, journal: JournalFile) -> list[str]:
-    last_known = {row.id: row.last_seq for row in journal.conversation_rows()}
+    """Return sentences about the facts that were in the index but are not in the repaired
+    journal.
+    """
+    last_seq_in_journal = {row.id: row.last_seq for row in journal.conversation_rows()}
     sentences: list[str] = []
-    ends = index.execute(
+    rows = index.execute(
         "SELECT conversation, max(seq) FROM (SELECT conversation, seq FROM pieces"
         " UNION ALL SELECT conversation, seq FROM uses) WHERE seq > 0 GROUP BY conversation"
     )
-    for conversation, end in ends:
-        first = last_known.get(conversation, 0) + 1
+    for conversation, last_seq_in_index in rows:
+        first_lost = last_seq_in_journal.get(conversation, 0) + 1
         # A damaged index may name any number.
-        last = min(end, first + _MOST_NAMED)
-        for seq in range(first, last + 1):
+        last_lost = min(last_seq_in_index, first_lost + _MOST_NAMED)
+        for seq in range(first_lost, last_lost + 1):
             sentences.append(f"Record {seq} of conversation {conversation} was lost.")
     return sentences[:_MOST_NAMED]
 
@@ -253,11 +259,14 @@ def open_or_rebuild_index(
 
 
 def delete_index(workspace: Path) -> None:
-    for old in workspace.glob(f"{INDEX}*"):
+    for path in workspace.glob(f"{INDEX}*"):
         try:
-            delete_folder_tree(old) if old.is_dir() else old.unlink()
+            if path.is_dir():
+                delete_folder_tree(path)
+            else:
+                path.unlink()
         except OSError as error:
             raise StoreFailed(
-                f"The index {old} cannot be rebuilt: {error.strerror}.",
+                f"The index {path} cannot be rebuilt: {error.strerror}.",
                 remedy="Nothing is lost: the index is rebuilt from the journal and the cache. Make the index folder writable.",
             ) from error

@@ -62,28 +62,30 @@ class StoredWorkspace:
         lock: WorkspaceLock,
         stores: "WorkspaceStores",
     ) -> None:
+        """Put together what `open` has opened."""
         self.id = folder.name
         self.folder = folder
         self.settings = settings
-        self.closed: Callable[[], object] = lambda: None
+        self.closed: Callable[[], object] = lambda: None  # Called when it is closed and unlocked.
         self.notes = stores.notes
         self._lock = lock
         self._stores = stores
         self._ended = False
-        self._watching: list[Callable[[], object]] = []
+        self._watching: list[Callable[[], object]] = []  # Called when the settings have changed.
         self._changing = threading.Lock()  # One change at a time, as each rewrites the whole file.
         self.index = stores.index
         self.journal = StoreJournal(
             stores.journal,
             stores.thread,
-            self.index.start_indexing,
-            (folder / store_opening.SUSPECT).touch,
+            changed=self.index.start_indexing,
+            # A damaged fact makes the next opening check everything.
+            damaged=(folder / store_opening.SUSPECT).touch,
         )
         self.cache = StoreCache(stores.cache, stores.thread, self.index)
         self.link: SharedStoreLink | None = None  # The link to a shared store, or None.
         # An open workbench replaces this by a function that also informs its sessions.
         self.content_forgetter: ContentForgetter = self.forget_content
-        self._shared: ConversationSync | None = None
+        self._shared: ConversationSync | None = None  # Sends and fetches conversations.
         self.linked: Callable[[], object] = lambda: None  # Called after `link` was set or removed.
 
     @classmethod
@@ -231,6 +233,7 @@ class StoredWorkspace:
         )
         report(total, total)
         if self.link is not None:
+            # Saved first, so that other computers are told even if this one stops meanwhile.
             find_record = self._stores.cache.reader.record_numbered
             renamed_entries = await self._stores.thread.run_work(
                 lambda: [find_record(number).digest for number in wanted.named]
@@ -388,10 +391,11 @@ class StoredWorkspace:
         stored content without a fact would count as unused.
         """
         emptying = TrashEmptying(self._stores.journal, self._stores.cache, ids_instead_of_trashed)
-        if not any(
-            row.trashed or row.id in ids_instead_of_trashed
-            for row in await self.journal.list_conversations()
-        ):
+        is_anything_to_delete = False
+        for row in await self.journal.list_conversations():
+            if row.trashed or row.id in ids_instead_of_trashed:
+                is_anything_to_delete = True
+        if not is_anything_to_delete:
             return EmptyTrashResult()
         emptied = EmptyTrashResult()
 
@@ -402,6 +406,7 @@ class StoredWorkspace:
         try:
             await self._stores.thread.run_slices(emptying.find_content_to_delete())
             deleted = emptying.gone | emptying.sessions
+            # The recorder reads this list, and imports none of them again.
             await asyncio.to_thread(save_deleted_conversations, self.folder, deleted)
             await self.index.rebuild_after(clear_stores)
         finally:
@@ -409,6 +414,9 @@ class StoredWorkspace:
         return emptied
 
     async def _clear_trash_everywhere(self, emptying: TrashEmptying) -> EmptyTrashResult:
+        """Delete the conversations and their content from the stores. The conversations go last: if
+        this is interrupted, they are still in the trash, and emptying it again completes this.
+        """
         stores = self._stores
         await stores.thread.run_slices(emptying.remove_trashed_content())
         await stores.background.run_work(emptying.delete_from_backups, self.folder)

@@ -35,7 +35,10 @@ class UsedContents:
     def mark_contents_of_journal(self, journal: JournalFile) -> Iterator[bool]:
         """Mark what any fact uses."""
         last_id = 0
-        while lines := journal.stored_facts_since(last_id, _PAGE):
+        while True:
+            lines = journal.stored_facts_since(last_id, _PAGE)
+            if not lines:
+                return
             last_id = lines[-1].id
             for line in lines:
                 try:
@@ -60,8 +63,12 @@ class UsedContents:
         yield from self.mark_checkpoint(fact.after)
 
     def mark_checkpoint(self, checkpoint: Digest) -> Iterator[bool]:
-        """Mark the entries that make up a checkpoint, the last one first, and the last
-        version of each file that they name.
+        """Mark the entries that make up a checkpoint, and the last version of each file that
+        they name.
+
+        A checkpoint, the list of all files at one time, is stored as a full list and the
+        differences that followed it, each of which names the one before. They are read from the
+        last one back, so a file that a later difference names has its last version there.
         """
         unread_entries = [checkpoint]
         paths_of_later_entries: set[str] = set()
@@ -136,14 +143,14 @@ class UnusedContentRemoval:
         trusted. What is used is only found out if anything is old, as that takes long.
         """
         contents: list[_StoredContent] = []
-        last_number = 0
-        while records := self._cache.reader.records_after(last_number, _PAGE):
-            last_number = records[-1].number
+        records = self._cache.reader.records_after(0, _PAGE)
+        while records:
             for record in records:
                 stored_time = self._times.note_entry_time(record.time)
                 if _is_content_of_checkpoint(record):
                     contents.append(_StoredContent(record.digest, stored_time))
             yield True
+            records = self._cache.reader.records_after(records[-1].number, _PAGE)
         self._times.end_with_present()
 
         old_contents = [content for content in contents if self._is_old(content)]

@@ -38,9 +38,8 @@ VERSION = 1
 _PAGE = 200
 _LINE_LIMIT = 64 << 20  # In bytes. No fact is longer than this.
 _FACTS_AT_ONCE = 8 << 20  # In bytes. The facts in memory at a time, or one longer line.
-_DESCRIPTION_LIMIT = (
-    1 << 20
-)  # In bytes. Neither an entry's header nor workspace.toml is larger than this.
+# In bytes. Neither an entry's header nor workspace.toml is larger than this.
+_DESCRIPTION_LIMIT = 1 << 20
 _MANIFEST_LIMIT = 16 << 20
 _MOST_SIGNS = 500_000  # The most `[` and `{` allowed in a line, even inside texts.
 KEPT_FREE_BYTES = 200 << 20  # In bytes. An import stops if less disk space than this is free.
@@ -122,6 +121,9 @@ def export_workspace(
 
 
 def _pages_of_facts(journal: JournalFile) -> Iterator[list[StoredFact]]:
+    """Yield the facts that are there now, page by page. Those that are added meanwhile are left
+    out.
+    """
     after = 0
     last = journal.last_fact_id()
     while after < last:
@@ -143,6 +145,7 @@ def _format_fact_line(line: StoredFact) -> bytes:
 
 
 def _records_to_export(cache: CacheFolder) -> Iterator[CacheRecord]:
+    """Yield the entries that are there now. Those that are added meanwhile are left out."""
     after = 0
     last = cache.reader.last_entry_number()
     while after < last:
@@ -191,9 +194,12 @@ def _export_entry(
 def _describe_entry(record: CacheRecord, *, is_pinned: bool) -> dict[str, object]:
     """Return an entry's line. `size`: how many bytes of content follow it in the export."""
     is_collected = record.state is EntryState.COLLECTED
+    content_bytes = record.size
+    if is_collected:
+        content_bytes = 0
     description: dict[str, object] = {
         "sha256": record.digest.hex,
-        "size": 0 if is_collected else record.size,
+        "size": content_bytes,
         "time": record.time,
         "tool": record.about.tool,
         "source": record.about.source,
@@ -212,30 +218,38 @@ def settings_without_keys(text: str) -> str:
 
 
 def _remove_secrets(value: Any, name: str = "", *, inside: bool = False) -> Any:
+    """Return a value of the settings without what is, or may be, a key: everything within `env`
+    and `headers` (`inside`), what the setting's name marks as secret, and what looks like a key
+    in any text.
+    """
     match value:
         case dict():
-            secretive = inside or name in ("env", "headers")
-            return {
-                key: _remove_secrets(item, key, inside=secretive) for key, item in value.items()
-            }
+            is_secret = inside or name in ("env", "headers")
+            cleaned: dict[str, Any] = {}
+            for key, item in value.items():
+                cleaned[key] = _remove_secrets(item, key, inside=is_secret)
+            return cleaned
         case list():
             return _remove_secrets_from_list(value, name, inside=inside)
-        case str() if inside or (_NAME_OF_SECRET.search(name) and not value.startswith("-")):
-            return ""
         case str():
-            return _NAMED_KEY.sub(r"\1", _URL_PASSWORD.sub(r"\1@", _LOOKS_LIKE_KEY.sub("", value)))
+            is_named_secret = _NAME_OF_SECRET.search(name) and not value.startswith("-")
+            if inside or is_named_secret:
+                return ""
+            without_keys = _LOOKS_LIKE_KEY.sub("", value)
+            without_passwords = _URL_PASSWORD.sub(r"\1@", without_keys)
+            return _NAMED_KEY.sub(r"\1", without_passwords)
     return value
 
 
 def _remove_secrets_from_list(values: list[Any], name: str, *, inside: bool) -> list[Any]:
-    cleaned = []
-    option = ""
+    """Return a list without secrets. In `["--api-key", "X"]`, the first value names the second."""
+    cleaned: list[Any] = []
+    option_before = ""
     for value in values:
-        # In `["--api-key", "X"]`, the first value names the second.
-        cleaned.append(_remove_secrets(value, option or name, inside=inside))
-        option = ""
+        cleaned.append(_remove_secrets(value, option_before or name, inside=inside))
+        option_before = ""
         if isinstance(value, str) and value.startswith("-"):
-            option = value
+            option_before = value
     return cleaned
 
 
@@ -360,6 +374,7 @@ def _move_settings_to_proposals(text: str, name: str) -> str:
 
 
 def _import_facts(member: IO[bytes], path: Path, report: Callable[[int], None]) -> None:
+    """Insert all facts into a new journal, in batches that are limited in number and size."""
     with closing(JournalFile(path)) as journal:
         last_seqs: dict[str, int] = {}
         batch: list[StoredFact] = []
@@ -383,12 +398,16 @@ def _parse_export_line(raw: bytes) -> Any:
 
 
 def _parse_fact_line(raw: bytes, last_seqs: dict[str, int]) -> StoredFact:
+    """Parse a line of facts. Raises ValueError for what no export has: a fact whose number does
+    not follow the last one of its conversation (`last_seqs`), for example.
+    """
     conversation, seq, time, fact = _parse_export_line(raw)
     if not (fact_encoding.CONVERSATION_ID.fullmatch(conversation) and isinstance(fact, str)):
         raise ValueError("a fact has no conversation")
-    if seq != last_seqs.get(conversation, 0) + 1:
+    expected_seq = last_seqs.get(conversation, 0) + 1
+    if seq != expected_seq:
         raise ValueError(
-            f"record {last_seqs.get(conversation, 0) + 1} of the conversation {conversation[:40]} is missing"
+            f"record {expected_seq} of the conversation {conversation[:40]} is missing"
         )
     _require_importable_fact(conversation, seq, fact, "Nothing was imported.")
     last_seqs[conversation] = seq
@@ -416,15 +435,18 @@ def _import_entries(
     with closing(CacheFolder(folder)) as cache:
         sentences: list[str] = []
         staged: list[StagedEntry] = []
-        while raw := member.readline(_DESCRIPTION_LIMIT):
+        line = member.readline(_DESCRIPTION_LIMIT)
+        while line:
             try:
-                staged += _import_entry(member, cache, _parse_export_line(raw), report)
+                staged += _import_entry(member, cache, _parse_export_line(line), report)
             except errors.HelixError as error:
                 sentences.append(error.what)
             report(member.tell())
             if len(staged) >= _BATCH:
                 cache.commit_staged(staged)
                 staged = []
+            # Importing an entry has also read its content, which follows its line.
+            line = member.readline(_DESCRIPTION_LIMIT)
         cache.commit_staged(staged)
         for digest in forgotten:
             cache.forget_entry(digest)

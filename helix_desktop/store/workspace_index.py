@@ -29,9 +29,8 @@ from helix_desktop.store.store_thread import StoreThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
-GATHER_SECONDS = (
-    2.0  # In seconds. New content is indexed after this delay, or as soon as someone searches.
-)
+# New content is indexed after this delay, or as soon as someone searches.
+GATHER_SECONDS = 2.0
 GATHERED_WAIT_SECONDS = 2.0  # Seconds. A search waits at most this long for new content.
 
 
@@ -42,19 +41,23 @@ class WorkspaceIndex:
     """
 
     def __init__(self, folder: Path, feed: StoreFeed, count: Callable[[str], int]) -> None:
+        """`feed`: reads what is to be indexed from the stores. `count`: counts a text's tokens."""
         self._folder = folder
         self._feed = feed
         self._count = count
         self._writer = StoreThread("index")
         self._reader = StoreThread("answers")
-        self._ahead = StoreThread("ahead")
-        self._following: Future[None] | None = None
-        self._prepared: Future[None] | None = None
-        self._closing = False
-        self._is_followed = False
+        self._ahead = StoreThread(
+            "ahead"
+        )  # For slow queries, and for those that may be asked next.
+        self._following: Future[None] | None = None  # The latest run that indexes what is new.
+        self._prepared: Future[None] | None = None  # The latest query that may be asked next.
+        self._closing = False  # While the file is closed, or is about to be.
+        self._is_followed = False  # Whether a run will index what is stored now.
         self._one_rebuild = asyncio.Lock()
-        self._is_awaited = threading.Event()
+        self._is_awaited = threading.Event()  # Set while somebody waits for the writing thread.
         self._damaged = False
+        # For these two, queries are refused with a sentence that says why.
         self._removing = False
         self._rebuilding = False
         self.progress = IndexProgress(0, 0, 0, 0, 0)
@@ -63,6 +66,7 @@ class WorkspaceIndex:
     async def open(
         cls, folder: Path, feed: StoreFeed, count: Callable[[str], int]
     ) -> "WorkspaceIndex":
+        """Open the index of a workspace's folder. It is rebuilt if it is missing or damaged."""
         index = cls(folder, feed, count)
         try:
             await index._open_index_file()
@@ -72,6 +76,9 @@ class WorkspaceIndex:
         return index
 
     async def _open_index_file(self) -> None:
+        """Open the file for writing, and twice for reading. Both readers share what they know
+        of where distant pages begin.
+        """
         self._file = await self._writer.open_on_thread(
             store_opening.open_or_rebuild_index, self._folder, self._feed, self._count
         )
@@ -204,6 +211,7 @@ class WorkspaceIndex:
         return await thread.run_work(self._run_query_now, question, slow=slow)
 
     def _refuse_while_rebuilding(self) -> None:
+        """Refuse a query that would find next to nothing, as the index is only just being made."""
         if self._removing:
             raise StoreBusy(
                 "Content is being permanently removed from this workspace.",

@@ -75,13 +75,19 @@ def link_workspace(
     environ: Mapping[str, str] = os.environ,
     syncs: bool = True,
 ) -> SharedStoreLink | None:
-    """Share a workspace as its settings say, without waiting for the store, or return None."""
+    """Share a workspace as its settings say, without waiting for the store, or return None.
+
+    The link connects later, and again after each failure, by the function that it is given here.
+    """
     if not is_set_up_to_be_shared(workspace, environ):
         return None
     url = workspace.settings.shared.get("url", "")
     address = store_address.parse_store_address(url or environ[STORE])
 
     async def connect() -> SharedStoreConnection:
+        """Connect by the saved address and key, or by those of the environment, which may be wrong
+        and are compared with what is known of the workspace.
+        """
         if url:
             return await connect_with_key(workspace.id, address, secrets)
         key = read_store_key(environ)
@@ -114,8 +120,11 @@ def read_store_key(environ: Mapping[str, str] = os.environ) -> bytes:
 async def _check_own_space(
     workspace: StoredWorkspace, url: str, connection: SharedStoreConnection
 ) -> None:
-    """Refuse another key, with which the store seems empty, or a new address, which may
-    be wrong.
+    """Refuse a connection that leads elsewhere than before: with another key, the store seems empty,
+    and a new address may be wrong.
+
+    A space is the part of a store that one key opens. Its name is computed from the key, and is
+    remembered here.
     """
     folder = workspace.folder
     shared = workspace.settings.shared
@@ -200,7 +209,8 @@ async def store_link_secrets(
         for secret, value in values.items():
             await secrets.store_secret_at(secret, value)
     except NoUsableKeyring as error:
-        try:  # If the user allows it, keys are in a file.
+        # If the user allows it, keys are kept in a file instead.
+        try:
             for secret, value in values.items():
                 await secrets.store_secret_at(secret, value, where=SecretKeeper.FILE)
         except ActionRefused:

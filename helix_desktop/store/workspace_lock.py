@@ -22,6 +22,9 @@ class WorkspaceLock:
     """Held from its creation until `release_lock`."""
 
     def __init__(self, path: Path) -> None:
+        """Take the lock, and write this process's id into its file for the error message that
+        another process shows. Raises StoreBusy, with the id of the owner, if it is taken.
+        """
         try:
             self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
@@ -40,10 +43,13 @@ class WorkspaceLock:
                 f"The workspace in {path.parent} is open in {program}.",
                 remedy="Use the workspace in the other program, or close it there first.",
             ) from error
-        with contextlib.suppress(OSError):  # The process id is only for the error message above.
+        with contextlib.suppress(OSError):
             os.write(self._handle, f"{os.getpid():<20}\n".encode())
 
     def _acquire_with_retries(self) -> None:
+        """Take the lock at once or not at all, except that the lock of a process that has ended
+        is awaited: a command that this process was just starting may hold it a moment longer.
+        """
         for attempt in range(1, TRIES + 1):
             try:
                 lock_open_file(self._handle)
@@ -68,6 +74,9 @@ class WorkspaceLock:
 
 
 def _process_has_ended(owner: str) -> bool:
+    """Whether the process with this id has ended. What is no id, or cannot be asked, counts as
+    running.
+    """
     if not owner.isdecimal():
         return False
     try:

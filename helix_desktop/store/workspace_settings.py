@@ -206,6 +206,9 @@ def _walk_keys(table: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
 
 
 def _similar_key(dotted_key: str) -> str:
+    """Return the setting that a mistyped one resembles: as a whole, or else in its last part, as it
+    may be in the wrong table. Empty if none does.
+    """
     for key in difflib.get_close_matches(dotted_key, _KEYS, n=1, cutoff=0.6):
         return str(key)
     keys_by_last_part = {key.rpartition(".")[2]: key for key in _KEYS}
@@ -307,16 +310,21 @@ def _split_dotted_key(dotted_key: str) -> list[str]:
     return parts
 
 
-def _set_in_document(table: Any, names: list[str], value: Any) -> None:
+def _set_in_document(document: Any, names: list[str], value: Any) -> None:
+    """Set a value, or remove it (None). All names but the last are those of tables, each within the
+    one before; those that are missing are made.
+    """
+    table = document
     for name in names[:-1]:
         if name not in table:
             if value is None:
                 return
             table[name] = tomlkit.table()
         table = table[name]
+    last_name = names[-1]
     if value is None:
-        table.pop(names[-1], None)
+        table.pop(last_name, None)
     elif isinstance(value, tuple):
-        table[names[-1]] = list(value)
+        table[last_name] = list(value)
     else:
-        table[names[-1]] = value
+        table[last_name] = value

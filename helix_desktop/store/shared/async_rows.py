@@ -89,6 +89,9 @@ class AsyncRowStore:
 
 
 def _batches_of_rows(rows: Mapping[bytes, bytes]) -> Iterator[Mapping[bytes, bytes]]:
+    """Yield the rows in groups that are small enough for one call each. A row that is larger
+    goes alone.
+    """
     batch: dict[bytes, bytes] = {}
     size = 0
     for name, row in rows.items():

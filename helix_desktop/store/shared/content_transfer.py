@@ -94,6 +94,7 @@ def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
     WrittenByNewerVersion.
     """
     try:
+        # The first four bytes say how long the description is.
         end = 4 + int.from_bytes(content[:4], "big")
         description = json.loads(content[4:end].decode("utf-8", "surrogatepass"))
         if description["entry"] > VERSION:
@@ -188,6 +189,9 @@ class ContentTransfer:
         return batch.last_number
 
     def _read_next_batch(self, after: int) -> "_EntriesToSend":
+        """On the cache's thread: read the next entries, until they are enough for one call to
+        the store. Checkpoints' contents are not shared.
+        """
         batch = _EntriesToSend(after)
         size = 0
         for record in self._folder.reader.records_after(after, ENTRIES_IN_BATCH):
@@ -310,6 +314,7 @@ class ContentTransfer:
         await self._thread.run_work(self._folder.commit_staged, [staged])
 
     async def _fetch_chunks(self, digest: Digest, count: int) -> AsyncIterator[bytes]:
+        """Fetch an entry's chunks in order, several at a time, and yield them decrypted."""
         for start in range(0, count, _CHUNKS_IN_CALL):
             chunks = range(start, min(count, start + _CHUNKS_IN_CALL))
             names = [_chunk_name(self._seal, digest, chunk) for chunk in chunks]
@@ -353,6 +358,9 @@ class ContentTransfer:
         return entry_count, missing_count, damaged_count
 
     async def _iterate_shared_records(self) -> AsyncIterator[CacheRecord]:
+        """Yield the records of all entries here that are shared, which are all but checkpoints'
+        contents.
+        """
         last_number = 0
         while True:
             records = await self._thread.run_work(
@@ -442,12 +450,13 @@ def measure_waiting_entries(folder: CacheFolder, last_number: int) -> tuple[int,
     """Return how many entries after this number wait to be sent, and their bytes."""
     count = 0
     size = 0
-    while records := folder.reader.records_after(last_number):
-        last_number = records[-1].number
+    records = folder.reader.records_after(last_number)
+    while records:
         for record in records:
             if record.state is EntryState.LIVE and record.about.tool != CHECKPOINT:
                 count += 1
                 size += record.size
+        records = folder.reader.records_after(records[-1].number)
     return count, size
 
 

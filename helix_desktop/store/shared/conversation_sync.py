@@ -45,9 +45,8 @@ LEASE_SECONDS = 30.0  # In seconds. A lease ends after this time unless it is re
 _MOST_TRIES = 8
 _MOST_SEGMENT_BYTES = 4 << 20  # In bytes. The approximate maximum size of a segment of facts.
 CONVERSATIONS_IN_BATCH = 64  # How many conversations' facts are sent together.
-_FACTS_TO_PREFETCH = (
-    400  # Content named in this many of the newest received facts is fetched in advance.
-)
+# Content named in this many of the newest received facts is fetched in advance.
+_FACTS_TO_PREFETCH = 400
 
 
 class OpenConversations:
@@ -94,16 +93,21 @@ class _OutgoingSegment:
         return facts
 
     def build_head_after_sending(self, name: bytes, machine: str) -> HeadContents:
+        """Return what the conversation's head says once this segment is in the store under `name`. A
+        head is the newest state of a conversation there: its segments, and a hash over its facts.
+        """
         facts = self.all_facts_to_send
         segment = FactSegment(name, facts[0].seq, facts[-1].seq)
         segments_before = self.progress.segments
-        kept = segments_before[: len(segments_before) - len(self.replaced_segments)]
+        kept_count = len(segments_before) - len(self.replaced_segments)
+        segments = list(segments_before[:kept_count])
+        segments.append(segment)
         return HeadContents(
             self.progress.conversation,
             machine,
             last=segment.last,
             chain=fact_segments.compute_chain(self.progress.chain, self.new_facts),
-            segments=(*kept, segment),
+            segments=tuple(segments),
             generation=self.progress.generation,
         )
 
@@ -122,6 +126,7 @@ class _OutgoingBatch:
 def _progress_with_head(
     progress: SharedProgress, contents: HeadContents, head: ConversationHead
 ) -> SharedProgress:
+    """Return how far a conversation is in step once everything that this head says is here."""
     return replace(
         progress,
         seq=contents.last,
@@ -186,6 +191,9 @@ class ConversationSync:
     async def acquire_turn_lease(self, conversation: str, *, takes_over: bool = False) -> None:
         """Fetch what others wrote, and become the only writer. Raises ActionRefused if
         another machine is.
+
+        A lease is the right to write in a conversation for some seconds. Others may write, or take
+        the lease, between two steps of this; then all of it is tried again.
         """
         if self.leases.holds_lease(conversation, self.lease / 2):
             return
@@ -232,16 +240,20 @@ class ConversationSync:
             raise _busy_elsewhere_error(machine)
 
     async def renew_leases(self, conversations: Collection[str]) -> None:
+        """Renew the leases of these conversations that are half over. Updating a conversation's head
+        renews its lease. A lease that another machine has taken meanwhile is not taken back.
+        """
         async with self._busy:
-            ending_leases = []
+            ending_leases: list[str] = []
             for conversation in conversations:
                 if self.leases.seconds_left(conversation) < self.lease / 2:
                     ending_leases.append(conversation)
-            if ending_leases:
-                own_heads = await self.thread.run_work(
-                    self.sync_state.list_current_own_heads, ending_leases
-                )
-                await self._update_heads(own_heads, force=False)
+            if not ending_leases:
+                return
+            own_heads = await self.thread.run_work(
+                self.sync_state.list_current_own_heads, ending_leases
+            )
+            await self._update_heads(own_heads, force=False)
 
     @asynccontextmanager
     async def pause_sync(self) -> AsyncIterator[None]:
@@ -250,6 +262,9 @@ class ConversationSync:
             yield
 
     async def send_and_release_leases(self) -> None:
+        """Send everything, and then let others write in all conversations: an update with a
+        lease of no seconds ends it at once.
+        """
         await self.send_new_facts()
         async with self._busy:
             leased_conversations = self.leases.list_held()
@@ -576,6 +591,9 @@ class ConversationSync:
     async def _send_next_segments(self, conversations: Sequence[str]) -> list[str]:
         """Send one segment of each conversation, unless another machine writes there.
         Return those with more.
+
+        First the segments are sent, then the heads that name them are updated, and only then are the
+        segments removed that are replaced: others may read them until a head no longer names them.
         """
         batch = await self.thread.run_work(self._build_outgoing_batch, conversations)
         for progress in batch.to_send_as_whole:
@@ -584,11 +602,11 @@ class ConversationSync:
             rows, contents = await _send_segments(self, batch.segments)
             known_before = [segment.progress for segment in batch.segments]
             updated = await self._update_heads(list(zip(known_before, contents, strict=True)))
-            replaced: set[bytes] = set()
+            replaced_rows: set[bytes] = set()
             for segment in batch.segments:
                 if segment.progress.conversation in updated:
-                    replaced.update(old.name for old in segment.replaced_segments)
-            await self.remote.remove_in_batches(replaced - rows)
+                    replaced_rows.update(old.name for old in segment.replaced_segments)
+            await self.remote.remove_in_batches(replaced_rows - rows)
         return batch.with_more
 
     def _build_outgoing_batch(self, conversations: Sequence[str]) -> _OutgoingBatch:
@@ -712,6 +730,10 @@ class ConversationSync:
         force_flags: Sequence[bool],
         seconds: float,
     ) -> list[tuple[bool, ConversationHead | None]]:
+        """On a thread of the store: encrypt the heads and ask the store to update them, each
+        only if it is still as this machine knows it, or in any case with its flag in
+        `force_flags`.
+        """
         updates = []
         for (progress, contents), force in zip(wanted_heads, force_flags, strict=True):
             name = self._head_row_name(progress.conversation)
@@ -753,6 +775,9 @@ def _sort_head_answers(
     wanted: Sequence[tuple[SharedProgress, HeadContents]],
     answers: Sequence[tuple[bool, ConversationHead | None]],
 ) -> _HeadUpdateOutcome:
+    """Sort what the store answered for each head: updated; not known there or older than known,
+    as after the store was emptied; or changed by another machine, whose head is then looked at.
+    """
     outcome = _HeadUpdateOutcome()
     for (progress, contents), (is_won, head) in zip(wanted, answers, strict=True):
         if is_won and head is not None:

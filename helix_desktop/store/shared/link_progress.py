@@ -81,26 +81,26 @@ def read_link_progress(folder: Path) -> LinkProgress:
 
 
 def build_machine_name(folder: Path, known_name: str = "") -> str:
-    """Build a name of 16 bytes (hex): half is random, and half is made from that and
-    from the folder's place. So a copy of the folder gets another name: with the same
-    one, each would remove rows that only the other uses.
+    """Return the name by which a shared store knows this workspace on this computer: `known_name` if
+    it still fits the folder, or a new one.
+
+    A name has 16 bytes (hex): half is random, and half is made from that and from the folder's
+    place. So a copy of the folder gets another name: with the same one, each would remove rows that
+    only the other uses.
     """
     folder_identity = ""
     with suppress(OSError):
         folder_identity = f"{folder.stat().st_ino}"
         folder_identity += COMPUTER.read_text(encoding="utf-8")
-    random_half = known_name[:16]
-    new_random_half = secrets.token_hex(8)
-    if (
-        known_name
-        == random_half
-        + hashlib.sha256(f"{random_half} {folder_identity}".encode()).hexdigest()[:16]
-    ):
+    name_for_this_folder = _complete_machine_name(known_name[:16], folder_identity)
+    if known_name == name_for_this_folder:
         return known_name
-    return (
-        new_random_half
-        + hashlib.sha256(f"{new_random_half} {folder_identity}".encode()).hexdigest()[:16]
-    )
+    return _complete_machine_name(secrets.token_hex(8), folder_identity)
+
+
+def _complete_machine_name(random_half: str, folder_identity: str) -> str:
+    digest = hashlib.sha256(f"{random_half} {folder_identity}".encode()).hexdigest()
+    return random_half + digest[:16]
 
 
 def write_link_progress(folder: Path, progress: LinkProgress) -> None:

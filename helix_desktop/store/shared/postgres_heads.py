@@ -49,22 +49,25 @@ class PostgresHeads:
         """Change each head if it still is as expected, in one transaction. Return for each
         whether it was changed, and the head as it is now.
         """
-        statements = [
-            statement
-            for move in updates
-            for statement in (self._update_statement(move), (_GET, (self._space, [move.name])))
-        ]
-        rows = self._engine.run_transaction(*statements)
-        pairs = zip(rows[::2], rows[1::2], strict=True)
-        return [
-            (
-                bool(updated_rows),
-                next((ConversationHead(*row) for row in updated_rows or current_rows), None),
-            )
-            for updated_rows, current_rows in pairs
-        ]
+        statements: list[tuple[str, Sequence[Any]]] = []
+        for update in updates:
+            statements.append(self._update_statement(update))
+            statements.append((_GET, (self._space, [update.name])))
+        rows_of_statements = self._engine.run_transaction(*statements)
+
+        answers: list[tuple[bool, ConversationHead | None]] = []
+        for index in range(0, len(rows_of_statements), 2):
+            updated_rows = rows_of_statements[index]
+            current_rows = rows_of_statements[index + 1]
+            head: ConversationHead | None = None
+            for row in updated_rows or current_rows:
+                head = ConversationHead(*row)
+                break
+            answers.append((bool(updated_rows), head))
+        return answers
 
     def _update_statement(self, update: HeadUpdate) -> tuple[str, Sequence[Any]]:
+        """Return the statement that changes a head and its values. A head of version 0 is new."""
         if update.version == 0:
             return _BEGIN, (
                 self._space,

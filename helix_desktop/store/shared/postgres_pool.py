@@ -125,15 +125,19 @@ class PostgresPool:
         self.users = 0
 
     def run_in_transaction(self, statements: Sequence[Statement]) -> list[Rows]:
-        """Run statements in one transaction, and return each one's rows. Retries once
-        after a lost connection.
+        """Run statements in one transaction, and return each one's rows.
+
+        A free connection may have been lost since its last use; then the next one is taken, and at
+        last a new one. All calls may be repeated, so a statement that was run is run again.
         """
-        while (connection := self._pop_free_connection()) is not None:
+        connection = self._pop_free_connection()
+        while connection is not None:
             try:
                 return self._run_pipeline(connection, statements)
             except self._psycopg.Error as error:
                 if not self._is_connection_lost(error) and not self._must_prepare_again(error):
                     raise
+            connection = self._pop_free_connection()
         return self._run_pipeline(self._open_postgres_connection(), statements)
 
     def run_work_in_transaction(self, work: Callable[[PoolTransaction], T]) -> T:
@@ -146,7 +150,9 @@ class PostgresPool:
                 return self._run_work(connection or self._open_postgres_connection(), work)
             except self._psycopg.Error as error:
                 is_conflict = (error.sqlstate or "").startswith(_CONFLICT)
-                is_old = connection is not None and (
+                # A connection that was free may have been lost since its last use.
+                was_free = connection is not None
+                is_old = was_free and (
                     self._is_connection_lost(error) or self._must_prepare_again(error)
                 )
                 if not is_conflict and not is_old:

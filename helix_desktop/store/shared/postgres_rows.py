@@ -54,6 +54,9 @@ class PostgresRowStore:
     """row_store.RowStore in a database. `password`: used if the address has none."""
 
     def __init__(self, url: str, space: bytes, *, password: str = "") -> None:
+        """Prepare to use a workspace's rows, those of `space`. Nothing is sent yet. Workspaces on one
+        server share its connections.
+        """
         try:
             import psycopg
         except ImportError as error:
@@ -73,6 +76,9 @@ class PostgresRowStore:
         self._writes_until_quota_check = 0
 
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
+        """Store rows that are not there yet. A row begins with random bytes from which its key
+        is made. They are a column of their own.
+        """
         names = list(rows)
         keys = [bytes(rows[name][:ROW_KEY_BYTES]) for name in names]
         bodies = [bytes(rows[name][ROW_KEY_BYTES:]) for name in names]
@@ -80,17 +86,21 @@ class PostgresRowStore:
         self._query_rows(_SQL["put"], self._space, names, keys, bodies, self._space)
 
     def _check_quota_now_and_then(self, added_bytes: int) -> None:
+        """Refuse a write that would exceed the quota, as far as that is known: the quota is read
+        before every so many writes, and close to the limit before each of them.
+        """
         self._writes_until_quota_check -= 1
-        if self._writes_until_quota_check < 0:
-            used = self.fetch_row_usage()
-            if used.quota and used.bytes + added_bytes > used.quota:
-                raise row_store.quota_reached_error(used.quota)
-            # Close to the limit, the quota is read before each write.
-            bytes_until_next_check = _WRITES_BETWEEN_QUOTA_CHECKS * max(added_bytes, 1 << 20)
-            is_near_limit = used.quota and used.bytes + bytes_until_next_check > used.quota
+        if self._writes_until_quota_check >= 0:
+            return
+        used = self.fetch_row_usage()
+        if used.quota and used.bytes + added_bytes > used.quota:
+            raise row_store.quota_reached_error(used.quota)
+        bytes_until_next_check = _WRITES_BETWEEN_QUOTA_CHECKS * max(added_bytes, 1 << 20)
+        is_near_limit = used.quota and used.bytes + bytes_until_next_check > used.quota
+        if is_near_limit:
+            self._writes_until_quota_check = 0
+        else:
             self._writes_until_quota_check = _WRITES_BETWEEN_QUOTA_CHECKS
-            if is_near_limit:
-                self._writes_until_quota_check = 0
 
     def fetch_rows(self, names: Collection[bytes]) -> Mapping[bytes, bytes]:
         return {name: key + body for name, key, body in self._query_rows(_SQL["get"], list(names))}
@@ -102,6 +112,12 @@ class PostgresRowStore:
         self._query_rows(_SQL["drop"], list(names), self._space, self._space)
 
     def forget_rows(self, tombs: Sequence[Tombstone]) -> None:
+        """Destroy rows for good, and leave a tombstone for each, so that other machines forget
+        them, too.
+
+        A put that began earlier may not see the tombstones and write a row again. So those puts
+        are awaited, and the rows are removed once more.
+        """
         names = [tomb.name for tomb in tombs]
         sealed_digests = [tomb.sealed_digest for tomb in tombs]
 
@@ -126,6 +142,7 @@ class PostgresRowStore:
         )
 
     def fetch_tombstones(self, after: int) -> tuple[Sequence[Tombstone], int]:
+        """Return the tombstones since a mark, and the newest mark. Some may be returned again."""
         # Marks may appear late and out of order, so the last 1,000 are always read again.
         statement = "SELECT name, word, mark FROM helix.forgotten WHERE space = %b AND mark > %s ORDER BY mark"
         rows = self._query_rows(statement, self._space, max(0, after - 1_000))
@@ -182,6 +199,9 @@ class PostgresRowStore:
         self._writes_until_quota_check = 0
 
     def describe_server(self) -> str:
+        """Return a sentence's worth on the server, for the user: its version and its standby
+        servers.
+        """
         version, standbys = self._query_rows(
             "SELECT current_setting('server_version'), count(*) FROM pg_stat_replication"
         )[0]
@@ -212,6 +232,7 @@ class PostgresRowStore:
         return self._convert_errors(lambda: self._pool.run_work_in_transaction(work))
 
     def _convert_errors(self, run: "Callable[[], T]") -> T:
+        """Return what `run` returns, with the database's errors turned into sentences."""
         try:
             return run()
         except self._psycopg.Error as error:
@@ -240,20 +261,20 @@ def _connection_arguments(psycopg: Any, url: str, password: str) -> dict[str, An
         ) from error
     if password and not arguments.get("password"):
         arguments["password"] = password
-    if (
-        "sslmode" not in arguments
-        and "sslrootcert" not in arguments
-        and not _are_all_hosts_private(arguments)
-    ):
-        arguments |= {"sslmode": "verify-full", "sslrootcert": "system"}
+    says_nothing_on_ssl = "sslmode" not in arguments and "sslrootcert" not in arguments
+    if says_nothing_on_ssl and not _are_all_hosts_private(arguments):
+        arguments["sslmode"] = "verify-full"
+        arguments["sslrootcert"] = "system"
     if arguments.get("sslrootcert") == "system":
         arguments["sslrootcert"] = _sslrootcert_option()
-    return {
+
+    all_arguments: dict[str, Any] = {
         "target_session_attrs": "read-write",
         "application_name": "helix-desktop",
-        **_TIMES,
-        **arguments,
     }
+    all_arguments.update(_TIMES)
+    all_arguments.update(arguments)
+    return all_arguments
 
 
 def _sslrootcert_option() -> str:

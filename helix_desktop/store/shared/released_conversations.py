@@ -24,15 +24,19 @@ class ReleasedConversations:
             journal.connection.execute(_TABLE)
 
     def release_from_disk(self, conversations: Iterable[str]) -> None:
+        """Delete conversations here, but remember them, and the entries of the cache that they use:
+        these may be removed, too, and must stay in the shared store.
+        """
         for conversation in conversations:
-            lines = self._journal.read_stored_facts(conversation)
-            used = {
-                digest.raw
-                for line in lines
-                for _, digest in entries_used_by(fact_encoding.decode_fact(line.fact))
-            }
+            used_digests: set[bytes] = set()
+            for line in self._journal.read_stored_facts(conversation):
+                fact = fact_encoding.decode_fact(line.fact)
+                for _, digest in entries_used_by(fact):
+                    used_digests.add(digest.raw)
+            # The row without a digest says that the conversation was released.
+            rows = [(conversation, b"")]
+            rows += [(conversation, raw) for raw in used_digests]
             with self._journal.in_one_transaction():
-                rows = [(conversation, raw) for raw in (b"", *used)]
                 execute_with_rows(self._journal.connection, "INSERT OR IGNORE INTO released", rows)
                 self._journal.delete_conversation(conversation)
 

@@ -61,6 +61,9 @@ class RowCipher:
     """
 
     def __init__(self, key: bytes) -> None:
+        """Derive from the workspace's key one for the names of rows, one for their contents, and the
+        name of the workspace in the store.
+        """
         try:
             from cryptography.hazmat.primitives.ciphers import aead
         except ImportError as error:

@@ -38,9 +38,8 @@ LARGE_ROW_BYTES = 64 << 10  # In bytes. A row of at least this size is stored as
 _CLOCKS_APART_SECONDS = 60.0
 LATEST_PUT_MS = 900_000  # The longest time between a pack's ID and its index.
 _INDEX_HEAD = b"helix-index-%d\n"
-_ROW_PLACE = struct.Struct(
-    ">32sQQ32s"
-)  # A row's name, its offset and length in the pack, and its key.
+# A row's name, its offset and length in the pack, and its key.
+_ROW_PLACE = struct.Struct(">32sQQ32s")
 _CHECKSUM_BYTES = 32
 _OWN_OBJECT = (1 << 64) - 1  # Used as the offset of rows that are stored as separate objects.
 _NOTHING_LOST = "Nothing was lost."
@@ -74,6 +73,7 @@ class S3RowStore:
     """row_store.RowStore in a bucket. `login`: "key:secret", used if the environment has none."""
 
     def __init__(self, url: str, space: bytes, *, login: str = "") -> None:
+        """Prepare to use a workspace's rows, those of `space`. Nothing is sent yet."""
         prefix, self._store = _open_bucket(url, login)
         self._space_folder = space.hex()
         if prefix:
@@ -84,9 +84,9 @@ class S3RowStore:
         self._names_by_pack: dict[str, frozenset[bytes]] = {}  # By pack: the names of its rows.
         self._forgotten_names: frozenset[bytes] = frozenset()
         self._list_from_pack = ""
-        # How many milliseconds the store's clock is ahead.
+        # How many milliseconds the store's clock was ahead when it was last asked.
         self._store_ahead_ms = 0.0
-        # How far the clocks here were apart then.
+        # How far the two clocks of this computer were apart then; it was not asked yet.
         self._clock_difference = math.inf
 
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
@@ -217,6 +217,9 @@ class S3RowStore:
             self._remove_from_packs(frozenset(names))
 
     def forget_rows(self, tombs: Sequence[Tombstone]) -> None:
+        """Destroy rows for good. A tombstone for each says so first, so that other machines no
+        longer put or return them; then they are removed from the packs.
+        """
         with self._lock:
             for tomb in tombs:
                 self._call_object_store(
@@ -310,6 +313,7 @@ class S3RowStore:
     def list_old_rows(
         self, age_seconds: float, after: bytes = b"", limit: int = 10_000
     ) -> Sequence[bytes]:
+        """Return the names of rows after `after` that were put at least so many seconds ago."""
         with self._lock:
             self._fetch_new_packs()
             oldest_kept_ms = int(self._store_time_ms() - age_seconds * 1000)
@@ -332,6 +336,7 @@ class S3RowStore:
             return RowUsage(len(self._places), size, self._read_quota())
 
     def _read_quota(self) -> int:
+        """Return how many bytes the store may have, or 0 without a limit."""
         response = self._call_or_none("get", "quota")
         if response is None:
             return 0
@@ -429,24 +434,29 @@ class S3RowStore:
         if abs(clock_difference - self._clock_difference) > _CLOCKS_APART_SECONDS:
             path = f"clock/{secrets.token_hex(8)}"
             self._call_object_store("put", path, b"-")
-            store_time_ms = (
-                self._call_object_store("head", path)["last_modified"].timestamp() * 1000
-            )
+            # The store notes when it got an object, so a new object tells its time.
+            written_at = self._call_object_store("head", path)["last_modified"]
+            store_time_ms = written_at.timestamp() * 1000
             self._call_or_none("delete", path)
             self._store_ahead_ms = store_time_ms - seconds_since_start_of_computer() * 1000
             self._clock_difference = clock_difference
         return seconds_since_start_of_computer() * 1000 + self._store_ahead_ms
 
     def _list_object_names(self, folder: str, after: str = "") -> list[str]:
+        """Return the names of a folder's objects, in order, or only those after `after`."""
         import obstore
         from obstore.exceptions import BaseError
 
         prefix = f"{self._space_folder}/{folder}/"
-        offset = f"{prefix}{after}" if after else None
-        names = []
+        offset: str | None = None
+        if after:
+            offset = f"{prefix}{after}"
+        names: list[str] = []
         try:
             for page in obstore.list(self._store, prefix, offset=offset, chunk_size=1000):
-                names += [object_meta["path"].rpartition("/")[2] for object_meta in page]
+                for object_meta in page:
+                    path = object_meta["path"]
+                    names.append(path.rpartition("/")[2])
         except (BaseError, OSError) as error:
             raise convert_s3_error(error) from error
         return names
@@ -459,6 +469,9 @@ class S3RowStore:
             return None
 
     def _call_object_store(self, call: str, path: str, *content: bytes, **options: Any) -> Any:
+        """Call a function of obstore on an object of this workspace. That an object exists
+        already is no error: objects are never changed, so it is the same one.
+        """
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError
 

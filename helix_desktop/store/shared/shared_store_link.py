@@ -36,12 +36,10 @@ LOOK_EVERY_SECONDS = 5.0  # In seconds. The interval at which we ask for new tom
 SLOWEST_RETRY_SECONDS = 30.0  # In seconds. The longest pause between attempts to reach the store.
 CALL_TIMEOUT_SECONDS = 20.0  # In seconds. A caller waits at most this long for the store.
 SENT_AGAIN = 5_000  # The number of recent entries that we send again to a standby that took over.
-_BYTES_OF_ANNOUNCED_NAME = (
-    12  # In bytes. A machine publishes this much of a row's name to say that it uses the row.
-)
-_SAVE_PROGRESS_SECONDS = (
-    1.0  # In seconds. How often we save what was sent. After a crash, some is sent again.
-)
+# In bytes. A machine publishes this much of a row's name to say that it uses the row.
+_BYTES_OF_ANNOUNCED_NAME = 12
+# In seconds. How often we save what was sent. After a crash, some is sent again.
+_SAVE_PROGRESS_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +95,15 @@ class SharedStoreLink:
         *,
         acknowledge: str,
     ) -> None:
+        """`acknowledge`: when a put counts as done, `LOCAL` or `SHARED`."""
         self.url = url
         self.acknowledge = acknowledge
+        # As in `LinkStatus`.
         self.waiting = 0
         self.away = 0.0
         self.trouble = ""
         self.forget_here = stores.forget_here
-        self.changed: Callable[[], object] = lambda: None
+        self.changed: Callable[[], object] = lambda: None  # Called when `away` has changed.
         # Lists other rows that this machine needs in the store, apart from entries.
         self.list_other_used_rows: Callable[[], Awaitable[Collection[bytes]]] = _no_other_rows
         self._stores = stores
@@ -116,6 +116,7 @@ class SharedStoreLink:
         # Digests forgotten by other machines, which need not be told to forget them.
         self._forgotten_by_others: frozenset[Digest] = frozenset()
         self._is_purging_here = False  # True until changed descriptions are written here.
+        # Each of these is done by one task at a time.
         self._connecting = asyncio.Lock()
         self._sending = asyncio.Lock()
         self._burying = asyncio.Lock()
@@ -201,7 +202,12 @@ class SharedStoreLink:
         self.waiting = 0
 
     async def sync_forgotten_content(self) -> None:
-        """Forget there what was forgotten here, and the other way round."""
+        """Forget there what was forgotten here, and the other way round.
+
+        The store keeps a tombstone for each row that was forgotten, and numbers them. All up to
+        the mark (`obeyed`) were seen here. The mark is saved last: after a crash, tombstones are
+        read again rather than missed.
+        """
         await self._send_forgotten()
         forgotten_by_others, names, mark = await self._fetch_new_tombstones(
             await self._ensure_transfer()
@@ -388,12 +394,14 @@ class SharedStoreLink:
         counts = await self._stores.thread.run_work(
             content_transfer.count_chunks_of_entries, self._stores.cache, to_forget
         )
-        burying = dict(self._progress.burying)
+        entries_to_bury = dict(self._progress.burying)
         for digest, count in counts.items():
-            burying[digest.hex] = count
-        renewing = set(self._progress.renewing)
-        renewing.update(digest.hex for digest in named)
-        self._progress = replace(self._progress, burying=burying, renewing=sorted(renewing))
+            entries_to_bury[digest.hex] = count
+        entries_to_renew = set(self._progress.renewing)
+        entries_to_renew.update(digest.hex for digest in named)
+        self._progress = replace(
+            self._progress, burying=entries_to_bury, renewing=sorted(entries_to_renew)
+        )
         await self._write_progress(at_once=True)
 
     async def forget_saved_entries_in_store(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

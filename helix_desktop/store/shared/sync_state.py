@@ -116,21 +116,24 @@ class SyncState:
         seal_: RowCipher | None = None,
         forgotten: Callable[[Digest], bool] | None = None,
     ) -> None:
+        """Create the tables if necessary, and find this machine's name.
+
+        `seal_`: the workspace's key; without it, facts that are changed in place are not remembered.
+        `forgotten`: whether an entry was forgotten, here or elsewhere.
+        """
         self._journal = journal
         self._seal = seal_
         self._forgotten = forgotten
         self.released = ReleasedConversations(journal)
+        statements = [_SQL["in_step"], _CREATE_SHARING, _CREATE_BLANKED, _CREATE_WORKERS]
+        statements += _PENDING
         with journal.errors:
-            for statement in (
-                _SQL["in_step"],
-                _CREATE_SHARING,
-                _CREATE_BLANKED,
-                _CREATE_WORKERS,
-                *_PENDING,
-            ):
+            for statement in statements:
                 journal.connection.execute(statement)
         if seal_ is not None:
             journal.replacing = self._remember_changed_fact
+
+        # The name depends on the folder, so that a copy of the workspace is another machine.
         known_name = self._read_value("machine")
         name = build_machine_name(journal.path.parent, known_name)
         if name != known_name:
@@ -238,6 +241,9 @@ class SyncState:
     def _take_over_forgetting(
         self, ours: StoredFact, other: StoredFact, progress: SharedProgress
     ) -> None:
+        """Put another machine's version of a fact in the place of ours. If facts were forgotten
+        here, too, ours may lack something that theirs still has, so both versions are merged.
+        """
         if ours.fact == other.fact:
             return
         if progress.must_be_sent_again:
@@ -288,10 +294,8 @@ class SyncState:
 
     def count_facts_to_send(self) -> dict[str, int]:
         """Return how many facts of each conversation others lack, the one waiting longest first."""
-        return {
-            str(name): int(count)
-            for name, count in select_journal_rows(self._journal, _SQL["unsent"])
-        }
+        rows = select_journal_rows(self._journal, _SQL["unsent"])
+        return {str(conversation): int(count) for conversation, count in rows}
 
     def list_removed_conversations(self) -> tuple[str, ...]:
         return tuple(str(name) for (name,) in select_journal_rows(self._journal, _SELECT_REMOVED))
@@ -378,7 +382,11 @@ class SyncState:
         statement = "SELECT last_seq FROM written_by_worker WHERE conversation = ?"
         rows = select_journal_rows(self._journal, statement, conversation)
         lines = self._journal.read_stored_facts(conversation)
-        if not rows or not last_common_seq < lines[-1].seq <= rows[0][0]:
+        if not rows:
+            return False
+        last_seq_of_worker = rows[0][0]
+        last_seq = lines[-1].seq
+        if last_seq <= last_common_seq or last_seq > last_seq_of_worker:
             return False
         message_seqs = [line.seq for line in lines if _is_message_of_user(line)]
         # The first one is the task. Anything else a person has said here since then.
@@ -466,17 +474,18 @@ class SyncState:
     def _plan_resend_if_different(
         self, progress: SharedProgress, marks: Sequence[Fact] = ()
     ) -> None:
-        """Plan to send it anew if others have something else, because facts were forgotten here."""
+        """Plan to send it anew if others have something else, because facts were forgotten here.
+
+        A chain is a hash over all facts up to one of them. A conversation is only sent if it has
+        facts that others lack, so it gets the fact that something was forgotten, unless it has more.
+        """
         lines = self._journal.read_stored_facts(progress.conversation)
-        if (
-            fact_segments.compute_chain(fact_segments.NOTHING, lines[: progress.seq])
-            == progress.chain
-        ):
+        own_chain = fact_segments.compute_chain(fact_segments.NOTHING, lines[: progress.seq])
+        if own_chain == progress.chain:
             return
         if len(lines) == progress.seq:
-            self._journal.append_all_or_nothing(
-                progress.conversation, marks or [Forgotten((), 1, content_forgetting.REASON)]
-            )
+            facts_to_append = marks or [Forgotten((), 1, content_forgetting.REASON)]
+            self._journal.append_all_or_nothing(progress.conversation, facts_to_append)
         self.mark_conversations_for_resending([progress.conversation])
 
     def _read_value(self, name: str) -> str:
@@ -525,15 +534,15 @@ def _merge_versions_blanking_differences(ours: Any, other: Any) -> Any:
     """Return what both say, with a blank for each text in which they differ."""
     match ours, other:
         case dict(), dict():
-            return {
-                name: _merge_versions_blanking_differences(ours[name], other[name])
-                for name in ours.keys() & other.keys()
-            }
+            merged_fields = {}
+            for name in ours.keys() & other.keys():
+                merged_fields[name] = _merge_versions_blanking_differences(ours[name], other[name])
+            return merged_fields
         case list(), list() if len(ours) == len(other):
-            return [
-                _merge_versions_blanking_differences(*each)
-                for each in zip(ours, other, strict=True)
-            ]
+            merged_items = []
+            for our_item, other_item in zip(ours, other, strict=True):
+                merged_items.append(_merge_versions_blanking_differences(our_item, other_item))
+            return merged_items
         case str(), str() if ours != other:
             return content_forgetting.FORGOTTEN_MARK
     return other
