@@ -30,6 +30,7 @@ def is_anthropic_message(value: Mapping[str, object]) -> bool:
 def read_anthropic_recordings(
     rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
+    """Return the one session of a file. Each row is a message."""
     messages = AnthropicMessages(report).read_rows(rows).messages
     return [RecordedSession(str(path), tuple(messages), KIND, path.stem)]
 

@@ -65,6 +65,7 @@ def read_documents_in_archive(path: Path) -> Iterator[tuple[str, bytes]]:
 def read_chatgpt_recordings(
     rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
+    """Return the conversations of an export, each with its branches. A row is a conversation."""
     recordings: list[RecordedSession] = []
     for row in rows:
         report.row = row
@@ -121,6 +122,10 @@ class _MessageNode:
 def _list_nodes_from_root(mapping: Mapping[str, object]) -> list[_MessageNode]:
     """Return the nodes that have a message, each behind its parent, in the order in which they
     were written.
+
+    The export names for each node its parent and its children. The tree is walked from its
+    roots, with the nodes that are still to be visited in a list instead of by recursion, as a
+    conversation may be long.
     """
     roots = [name for name, node in mapping.items() if text_at(node, "parent") not in mapping]
     # The next one to visit is the last. A node's children are visited before its siblings.

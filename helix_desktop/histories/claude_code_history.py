@@ -123,7 +123,12 @@ class _ClaudeCodeFile:
     def read_recordings(
         self, rows: Sequence[HistoryRow], session_id: str, name: str
     ) -> list[RecordedSession]:
-        """Return the session in these rows, and a fork for each branch of it."""
+        """Return the session in these rows, and a fork for each branch of it.
+
+        The rows are put into a tree by the ids of their parents, without those that are no part of
+        the conversation: their children follow their parent. Rows that a compaction has kept are
+        continued behind its summary.
+        """
         tree = HistoryTree()
         title = ""
         kept_row_ids: list[str] = []
@@ -264,15 +269,19 @@ class _ClaudeCodeMessages(HistoryMessages):
     def correct_message_times(self) -> None:
         """Correct the times of rewritten lines: no message is later than a request that
         contains it.
+
+        Claude Code writes lines again, with the time at which it does so. When a reply's request was
+        received is known from the request's id. The messages are corrected from the last to the
+        first, as each is earlier than the next request behind it.
         """
         latest_time = math.inf
         for position in reversed(range(len(self.messages))):
             message = self.messages[position]
             request_time = self.request_times.get(position, 0.0)
-            time = message.time
-            if request_time and not 0 <= time - request_time < LONGEST_REPLY_SECONDS:
-                time = request_time
-            time = min(time, latest_time)
+            stated_time = message.time
+            if request_time and not 0 <= stated_time - request_time < LONGEST_REPLY_SECONDS:
+                stated_time = request_time
+            time = min(stated_time, latest_time)
             seconds = 0.0
             if request_time:
                 seconds = max(0.0, time - request_time)

@@ -78,12 +78,16 @@ class TaggedResult:
 def read_cline_recordings(
     rows: Sequence[HistoryRow], report: ReadingReport, path: Path
 ) -> list[RecordedSession]:
-    """Return the session of one file. What Cline showed in its window is in a file beside it."""
+    """Return the session of one file. What Cline showed in its window is in a file beside it.
+
+    Messages are also kept by the row that they come from, because Cline says by the numbers of rows
+    which it has cut out of a long task.
+    """
     messages_by_row: list[list[RecordedMessage]] = []
-    for row in _convert_tagged_calls_to_blocks(rows):
-        messages_by_row.append(list(_read_cline_row(row, report)))
     messages: list[RecordedMessage] = []
-    for messages_of_row in messages_by_row:
+    for row in _convert_tagged_calls_to_blocks(rows):
+        messages_of_row = list(_read_cline_row(row, report))
+        messages_by_row.append(messages_of_row)
         messages.extend(messages_of_row)
     ui_messages = objects_at(_read_json_beside(path, "ui_messages.json"))
     task_time = 0.0
@@ -360,12 +364,10 @@ def _compactions_from_cuts(
     messages_by_row: Sequence[Sequence[RecordedMessage]],
     messages: Sequence[RecordedMessage],
 ) -> tuple[RecordedCompaction, ...]:
-    """Return the last cut. Cline leaves out a range of rows, and keeps the task before it."""
-    deleted_rows: DeletedRows | None = None
-    for ui_message in ui_messages:
-        newer_deleted_rows = _parse_deleted_rows(ui_message)
-        if newer_deleted_rows is not None:
-            deleted_rows = newer_deleted_rows
+    """Return the last cut as a compaction. Cline leaves out a range of rows, and keeps the task
+    before it, which is repeated in the compaction's text.
+    """
+    deleted_rows = _find_last_deleted_rows(ui_messages)
     # If a row gave no message, the numbers in the range do not fit these rows.
     if deleted_rows is None or not all(messages_by_row):
         return ()
@@ -373,19 +375,18 @@ def _compactions_from_cuts(
     first_kept = 0
     for messages_of_row in messages_by_row[: deleted_rows.last + 1]:
         first_kept += len(messages_of_row)
-    texts: list[str] = []
+    texts_before_cut: list[str] = []
     for messages_of_row in messages_by_row[: deleted_rows.first]:
         for message in messages_of_row:
             if message.role == "user" and not message.beside:
-                texts.append(message.text)
-    texts.append(CUT)
+                texts_before_cut.append(message.text)
     time = 0.0
     if messages:
         time = messages[-1].time
     compaction = RecordedCompaction(
         at=len(messages),
         keep=first_kept,
-        text="\n\n".join(texts),
+        text="\n\n".join(texts_before_cut + [CUT]),
         time=time,
         why="Cline cut here",
     )
@@ -398,6 +399,14 @@ class DeletedRows:
 
     first: int
     last: int
+
+
+def _find_last_deleted_rows(ui_messages: Sequence[Mapping[str, object]]) -> DeletedRows | None:
+    for ui_message in reversed(ui_messages):
+        deleted_rows = _parse_deleted_rows(ui_message)
+        if deleted_rows is not None:
+            return deleted_rows
+    return None
 
 
 def _parse_deleted_rows(ui_message: Mapping[str, object]) -> DeletedRows | None:

@@ -167,6 +167,9 @@ class _CodexMessages(history_rows.HistoryMessages):
     last_reply_index: int = -1  # In `messages`.
 
     def read_row(self, value: Mapping[str, object]) -> None:
+        """Read a row by its kind: an item of the conversation, wrapped or, in older files, bare; an
+        event about the session; or the first line of older files, which describes the session.
+        """
         kind = value.get("type")
         self.time = history_rows.parse_time(value.get("timestamp")) or self.time
         if kind == "response_item":
@@ -202,6 +205,9 @@ class _CodexMessages(history_rows.HistoryMessages):
         self.report.add_left_out_row(first_text(value, "type", "record_type") or "no type")
 
     def _read_session_meta(self, session_meta: Mapping[str, object]) -> None:
+        """Note the session's metadata, and add its instructions to the model as the first
+        message. Only the first metadata count, as a fork also has a copy of its original's.
+        """
         if self.session_meta:
             return
         self.session_meta = session_meta
@@ -305,7 +311,9 @@ class _CodexMessages(history_rows.HistoryMessages):
         self.reply_parts.append(part)
 
     def _read_codex_output(self, item: Mapping[str, object]) -> None:
-        """Add the result of a call. `shown` is what the model saw of it, if that was not all."""
+        """Add the result of a call. The output is a text or an object with the content. `shown`
+        is what the model saw of it, if an event has more of the command's output.
+        """
         call_id = first_text(item, "call_id", "id")
         if not call_id:
             raise history_rows.UnreadableRow("an output names no call")

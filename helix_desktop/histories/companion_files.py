@@ -42,11 +42,9 @@ def list_files_below(folder: Path, *patterns: str, allowed_root: Path | None = N
 
 
 def _read_file_by_resolved_path(folder: Path, path: str, limit_bytes: int) -> bytes:
+    """Do the same on Windows, where no file can be opened relative to an open folder."""
     file = (folder / path).resolve(strict=True)
-    if (
-        not file.is_relative_to(folder.resolve())
-        or not file.is_file()
-        or file.stat().st_size > limit_bytes
-    ):
+    is_in_folder = file.is_relative_to(folder.resolve())
+    if not is_in_folder or not file.is_file() or file.stat().st_size > limit_bytes:
         raise OSError(errno.EXDEV, "leads out of the folder, or is too large", path)
     return file.read_bytes()

@@ -216,7 +216,11 @@ def agent_of_origin(facts: Sequence[Recorded]) -> str:
 def build_restored_session(
     facts: Sequence[Recorded], read_content: ReadContent, request: RestoreRequest
 ) -> RestoredSession:
-    """Build a session with a new id for the agent. This writes nothing."""
+    """Build a session with a new id for the agent. This writes nothing.
+
+    If the agent's own file still has the same conversation, its lines are used as they are. Otherwise
+    the messages are written anew in the agent's format, up to a compaction if one is named.
+    """
     compactions = list_active_compactions(facts)
     compaction_number = request.before_compaction
     if compaction_number and not 0 < compaction_number <= len(compactions):
@@ -298,15 +302,18 @@ def _build_from_original_lines(
     or return None.
 
     Of a file with branches, only the newest can be given back like this: the agent continues there.
+    A session that was seen live is one that the gateway recorded as it happened.
     """
     form = FORMATS[request.agent]
     origin = origin_of_conversation(facts)
     if request.is_folded or not form.id_fields or origin.kind != form.kind:
         return None
-    ours = build_session_from_facts(facts, read_content, "", origin, is_for_same_agent=True)
+    whole_session = build_session_from_facts(
+        facts, read_content, "", origin, is_for_same_agent=True
+    )
     file = _read_original_file(origin, form)
     was_seen_live = is_seen_live(facts)
-    if file is None or not _is_same_session(file, ours, was_seen_live=was_seen_live):
+    if file is None or not _is_same_session(file, whole_session, was_seen_live=was_seen_live):
         return None
     number = request.before_compaction
     # The compaction of this number may be another branch's, or one of the gateway.
@@ -315,10 +322,13 @@ def _build_from_original_lines(
     lines = _lines_before_compaction(file.lines, form, number)
     if lines is None:
         return None
+    ours = whole_session
     if number:
-        end = ours.compactions[number - 1].at
+        end = whole_session.compactions[number - 1].at
         ours = replace(
-            ours, messages=ours.messages[:end], compactions=ours.compactions[: number - 1]
+            whole_session,
+            messages=whole_session.messages[:end],
+            compactions=whole_session.compactions[: number - 1],
         )
     # Behind "#" stands the name of a branch, which the agent does not know.
     own_id, _, _ = origin.session.partition("#")

@@ -121,10 +121,12 @@ class _GeminiLog:
         value = row.value
         fields = object_at(value.get("$set", value))
         if "$rewindTo" in value:
-            position = self.index_by_record_id.get(text_at(value, "$rewindTo"))
-            self.parent_after_rewind = ROOT
-            if position:
-                self.parent_after_rewind = text_at(self.records[position - 1].value, "id")
+            # The conversation continues behind the record before the one that is named.
+            index = self.index_by_record_id.get(text_at(value, "$rewindTo"))
+            if index:
+                self.parent_after_rewind = text_at(self.records[index - 1].value, "id")
+            else:
+                self.parent_after_rewind = ROOT
         elif isinstance(value.get("type"), str):
             record_with_id = dict(value)
             record_with_id["id"] = text_at(value, "id") or row.place
@@ -240,6 +242,9 @@ class _GeminiMessages(history_rows.HistoryMessages):
     def _add_gemini_compaction(
         self, beginning: Sequence[history_rows.HistoryRow], keep: int
     ) -> None:
+        """Add what Gemini CLI put in the place of older records as a compaction, without the
+        context that it adds to each session.
+        """
         summary_texts: list[str] = []
         for row in beginning:
             text = history_rows.text_of_message_content(row.value.get("content"))
@@ -251,6 +256,7 @@ class _GeminiMessages(history_rows.HistoryMessages):
             self.add_compaction(summary, time, "Gemini CLI compressed here", keep)
 
     def read_row(self, value: Mapping[str, object]) -> None:
+        """Add the messages of a record by its type. Notes of the program are no messages."""
         kind = value.get("type")
         time = history_rows.parse_time(value.get("timestamp"))
         if kind == "gemini":
@@ -355,6 +361,7 @@ def _thoughts_of_record(value: Mapping[str, object]) -> str:
 
 
 def _text_of_record(value: Mapping[str, object]) -> str:
+    """Return what a reply says, without its calls and thoughts."""
     content = value.get("content")
     parts = objects_at(content)
     if not parts:
@@ -367,6 +374,7 @@ def _text_of_record(value: Mapping[str, object]) -> str:
 
 
 def _usage_of_record(value: Mapping[str, object]) -> Usage:
+    """Return how many tokens a reply took."""
     tokens = object_at(value, "tokens")
     reasoning = number_at(tokens, "thoughts")
     # Gemini CLI counts thoughts apart from the output.

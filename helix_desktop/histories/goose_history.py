@@ -164,6 +164,9 @@ class _GooseMessages(history_rows.HistoryMessages):
 
 
 def _goose_reply_part(part: Mapping[str, object]) -> Iterator[ReplyPart]:
+    """Yield a part of a reply: a call, reasoning or text. Sealed reasoning and goose's own
+    questions are left out.
+    """
     kind = part.get("type")
     if kind in _CALLS:
         wrapped = object_at(part, "toolCall")

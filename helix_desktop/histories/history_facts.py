@@ -35,7 +35,9 @@ Content = tuple[bytes, EntryOrigin]
 
 @dataclass(frozen=True, slots=True)
 class FactDraft:
-    """A fact without its final number. Numbers in it count from the first draft, which is 1."""
+    """A fact of an imported conversation before it has its final number in the journal. Numbers in
+    it, as of the messages that a fold covers, count from the first draft, which is 1.
+    """
 
     time: float
     fact: facts.Fact
@@ -119,6 +121,10 @@ def draft_facts(
 ) -> list[FactDraft]:
     """Draft the recording's facts, in order. `find_child` returns a sub-agent's
     conversation or "".
+
+    First come the program's instructions to the model, as one fact, and then message after message.
+    A compaction, where the program replaced older messages by a summary, comes before the message
+    at whose position it stands, or at the end.
     """
     drafter = _FactDrafter(tokens, find_child, has_folds=bool(recording.compactions))
     compactions = {compaction.at: compaction for compaction in recording.compactions}
@@ -150,8 +156,8 @@ def _count_instructions(recording: RecordedSession) -> int:
 
 @dataclass(slots=True)
 class _FactDrafter:
-    """The drafts so far. If there are folds, `state` follows them, to turn invalid
-    folds into messages.
+    """The drafts so far. If there are folds, which are summaries in the place of older messages,
+    `state` follows them, to turn invalid folds into messages.
     """
 
     tokens: TokenCounter
@@ -161,9 +167,8 @@ class _FactDrafter:
     state: ConversationState = field(default_factory=ConversationState)
     # By the position of a message: the number of its first draft.
     first_draft_of_message: dict[int, int] = field(default_factory=dict)
-    unanswered_calls: dict[str, facts.ToolCall] = field(
-        default_factory=dict
-    )  # Calls without a result.
+    # Calls of the last reply that have no result yet, by their ids.
+    unanswered_calls: dict[str, facts.ToolCall] = field(default_factory=dict)
     has_last_reply_calls: bool = False
     is_turn_running: bool = False
     fold_number: int = 0
@@ -179,6 +184,9 @@ class _FactDrafter:
         return len(self.drafts)
 
     def draft_message(self, position: int, message: RecordedMessage) -> None:
+        """Draft the facts of a message by who speaks in it. `failure` is a note that a request
+        failed.
+        """
         self.first_draft_of_message[position] = len(self.drafts) + 1
         self.message = position
         if message.role == "assistant":
@@ -198,7 +206,11 @@ class _FactDrafter:
     # --- Turning the recording's messages into facts
 
     def _draft_user_message(self, message: RecordedMessage) -> None:
-        """Draft a message of the user. What a person typed ends the turn before it."""
+        """Draft a message of the user. What a person typed ends the turn before it.
+
+        A long text that no person typed (`beside`) and pictures become attachments, whose contents
+        are stored apart.
+        """
         if not message.beside:
             reason = facts.TurnEnd.DONE
             if self.unanswered_calls:
@@ -211,24 +223,26 @@ class _FactDrafter:
         parts: list[facts.UserPart] = []
         contents: list[Content] = []
         if message.beside and len(text) > LONG:
-            name = _name_of_long_text(text)
+            text_name = _name_of_long_text(text)
             content = text.encode("utf-8", "replace")
-            stored = reference_to_content(content)
-            parts.append(facts.Attachment(name, stored, self.tokens.count_tokens(text)))
-            contents.append((content, EntryOrigin("user", name)))
+            tokens = self.tokens.count_tokens(text)
+            parts.append(facts.Attachment(text_name, reference_to_content(content), tokens))
+            contents.append((content, EntryOrigin("user", text_name)))
         elif text.strip():
             parts.append(facts.Text(text, self.tokens.count_tokens(text)))
         for number, picture in enumerate(message.pictures, 1):
-            name = picture.name or f"picture {number}"
+            picture_name = picture.name or f"picture {number}"
             stored = reference_to_content(picture.data, picture.media_type)
-            parts.append(facts.Attachment(name, stored, self._estimate_picture_tokens(picture)))
-            contents.append((picture.data, EntryOrigin("user", name, picture.media_type)))
-        if parts:
-            is_steering = message.beside and self.is_turn_running
-            user_said = facts.UserSaid(tuple(parts), steering=is_steering)
-            self.add_draft(message.time, user_said, tuple(contents))
-            self.is_turn_running = True
-            self.drafts[-1] = replace(self.drafts[-1], is_summary=message.is_summary)
+            picture_tokens = self._estimate_picture_tokens(picture)
+            parts.append(facts.Attachment(picture_name, stored, picture_tokens))
+            contents.append((picture.data, EntryOrigin("user", picture_name, picture.media_type)))
+        if not parts:
+            return
+        is_steering = message.beside and self.is_turn_running
+        user_said = facts.UserSaid(tuple(parts), steering=is_steering)
+        self.add_draft(message.time, user_said, tuple(contents))
+        self.is_turn_running = True
+        self.drafts[-1] = replace(self.drafts[-1], is_summary=message.is_summary)
 
     def _draft_reply(self, message: RecordedMessage) -> None:
         """Draft a reply of the model."""
@@ -256,6 +270,9 @@ class _FactDrafter:
     def _draft_result(self, message: RecordedMessage) -> None:
         """Draft the result of a call. One that answers no call becomes a message of the
         user.
+
+        The output and its pictures are stored beside the fact, which has only its beginning
+        (`head`). If the other program showed the model less than the output, a fold says so.
         """
         content = message.text.encode("utf-8", "replace")
         output = reference_to_content(content)

@@ -179,6 +179,9 @@ def find_histories_in_file(
 
 
 def _find_histories_in_folder(kind: str, folder: Path) -> Iterator[FoundHistories]:
+    """Yield the histories in a program's folder. A sub-agent's file is not one: it comes with
+    its session.
+    """
     if kind == opencode_history.KIND:
         yield from _find_opencode_histories(folder)
         return
@@ -274,6 +277,9 @@ def _read_cline_folder(file: Path, beginning: bytes) -> str:
 
 
 def _find_opencode_histories(data: Path) -> Iterator[FoundHistories]:
+    """Yield the sessions in opencode's databases or, if there are none, in the files of older
+    versions.
+    """
     histories: list[FoundHistories] = []
     for database in sorted(data.glob("*.db")):
         histories.extend(_histories_in_database(opencode_history.KIND, database))

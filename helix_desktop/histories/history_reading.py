@@ -311,6 +311,7 @@ def _choose_history_form(rows: Sequence[HistoryRow], path: Path, kind: str) -> H
 
 
 def list_history_files(folder: Path) -> Sequence[Path]:
+    """Return the files of a folder that may be histories. Raises NotFound if there is none."""
     files: list[Path] = []
     for file in list_files_below(folder, "*.jsonl", "*.json", "*.traj", "*.db"):
         if not file.name.endswith(_BESIDE) and not file.name.startswith(_PARTS):

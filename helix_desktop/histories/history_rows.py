@@ -156,6 +156,7 @@ class HistoryMessages:
         return self
 
     def report_unknown_parts(self, value: Mapping[str, object]) -> None:
+        """Report parts of a row's message that are of no kind that a reader knows."""
         holder = object_at(value, "message") or object_at(value, "payload") or value
         for part in objects_at(holder.get("content")):
             # Gemini's parts have no type, but a field of that name.

@@ -58,10 +58,14 @@ def _find_late_results(messages: Sequence[RecordedMessage]) -> list[MovedResult]
 
 
 def _replies_by_result(messages: Sequence[RecordedMessage]) -> dict[int, int]:
-    """Return, for the position of each result, the position of the reply that it answers."""
-    replies: dict[int, int] = {}
+    """Return, for the position of each result, the position of the reply that it answers.
+
+    Usually the call comes first. A result whose call comes only later is matched at the end.
+    """
+    reply_by_result: dict[int, int] = {}
+    # By call id: the positions of replies whose call has no result yet.
     unanswered: defaultdict[str, list[int]] = defaultdict(list)
-    without_call = []
+    results_before_call: list[int] = []
     for position, message in enumerate(messages):
         for call in message.calls:
             unanswered[call.id].append(position)
@@ -69,14 +73,14 @@ def _replies_by_result(messages: Sequence[RecordedMessage]) -> dict[int, int]:
             continue
         # Some servers use the same ids in each reply: the newest call is meant.
         if unanswered[message.answers]:
-            replies[position] = unanswered[message.answers].pop()
+            reply_by_result[position] = unanswered[message.answers].pop()
         else:
-            without_call.append(position)
-    for position in without_call:
-        later_calls = unanswered[messages[position].answers]
-        if later_calls and later_calls[0] > position:
-            replies[position] = later_calls.pop(0)
-    return replies
+            results_before_call.append(position)
+    for position in results_before_call:
+        later_replies = unanswered[messages[position].answers]
+        if later_replies and later_replies[0] > position:
+            reply_by_result[position] = later_replies.pop(0)
+    return reply_by_result
 
 
 def _ends_of_replies(messages: Sequence[RecordedMessage]) -> dict[int, int]:

@@ -126,6 +126,7 @@ def export_openai_lines(
 
 
 def _openai_reply_message(fact: facts.ModelReplied) -> Line:
+    """Return a reply as a message: its texts, and its calls in a field of their own."""
     calls: list[Line] = []
     texts: list[str] = []
     for part in fact.parts:

@@ -230,6 +230,9 @@ class _Opencode2Messages(history_rows.HistoryMessages):
         self.add_user_message(text, self.time, beside=True)
 
     def _read_compaction(self, value: Mapping[str, object]) -> None:
+        """Add a summary as a compaction. One that is not finished, or whose text only its
+        provider can read, is reported as left out.
+        """
         if text_at(value, "status") not in ("", "completed"):
             self.report.add_left_out_row("compaction open")
             return
@@ -319,6 +322,7 @@ def _content_of_file(file: Mapping[str, object]) -> bytes | None:
 
 
 def _usage_of_reply(value: Mapping[str, object]) -> Usage:
+    """Return how many tokens a reply took, and what it cost."""
     tokens = object_at(value, "tokens")
     cache_read = number_at(tokens, "cache", "read")
     cache_write = number_at(tokens, "cache", "write")

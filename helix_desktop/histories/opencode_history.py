@@ -133,6 +133,9 @@ def _time_of_message(message: Mapping[str, object]) -> float:
 def _read_opencode_json(
     storage: Path, path: Path, report: history_rows.ReadingReport
 ) -> Mapping[str, object] | None:
+    """Return the object in a file below `storage`, or None if it cannot be read, which is
+    reported.
+    """
     content = b""
     with suppress(OSError):
         content = read_file_below(storage, str(path.relative_to(storage)))
@@ -195,6 +198,7 @@ def _first_reverted_message_id(session: Mapping[str, object]) -> str:
 def _build_opencode_recording(
     session: Mapping[str, object], reader: "_OpencodeMessages", path: Path
 ) -> recorded_session.RecordedSession:
+    """Return a session with the messages that were read so far."""
     session_id = text_at(session, "id")
     return recorded_session.RecordedSession(
         name=f"{path}#{session_id}",
@@ -376,6 +380,7 @@ def _opencode_picture(part: Mapping[str, object]) -> recorded_session.RecordedPi
 
 
 def _opencode_usage(message: Mapping[str, object]) -> Usage:
+    """Return how many tokens a reply took, and what it cost."""
     tokens = object_at(message, "tokens")
     cache_read = number_at(tokens, "cache", "read")
     cache_write = number_at(tokens, "cache", "write")

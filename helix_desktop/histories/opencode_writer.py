@@ -64,7 +64,11 @@ def create_opencode_id(kind: str, number: int = 0) -> str:
 def build_opencode_lines(
     session: RecordedSession, session_id: str, start_time: float
 ) -> Iterator[Line]:
-    """Yield the document with the id `session_id`, as one line."""
+    """Yield the document with the id `session_id`, as one line.
+
+    Messages and their parts get ids that grow, as opencode sorts by them. A reply names the message
+    of the user that it answers.
+    """
     start_ms = round(start_time * 1000)
     id_numbers = itertools.count(start_ms * 0x1000)
     messages: list[Line] = []
@@ -156,6 +160,7 @@ def _opencode_messages(
 def _parts_of_reply(
     reply: RecordedMessage, results: Mapping[str, RecordedMessage], time_ms: int
 ) -> list[Line]:
+    """Return a reply's parts: a mark for its beginning, texts, and calls with their results."""
     texts: list[Line] = []
     tools: list[Line] = []
     for part in reply.parts:
@@ -168,6 +173,7 @@ def _parts_of_reply(
 
 
 def _parts_of_user_message(message: RecordedMessage) -> list[Line]:
+    """Return the parts of a message of the user: its text, and its pictures."""
     parts: list[Line] = []
     if message.text:
         text_part = _text_part(message.text)

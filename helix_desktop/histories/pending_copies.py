@@ -69,6 +69,9 @@ class PendingCopies:
     """The copies in one folder, for two threads: one that copies, and one that imports."""
 
     def __init__(self, folder: Path) -> None:
+        """Begin with an empty folder `open`. What an earlier run has copied there goes to the next
+        import.
+        """
         self._folder = folder
         self._open = folder / "open"
         self._copied_files: dict[Path, CopiedFile] = {}
@@ -178,6 +181,7 @@ class PendingCopies:
 
 
 def _stamps_of_database(file: Path) -> list[FileStamp]:
+    """Return the size and time of a database and of its log, whichever there are."""
     stamps: list[FileStamp] = []
     for path in (file, file.with_name(f"{file.name}-wal")):
         if not path.exists():

@@ -48,7 +48,11 @@ def is_pi_row(value: Mapping[str, object]) -> bool:
 def read_pi_recordings(
     rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
-    """Return the session of these rows, and a fork for each branch of it."""
+    """Return the session of these rows, and a fork for each branch of it.
+
+    The rows are put into the tree first: all but the session's header, and without those of unknown
+    kinds, whose children follow their parent. Then each branch's messages are read.
+    """
     tree = HistoryTree()
     title = ""
     header: Mapping[str, object] = {}
@@ -57,17 +61,18 @@ def read_pi_recordings(
         kind = row.value.get("type")
         if kind == "session":
             header = row.value
-        elif kind == "session_info":
-            title = text_at(row.value, "name")
-        elif kind not in _SHOWN + _ABOUT:
+            continue
+        if kind not in _SHOWN + _ABOUT:
             report.add_left_out_row(str(kind or "no type"))
             tree.skip_row(text_at(row.value, "id"), text_at(row.value, "parentId"))
             continue
-        if kind != "session":
-            tree.add_node(index, _node_of_pi_entry(row.value))
+        if kind == "session_info":
+            title = text_at(row.value, "name")
+        tree.add_node(index, _node_of_pi_entry(row.value))
 
     def read_pi_messages(indices: Sequence[int], report: history_rows.ReadingReport) -> _PiMessages:
-        return _PiMessages(report).read_rows(rows[index] for index in indices)
+        rows_of_branch = [rows[index] for index in indices]
+        return _PiMessages(report).read_rows(rows_of_branch)
 
     session_id = text_at(header, "id")
     if not session_id:  # The first line is damaged. The file's name ends in the id, too.
@@ -86,6 +91,10 @@ def read_pi_recordings(
 
 
 def _node_of_pi_entry(value: Mapping[str, object]) -> HistoryNode:
+    """Return an entry's place in the tree of the session. An entry that names no parent is a
+    root. A branch begins with a message of the user or with the summary of the branch that was
+    left.
+    """
     role = text_at(value, "message", "role")
     entry_id = text_at(value, "id")
     parent = text_at(value, "parentId")
@@ -154,6 +163,7 @@ class _PiMessages(history_rows.HistoryMessages):
             raise history_rows.UnknownRow(f"there is no role {role!r}")
 
     def _read_pi_reply(self, message: Mapping[str, object], time: float) -> None:
+        """Add a reply, or a note that the request failed."""
         content = message.get("content")
         model = text_at(message, "model")
         if message.get("stopReason") == "error" and not objects_at(content):
@@ -161,7 +171,8 @@ class _PiMessages(history_rows.HistoryMessages):
             self.messages.append(RecordedMessage("failure", why, time=time))
             return
         parts = [_pi_reply_part(block, message) for block in objects_at(content)]
-        parts = parts or [Text(history_rows.text_of_message_content(content))]
+        if not parts:  # Its content is a text.
+            parts.append(Text(history_rows.text_of_message_content(content)))
         usage = _pi_usage(object_at(message, "usage"))
         self.messages.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
 
@@ -195,9 +206,14 @@ def _pi_reasoning(block: Mapping[str, object], message: Mapping[str, object]) ->
     return Reasoning(text)
 
 
-def _pi_usage(stated: Mapping[str, object]) -> Usage:
-    read = number_at(stated, "cacheRead")
-    write = number_at(stated, "cacheWrite")
-    sent = number_at(stated, "input") + read + write
-    paid = history_rows.cost_or_zero(object_at(stated, "cost").get("total"))
-    return Usage(sent, read, write, number_at(stated, "output"), cost=paid)
+def _pi_usage(usage: Mapping[str, object]) -> Usage:
+    """Return how many tokens a reply took. pi counts what the cache has apart from the input."""
+    cache_read = number_at(usage, "cacheRead")
+    cache_write = number_at(usage, "cacheWrite")
+    return Usage(
+        input=number_at(usage, "input") + cache_read + cache_write,
+        cache_read=cache_read,
+        cache_write=cache_write,
+        output=number_at(usage, "output"),
+        cost=history_rows.cost_or_zero(object_at(usage, "cost").get("total")),
+    )

@@ -99,23 +99,13 @@ def _is_history_or_beside_one(kind: str, folder: Path, file: Path) -> bool:
 
 
 def _share_of_files(kind: str, files: Sequence[_MeasuredFile]) -> ReadShare:
-    """Add up the sizes of an agent's files."""
-    all_bytes = 0
-    read_bytes = 0
-    recent_bytes = 0
-    recent_read_bytes = 0
-    recent_unread_files: list[_MeasuredFile] = []
-    for file in files:
-        all_bytes += file.bytes
-        if file.is_read:
-            read_bytes += file.bytes
-        if not file.is_recent:
-            continue
-        recent_bytes += file.bytes
-        if file.is_read:
-            recent_read_bytes += file.bytes
-        else:
-            recent_unread_files.append(file)
+    """Add up the sizes of an agent's files: of all, of those that are read, and of those that are
+    recent, as an agent whose new files are not read writes them in another form now.
+    """
+    read_files = [file for file in files if file.is_read]
+    recent_files = [file for file in files if file.is_recent]
+    recent_read_files = [file for file in recent_files if file.is_read]
+    recent_unread_files = [file for file in recent_files if not file.is_read]
 
     # The largest come first. Several files may have the same name.
     recent_unread_files.sort(key=lambda file: file.path)
@@ -123,12 +113,16 @@ def _share_of_files(kind: str, files: Sequence[_MeasuredFile]) -> ReadShare:
     names = dict.fromkeys(file.path.name for file in recent_unread_files)
     return ReadShare(
         kind=kind,
-        bytes=all_bytes,
-        read_bytes=read_bytes,
-        recent_bytes=recent_bytes,
-        recent_read_bytes=recent_read_bytes,
+        bytes=_sum_of_sizes(files),
+        read_bytes=_sum_of_sizes(read_files),
+        recent_bytes=_sum_of_sizes(recent_files),
+        recent_read_bytes=_sum_of_sizes(recent_read_files),
         unread_names=tuple(names)[:MOST_NAMES],
     )
+
+
+def _sum_of_sizes(files: Sequence[_MeasuredFile]) -> int:
+    return sum(file.bytes for file in files)
 
 
 def sentences_about_unread_agents(shares: Sequence[ReadShare]) -> Iterator[str]:

@@ -116,36 +116,53 @@ def is_session_seen_live(
 def find_replies_seen_live(
     own_replies: Sequence[TimedReply], live_replies: Sequence[TimedReply]
 ) -> set[int]:
-    """Return the positions of an agent's own replies that were also seen live.
+    """Return the positions of an agent's own replies that were also seen live, which means as they
+    happened: by the gateway, for example.
 
-    They call or say the same at about the same time. Each one seen live stands for one.
+    Both call or say the same (their keys) at about the same time. A reply that was seen live stands
+    for one of the agent's own at most: for the first with which it has most keys in common.
     """
-    candidates = sorted(live_replies, key=lambda live_reply: live_reply.ended)
-    end_times = [candidate.ended for candidate in candidates]
-    unmatched_keys = [keys_of_reply(candidate.reply) for candidate in candidates]
-    durations = [candidate.reply.seconds for candidate in candidates]
+    candidates = [_LiveCandidate(live, keys_of_reply(live.reply)) for live in live_replies]
+    candidates.sort(key=lambda candidate: candidate.live.ended)
+    end_times = [candidate.live.ended for candidate in candidates]
+    durations = [live.reply.seconds for live in live_replies]
     longest_seconds = max(durations, default=0.0)
     seen_live: set[int] = set()
     for position, own_reply in enumerate(own_replies):
-        own_keys = keys_of_reply(own_reply.reply)
         # The agent may note a reply as soon as it begins.
         latest_end = own_reply.ended + longest_seconds + SAME_REPLY_SECONDS
         first = bisect_left(end_times, own_reply.ended - SAME_REPLY_SECONDS)
         end = bisect_right(end_times, latest_end)
-        best_candidate: int | None = None
-        most_common_keys = 0
-        for number in range(first, end):
-            common_key_count = len(unmatched_keys[number] & own_keys)
-            if common_key_count <= most_common_keys:
-                continue
-            if _has_begun_by(candidates[number], own_reply.ended):
-                best_candidate = number
-                most_common_keys = common_key_count
-        if best_candidate is not None:
-            # It cannot stand for another reply, too.
-            unmatched_keys[best_candidate] = set()
+        match = _find_best_candidate(candidates[first:end], own_reply)
+        if match is not None:
+            match.keys = set()  # It cannot stand for another reply, too.
             seen_live.add(position)
     return seen_live
+
+
+@dataclass(slots=True)
+class _LiveCandidate:
+    """A reply that was seen live, and its keys; none once it stands for one of the agent's own."""
+
+    live: TimedReply
+    keys: set[str]
+
+
+def _find_best_candidate(
+    candidates: Sequence[_LiveCandidate], own_reply: TimedReply
+) -> _LiveCandidate | None:
+    """Return the first of those with most keys of a reply, or None if none has any."""
+    own_keys = keys_of_reply(own_reply.reply)
+    best: _LiveCandidate | None = None
+    most_common_keys = 0
+    for candidate in candidates:
+        common_key_count = len(candidate.keys & own_keys)
+        if common_key_count <= most_common_keys:
+            continue
+        if _has_begun_by(candidate.live, own_reply.ended):
+            best = candidate
+            most_common_keys = common_key_count
+    return best
 
 
 def _has_begun_by(reply: TimedReply, time: float) -> bool:
@@ -155,16 +172,10 @@ def _has_begun_by(reply: TimedReply, time: float) -> bool:
 def names_of_session(session_facts: Sequence[facts.Fact]) -> set[str]:
     """Return names that those who saw the same session have in common.
 
-    If the agent sends no name, its own name, the first typed words and the first reply are one.
+    The gateway learns the name that the agent sends with its requests. If it sends none, the agent,
+    the first typed words and the first reply together are a name.
     """
-    sent_names: set[str] = set()
-    for fact in session_facts:
-        if isinstance(fact, facts.Received) and fact.session:
-            sent_names.add(fact.session)
-            _session, slash, subagent_id = fact.session.rpartition("/")
-            if slash:
-                # Claude Code sends "session/id" for a sub-agent, whose history is named "agent-id".
-                sent_names.add(f"agent-{subagent_id}")
+    sent_names = _names_sent_by_agent(session_facts)
     if sent_names:
         return sent_names
     starts: list[facts.ConversationStarted] = []
@@ -178,6 +189,19 @@ def names_of_session(session_facts: Sequence[facts.Fact]) -> set[str]:
     if replies and replies[0].parts:
         names.add(_name_by_beginning(starts, session_facts, replies[0]))
     return names - {""}
+
+
+def _names_sent_by_agent(session_facts: Sequence[facts.Fact]) -> set[str]:
+    names: set[str] = set()
+    for fact in session_facts:
+        if not isinstance(fact, facts.Received) or not fact.session:
+            continue
+        names.add(fact.session)
+        _, slash, subagent_id = fact.session.rpartition("/")
+        if slash:
+            # Claude Code sends "session/id" for a sub-agent, whose history is named "agent-id".
+            names.add(f"agent-{subagent_id}")
+    return names
 
 
 def _name_by_beginning(

@@ -42,7 +42,11 @@ def origin_of_conversation(recorded_facts: Sequence[facts.Recorded]) -> facts.Or
 
 
 def list_active_compactions(recorded_facts: Sequence[facts.Recorded]) -> list[facts.Recorded]:
-    """Return the handovers in effect that cover the conversation's beginning, oldest first."""
+    """Return the handovers in effect that cover the conversation's beginning, oldest first.
+
+    A handover is a summary that stands in the place of messages, from the first to the last that it
+    covers. It is in effect (`live`) unless it was undone or a larger one replaced it.
+    """
     state = build_state(recorded_facts)
     first_message_seq = 0
     compactions: list[facts.Recorded] = []
@@ -111,7 +115,9 @@ def _build_compactions(
     *,
     is_folded: bool,
 ) -> list[recorded_session.RecordedCompaction]:
-    """Return the compactions, with positions in `message_facts`."""
+    """Return the compactions, with positions in `message_facts`. A compaction stands behind the
+    messages that it replaces, and keeps none of them.
+    """
     folds = build_state(recorded_facts).branch.folds
     compactions: list[recorded_session.RecordedCompaction] = []
     for recorded in list_active_compactions(recorded_facts):

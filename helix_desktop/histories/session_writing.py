@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from helix_desktop.engine.facts import ToolCall
+from helix_desktop.engine.facts import ReplyPart, ToolCall
 from helix_desktop.histories import recorded_session
 
 Line = dict[str, Any]
@@ -31,17 +31,22 @@ def list_session_items(session: recorded_session.RecordedSession) -> Iterator[Se
 def _with_unique_call_ids(
     message: recorded_session.RecordedMessage, taken_ids: set[str], new_ids: dict[str, str]
 ) -> recorded_session.RecordedMessage:
-    """Make call ids unique, as some servers repeat them in each reply and providers refuse that."""
-    parts = list(message.parts)
-    for position, part in enumerate(parts):
-        if isinstance(part, ToolCall):
-            plain_id = plain_call_id(part.id)
-            unique_id = plain_id
-            while unique_id in taken_ids:
-                unique_id = f"{plain_id[:54]}_{len(taken_ids)}"
-            taken_ids.add(unique_id)
-            new_ids[part.id] = unique_id
-            parts[position] = replace(part, id=unique_id)
+    """Make call ids unique, as some servers repeat them in each reply and providers refuse that.
+
+    Both collections are filled on the way: a later result of a call finds its new id in `new_ids`.
+    """
+    parts: list[ReplyPart] = []
+    for part in message.parts:
+        if not isinstance(part, ToolCall):
+            parts.append(part)
+            continue
+        plain_id = plain_call_id(part.id)
+        unique_id = plain_id
+        while unique_id in taken_ids:
+            unique_id = f"{plain_id[:54]}_{len(taken_ids)}"
+        taken_ids.add(unique_id)
+        new_ids[part.id] = unique_id
+        parts.append(replace(part, id=unique_id))
     answered_call = new_ids.get(message.answers, message.answers)
     return replace(message, parts=tuple(parts), answers=answered_call)
 

@@ -83,6 +83,7 @@ def read_trajectory_recordings(
 def _messages_until_unreadable(
     messages: Iterator[RecordedMessage], report: ReadingReport, row: HistoryRow
 ) -> Iterator[RecordedMessage]:
+    """Yield the messages before the first that cannot be read, which is reported."""
     try:
         yield from messages
     except UnreadableRow as error:
@@ -115,6 +116,7 @@ def _read_swe_agent(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
 
 
 def _read_swe_agent_step(step: Mapping[str, object], name: str) -> Iterator[RecordedMessage]:
+    """Yield a step's reply and, if it acted, the result. Its action is a command line."""
     action = text_at(step, "action")
     spoken_text = text_at(step, "thought")
     if not spoken_text:
@@ -237,6 +239,7 @@ def _read_managed_agent_events(
 
 
 def _managed_agent_part(value: Mapping[str, object], kind: str) -> ReplyPart | None:
+    """Return what an event adds to the agent's reply, or None for an event of another kind."""
     if kind == "agent.message":
         return Text(text_of_message_content(value.get("content")))
     if kind == "agent.thinking":
