@@ -162,7 +162,7 @@ def describe_meter(
 
 
 def count_difference_name() -> str:
-    return tr("Difference in the model's own count")
+    return tr("Counted differently by the model")
 
 
 def format_count_difference(parts: MeterParts, counted: MeterParts) -> str:

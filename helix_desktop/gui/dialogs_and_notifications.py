@@ -342,7 +342,9 @@ class DialogsAndNotifications(QObject):
             return
         choices = list_policy_choices()
         replay = self._installation.replay_policies
-        lab = ReplayLabDialog(bench, rows, choices, replay, self._parts.runner, self._window)
+        lab = ReplayLabDialog(
+            bench, rows, choices, replay, self._setup, self._parts.runner, self._window
+        )
         lab.policy_adopted.connect(lambda _name: self._parts.requests.choices_changed.emit())
         lab.open()
 

@@ -85,8 +85,8 @@ from tests.gui.fake_setup import FakeInstallation, FakeSetup
 Seen = Iterator[tuple[str, str]]
 STORIES, MOMENTS = int(os.environ.get("HELIX_STORIES", "4")), 25
 NAMED_ROWS = {
-    *(context_kind_name(kind) for kind in ContextKind), "Stored, can be recalled", "Cost so far", "Sent", "Saved",
-    "If summarized only when full", "Read from the provider's cache", "Difference in the model's own count",
+    *(context_kind_name(kind) for kind in ContextKind), "Shortened outputs, can be recalled", "Cost so far", "Sent", "Saved",
+    "If shortened only when full", "Resent at a reduced price", "Counted differently by the model",
 }  # fmt: skip
 
 

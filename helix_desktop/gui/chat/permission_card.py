@@ -517,7 +517,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
 
     def _build_rule_chooser(self) -> QtWidgets.QComboBox:
         """Builds a choice of rules: the one for exactly this action, and narrower ones."""
-        label = widgets.build_plain_label(tr("Rule to add:"), "small", self, wraps=False)
+        label = widgets.build_plain_label(tr("Then always allowed:"), "small", self, wraps=False)
         chooser = widgets.build_combo_box(tr("Rule for “Always allow”"), self)
         chooser.addItems([mark_text(rule) for rule in self.question.rules])
         chooser.setProperty("look", "mono")

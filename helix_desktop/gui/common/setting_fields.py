@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import Any
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QFocusEvent, QHideEvent, QValidator, QWheelEvent
 
 from helix_desktop.fast_dataclass import dataclass
@@ -18,6 +18,10 @@ Value = bool | int | float | str
 ValueListener = Callable[[Value], object]
 FIELD_WIDTH_IN_LINES = 15  # The width of all fields, in line heights.
 TEXT_MARGIN = 7
+# A field for several lines is so many lines high, and has so much room above and below, in pixels.
+LEAST_LINES = 3
+MOST_LINES = 12
+LINES_MARGIN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,15 @@ class LongTextField(QtWidgets.QPlainTextEdit):
     def __init__(self, text: str, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(text, parent, tabChangesFocus=True)
         self._reported_text = text
+        policy = QtWidgets.QSizePolicy.Policy
+        self.setSizePolicy(policy.Expanding, policy.Preferred)
+        self.textChanged.connect(self.updateGeometry)
+
+    def sizeHint(self) -> QSize:
+        """As high as its text, within limits: an empty field of many lines hides what follows."""
+        lines = min(max(self.blockCount() + 1, LEAST_LINES), MOST_LINES)
+        height = lines * self.fontMetrics().lineSpacing() + 2 * LINES_MARGIN
+        return QSize(super().sizeHint().width(), height)
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         super().focusOutEvent(event)

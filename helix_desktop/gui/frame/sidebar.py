@@ -263,7 +263,7 @@ class Sidebar(QWidget):
             self._add_menu_action(menu, row, "pin", tr("Unpin"))
         else:
             self._add_menu_action(menu, row, "pin", tr("Pin"))
-        self._add_menu_action(menu, row, "fork", tr("Fork"))
+        self._add_menu_action(menu, row, "fork", tr("Duplicate"))
         if row.copy:
             self._add_menu_action(menu, row, "bring-back", tr("Bring back…"))
         self._add_menu_action(menu, row, "export", tr("Export…"))

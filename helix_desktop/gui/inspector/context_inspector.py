@@ -59,6 +59,9 @@ FACTS_BETWEEN_CLOCK_CHECKS = 128
 MAX_SHOWN_BLOCKS = 300
 _BLOCKS: SectionKey = ("blocks",)
 _REQUEST: SectionKey = ("request",)
+_LARGEST: SectionKey = ("largest",)
+_TOOLS: SectionKey = ("tools",)
+_OPENED_BY_CLICK = frozenset({_BLOCKS, _LARGEST, _TOOLS})
 
 
 class ContextInspector(QWidget):
@@ -240,11 +243,12 @@ class ContextInspector(QWidget):
         meter: context_usage.WindowMeter,
         policy: Policy,
     ) -> Iterator[LayoutBox]:
-        thresholds = list_fold_thresholds(policy, meter)
-        threshold_words = " · ".join(words for words, _kind, _share in thresholds)
-        yield from build_context_boxes(ink, width, state, meter, threshold_words)
-        yield from self._build_tool_boxes(ink, width, state)
-        yield from self._build_boxes_of_largest_parts(ink, width)
+        yield from build_context_boxes(
+            ink, width, state, meter, list_fold_thresholds(policy, meter)
+        )
+        if self._is_at_present:
+            yield from self._build_coming_up_boxes(ink, width)
+        yield from self._build_request_link(ink, width)
         yield build_heading_box(ink, width, tr("This session"), gap=22)
         if self._session is not None and self._is_at_present:
             current_state = self._session.conversation.state
@@ -252,12 +256,18 @@ class ContextInspector(QWidget):
             yield from build_savings_boxes(ink, width, current_state, agents_cost)
         else:
             yield from build_savings_boxes(ink, width, state)
-        if self._is_at_present:
-            yield from self._build_coming_up_boxes(ink, width)
+        yield from self._build_boxes_of_largest_parts(ink, width)
+        yield from self._build_tool_boxes(ink, width, state)
         yield from self._build_block_list_boxes(ink, width, state)
 
     def _build_boxes_of_largest_parts(self, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
-        yield build_heading_box(ink, width, tr("Largest parts of the context"), gap=22)
+        """Builds the largest parts below a line that opens and closes them."""
+        is_open = _LARGEST in self._open
+        title = tr("Largest parts of the context")
+        toggle = ToggleSection(_LARGEST)
+        yield ExpandableHeaderBox(ink, width, title, toggle, opened=is_open, gap=16)
+        if not is_open:
+            return
         gap = 10
         for part in inspector_figures.largest_blocks(self._parts):
             name = part.shown_name
@@ -275,8 +285,13 @@ class ContextInspector(QWidget):
     def _build_tool_boxes(
         self, ink: DrawingStyle, width: float, state: Moment
     ) -> Iterator[LayoutBox]:
+        """Builds what is known of the agent's tools below a line that opens and closes it."""
         tools = state.settings.tools
-        yield build_heading_box(ink, width, tr("Tools"), gap=22)
+        is_open = _TOOLS in self._open
+        toggle = ToggleSection(_TOOLS)
+        yield ExpandableHeaderBox(ink, width, tr("Tools"), toggle, opened=is_open, gap=10)
+        if not is_open:
+            return
         sent = tr("Included above: {n}", n=format_number(len(tools.tools)))
         yield FigureBox(ink, width, sent, format_token_count(tools.tokens), gap=10)
         if tools.withheld:
@@ -291,17 +306,19 @@ class ContextInspector(QWidget):
             )
         yield ActionLineBox(ink, width, tr("Shorten now…"), AskToFold(), gap=4)
 
+    def _build_request_link(self, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
+        yield ActionLineBox(ink, width, tr("Show the request"), ToggleSection(_REQUEST), gap=4)
+
     def _build_block_list_boxes(
         self, ink: DrawingStyle, width: float, state: Moment
     ) -> Iterator[LayoutBox]:
         is_open = _BLOCKS in self._open
-        yield ActionLineBox(ink, width, tr("Show the request"), ToggleSection(_REQUEST), gap=4)
         words = format_count(
             len(self._parts),
             "{n} text, call or output in the context",
             "{n} texts, calls and outputs in the context",
         )
-        yield ExpandableHeaderBox(ink, width, words, ToggleSection(_BLOCKS), opened=is_open, gap=16)
+        yield ExpandableHeaderBox(ink, width, words, ToggleSection(_BLOCKS), opened=is_open, gap=10)
         if not is_open:
             return
         for part in self._parts[:MAX_SHOWN_BLOCKS]:
@@ -318,11 +335,8 @@ class ContextInspector(QWidget):
     def _carry_out_box_action(self, act: object) -> None:
         if not isinstance(act, ToggleSection):
             self.intent_requested.emit(act)
-        elif act.key == _BLOCKS:
-            if _BLOCKS in self._open:
-                self._open.remove(_BLOCKS)
-            else:
-                self._open.add(_BLOCKS)
+        elif act.key in _OPENED_BY_CLICK:
+            self._open ^= {act.key}  # What was open is closed, and the other way round.
             self._show_chosen_step()
         elif act.key == _REQUEST:
             self.show_request_of_step()

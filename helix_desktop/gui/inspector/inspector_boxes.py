@@ -1,13 +1,14 @@
 """The boxes of the inspector and the meter's panel: the meter, and lines with a figure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
 
 from helix_desktop.engine.context_usage import WindowMeter
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.moment import Moment
+from helix_desktop.gui.common.policy_names import FoldThreshold
 from helix_desktop.gui.context_meter import (
     context_kind_name,
     count_difference_name,
@@ -37,9 +38,17 @@ class MeterBox(LayoutBox):
     """A bar of the window's content by kind, with the thresholds below it."""
 
     def __init__(
-        self, ink: DrawingStyle, width: float, meter: WindowMeter, words: str, *, gap: float
+        self,
+        ink: DrawingStyle,
+        width: float,
+        meter: WindowMeter,
+        thresholds: Sequence[FoldThreshold],
+        *,
+        gap: float,
     ) -> None:
         super().__init__(ink, width, gap=gap)
+        words = " · ".join(words for words, _kind, _share in thresholds)
+        self._marked_shares = [share for _words, _kind, share in thresholds]
         self._parts = tuple(meter.parts.items())
         self._window = meter.window
         self._words = words
@@ -56,6 +65,12 @@ class MeterBox(LayoutBox):
         ink = self.ink
         bar = QRectF(0, 0, self.width, ink.scaled_pixels(12))
         paint_meter_bar(painter, bar, self._parts, self._window, ink.theme)
+
+        # Each point that the words below name is a mark on the bar.
+        painter.setPen(QPen(ink.token_colour("text"), 1.5))
+        for share in self._marked_shares:
+            x = bar.left() + min(share, 1.0) * bar.width()
+            painter.drawLine(QPointF(x, bar.top() - 2), QPointF(x, bar.bottom() + 2))
 
         painter.setFont(ink.theme.build_font(11))
         painter.setPen(ink.token_colour("faint"))
@@ -148,7 +163,11 @@ class FigureBox(LayoutBox):
 
 
 def build_context_boxes(
-    ink: DrawingStyle, width: float, state: Moment, meter: WindowMeter, thresholds: str
+    ink: DrawingStyle,
+    width: float,
+    state: Moment,
+    meter: WindowMeter,
+    thresholds: Sequence[FoldThreshold],
 ) -> Iterator[LayoutBox]:
     """Builds boxes for how full the window is and with what. Empty kinds are left out."""
     used = format_token_count(meter.used)
@@ -175,7 +194,7 @@ def build_context_boxes(
         yield FigureBox(ink, width, count_difference_name(), difference)
     recallable = state.count_recallable_tokens()
     if recallable:
-        name = tr("Stored, can be recalled")
+        name = tr("Shortened outputs, can be recalled")
         colour = ink.theme.fill_colour_of_kind(ContextKind.OUTPUT)
         yield FigureBox(ink, width, name, format_token_count(recallable), dot=colour, ring=True)
 

@@ -149,11 +149,11 @@ def build_savings_rows(figures: Savings, agents_cost: float = 0.0) -> list[Savin
     rows: list[SavingsRow] = []
     if figures.without != figures.sent:
         tokens_without_folds = f"≈ {format_token_count(figures.without)}"
-        rows.append(SavingsRow(tr("If summarized only when full"), tokens_without_folds))
+        rows.append(SavingsRow(tr("If shortened only when full"), tokens_without_folds))
     rows.append(SavingsRow(tr("Sent"), format_token_count(figures.sent)))
     if figures.cache_read:
         share = _format_saved_share(figures.cache_read_share)
-        rows.append(SavingsRow(tr("Read from the provider's cache"), share))
+        rows.append(SavingsRow(tr("Resent at a reduced price"), share))
     rows += _build_cost_rows(figures, agents_cost)
     saved = _describe_saved(figures)
     if saved:
@@ -168,7 +168,7 @@ def _build_cost_rows(figures: Savings, agents_cost: float) -> list[SavingsRow]:
     rows: list[SavingsRow] = []
     if round(figures.paid_before, 3):
         paid_before = format_dollars(figures.paid_before)
-        rows.append(SavingsRow(tr("Cost before import or fork"), paid_before))
+        rows.append(SavingsRow(tr("Cost before import or duplication"), paid_before))
     has_agents_cost = bool(round(agents_cost, 3))  # Less than a tenth of a cent is left out.
     if figures.paid or figures.unpriced or has_agents_cost:
         whole_cost = format_dollars(figures.paid + agents_cost)

@@ -83,7 +83,7 @@ class ContextPanel(QWidget):
         def build_panel_boxes(ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
             meter = session.context.next_request_meter()
             yield from build_context_boxes(
-                ink, width, session.conversation.expected_state, meter, thresholds=""
+                ink, width, session.conversation.expected_state, meter, thresholds=()
             )
             yield from build_savings_boxes(
                 ink, width, session.conversation.state, session.context.cost_of_agents()

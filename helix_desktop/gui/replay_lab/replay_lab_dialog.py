@@ -10,10 +10,22 @@ from functools import partial
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QGridLayout, QProgressBar, QPushButton, QWidget
 
+from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner, CancellableWork
-from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label, build_push_button
+from helix_desktop.gui.common.widgets import (
+    TransientDialog,
+    build_combo_box,
+    build_plain_label,
+    build_push_button,
+)
+from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
+from helix_desktop.gui.replay_lab.model_costs import (
+    SentRequests,
+    collect_sent_requests,
+    describe_cost_with_model,
+)
 from helix_desktop.gui.replay_lab.preset_costs import (
     ComparedBy,
     PresetCost,
@@ -40,6 +52,7 @@ class ReplayLabDialog(TransientDialog):
         conversations: Sequence[ConversationListRow],
         policies: Sequence[tuple[str, str]],
         play: RunReplay,
+        setup: ModelSetupPort,
         runner: BackgroundRunner,
         parent: QWidget,
     ) -> None:
@@ -61,7 +74,7 @@ class ReplayLabDialog(TransientDialog):
         self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 0)
         self._table = QGridLayout()
-        explanation = tr("This is a simulation with placeholder summaries: nothing is sent. Peak: the highest use of the context window. In view: of the text that was needed again, the share that was still in the context.")  # fmt: skip
+        explanation = tr("This is a simulation with placeholder summaries: nothing is sent. Its requests are counted without those that write summaries, so that its figures differ from those of the meter. Peak: the highest use of the context window. In view: of the text that was needed again, the share that was still in the context.")  # fmt: skip
         self._status_label = build_plain_label(explanation, "muted", self)
         close_row = build_row(1, build_push_button(tr("Close"), self, self.reject))
         build_column(
@@ -69,6 +82,7 @@ class ReplayLabDialog(TransientDialog):
             self._bar,
             self._table,
             self._status_label,
+            self._build_model_comparison(),
             1,
             close_row,
             owner=self,
@@ -83,9 +97,62 @@ class ReplayLabDialog(TransientDialog):
             self._window,
             self._show_replay_progress,
         )
+        runner.run_in_background(
+            self._read_sent_requests(conversations), then=self._offer_models, owner=self
+        )
+        runner.run_in_background(setup.list_known_models(), then=self._add_known_models, owner=self)
         self._working: CancellableWork = runner.run_in_background(
             work, then=self._show_outcomes, owner=self, failed=self._show_replay_error
         )
+
+    # --- Another model
+
+    def _build_model_comparison(self) -> QWidget:
+        """Builds the line in which a second model is chosen, and what it would have cost."""
+        self._sent_requests: SentRequests | None = None
+        self._models: dict[str, ModelChoice] = {}
+        self._model_box = build_combo_box(tr("With another model"), self)
+        self._model_box.addItem(tr("Choose a model…"), "")
+        self._model_box.currentIndexChanged.connect(self._show_cost_with_model)
+        self._model_answer = build_plain_label("", "", self)
+        self._model_answer.hide()
+        self._model_panel = QWidget(self)
+        title = build_plain_label(tr("With another model"), "heading", self)
+        row = build_row(self._model_box, 1)
+        build_column(title, row, self._model_answer, owner=self._model_panel, margins=0, spacing=4)
+        self._model_panel.hide()
+        return self._model_panel
+
+    async def _read_sent_requests(self, rows: Sequence[ConversationListRow]) -> SentRequests:
+        histories: list[Sequence[Recorded]] = []
+        for row in rows:
+            histories.append(await self._bench.read_conversation_facts(row.id))
+        return collect_sent_requests(histories)
+
+    def _offer_models(self, requests: SentRequests) -> None:
+        self._sent_requests = requests
+        self._show_model_panel()
+
+    def _add_known_models(self, models: Sequence[ModelChoice]) -> None:
+        for model in models:
+            self._models[model.name] = model
+            self._model_box.addItem(model.name, model.name)
+        self._show_model_panel()
+
+    def _show_model_panel(self) -> None:
+        """The line is shown once there is something to compare: requests, and another model."""
+        has_requests = self._sent_requests is not None and bool(self._sent_requests.usages)
+        self._model_panel.setVisible(has_requests and bool(self._models))
+
+    def _show_cost_with_model(self) -> None:
+        model = self._models.get(str(self._model_box.currentData()))
+        words = ""
+        if model is not None and self._sent_requests is not None:
+            words = describe_cost_with_model(self._sent_requests, model, self._paid)
+        self._model_answer.setText(words)
+        self._model_answer.setVisible(bool(words))
+
+    # --- The presets
 
     def done(self, result: int) -> None:
         self._working.cancel()

@@ -145,7 +145,7 @@ class _FoldRowPainter(RowPainter):
 
 
 def wrap_figures(words: str, metrics: QFontMetrics, room: int) -> list[str]:
-    """Breaks figures into lines between two of them. A single one may still be too long."""
+    """Breaks figures into lines, between two of them where that is possible."""
     lines: list[str] = []
     for figure in words.split(SEPARATOR):
         joined = figure
@@ -154,7 +154,21 @@ def wrap_figures(words: str, metrics: QFontMetrics, room: int) -> list[str]:
         if lines and metrics.horizontalAdvance(joined) <= room:
             lines[-1] = joined
         else:
-            lines.append(metrics.elidedText(figure, Qt.TextElideMode.ElideRight, room))
+            lines += _wrap_words(figure, metrics, room)
+    return lines
+
+
+def _wrap_words(figure: str, metrics: QFontMetrics, room: int) -> list[str]:
+    """Breaks a figure that is longer than a line between its words. A longer word is cut."""
+    lines: list[str] = []
+    for word in figure.split(" "):
+        joined = word
+        if lines:
+            joined = f"{lines[-1]} {word}"
+        if lines and metrics.horizontalAdvance(joined) <= room:
+            lines[-1] = joined
+        else:
+            lines.append(metrics.elidedText(word, Qt.TextElideMode.ElideRight, room))
     return lines
 
 

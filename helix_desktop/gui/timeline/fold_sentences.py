@@ -57,7 +57,7 @@ def describe_event_title(event: TimelineEvent) -> str:
 def _title_of_start(event: TimelineEvent) -> str:
     started = event.history.facts[event.seq - 1].fact  # Numbers of facts begin at 1.
     if isinstance(started, facts.ConversationStarted) and started.forked_from:
-        return tr("Fork created")
+        return tr("Duplicate created")
     return tr("Conversation started")
 
 
@@ -106,7 +106,7 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
         case facts.FoldKind.EXCERPT if fold.asked:
             parts.append(tr("kept: “{words}”", words=fold.asked[:60]))
         case facts.FoldKind.EXCERPT:
-            parts.append(tr("excerpt kept"))
+            parts.append(tr("shortened to an excerpt"))
         case facts.FoldKind.OBSERVATIONS | facts.FoldKind.REFLECTION:
             parts.append(_describe_observations(fold.text))
         case facts.FoldKind.MARKER:

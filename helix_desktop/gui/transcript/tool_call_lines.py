@@ -199,11 +199,11 @@ def build_fold_chips(fold: Folded, digest_chip: LineChip | None) -> list[LineChi
         figures = format_token_change(fold.tokens_before, fold.tokens)
         chips.append(LineChip(figures, want=open_fold))
         return chips
-    kept = tr("excerpt kept")
+    kept = tr("shortened to an excerpt")
     if fold.asked:
         words = shorten_to_line(make_safe_text(fold.asked[:160]), 80)
-        kept = tr("kept: the agent asked for “{words}”", words=words)
-    shrunk = f"{format_token_count(fold.tokens_before)} → {format_token_count(fold.tokens)}"
+        kept = tr("excerpt: the agent asked for “{words}”", words=words)
+    shrunk = format_token_change(fold.tokens_before, fold.tokens)
     return [LineChip(kept, want=open_fold), LineChip(shrunk, want=open_fold)]
 
 

@@ -415,7 +415,7 @@ def list_item_intents(
     if item.kind is TranscriptItemKind.REPLY:
         intents.append((tr("Regenerate"), ActOnMessage(MessageAct.REGENERATE, seq)))
         intents.append((tr("What the model saw"), ActOnMessage(MessageAct.SHOW_REQUEST, seq)))
-    intents.append((tr("Fork from here"), ActOnMessage(MessageAct.FORK, seq)))
+    intents.append((tr("Duplicate up to here"), ActOnMessage(MessageAct.FORK, seq)))
     intents.append((tr("Rewind to here…"), ActOnMessage(MessageAct.REWIND, seq)))
 
     part_ref = items.part_ref_of(index)

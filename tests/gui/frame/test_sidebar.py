@@ -105,7 +105,7 @@ def test_archive_and_trash_are_reached_from_below_the_list(sidebar: Sidebar) -> 
 
 
 def test_the_menu_offers_what_can_be_done(sidebar: Sidebar) -> None:
-    assert offered(sidebar, "a")[:4] == ["Open to the side", "Rename…", "Pin", "Fork"]
+    assert offered(sidebar, "a")[:4] == ["Open to the side", "Rename…", "Pin", "Duplicate"]
     assert "Unarchive" in offered(sidebar, "c")
     assert len(offered(sidebar, "a")) <= 9
     places = next(action.menu() for action in newest_menu(sidebar).actions() if action.menu())

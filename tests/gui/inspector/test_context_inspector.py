@@ -128,7 +128,7 @@ def test_it_shows_the_sessions_own_meter(panel: ContextInspector, session: Comma
         f"System and tools  {format_token_count(system)}",
         "Summary 3  8.6K",
         f"Tool outputs  {format_token_count(outputs)}",
-        "Difference in the model's own count  +",
+        "Counted differently by the model  +",
     ):
         assert line in text
     assert session.folding.describe_next_fold() in text
@@ -383,3 +383,16 @@ def test_a_readable_request_does_not_give_a_summary_to_the_user() -> None:
     )
     lines = format_request_as_text(request)[2:]
     assert lines == ["── 1 · Summary ──", summary, "── 1 · You ──", "go on"]
+
+
+def test_tools_and_largest_parts_open_by_a_click(
+    panel: ContextInspector, session: Commanded
+) -> None:
+    """There were twenty figures in one column."""
+    assert "Included above" not in panel.view.all_text()
+    panel._carry_out_box_action(ToggleSection(("tools",)))
+    assert "Included above" in panel.view.all_text()
+    panel._carry_out_box_action(ToggleSection(("tools",)))
+    assert "Included above" not in panel.view.all_text()
+    text = panel.view.all_text()
+    assert text.index("Coming up") < text.index("This session")

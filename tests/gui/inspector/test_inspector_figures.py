@@ -150,9 +150,9 @@ def test_savings() -> None:
     )
     rows = inspector_figures.build_savings_rows(told)
     assert [(row.words, row.figure) for row in rows] == [
-        ("If summarized only when full", "≈ 2.91M"),
+        ("If shortened only when full", "≈ 2.91M"),
         ("Sent", "480K"),
-        ("Read from the provider's cache", "91%"),
+        ("Resent at a reduced price", "91%"),
         ("Cost so far", "$1.20"),
         ("Not included: requests of unknown cost", "2"),
         ("Saved", "84% · $6.14"),
@@ -183,6 +183,6 @@ def test_where_nothing_was_folded_nothing_is_said_to_be_saved() -> None:
     rows = inspector_figures.build_savings_rows(told)
     assert [row.words for row in rows] == [
         "Sent",
-        "Read from the provider's cache",
+        "Resent at a reduced price",
         "Cost so far",
     ]

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 
-from helix_desktop.engine.facts import ModelRole, ModelSet
+from helix_desktop.engine.facts import ModelRole, ModelSet, Usage
 from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.replay_lab.model_costs import SentRequests
 from helix_desktop.gui.replay_lab.replay_lab_dialog import ReplayLabDialog
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from tests.gui import story
 from tests.gui.fake_desk import FakeWorkbench, now
-from tests.gui.fake_setup import FakeInstallation, FakeSetup
+from tests.gui.fake_setup import QWEN, SONNET, FakeInstallation, FakeSetup
 from tests.turns import qt_works
 
 
@@ -58,20 +59,20 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
         ([story.CONVERSATION], policies, bench.rows[story.CONVERSATION].window)
     ]
     assert lab.answer.text().startswith(
-        "“Helix” would have cost least here: 83% of what “Cheapest” cost."
+        "“One summary near the end (Helix)” would have cost least here: 83% of what “Cheapest” cost."
     )
     assert "Observational memory" in said(lab)
     assert offered(lab) == [each for each in policies if each != bench.policy_name]
     assert [button.text() for button in lab._adopting.values()].count("in use") == 1
     take = next(
-        each for each in lab.findChildren(QPushButton) if each.accessibleName().endswith("Helix")
+        each for each in lab.findChildren(QPushButton) if each.accessibleName().endswith("(Helix)")
     )
     take.click()
     assert bench.policy_name == "helix"
     assert offered(lab) == policies[1:]
-    assert "This workspace now uses: Helix." in said(lab)
+    assert "This workspace now uses: One summary near the end (Helix)." in said(lab)
     window.context_panel_opener.toggle_context_panel()
-    assert window.context_panel.policy.text() == "Helix ▾"
+    assert window.context_panel.policy.text() == "One summary near the end (Helix) ▾"
 
 
 def test_money_stands_in_the_lab_as_in_the_meter_where_something_was_paid(
@@ -135,8 +136,9 @@ def test_the_policy_page_compares_the_last_conversations(
     assert played == [row.id for row in newest if not row.parent][:5]
     assert len(played) > 1
     assert "keeps_most" in policies
-    assert f"In your last {len(played)} conversations, “Helix” would have cost least: 83%" in said(
-        lab
+    assert (
+        f"In your last {len(played)} conversations, “One summary near the end (Helix)” would have cost least: 83%"
+        in said(lab)
     )
     assert "In view" in said(lab)
 
@@ -188,3 +190,24 @@ def test_for_a_free_model_tokens_are_compared_and_the_answer_says_so(
     assert "The model in use is free" in lab.answer.text()
     assert "cost" not in lab.answer.text().replace("no costs to compare", "")
     assert_tokens_are_compared(lab)
+
+
+def test_the_same_requests_are_priced_for_another_model(lab: ReplayLabDialog) -> None:
+    """Only settings could be compared, no models."""
+    QApplication.processEvents()
+    lab._offer_models(SentRequests((Usage(input=1_000_000, cache_read=0, output=100_000),)))
+    assert lab._model_panel.isVisible()
+    lab._paid = 9.0
+    lab._model_box.setCurrentIndex(lab._model_box.findData(SONNET.name))
+    # The fake's window is 200K, and no request is longer than a model's window.
+    assert "had to be shortened more" in lab._model_answer.text()
+    lab._offer_models(SentRequests((Usage(input=100_000, output=10_000),) * 2))
+    lab._show_cost_with_model()
+    expected = "The same 2 requests would have cost $0.900 with claude-sonnet, instead of $9.00."
+    assert lab._model_answer.text().startswith(expected)
+    lab._model_box.setCurrentIndex(lab._model_box.findData(QWEN.name))
+    lab._offer_models(SentRequests((Usage(input=1_000),)))
+    lab._show_cost_with_model()
+    assert lab._model_answer.text().startswith("The same request would have been free")
+    lab._model_box.setCurrentIndex(0)
+    assert lab._model_answer.isHidden()

@@ -200,7 +200,7 @@ def test_the_beginning_of_a_fork_is_called_a_fork() -> None:
         [Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(begun, 1)]
     )
     titles = [fold_sentences.describe_event_title(event) for event in story.events]
-    assert titles == ["Conversation started", "Fork created"]
+    assert titles == ["Conversation started", "Duplicate created"]
 
 
 def test_sections_of_a_document() -> None:

@@ -574,7 +574,8 @@ def test_no_figure_of_the_list_is_cut(page: Page, settle: Settle) -> None:
             lines = wrap_figures(words, made.list.fontMetrics(), room)
             height = made.list.visualRect(rows.index(row)).height()
             assert height >= ROW + (len(lines) - 1) * FIGURES_LINE, words
-            assert SEPARATOR.join(lines) == words or len(lines) == words.count(SEPARATOR) + 1
+            shown_words = " ".join(lines).replace(SEPARATOR, " ")
+            assert shown_words == words.replace(SEPARATOR, " ")
     assert any(
         made.list.visualRect(rows.index(row)).height() > ROW for row in range(len(rows.items))
     )

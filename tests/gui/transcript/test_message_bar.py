@@ -63,7 +63,7 @@ def test_the_buttons_of_a_message_and_of_an_answer(
 ) -> None:
     over(pane, 0)
     press(pane, 0, "Edit and resend…")
-    press(pane, 0, "Fork from here")
+    press(pane, 0, "Duplicate up to here")
     over(pane, 2)
     press(pane, 2, "Copy message")
     press(pane, 2, "Regenerate")

@@ -67,8 +67,8 @@ def test_an_excerpt_says_what_the_agent_asked_to_keep() -> None:
     fold = Folded("f", FoldKind.EXCERPT, PartRef(2), "x", 612, 18_240, asked="failing tests")
     line = build_call_line(state(returned=ToolReturned("c1", OUTPUT, 18_240), fold=fold), 101.0)
     assert [chip.text for chip in line.chips] == [
-        "kept: the agent asked for “failing tests”",
-        "18.2K → 612",
+        "excerpt: the agent asked for “failing tests”",
+        "18.2K → 612 tokens",
     ]
 
 
