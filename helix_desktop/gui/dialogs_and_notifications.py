@@ -14,6 +14,7 @@ from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import CoroutineStarter
+from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.trust_dialog import TrustDialog, describe_untrusted_items
 from helix_desktop.gui.common.consent_dialog import ConsentDialog, ConsentQuestion
 from helix_desktop.gui.common.policy_names import list_policy_choices
@@ -96,6 +97,10 @@ class DialogsAndNotifications(QObject):
         self._answer_requests()
         self._follow_workspaces(window.workbench_shown)
         self._declare_dialog_actions()
+        self._sides.call_for_each_side(self._keep_notices_off_transcript)
+
+    def _keep_notices_off_transcript(self, side: ChatPage) -> None:
+        self._notices.room_changed.connect(side.reserve_room_for_notice)
 
     def _declare_dialog_actions(self) -> None:
         set_handler = self._parts.actions.set_action_handler

@@ -91,7 +91,16 @@ class ChatPage(QWidget):
             self.composer,
             self.foreign,
         )
-        build_column((self._transcript_place, 1), *self.controls, owner=self, margins=0, spacing=0)
+        self._notice_room = QWidget(self)
+        self._notice_room.hide()
+        build_column(
+            (self._transcript_place, 1),
+            self._notice_room,
+            *self.controls,
+            owner=self,
+            margins=0,
+            spacing=0,
+        )
 
     def _build_transcript_place(self, theme: Theme) -> None:
         """Builds the place of the transcript: until there is one, suggestions or "Loading…"."""
@@ -150,6 +159,11 @@ class ChatPage(QWidget):
         px = self._theme.zoomed_pixels
         height_of_transcript = min(self.height() - px(ROOM_OF_QUESTION), px(ROOM_OF_TRANSCRIPT))
         self._transcript_place.setMinimumSize(1, max(height_of_transcript, 1))
+
+    def reserve_room_for_notice(self, height: int) -> None:
+        """Keeps so much room free below the transcript; 0: none."""
+        self._notice_room.setFixedHeight(height)
+        self._notice_room.setVisible(height > 0)
 
     def height_of_composer_and_question(self) -> int:
         """The height at the lower edge that must stay free: the composer and the

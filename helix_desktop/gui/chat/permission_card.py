@@ -42,6 +42,7 @@ LONG_LINE = 76
 # The same for lines that fit only in two columns.
 MANY_IN_COLUMNS = 36
 LONG_IN_COLUMN = 36
+WORDS_MARGINS = 28  # The room around the hint in that field, in pixels.
 WORDS = 120  # The minimum width in pixels of the field in which the user says what to do instead.
 NAMED = 5  # At most this many of the paths that an undo would not restore are listed by name.
 COMMANDS = ("run_command",)
@@ -679,10 +680,14 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             is_on_lowest_line = button.parentWidget() is self and action
             if is_on_lowest_line:
                 width_of_other_buttons += button.sizeHint().width() + 8
-        needed_width = width_of_other_buttons + width_of_lasting_answers + px(WORDS)
+        hint_width = self._words.fontMetrics().horizontalAdvance(self._words.placeholderText())
+        width_of_words = max(px(WORDS), hint_width + px(WORDS_MARGINS))
+        needed_width = width_of_other_buttons + width_of_lasting_answers + width_of_words
         inner_width = self.width() - 28  # Without the margins at both sides.
         is_wide = inner_width >= needed_width
-        self._words.setMinimumWidth(px(WORDS))
+        # In a narrow window, even the hint alone may be wider than the room beside the buttons.
+        room_for_words = inner_width - width_of_other_buttons
+        self._words.setMinimumWidth(max(px(WORDS), min(width_of_words, room_for_words)))
         self._place_lasting_answers(width_of_lasting_answers, is_wide=is_wide)
 
         if self._columns is not None:  # There is only room for two columns in a wide window.

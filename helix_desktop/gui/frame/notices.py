@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from PySide6.QtCore import QEvent, QObject, QTimer
-from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
+from PySide6.QtCore import QEvent, QObject, QTimer, Signal
+from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QHideEvent
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.errors import HelixError
@@ -33,7 +33,12 @@ class Notices(QWidget):
 
     A replaced notice with an offer is shown again later: an undo after a notice without an offer,
     any other offer until the user changes the workspace.
+
+    `room_changed` carries the height that the page keeps free below its text, so that a notice
+    that stays covers none of it; 0 for all others, which go by themselves.
     """
+
+    room_changed = Signal(int)
 
     def __init__(
         self, theme: Theme, parent: QWidget, reserved_height_below: Callable[[], int] = lambda: 0
@@ -57,6 +62,7 @@ class Notices(QWidget):
         build_row(
             (self._text, 1), self._button, self._close, owner=self, margins=(16, 8, 8, 8), spacing=8
         )
+        self._stays_until_answered = False
         self._timer = QTimer(self, singleShot=True)
         self._timer.timeout.connect(self._close_notice_unless_in_use)
         parent.installEventFilter(self)
@@ -107,6 +113,7 @@ class Notices(QWidget):
         self._button.setText(button or tr("Undo"))
         self._button.setVisible(act is not None)
         self._close.setIcon(build_icon("close", self._theme.colour_of_token("panel")))
+        self._stays_until_answered = shown_ms is None
         self._place_notice()
         self.show()
         self.raise_()
@@ -186,6 +193,14 @@ class Notices(QWidget):
         left = (parent.width() - width) // 2
         top = parent.height() - height - SPACE_BELOW - self._reserved_height_below()
         self.setGeometry(left, top, width, height)
+        room = 0
+        if self._stays_until_answered:
+            room = height + 2 * SPACE_BELOW
+        self.room_changed.emit(room)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self.room_changed.emit(0)
 
 
 def announce_to_screen_reader(widget: QWidget, text: str) -> None:

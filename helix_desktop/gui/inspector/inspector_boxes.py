@@ -68,8 +68,8 @@ class MeterBox(LayoutBox):
 
         # Each point that the words below name is a mark on the bar.
         painter.setPen(QPen(ink.token_colour("text"), 1.5))
-        for share in self._marked_shares:
-            x = bar.left() + min(share, 1.0) * bar.width()
+        for marked_share in self._marked_shares:
+            x = bar.left() + min(marked_share, 1.0) * bar.width()
             painter.drawLine(QPointF(x, bar.top() - 2), QPointF(x, bar.bottom() + 2))
 
         painter.setFont(ink.theme.build_font(11))

@@ -968,6 +968,21 @@ def test_the_buttons_keep_their_places_from_card_to_card(theme: Theme, width: in
     assert corners[0][0] < corners[1][0], "refusing stands first"
 
 
+@pytest.mark.parametrize("width", [560, 640, 720, 780])
+def test_the_hint_of_the_field_for_words_is_never_cut(theme: Theme, width: int) -> None:
+    """It said "Say what to do i…"."""
+    for scopes in (("once",), ("once", "conversation"), ("once", "conversation", "always")):
+        panel = PermissionQuestionPanel(theme)
+        panel.show_waiting_questions({1: replace(COMMAND, scopes=scopes)})
+        panel.resize(width, 300)
+        panel.show()
+        QApplication.processEvents()
+        card = panel.visible_card
+        assert card is not None
+        hint = card._words.placeholderText()
+        assert card._words.width() >= card._words.fontMetrics().horizontalAdvance(hint) + 12, scopes
+
+
 def test_the_button_says_what_the_chosen_rule_allows(theme: Theme) -> None:
     """It said "Always allow seq here", also when the rule was about `seq 1` alone."""
     long_rule = "seq " + " ".join(map(str, range(100)))

@@ -142,3 +142,19 @@ def test_a_long_hash_wraps(theme: Theme) -> None:
     assert notices.shown_text == text
     assert notices._text.minimumSizeHint().width() <= notices.width() - notices._close.width()
     theme.set_zoom(1.0)
+
+
+def test_a_notice_that_stays_keeps_room_below_the_text_and_others_do_not(theme: Theme) -> None:
+    """The notice on a folder's rules covered a line of the chat until it was answered."""
+    parent, rooms = QWidget(), list[int]()
+    parent.resize(800, 400)
+    parent.show()
+    notices = Notices(theme, parent, lambda: 100)
+    notices.room_changed.connect(rooms.append)
+    notices.show_notice("Saved.")
+    assert set(rooms) == {0}
+    notices.show_notice("There are rules.", button="Review", act=lambda: None, shown_ms=None)
+    # From the top of the notice to the message box.
+    assert rooms[-1] >= 400 - 100 - notices.geometry().top()
+    notices.run_notice_action()
+    assert rooms[-1] == 0

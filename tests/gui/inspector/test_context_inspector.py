@@ -43,6 +43,7 @@ from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.inspector.context_inspector import ContextInspector
 from helix_desktop.gui.inspector.request_dialog import RequestDialog, format_request_as_text
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.basic_boxes import ToggleSection
 from helix_desktop.gui.transcript.chat_actions import ChatIntent, OpenFold, ShowInChat
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession, FakeWorkbench, now
