@@ -6,15 +6,19 @@ never sees a key. A request that asks a model is sent to the provider's own addr
 
 import re
 import secrets
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from urllib.parse import unquote, urlsplit
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.providers import provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.demo_model import DEMO
-from helix_desktop.providers.http_transport import HttpAnswer, ProviderConnections
+from helix_desktop.providers.http_transport import (
+    LONGEST_REFUSAL,
+    HttpAnswer,
+    ProviderConnections,
+)
 from helix_desktop.providers.lent_providers import LentProvider, LentRequest
 from helix_desktop.providers.provider_catalog import PRESETS, KeySource, ProviderConfig
 
@@ -25,6 +29,11 @@ _PATHS_THAT_ASK_A_MODEL = re.compile(
 )
 # Headers that change how a protocol is spoken. Others of the other computer are not sent.
 _PASSED_HEADERS = frozenset({"content-type", "accept", "anthropic-version", "anthropic-beta"})
+# Headers of an answer that the other computer needs. Others are for the holder of the key: some
+# servers answer a key with a cookie that is as good as the key, or name the account.
+_RETURNED_HEADERS = ("content-type", "retry-after", "retry-after-ms")
+_FIRST_STATUS_OF_FAILURE = 400
+_HIDDEN_KEY = b"[key]"
 
 
 class KeyLender:
@@ -40,7 +49,7 @@ class KeyLender:
         self.providers: Sequence[LentProvider] = list_lendable_providers(configured)
 
     @asynccontextmanager
-    async def open_lent_answer(self, request: LentRequest) -> AsyncIterator[HttpAnswer]:
+    async def open_lent_answer(self, request: LentRequest) -> AsyncIterator["AnswerWithoutKey"]:
         config = provider_catalog.check_provider_config(
             self._configured.find_provider(request.provider)
         )
@@ -53,13 +62,46 @@ class KeyLender:
         )
         headers: dict[str, str] = {}
         for name, value in request.headers:
-            if name.lower() in _PASSED_HEADERS:
-                headers[name] = value
+            is_sendable = value.isascii() and value.isprintable()
+            if name.lower() in _PASSED_HEADERS and is_sendable:
+                headers[name.lower()] = value
         async with transport.open_post(path, request.content, headers) as answer:
-            yield answer
+            yield AnswerWithoutKey(answer, usable_key)
 
     def end_lending(self) -> None:
         """Nothing is open here that a later connection does not open again."""
+
+
+class AnswerWithoutKey:
+    """What the other computer gets of a provider's answer. Some servers quote a key that they refuse."""
+
+    def __init__(self, answer: HttpAnswer, key: str) -> None:
+        self._answer = answer
+        self._key = key.encode()
+
+    @property
+    def status_code(self) -> int:
+        return self._answer.status_code
+
+    @property
+    def response_headers(self) -> Mapping[str, str]:
+        returned: dict[str, str] = {}
+        for name in _RETURNED_HEADERS:
+            if name in self._answer.response_headers:
+                returned[name] = self._answer.response_headers[name]
+        return returned
+
+    async def body_chunks(self) -> AsyncGenerator[bytes]:
+        if self.status_code >= _FIRST_STATUS_OF_FAILURE:
+            # Read whole, as a key could be divided between two pieces.
+            refusal = await self._answer.read_whole_body(LONGEST_REFUSAL)
+            if self._key:
+                refusal = refusal.replace(self._key, _HIDDEN_KEY)
+            yield refusal
+            return
+        async with aclosing(self._answer.body_chunks()) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
 
 def list_lendable_providers(configured: ConfiguredProviders) -> list[LentProvider]:

@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 MOST_OPEN_STREAMS = 64
 Send = Callable[[host_wire.WireMessage], Awaitable[None]]
 AnswerPart = host_wire.StreamOpened | host_wire.StreamPiece | host_wire.StreamEnded
+LENDER_FAILED = "The computer with the keys failed because of a bug. Details are in its log."
 LENDER_GONE = "The connection to the computer with the keys broke off."
 
 
@@ -148,6 +149,9 @@ class AnswersToHost:
                         await self._send(host_wire.StreamPiece(number, chunk))
         except HelixError as error:
             ended = host_wire.StreamEnded(number, type(error).__name__, error.what, error.remedy)
+        except Exception:  # Whatever the other side has asked for, it must be told.
+            log.exception("a request of another computer could not be sent")
+            ended = host_wire.StreamEnded(number, ModelFailed.__name__, LENDER_FAILED)
         finally:
             self._running.pop(number, None)
         await self._send(ended)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import random
 from pathlib import Path
 
 import pytest
 
-from helix_desktop.errors import InvalidInput, ProviderKeyRefused
+from helix_desktop.errors import HelixError, InvalidInput, ProviderKeyRefused
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections
 from helix_desktop.providers.key_lender import KeyLender, check_lent_address
@@ -14,6 +17,7 @@ from helix_desktop.providers.lent_providers import LentRequest
 from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig
 from helix_desktop.secrets import ProviderKey
 from tests.peers.chat_server import ChatServer, reply
+from tests.peers.peer import Answer
 
 OPENAI = PRESETS["openai"]
 
@@ -98,7 +102,7 @@ async def test_headers_of_the_other_computer_neither_replace_the_key_nor_follow_
         )
         async with lender.open_lent_answer(request) as answer:
             assert answer.status_code == 200
-            assert b"Hello" in await answer.read_whole_body()
+            assert b"Hello" in b"".join([chunk async for chunk in answer.body_chunks()])
         (seen,) = server.requests
     assert seen.headers["authorization"] == "Bearer sk-own"
     assert seen.headers["content-type"] == "text/x"
@@ -123,3 +127,64 @@ def test_no_key_is_among_what_is_lent(tmp_path: Path) -> None:
         names = {provider.name for provider in lender.providers}
     assert {"openai", "anthropic", "peer"} <= names
     assert "sk-own" not in repr(lender.providers)
+
+
+async def test_neither_cookies_of_a_provider_nor_a_key_that_it_quotes_reach_the_other_computer(
+    tmp_path: Path, connections: ProviderConnections
+) -> None:
+    headers = (
+        ("set-cookie", "session=as-good-as-the-key"),
+        ("x-account", "me"),
+        ("retry-after", "7"),
+    )
+    quoted = json.dumps({"error": {"message": "The key sk-own-key is wrong"}}).encode()
+    pieces = (quoted[:37], quoted[37:])
+    refusal = Answer(401, pieces, headers, "application/json")
+    with ChatServer([refusal]) as server:
+        lender = lender_of(tmp_path, server, connections, "sk-own-key")
+        request = LentRequest("peer", f"{server.base_url}/chat/completions", (), b"{}")
+        async with lender.open_lent_answer(request) as answer:
+            assert set(answer.response_headers) == {"content-type", "retry-after"}
+            body = b"".join([chunk async for chunk in answer.body_chunks()])
+    assert b"sk-own-key" not in body
+    assert b"is wrong" in body
+
+
+async def test_400_strange_requests_send_only_known_headers_and_fail_with_a_sentence(
+    tmp_path: Path, connections: ProviderConnections
+) -> None:
+    names = (
+        "content-type", "Content-Type", "ACCEPT", "anthropic-beta", "cookie", "Host", "content-length",
+        "transfer-encoding", "connection", "Authorization", "x-api-key", "", "é", "\x00",
+        "content-type\r\nX-Evil", "Expect", "Upgrade", "Proxy-Authorization", "x-helix-agent",
+    )  # fmt: skip
+    values = (
+        "x", "\r\nX-Evil: 1", "\x00", "é", "\ud800", "日本", "a" * 100_000, "text/x\n", "  ", "",
+    )  # fmt: skip
+    allowed = {
+        "accept", "accept-encoding", "anthropic-beta", "anthropic-version", "authorization", "connection",
+        "content-length", "content-type", "host", "user-agent",
+    }  # fmt: skip
+    chance = random.Random(68)
+    sent = 0
+    with ChatServer() as server:
+        base = server.base_url
+        urls = (
+            f"{base}/chat/completions", f"{base}/responses?alt=sse", f"{base}/chat/completions#x",
+            f"{base}/chat/completions;x", f"\t{base}/messages", f"{base}/../x/messages", f"{base}/files",
+        )  # fmt: skip
+        lender = lender_of(tmp_path, server, connections, "sk-own")
+        for _ in range(400):
+            headers = tuple(
+                (chance.choice(names), chance.choice(values)) for _ in range(chance.randrange(5))
+            )
+            provider = chance.choice(["peer", "peer", "peer", "nope", "", "demo", "../x"])
+            content = chance.choice([b"{}", b"", b"\xff" * 10])
+            request = LentRequest(provider, chance.choice(urls), headers, content)
+            with contextlib.suppress(HelixError):
+                async with lender.open_lent_answer(request):
+                    sent += 1
+        for seen in server.requests:
+            assert set(seen.headers) <= allowed
+            assert seen.headers["authorization"] == "Bearer sk-own"
+    assert sent > 30
