@@ -36,17 +36,16 @@ class Threshold:
         return self.others.get(preset, self.default)
 
     def describe_allowed_values(self) -> str:
+        """Return what may be set, to complete the sentence "expected …"."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
         if self.value_type is bool:
             return "true or false"
-        number = "a number"
         if self.value_type is int:
             number = "a whole number"
-        allowed_range = f"{number} from {self.low:g} to {self.high:g}"
-        if not self.unit:
-            return allowed_range
-        return f"{allowed_range} {self.unit}"
+        else:
+            number = "a number"
+        return f"{number} from {self.low:g} to {self.high:g} {self.unit}".rstrip()
 
 
 THRESHOLDS = (

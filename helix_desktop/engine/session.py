@@ -198,7 +198,9 @@ class Session:
         self.send_message(parts, rewinds_to=seq - 1)
 
     async def ask_again(self, seq: int = 0) -> None:
-        """Ask again for the answer at `seq`, or for the last one. Earlier answers are kept."""
+        """Go back to the user's message before the answer `seq`, or before the last one, and have
+        the model answer it again. Earlier answers are kept.
+        """
         self.refuse_while_running("ask again")
         seq_of_message = 0  # The last message of the user before that answer.
         for recorded in self.conversation.state.facts_on_path():
@@ -275,20 +277,25 @@ class Session:
 
     def _set_activity(self, running: ConversationActivity, why: str = "") -> None:
         """Tell listeners what the session does now: while a question is open, it asks."""
-        self.running = running
-        self.why = why
         if self.questions:  # Also the question of an agent in the background waits for the user.
             oldest_question = next(iter(self.questions.values()))
             self.running = ConversationActivity.ASKING
             self.why = oldest_question.title
+        else:
+            self.running = running
+            self.why = why
         changed = session_events.ActivityChanged(self.id, self.running, self.why)
         self.conversation.notify_listeners(changed)
 
     async def _ask_user(self, question: PermissionQuestion) -> PermissionAnswer:
-        """Show a question to the user, and wait until it is answered or the turn is stopped."""
+        """Show a question to the user, and wait until it is answered or the turn is stopped.
+
+        The questions of a sub-agent are shown where the agent works that waits for it.
+        """
         if self.asked_elsewhere is not None:
             asker = question.by or self.conversation.state.title
             return await self.asked_elsewhere(replace(question, by=asker))
+
         number = next(self._question_numbers)
         future: asyncio.Future[PermissionAnswer] = asyncio.get_running_loop().create_future()
         self._answers[number] = future
@@ -302,14 +309,19 @@ class Session:
                 await self._record_plan(answer.values.strip() or question.preview)
             return answer
         finally:
-            del self._answers[number]
-            del self.questions[number]
-            self.conversation.notify_listeners(session_events.QuestionAnswered(self.id, number))
-            if not self.questions:
-                activity = ConversationActivity.TOOLS
-                if self.turns.task is None:
-                    activity = ConversationActivity.IDLE
-                self._set_activity(activity)
+            self._close_question(number)
+
+    def _close_question(self, number: int) -> None:
+        """Take a question away that was answered or is not asked any more."""
+        del self._answers[number]
+        del self.questions[number]
+        self.conversation.notify_listeners(session_events.QuestionAnswered(self.id, number))
+        if self.questions:
+            return
+        if self.turns.task is None:
+            self._set_activity(ConversationActivity.IDLE)
+        else:
+            self._set_activity(ConversationActivity.TOOLS)
 
     async def _record_plan(self, text: str) -> None:
         plan = session_setup.StandingNote("plan", PLAN + text)

@@ -70,21 +70,29 @@ async def read_span_texts(
     *,
     dated: bool = False,
 ) -> AsyncIterator[SpanText]:
-    """Yield what the view shows of each item. `dated`: with the minute of each message."""
+    """Yield what the model is shown of each item as text: of a message, or of a document that
+    stands for several. Each line begins with its number. `dated`: also with the minute.
+    """
     for item in items:
-        label = f"[{item.first}]"
-        if item.first != item.last:
-            label = f"[{item.first}–{item.last}]"
-        if dated and branch.has_message(item.first):
-            seconds = branch.message_at(item.first).time
-            minute = datetime.fromtimestamp(seconds, UTC)
-            label += f" {minute:%Y-%m-%d %H:%M}"
+        label = _label_item(branch, item, dated=dated)
         rows = []
         for block in item.blocks:
             text = await _text_of_block(branch, block, cache)
             if text:
                 rows.append(f"{label} {text}")
         yield SpanText("\n".join(rows), item.tokens)
+
+
+def _label_item(branch: ConversationBranch, item: ViewItem, *, dated: bool) -> str:
+    """Return the number of an item's message, or the first and last number of a document's."""
+    if item.first == item.last:
+        numbers = f"[{item.first}]"
+    else:
+        numbers = f"[{item.first}–{item.last}]"
+    if not dated or not branch.has_message(item.first):
+        return numbers
+    minute = datetime.fromtimestamp(branch.message_at(item.first).time, UTC)
+    return f"{numbers} {minute:%Y-%m-%d %H:%M}"
 
 
 async def _text_of_block(branch: ConversationBranch, block: Block, cache: ContentCache) -> str:
@@ -122,17 +130,19 @@ def _call_suffix(branch: ConversationBranch, block: Block) -> str:
 async def read_detail_sources(
     branch: ConversationBranch, seqs: list[int], cache: ContentCache
 ) -> list[DetailSource]:
-    """Return the original messages and outputs, except what the user has excluded."""
+    """Return the original messages and outputs, in which details are looked for, except what the
+    user has excluded.
+    """
     sources: list[DetailSource] = []
     for start in range(0, len(seqs), BATCH):
         await asyncio.sleep(0)  # Lets other tasks run.
         messages = [branch.message_at(seq) for seq in seqs[start : start + BATCH]]
-        texts = await read_short_outputs(messages, cache)
+        short_texts = await read_short_outputs(messages, cache)
         for message in messages:
             seq = message.seq
             match message.fact:
                 case facts.ToolReturned() as result if not branch.is_excluded(facts.PartRef(seq)):
-                    text = texts.get(result.output, "")
+                    text = short_texts.get(result.output, "")
                     if not text:
                         text = await read_stored_text(cache, result.output)
                     sources.append(_source_of_output(branch, seq, result, text))
@@ -190,9 +200,13 @@ async def _sources_of_user_message(
 ) -> list[DetailSource]:
     """Return the user's own words, and apart from them what an agent's program added."""
     shown_parts = _parts_not_excluded(branch, seq, fact)
-    words, additions = split_off_agent_additions(shown_parts)
-    own_texts = list(filter(None, [words]))
+    own_words, additions = split_off_agent_additions(shown_parts)
+    own_texts: list[str] = []
+    if own_words:
+        own_texts.append(own_words)
     added_texts = [text for _, text in additions if text]
+
+    # An attachment is an addition, too, if it is among them by the number of its part.
     added_numbers = {number for number, _ in additions}
     names = []
     for number, part in enumerate(shown_parts):
@@ -205,6 +219,7 @@ async def _sources_of_user_message(
                 added_texts.append(text)
             else:
                 own_texts.append(text)
+
     own_source = DetailSource(seq, "user", "\n".join(own_texts), names=tuple(names))
     if not added_texts:
         return [own_source]
@@ -228,6 +243,7 @@ def _parts_not_excluded(
 def sources_of_reply(
     branch: ConversationBranch, seq: int, fact: facts.ModelReplied
 ) -> Iterator[DetailSource]:
+    """Yield what a reply says and calls, without its reasoning and what the user excluded."""
     for index, part in enumerate(fact.parts):
         if isinstance(part, facts.Reasoning):
             continue

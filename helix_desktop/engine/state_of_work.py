@@ -124,6 +124,7 @@ class RecordedCommit:
     call: str = ""
 
     def describe(self) -> str:
+        """Return the commit's hash, branch and subject, or what else is known of it."""
         who = ""
         if not self.call:
             who = ", by the user"
@@ -156,10 +157,12 @@ class StateOfWork:
         """Note what a call says of tests, tasks and commits, if it was run, or that it was not."""
         if answered.was_stopped:
             self.stopped[answered.key] = (answered.seq, describe_call(answered.call))
+            # Tests that were stopped half-way are the last run all the same.
             if answered.is_test_run and not answered.text.startswith(NOT_BEGUN):
                 self.tests = answered
         if not answered.was_run:
             return
+        # The same call has worked now, so that it was denied or stopped before is past.
         if answered.result.ok:
             self.denied.pop(answered.key, None)
             self.stopped.pop(answered.key, None)
@@ -223,7 +226,9 @@ class StateOfWork:
         self._added.clear()
 
     def _may_be_in(self, change: OpenChange, commit: GitCommand) -> bool:
-        """Whether a changed file may be in a commit. Unknown counts as yes."""
+        """Whether a changed file may be in a commit, by the options of `git commit` and by what
+        was given to `git add` before. What is not certain counts as yes.
+        """
         is_new = change.is_exact and change.before is None
         if commit.takes_all_changes and not is_new:
             return True
@@ -236,7 +241,11 @@ class StateOfWork:
         return False
 
     def add_change(self, change: OpenChange, call: str = "") -> None:
-        """Add a change to a file. `call`: the id of the call that made it, if that is known."""
+        """Add a change to what differs since the last commit. Earlier changes of the same file
+        and this one become one, or none if the file is as it was.
+
+        `call`: the id of the call that made it, if that is known.
+        """
         commit = self.commit
         if commit is not None and call and commit.call == call:
             # The command that committed also changed files, before the commit or after it.
@@ -489,13 +498,14 @@ async def _lines_about_tests(work: StateOfWork, cache: ContentCache) -> list[str
 
 
 def _describe_exit_code(answered: AnsweredCall, output: str) -> str:
+    """Say how a test run ended: with the recorded exit code, or the one that its output names."""
     code = answered.result.exit_code
     if code is None:
         code = test_and_commit_commands.read_exit_code(output)
-    if code is None and not answered.result.ok:
-        return "it failed"
     if code is None:
-        return "no exit code is recorded"
+        if answered.result.ok:
+            return "no exit code is recorded"
+        return "it failed"
     if answered.command and not test_and_commit_commands.is_exit_code_of_tests(answered.command):
         return f"exit code {code} of the whole command line"
     return f"exit code {code}"
@@ -543,6 +553,7 @@ def _lines_about_events(work: StateOfWork) -> Iterator[str]:
 
 
 def _lines_about_tasks(work: StateOfWork) -> Iterator[str]:
+    """Yield a line with the first open tasks of the last task list, if there is one."""
     if work.tasks is None:
         return
     seq, tasks = work.tasks

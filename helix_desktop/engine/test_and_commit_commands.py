@@ -137,24 +137,26 @@ class ReportedCommit:
 
 
 def split_command_line(command: str) -> list[CommandPart]:
-    """Split a command line at its operators, outside of quotes and here documents."""
+    """Split a command line into its programs, at operators such as `&&` or `|` that are outside
+    of quotes and here documents. Comments are left out.
+    """
     line = strip_here_documents(command[:LONGEST_COMMAND])
     parts: list[CommandPart] = []
-    text = ""
-    operator = ""
-    start = 0
+    text = ""  # Of the program that is being read, up to `position`.
+    operator_before = ""
+    position = 0
     for token in _OPERATOR_OR_QUOTED.finditer(line):
         is_quoted = not token["comment"] and not token["operator"]
         if is_quoted:
             continue  # It belongs to the text of the program.
-        text += line[start : token.start()]
-        start = token.end()
+        text += line[position : token.start()]
+        position = token.end()
         if token["operator"]:
-            parts.append(CommandPart(text.strip(), operator))
+            parts.append(CommandPart(text.strip(), operator_before))
             text = ""
-            operator = token["operator"]
-    text += line[start:]
-    parts.append(CommandPart(text.strip(), operator))
+            operator_before = token["operator"]
+    text += line[position:]
+    parts.append(CommandPart(text.strip(), operator_before))
     return [part for part in parts if part.text]
 
 
@@ -184,6 +186,7 @@ def runs_tests(command: str) -> bool:
 
 
 def _runs_tests(program: str) -> bool:
+    """Whether a program is a test runner, or runs one somewhere else, such as in a container."""
     if _RUNS_NO_TEST.search(program):
         return False
     if not _RUNS_ELSEWHERE.match(program):

@@ -222,7 +222,10 @@ class ToolCallRunner:
         )
 
     async def _head_and_token_count(self, outcome: CallOutcome) -> tuple[str, int]:
-        """Return an output's text if it is short, or else an empty text, and its tokens."""
+        """Return an output's text if it is short, or else an empty text, and its tokens.
+
+        Of an output that is not in memory, only a sample is read, from which the tokens are estimated.
+        """
         size = outcome.output.size
         content = outcome.content
         if content is None:
@@ -288,7 +291,9 @@ class ToolCallRunner:
         return CallResult(returned, beside=(), keep="")
 
     def most_repeated_tool_and_count(self) -> tuple[str, int]:
-        """Return the tool repeated most often with equal results, without other calls between."""
+        """Return the tool whose call was repeated most often with the same result, and how often,
+        or 0 if something else was done meanwhile, as the agent may make progress then.
+        """
         if not self._latest_calls:
             return "", 0
         most_repeated, count = Counter(self._latest_calls).most_common(1)[0]
@@ -303,8 +308,8 @@ class ToolCallRunner:
 
 
 def facts_that_take_back_unstarted_calls(state: ConversationState) -> list[Fact]:
-    """Return the facts after which the calls that a stop kept from beginning wait
-    again, or nothing if there are none.
+    """Return the facts after which the calls that a stop kept from beginning wait again, as if
+    they had just been made, or nothing if there are none.
     """
     results = _results_of_last_reply(state)
     first_unstarted = 0

@@ -51,11 +51,14 @@ class CurrentTurn:
 
 
 def match_tool_name(name: str, offered: Sequence[str]) -> str:
-    """Return the offered tool that is meant, as `read` for `functions.read:0`."""
+    """Return the offered tool that is meant, as `read` for `functions.read:0`, or the name itself
+    if that does not say which one.
+    """
     if name in offered:
         return name
     name_without_number = _FORMAT.sub("", name)
-    plain_name = name_without_number.rpartition(".")[2].strip().lower()
+    name_without_group = name_without_number.rpartition(".")[2]
+    plain_name = name_without_group.strip().lower()
     similar_tools = [tool for tool in offered if tool.lower() == plain_name]
     if len(similar_tools) != 1:
         return name
@@ -63,24 +66,34 @@ def match_tool_name(name: str, offered: Sequence[str]) -> str:
 
 
 def unwrap_call(call: ToolCall) -> ToolCall:
-    """Return the call that `call_tool` was to make. Any other call is returned unchanged."""
+    """Return the call that the tool `call_tool` was to make. Any other call, and one whose
+    arguments can't be read, is returned unchanged.
+    """
     if call.name != CALL_TOOL:
         return call
     values = parse_arguments(call.arguments) or {}
     name = text_at(values, "name")
     if not _TOOL_NAME.fullmatch(name) or name == CALL_TOOL:
         return call
-    inner_arguments = values.get("arguments", {})
-    # Some models write the arguments of the inner call as a string of JSON, or as an empty one.
-    if isinstance(inner_arguments, str) and inner_arguments.strip():
-        inner_arguments = parse_arguments(inner_arguments)
-    elif isinstance(inner_arguments, str):
-        inner_arguments = {}
-    if not isinstance(inner_arguments, dict):
+    inner_arguments = _parse_inner_arguments(values.get("arguments", {}))
+    if inner_arguments is None:
         return call
     arguments = json.dumps(inner_arguments, ensure_ascii=False)
     keep = text_at(values, "keep")
     return replace(call, name=name, arguments=arguments, keep=keep, via=CALL_TOOL)
+
+
+def _parse_inner_arguments(written: object) -> dict[str, Any] | None:
+    """Return the arguments of an inner call, which some models write as a string of JSON, or as
+    an empty one. Return None if they are not an object.
+    """
+    if isinstance(written, dict):
+        return written
+    if not isinstance(written, str):
+        return None
+    if not written.strip():
+        return {}
+    return parse_arguments(written)
 
 
 def restore_call_as_made(call: ToolCall) -> ToolCall:

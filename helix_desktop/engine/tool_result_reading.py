@@ -126,7 +126,9 @@ def _command_of_words(words: list[str]) -> str:
 
 
 def find_call_subject_and_place(arguments: str) -> tuple[str, str]:
-    """Return a call's pattern, command, path or first text, and for a search its path."""
+    """Return what a call is about: for a search its pattern and the path in which it searches,
+    otherwise its command, its path or its first text, and no place.
+    """
     beginning = arguments[:SEARCHED_ARGUMENTS]
     values: dict[str, str] = {}
     for key, value in _SUBJECT_VALUE.findall(beginning):
@@ -355,9 +357,12 @@ def _texts_of_open_tasks(tasks: list[object]) -> Iterator[str]:
 
 
 def key_shared_by_attempts(tool: str, values: Mapping[str, object], command: str) -> str:
-    """Return what two attempts share: the tool, and a command's last program or the file."""
+    """Return what two attempts at the same thing share: the tool, and a command's last program or
+    the file. A later one that works shows that the failure of an earlier one is solved.
+    """
     if not command.strip():
         return f"{tool} {_path_argument(values)}".strip()
+    # Of several lines, the others may be the text that the first one's program reads.
     if "\n" in command:
         program_line = command.strip().splitlines()[0]
     else:

@@ -67,6 +67,14 @@ class _PreparedRequest:
     digest: Digest
 
 
+@dataclass(frozen=True, slots=True)
+class _TimedReply:
+    """A reply, and how long its first word took, which is 0 if there was none."""
+
+    reply: Reply
+    first_word_seconds: float
+
+
 async def record_changed_settings(services: SessionServices, conversation: Conversation) -> None:
     """Record what the next request depends on besides messages, if it has changed."""
     setup = await services.setup()
@@ -143,8 +151,11 @@ def build_note_facts(
     conversation: Conversation,
     before: int = 0,
 ) -> list[facts.Fact]:
-    """Return new or changed notes as messages at the end, so the rest stays cached.
-    `before`: how many facts are appended together with these, before them.
+    """Return the facts for notes that are new or have changed since the model was told them.
+
+    A note is a text that holds from now on, such as a folder's rules. It becomes a message at the
+    end, so that what was sent before stays in the provider's cache. `before`: how many facts are
+    appended together with these, before them.
     """
     notes_in_view = conversation.state.branch.notes
     new_facts: list[facts.Fact] = []
@@ -217,7 +228,11 @@ class TurnLoop:
         await self._call_runner.run_reply_calls(Reply(calls, facts.Stop.CALLS))
 
     async def _run_turn_step(self) -> facts.TurnEnded | None:
-        """Ask the model once and run its calls. Return the turn's end, or None if it goes on."""
+        """Ask the model once and run its calls. Return the turn's end, or None if it goes on.
+
+        Before that, what has changed is recorded, and the conversation is shortened if that is
+        due. Messages that the user sent meanwhile come after the results of the calls.
+        """
         self._callbacks.running(ConversationActivity.THINKING)
         await record_changed_settings(self._services, self._conversation)
         await append_note_on_undone_files(self._services, self._conversation)
@@ -319,66 +334,82 @@ class TurnLoop:
         return client
 
     async def _ask_until_answered(self) -> Reply:
-        """Return a recorded reply. If the request is too long, fold, and ask again if
-        that helped.
+        """Return a recorded reply. If the provider refuses the request as too long, shorten the
+        conversation, and ask again if that helped, but only a few times.
         """
-        for _ in range(OVERFLOWS_IN_A_ROW):
+        refusals = 0
+        while True:
             try:
                 return await self._stream_and_record_reply()
-            except errors.ContextTooLong as error:
-                failure = error
-                meter_before = self._conversation.current_meter()
-                # The provider's refusal may have revealed the real size of the model's window.
-                await record_changed_settings(self._services, self._conversation)
-                await self._folding.apply_due_folds(overflowed=True)
-                meter_after = self._conversation.current_meter()
-                is_no_shorter = meter_after.used >= meter_before.used
-                if is_no_shorter and meter_after.window == meter_before.window:
-                    break
-        raise failure
+            except errors.ContextTooLong:
+                refusals += 1
+                has_helped = await self._shorten_after_refusal()
+                if refusals == OVERFLOWS_IN_A_ROW or not has_helped:
+                    raise
+
+    async def _shorten_after_refusal(self) -> bool:
+        """Shorten the conversation. Return whether another request may fit better: it is shorter,
+        or the refusal has revealed another size of the model's window.
+        """
+        meter_before = self._conversation.current_meter()
+        await record_changed_settings(self._services, self._conversation)
+        await self._folding.apply_due_folds(overflowed=True)
+        meter_after = self._conversation.current_meter()
+        is_shorter = meter_after.used < meter_before.used
+        return is_shorter or meter_after.window != meter_before.window
 
     async def _stream_and_record_reply(self) -> Reply:
         """Send the request, show the reply as it arrives, and record it.
 
-        The stream ends with a whole `Reply`, or is cut without one. If the text repeats itself,
-        it is stopped here. If the user stops the turn, what was written so far is recorded
-        before the cancellation goes on.
+        If the user stops the turn, what was written so far is recorded before the cancellation
+        goes on.
         """
         prepared = await self._build_request_and_mark_sent()
         start_time = self._services.clock.current_time()
-        first_word_seconds = 0.0
         watch = RepetitionWatch()
-        # A stream that ends without a reply was cut.
-        reply = Reply((), facts.Stop.CUT)
-        stream = self._main_model_client().stream_reply(prepared.request)
         try:
-            async with aclosing(stream) as deltas:  # type: ignore[type-var]
-                async for delta in deltas:
-                    self.wake = None
-                    if isinstance(delta, RetryDelay):
-                        self.wake = delta.wake
-                    self._conversation.notify_listeners(ReplyStreamed(self._conversation.id, delta))
-                    if isinstance(delta, RetryDelay):
-                        continue
-                    if isinstance(delta, Reply):
-                        reply = delta
-                        continue
-                    if not first_word_seconds:
-                        first_word_seconds = self._services.clock.current_time() - start_time
-                    if watch.is_repeating(delta) and not self._goes_on_repeating:
-                        reply = _reply_without_repetitions(watch)
-                        break
+            streamed = await self._stream_reply(prepared.request, watch, start_time)
         except asyncio.CancelledError:
             partial_reply = _reply_of_text(watch.written_text())
             await asyncio.shield(self._record_reply(partial_reply, prepared, start_time))
             raise
+        reply = streamed.reply
         self._conversation.speed.measure_reply(
             read_tokens=reply.usage.input - reply.usage.cache_read,
-            first_word_seconds=first_word_seconds,
+            first_word_seconds=streamed.first_word_seconds,
             written_tokens=reply.usage.output,
             seconds=self._services.clock.current_time() - start_time,
         )
         return await self._record_reply(reply, prepared, start_time)
+
+    async def _stream_reply(
+        self, request: Request, watch: RepetitionWatch, start_time: float
+    ) -> _TimedReply:
+        """Show a reply as it arrives, piece by piece, and return it.
+
+        The stream ends with a whole `Reply`, or is cut without one. If the text repeats itself,
+        which `watch` notices, it is stopped here.
+        """
+        first_word_seconds = 0.0
+        reply = Reply((), facts.Stop.CUT)
+        stream = self._main_model_client().stream_reply(request)
+        async with aclosing(stream) as deltas:  # type: ignore[type-var]
+            async for delta in deltas:
+                self.wake = None
+                if isinstance(delta, RetryDelay):
+                    self.wake = delta.wake
+                self._conversation.notify_listeners(ReplyStreamed(self._conversation.id, delta))
+                if isinstance(delta, RetryDelay):
+                    continue
+                if isinstance(delta, Reply):
+                    reply = delta
+                    continue
+                if not first_word_seconds:
+                    first_word_seconds = self._services.clock.current_time() - start_time
+                if watch.is_repeating(delta) and not self._goes_on_repeating:
+                    reply = _reply_without_repetitions(watch)
+                    break
+        return _TimedReply(reply, first_word_seconds)
 
     async def _record_reply(
         self, reply: Reply, prepared: _PreparedRequest, start_time: float
@@ -412,6 +443,7 @@ class TurnLoop:
         return replace(reply, parts=parts)
 
     def _normalise_and_count_reply_part(self, part: facts.ReplyPart) -> facts.ReplyPart:
+        """Return a part with its tokens counted, and a call as one of a tool that was offered."""
         match part:
             case facts.Text(text) | facts.Reasoning(text):
                 return replace(part, tokens=self._services.tokens.count_tokens(text))
@@ -498,6 +530,9 @@ class TurnLoop:
         return None
 
     def _turn_end_at_limit(self) -> facts.TurnEnded | None:
+        """Return the turn's end if it has made too many steps, repeats the same call without
+        anything new, or has cost too much.
+        """
         limits = self._services.limits()
         if limits.steps and self._step_count >= limits.steps:
             why = f"This turn reached its step limit ({self._step_count})."

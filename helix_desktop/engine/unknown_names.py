@@ -50,7 +50,9 @@ async def find_unknown_names_of_fold(
 
 
 def find_unknown_names(document: str, texts: Sequence[str]) -> list[str]:
-    """Return the unknown names of each sentence that a model wrote, before the sentence."""
+    """Return a row for each sentence of a summary with names that occur in none of the texts:
+    these names, and the sentence.
+    """
     names_by_sentence: dict[str, list[str]] = {}
     possibly_unknown: set[str] = set()
     for sentence in _sentences_of_model(document):

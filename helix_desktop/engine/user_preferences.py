@@ -60,6 +60,7 @@ class UserPreferences:
         self.demands: list[StatedDemand] = []
 
     def add_demand(self, text: str, seq: int, times: int = 1) -> None:
+        """Add a demand. If it says "instead" or the like, similar earlier ones are settled."""
         demand = _read_demand(text, seq, times)
         if _REPLACES.search(text):
             for earlier in self.demands:
@@ -86,6 +87,7 @@ class UserPreferences:
 
 
 def _read_demand(text: str, seq: int, times: int) -> StatedDemand:
+    """Find out whether a demand is for good, such as a rule, or a task that can be fulfilled."""
     is_about_place = bool(_PLACE.search(text))
     is_lasting = states_a_rule(_ONCE.sub(" ", text)) and not is_about_place
     files = frozenset(_FILE.findall(text))

@@ -69,8 +69,10 @@ class ConversationState(Moment):
         return self.record.facts
 
     def advance_state(self, recorded: Recorded, branch: ConversationBranch | None = None) -> None:
-        """Add a fact in constant time. For a rewind, the whole branch is rebuilt,
-        unless it is passed in.
+        """Follow the conversation by one fact, in constant time.
+
+        For a rewind, the branch that it goes back to is rebuilt, which takes long in a long
+        conversation, unless it is passed in.
         """
         self._view = None
         self.record.facts.append(recorded)
@@ -151,8 +153,9 @@ class ConversationState(Moment):
         return self.branch.steps[-1]
 
     def _apply_change(self, recorded: Recorded) -> None:
-        """Apply a fact. Settings hold on every branch; everything else belongs to the
-        current branch.
+        """Apply a fact to the settings, which hold on every branch, or else to the current branch.
+
+        What it changes is also recorded for past moments.
         """
         settings = self.settings.settings_after(recorded)
         if settings is not self.settings:
@@ -167,7 +170,9 @@ class ConversationState(Moment):
             self.record.messages.append(recorded.seq)
 
     def _refresh_blocks(self) -> None:
-        """Update the list of blocks from the first changed item on."""
+        """Update the list of all blocks, from the first item on that has changed since it was
+        made, so that a long conversation is not gone through again for each request.
+        """
         first_changed = self.branch.pop_first_changed_index()
         if self._settings_blocks is not self.settings.settings_blocks:
             self._settings_blocks = self.settings.settings_blocks
@@ -206,6 +211,9 @@ class ConversationState(Moment):
                 self._remember_changed_conversation(changed)
 
     def _remember_changed_conversation(self, changed: ConversationChanged) -> None:
+        """Remember what the user changed: an option of a foreign agent, given as "id=value", or
+        the title, the private copy or the model.
+        """
         if changed.choice is not None:
             identity, _, value = changed.choice.partition("=")
             self.agent_choices[identity] = value

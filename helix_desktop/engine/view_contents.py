@@ -19,7 +19,10 @@ class ViewContents:
         self._contents_of_last_view: dict[Stored, str | Image] = {}
 
     async def read_view_contents(self, view: View) -> Mapping[Stored, str | Image]:
-        """Return all content of the view. A sentence replaces what cannot be read."""
+        """Return all stored content that a view refers to, as the model sees it.
+
+        What the last view had, too, is not read again. A sentence replaces what cannot be read.
+        """
         contents_of_last_view = self._contents_of_last_view
         contents: dict[Stored, str | Image] = {}
         stored_to_read: list[Stored] = []

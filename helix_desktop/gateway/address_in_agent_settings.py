@@ -58,8 +58,10 @@ def _lines_of_content(content: bytes | None) -> list[str]:
 def plan_address_install(
     agent: KnownAgent, port: int, home: Path, environ: Mapping[str, str] = os.environ
 ) -> AgentSettingsChange:
-    """Return what `install_address` would change. `port`: the resident's. The address
-    has its own token.
+    """Return what connecting an agent would change in its settings file, without changing it.
+
+    The gateway's address gets a token of its own. `port`: where the program in the background
+    listens. Raises ActionRefused if an address of the user's would be lost.
     """
     surroundings = AgentSurroundings(environ, home, home)
     upstreams = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
@@ -95,15 +97,15 @@ def _check_no_address_is_overwritten(agent: KnownAgent, upstreams: Sequence[Agen
 
 
 def _check_no_proxy_gets_requests(agent: KnownAgent, environ: Mapping[str, str]) -> None:
-    """Raise if the agent would send its key and the conversation to an HTTP proxy
-    instead of to the gateway.
+    """Raise if the agent would send its key and the conversation to an HTTP proxy instead of to
+    the gateway: a proxy is set, and NO_PROXY does not name this computer.
     """
     if agent.name == "claude":
         return  # Its settings get NO_PROXY together with the address.
-    exceptions = [environ[name] for name in NO_PROXY if environ.get(name)]
-    if not exceptions and agent.name == "gemini":
+    no_proxy_values = [environ[name] for name in NO_PROXY if environ.get(name)]
+    if not no_proxy_values and agent.name == "gemini":
         return  # Where NO_PROXY is not set, it reads it from its own file, which gets it, too.
-    if exceptions and all(map(_excepts_this_computer, exceptions)):
+    if no_proxy_values and all(map(_excepts_this_computer, no_proxy_values)):
         return
 
     for name in environ:
@@ -129,7 +131,9 @@ def check_not_connected(agent: KnownAgent, config: Path) -> None:
 
 
 def install_address(change: AgentSettingsChange, config: Path) -> None:
-    """Save the old content, then write the new settings."""
+    """Write the planned settings of an agent, after a note of the old content and of what was
+    installed, by which `remove_address` restores the file.
+    """
     if change.before == change.after:
         return
     check_not_connected(KNOWN_AGENTS[change.agent], config)
@@ -160,8 +164,8 @@ def install_address(change: AgentSettingsChange, config: Path) -> None:
 
 
 def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange:
-    """Return what `remove_address` would change. Refuses if somebody else has changed
-    the file since.
+    """Return what disconnecting an agent would change in its settings file, by the note that was
+    made when it was connected. Raises ActionRefused if the file was changed since.
     """
     note_file = config / FOLDER / f"{agent.name}.json"
     try:
@@ -207,8 +211,8 @@ def remove_address(change: AgentSettingsChange, config: Path) -> None:
 
 
 def _write_settings_if_unchanged(change: AgentSettingsChange) -> None:
-    """Write to the file, or to a link's target, if it is still what was shown: somebody
-    may have saved.
+    """Write to a settings file, or to the target of a link, if it still has the content that the
+    change was planned for. Somebody may have saved it meanwhile.
     """
     file = Path(os.path.realpath(change.file))
     atomic_files.create_folders(file.parent)
@@ -304,6 +308,7 @@ def _registration_in_address(
 
 
 def _read_settings_or_none(file: Path) -> bytes | None:
+    """Return the content of a settings file, or None if there is no such file."""
     try:
         return atomic_files.read_small_file(file, LARGEST_SETTINGS_BYTES)
     except FileNotFoundError:

@@ -137,8 +137,10 @@ class OpenAgentConversation:
             yield replace(self, follower=self.follower.follower_for_draft(draft))
 
     def exclusions_made_after(self, seq: int) -> list[facts.Excluded]:
-        """Return exclusions made after `seq`, which stay in force when the conversation
-        returns to it.
+        """Return the facts that take out again what the user has taken out since the fact `seq`.
+
+        They are needed when the conversation goes back to it: what the user took out of the
+        context stays out of it, wherever the agent goes on.
         """
         state = self.conversation.state
         excluded_then = state.past_moment(seq).branch.exclusions
@@ -175,7 +177,9 @@ class OpenAgentConversation:
         self.last_entries = None
 
     async def update_entries(self, known_messages: KnownMessages) -> ViewEntries:
-        """Compute the entries of the current view, reusing those of the last one that are equal."""
+        """Compute what each message of the agent is sent as now (an *entry*), reusing the entries
+        of the last time that are equal.
+        """
         view = self.conversation.current_view()
         seqs = tuple(known_messages.seqs)
         entries, has_only_known = await self.build_entries_of_view(view, seqs, self.last_entries)
@@ -188,8 +192,11 @@ class OpenAgentConversation:
     async def build_entries_of_view(
         self, view: View, seqs: Sequence[int], before: ViewEntries | None = None
     ) -> tuple[ViewEntries, bool]:
-        """Return a view's entries, and whether it consists only of these messages.
-        Reads contents that are shown.
+        """Return what each message is sent as in a view, and whether the view has nothing else.
+
+        `seqs`: the last fact of each message. `before`: the entries of the last view. Stored
+        contents that are shown are read as they turn out to be needed, and then the entries are
+        built once more.
         """
         contents: dict[facts.Stored, str | Image] = {}
         while True:
@@ -201,7 +208,9 @@ class OpenAgentConversation:
             contents |= await self.contents.read_view_contents(view_of_missing)
 
     async def apply_request_settings(self, arrival: Arrival) -> None:
-        """Append facts for system prompt, tools, policy and model where the request differs."""
+        """Append facts for system prompt, tools, policy and model where a request differs from
+        the one before it.
+        """
         conversation = self.conversation
         settings = conversation.state.settings
         settings_facts: list[facts.Fact] = []
@@ -260,8 +269,8 @@ class OpenAgentConversation:
         )
 
     def cannot_make_fold_due(self, new_messages: Sequence[ProtocolMessage]) -> bool:
-        """Whether there are only short user texts and results of running calls, so no
-        fold can become due.
+        """Whether the new messages are so short that nothing has to be folded (shortened) before
+        they are sent: some words of the user, and results of calls that wait for them.
         """
         awaited_ids = {call.id for call in self.conversation.state.branch.running_calls}
         texts: list[str] = []
@@ -286,7 +295,10 @@ class OpenAgentConversation:
         self, messages: Sequence[ProtocolMessage], seq_before: int
     ) -> list[int]:
         """Append the messages as facts. Return for each message the number of its last fact.
-        `seq_before`: the last fact of the message before them.
+
+        `seq_before`: the last fact of the message before them. The results of one reply's calls
+        may come in several messages. They wait until all are there, since they are recorded
+        together.
         """
         # Counted here at once, in a thread: the counter remembers what it has counted.
         await self.count_tokens_of_texts(_countable_texts(messages))
@@ -323,8 +335,8 @@ class OpenAgentConversation:
     async def _store_call_outputs(
         self, messages: Sequence[ProtocolMessage]
     ) -> dict[tuple[str, str], facts.Stored]:
-        """Store calls' outputs, with one sync. Keyed by id and text, since some servers
-        reuse ids in each reply.
+        """Store what calls have returned in the cache, all together. Return the stored entries by
+        the call's id and the text, since some servers use the same ids in each reply.
         """
         calls_by_id = {call.id: call.call for call in self.conversation.state.branch.running_calls}
         calls_by_output: dict[tuple[str, str], facts.ToolCall] = {}
@@ -349,7 +361,10 @@ class OpenAgentConversation:
         answered_ids: set[str],
         stored_outputs: Mapping[tuple[str, str], facts.Stored],
     ) -> tuple[list[AgentOutput], list[Piece]]:
-        """Return the message's results of calls that wait for one, and its other pieces."""
+        """Return a message's results of calls that wait for one, and its other pieces.
+
+        `answered_ids`: calls whose results were found in messages before it.
+        """
         running_ids = {call.id for call in self.conversation.state.branch.running_calls}
         awaited_ids = running_ids - answered_ids
         results: list[AgentOutput] = []
@@ -366,7 +381,10 @@ class OpenAgentConversation:
     async def _append_waiting_outputs(
         self, waiting: "list[_WaitingOutput]", seqs_to_fill: dict[int, int]
     ) -> None:
-        """Append the outputs that wait for each other, if there are any, and empty the list."""
+        """Record the outputs that wait for each other, if there are any, and empty the list.
+
+        `seqs_to_fill` gets the fact of each message whose result was recorded.
+        """
         if not waiting:
             return
         seq_before = self.conversation.state.seq
@@ -422,15 +440,17 @@ class OpenAgentConversation:
         return facts.Text(piece.text)
 
     async def with_estimated_usage(self, replied: Replied) -> Replied:
-        """Return a reply that broke off with the tokens that its provider did not report.
+        """Return a reply that broke off with an estimate of the tokens that its provider, which
+        reports them at the end, did not report.
 
         What the last request had sent is taken as read from the provider's cache.
         """
         usage = replied.usage
         texts = [piece.text for piece in replied.pieces if piece.kind is not PieceKind.IMAGE]
         output = max(usage.output, await self.count_tokens_of_texts(texts))
-        if usage.input:
+        if usage.input:  # It was reported at the beginning, so only the reply is estimated.
             return replace(replied, usage=replace(usage, output=output))
+
         state = self.conversation.state
         sent_tokens = estimate_billed_tokens(state.counted_tokens, state)
         last_usage = self._usage_of_last_reply()

@@ -31,7 +31,9 @@ class Figures:
 def compute_agent_figures(
     conversation: str, state: ConversationState, since: float = 0.0
 ) -> Figures:
-    """Compute figures from what the provider reported. `since`: only what came after that time."""
+    """Compute what a conversation of an agent has sent and cost, and what it would have without
+    the gateway, from what the provider reported. `since`: only what came after that time.
+    """
     ledger = state.record.ledger
 
     def time_of_request(seq: int) -> float:

@@ -177,7 +177,9 @@ def _claude_folder(where: AgentSurroundings) -> Path:
 
 
 def claude_settings_files(where: AgentSurroundings) -> list[Path]:
-    """Return the files that Claude Code reads, strongest first."""
+    """Return the settings files that Claude Code reads, strongest first: those of the
+    organization, and then of the project and the user, as far as its arguments allow.
+    """
     files = sorted(CLAUDE_MANAGED_SETTINGS.with_suffix(".d").glob("*.json"), reverse=True)
     files.append(CLAUDE_MANAGED_SETTINGS)
     files_by_source = {
@@ -212,7 +214,10 @@ def _claude_settings_in_arguments(where: AgentSurroundings) -> dict[str, Any]:
 
 
 def read_agent_environment(agent: str, where: AgentSurroundings) -> Mapping[str, str]:
-    """Return an agent's environment with what its settings, and those of a trusted folder, add."""
+    """Return an agent's environment with the variables that its settings add.
+
+    Only Claude Code's can. Those of a project's folder count only if the user has trusted it.
+    """
     environ = dict(where.environ)
     if agent != "claude":
         return environ
@@ -230,7 +235,10 @@ def read_agent_environment(agent: str, where: AgentSurroundings) -> Mapping[str,
 
 
 def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
-    """Return where Claude Code sends its requests: the address in its settings, or its usual one."""
+    """Return where Claude Code sends its requests: the address in its settings, or its usual one.
+
+    Raises ActionRefused if the gateway could not stand in front of that address.
+    """
     elsewhere = read_word_lists("known_agents")["claude_elsewhere"]
     for argument in where.arguments:
         if argument.partition("=")[0] in elsewhere:
@@ -577,7 +585,9 @@ def _find_pi_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
 def list_bypassing_providers(
     agent: str, where: AgentSurroundings, upstreams: Sequence[AgentUpstream]
 ) -> list[str]:
-    """Return the signed-in or chosen providers whose requests bypass the gateway."""
+    """Return the providers whose requests an agent does not send through the gateway: it is signed
+    in there, or would use them, but nothing replaces their addresses.
+    """
     if agent == "pi":
         folder = _pi_folder(where)
         chosen_provider = _choose_pi_provider(where)

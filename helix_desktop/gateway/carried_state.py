@@ -20,7 +20,11 @@ _CALLS_AND_RESULTS = (PieceKind.CALL, PieceKind.RESULT)
 
 
 def carried_units(protocol: Any, covered: Sequence[ProtocolMessage]) -> list[Json]:
-    """Return the values to send of messages that a fold covers, in their order."""
+    """Return what still has to be sent of messages in whose place a fold's text stands.
+
+    That is nothing of most messages. Of others it is one of their pieces, such as a tool that the
+    agent has loaded in them. A call goes on only together with its result.
+    """
     wanted_pairs = _ids_of_wanted_pairs(covered)
     units: list[Json] = []
     for message in covered:

@@ -64,7 +64,11 @@ class CodexWorkspaceRoutes:
     async def find_route(
         self, base_url: str, headers: Mapping[str, str], client: httpx.AsyncClient
     ) -> WorkspaceRoute:
-        """Return where a request of a signed-in Codex goes. `base_url`: without a workspace."""
+        """Return where a request of a Codex that is signed in with ChatGPT goes.
+
+        ChatGPT is asked once for each login, and the answer is remembered for an hour.
+        `base_url`: where it goes without a workspace, or with another provider.
+        """
         account = headers.get(ACCOUNT_HEADER, "")
         login = headers.get("authorization", "")
         if not account or not _is_chatgpt(base_url):
@@ -121,8 +125,10 @@ def _account_in_reply(content: bytes, account: str) -> Mapping[str, Json]:
     except orjson.JSONDecodeError:
         return {}
     if isinstance(accounts, Mapping):  # Older replies: by id, each within an envelope.
-        accounts = [object_at(envelope, "account") for envelope in accounts.values()]
-    for entry in list_at(accounts):
+        entries = [object_at(envelope, "account") for envelope in accounts.values()]
+    else:
+        entries = list_at(accounts)
+    for entry in entries:
         if account in (text_at(entry, "id"), text_at(entry, "account_id")):
             return object_at(entry)
     return {}

@@ -202,7 +202,7 @@ class ConversationMatcher:
             known_messages.session = session
 
     def _index_message(self, known_messages: KnownMessages, message_hash: str) -> None:
-        """Note who has the message. The last of those that have it is the newest one."""
+        """Note that a conversation has this message. Of several, the newest one is the last."""
         holders: list[KnownMessages] = []
         for holder in self._by_hash.get(message_hash, ()):
             if holder is not known_messages:
@@ -216,8 +216,11 @@ class ConversationMatcher:
     def find_request_position(
         self, sender: RequestSender, chain: Sequence[str], head: str
     ) -> RequestPosition:
-        """Return where a request continues: the longest beginning that a conversation which
-        it may continue has, or else the conversation of its session.
+        """Return behind which messages of which conversation a request goes on.
+
+        Of the conversations that it may continue, this is the one with the longest beginning in
+        common with the request, or else the one of its session. `chain`: the request's hashes,
+        one for each message and all before it. `head`: the hash of its tools and instructions.
         """
         for position in range(self._count_indexed_messages(chain) - 1, -1, -1):
             # The newest of several comes first.
@@ -262,8 +265,12 @@ class ConversationMatcher:
         chain: Sequence[str],
         position: int,
     ) -> bool:
-        """Whether the conversation may go on with this request. `position`: the last message in
-        common.
+        """Whether a conversation may go on with a request with which it has messages in common, up
+        to `position`.
+
+        It must be the same agent's, and of the same session, if the agent names one. A session
+        that nobody knows yet may be a resumed one under a new name, if it says all of the
+        conversation and more.
         """
         if known_messages.agent != sender.agent:
             return False

@@ -106,8 +106,12 @@ def build_folded_body(
     marked: Collection[int] | None = None,
     previous: PreviousBody | None = None,
 ) -> dict[str, Json]:
-    """Build the request with the entries as its messages. `marked`: units that may be
-    cache-marked. `previous`: what is reused of the last request, and is replaced by this one.
+    """Return the body that is sent to the provider: the agent's own, but with other messages.
+
+    An entry says what becomes of one message, such as unchanged, shortened or left out. `marked`:
+    the positions of messages in which the agent may ask the provider to cache what comes before;
+    None: any. `previous`: what was built for the last request, which is reused as far as it is
+    the same, and replaced by what is built now.
     """
     protocol: Any = WIRE_MODULES[wire]
     if previous is None:
@@ -118,12 +122,13 @@ def build_folded_body(
     built = builder.build(entries, previous.built)
     previous.built = built
     units = protocol.merge_added_messages(built.units)
+
     usual_mark = _find_usual_mark(messages, may_be_marked)
     if usual_mark is not None:
         body_beside_messages = dict(body)
         body_beside_messages.pop("messages", None)
-        marks_elsewhere = anthropic_gateway.count_cache_marks(body_beside_messages)
-        marks_elsewhere += _last_total(built.inner_mark_counts)
+        marks_beside_messages = anthropic_gateway.count_cache_marks(body_beside_messages)
+        marks_elsewhere = marks_beside_messages + _last_total(built.inner_mark_counts)
         for position in range(min(instruction_count, len(units))):
             units[position] = anthropic_gateway.without_cache_marks(units[position])
         _set_cache_marks(units, usual_mark, marks_elsewhere, previous)
@@ -171,8 +176,10 @@ class _FoldedMessagesBuilder:
     may_be_marked: Sequence[int]
 
     def build(self, entries: Sequence[Entry], before: BuiltMessages | None) -> BuiltMessages:
-        """Build what the entries send. Those at the beginning that are as `before` become the
-        same values.
+        """Build the values ("units") that the entries put into the request's list of messages.
+
+        Entries at the beginning that are as `before` become the same values as then. For each
+        entry, the totals up to it are noted, by which the next request finds what it can reuse.
         """
         built = self._reuse_first_entries(entries, before)
         messages_of_conversation = self.messages[self.instruction_count :]
@@ -273,31 +280,33 @@ def _messages_needed(entry: Entry) -> int:
 def pair_calls_with_results(
     wire: str, body: Mapping[str, Json], messages: Sequence[ProtocolMessage]
 ) -> dict[str, Json] | None:
-    """Return the request with exactly one result per call, or None if nothing changes."""
+    """Return the request with exactly one result for each call, or None if it is so already.
+
+    Providers refuse a request with a call that has no result, or a result without its call. A
+    result that answers none of the calls before it is left out, and a call without one gets a
+    result that says so.
+    """
     protocol: Any = WIRE_MODULES[wire]
     units: Units = []
-    is_changed = False
-    awaited_ids = set[str]()  # Of calls whose results must follow.
+    change_count = 0
+    awaited_ids = set[str]()  # Of the calls of the last reply whose results follow.
     for position, message in enumerate(messages):
         stray_results = _positions_of_stray_results(message, awaited_ids)
-        if stray_results:
-            is_changed = True
+        change_count += len(stray_results)
         for unit in _units_without_pieces(protocol, message, stray_results):
             units.append((unit, False))
         calls = message.pieces_of_kind(PieceKind.CALL)
         if not calls:
             continue
 
-        answered_ids = _ids_of_next_results(messages[position + 1 :])
-        awaited_ids = set[str]()
+        ids_with_result = _ids_of_next_results(messages[position + 1 :])
+        awaited_ids = {call.id for call in calls if call.id in ids_with_result}
         for call in calls:
-            if call.id in answered_ids:
-                awaited_ids.add(call.id)
-                continue
-            is_changed = True
-            result = protocol.result_message(call.id, call.name, NO_RESULT, ok=False)
-            units.append((result, True))
-    if not is_changed:
+            if call.id not in ids_with_result:
+                change_count += 1
+                result = protocol.result_message(call.id, call.name, NO_RESULT, ok=False)
+                units.append((result, True))
+    if not change_count:
         return None
     return with_messages(wire, body, protocol.merge_added_messages(units))
 
@@ -387,8 +396,10 @@ def _edit_message(
     parts: Sequence[ChangedPart],
     answers: Sequence[str] = (),
 ) -> Sequence[Json]:
-    """Show parts of a message as something else. A reply left with only reasoning is
-    dropped, as providers refuse it.
+    """Return a message with some of its parts shown as something else, or without them.
+
+    A reply of which only the model's reasoning would be left is dropped, as providers refuse it.
+    `answers`: the calls whose results in this message are recorded as outputs.
     """
     edits: dict[int, PieceEdit] = {}
     for part in parts:
@@ -462,8 +473,10 @@ def _positions_of_words(message: ProtocolMessage, words: str) -> list[int]:
 def remember_client_marks(
     wire: str, units: Sequence[Json], marked: Collection[int] | None, previous: PreviousBody
 ) -> None:
-    """Remember the client's cache marks in a request that is sent unchanged, for the next one
-    that is folded.
+    """Remember where an agent's own request, sent unchanged, asks the provider to cache it.
+
+    The next request that we change is then marked so that it can be read from that cache. Only
+    Anthropic's protocol has such marks. `marked`: the positions that may have one; None: any.
     """
     if wire != anthropic_gateway.NAME:
         return
@@ -483,8 +496,10 @@ def remember_client_marks(
 def _set_cache_marks(
     units: list[Json], usual_mark: Json, marks_elsewhere: int, previous: PreviousBody
 ) -> None:
-    """Mark where the provider probably has the request cached, instead of the client's
-    own marks. Those elsewhere stay, and the provider accepts only so many together.
+    """Mark the messages behind which the provider should cache the request, in place of the
+    agent's own marks: where it probably has it cached already, and at the end.
+
+    `marks_elsewhere`: how many marks stay in other places, since a provider accepts only a few.
     """
     request = previous.marked_request.mark_next_request(list(units))
     new_blocks = 0

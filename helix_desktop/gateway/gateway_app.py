@@ -108,7 +108,10 @@ class GatewayApp:
         return time.monotonic() - self._last_request_end
 
     async def _answer_agent_request(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
-        """Let in a request that may come in, and answer it while its agent listens."""
+        """Check who sends a request, receive its body, and handle it while its agent listens.
+
+        A request without a valid token is refused, and one for the status is answered here.
+        """
         route = request_routes.parse_route(scope["raw_path"].decode("ascii", "replace"))
         headers: dict[str, str] = {}
         for name, value in scope["headers"]:
@@ -155,7 +158,9 @@ class GatewayApp:
                 await work
 
     async def _handle_or_report(self, incoming: IncomingRequest, reply: "ReplyToAgent") -> None:
-        """Handle a request. If it fails before its reply has begun, tell the agent why."""
+        """Take a request to its provider and the reply back. If that fails before the reply has
+        begun, tell the agent why.
+        """
         try:
             async with asyncio.timeout(LONGEST_REQUEST_SECONDS):
                 provider = await self._providers.choose_provider(incoming)
@@ -188,7 +193,9 @@ class GatewayApp:
     # --- The status
 
     async def status_for_registration(self, registration: GatewayRegistration) -> dict[str, Json]:
-        """Return figures of its conversations, or for the window those of all, and of today."""
+        """Return what an agent's run has sent and saved until now, or for the window the figures
+        of all agents, and of today.
+        """
         if registration.sees_all:
             return await self._status_for_window()
         figures = await self._figures_of_registration(registration)

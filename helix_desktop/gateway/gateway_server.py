@@ -73,6 +73,7 @@ class _LateWorkspaces:
         self._workspaces: GatewayWorkspaces | None = None
 
     async def _ensure_workspaces(self) -> "GatewayWorkspaces":
+        """Return the workspaces, made if they are needed for the first time."""
         if self._workspaces is None:
             module = await asyncio.to_thread(
                 importlib.import_module, "helix_desktop.gateway.gateway_workspaces"
@@ -114,8 +115,10 @@ async def serve_gateway(
     serve: "ServeWorkspaceCommands",
     registration_lines: BinaryIO | None = None,
 ) -> None:
-    """Serve until the process must end, or until `registration_lines`, which name
-    registrations, closes.
+    """Serve agents' requests until the process must end.
+
+    `registration_lines`: where the program in the background writes which agents may send
+    requests (registrations). When it closes, this process ends, too.
     """
     last_requests = LastAgentRequests()
     workspaces = _LateWorkspaces(where, usual_workspace, serve, last_requests.ask_agent_model)
@@ -130,6 +133,7 @@ async def serve_gateway(
     if registration_lines is not None:
         follow = partial(_follow_registrations, registration_lines, registrations, server)
         concurrency.start_thread(follow, name="hear of registrations", daemon=True)
+
     # Python sets handlers of signals only in its main thread.
     if threading.current_thread() is threading.main_thread():
         _stop_in_order_on_signals(server)
@@ -159,6 +163,9 @@ async def _collect_garbage_when_idle(gateway: GatewayApp) -> None:
 
 
 def _build_http_server(gateway: GatewayApp) -> uvicorn.Server:
+    """Build the server that hands requests to the gateway. It logs nothing of them, and does not
+    say in its replies what it is.
+    """
     logging.getLogger("uvicorn.error").addFilter(_should_log_record)
     config = uvicorn.Config(
         gateway,

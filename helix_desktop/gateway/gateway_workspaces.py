@@ -45,19 +45,18 @@ class GatewayWorkspaces:
         self._ask = ask
 
     async def open_usual_if_known(self) -> None:
-        """Open it before the first request, if it exists. It is only created for a
-        request, as lists show it.
+        """Open the usual workspace before the first request. Raises NotFound if there is none:
+        it is created only for a request, since lists would show it.
         """
         usual_name = self._usual or USUAL_WORKSPACE_NAME
-        # Raises NotFound if it does not exist: opening it would create it.
         await asyncio.to_thread(self._known.find_known_workspace, usual_name)
         async with self.hold_workspace_open(""):
             pass
 
     @asynccontextmanager
     async def hold_workspace_open(self, name: str) -> AsyncIterator[AgentConversations]:
-        """Yield a workspace's engine, which stays open meanwhile. Without a name, the
-        usual workspace.
+        """Yield the conversations of a workspace, which is opened if it is not open, and stays
+        open meanwhile. Without a name, this is the usual workspace.
         """
         requested_name = name or self._usual or USUAL_WORKSPACE_NAME
         conversations = await self._find_or_open_conversations(requested_name)

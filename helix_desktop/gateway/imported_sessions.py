@@ -42,8 +42,11 @@ class ImportedSession:
 async def find_imported_session(
     bench: Workbench, arrival: Arrival, messages: Sequence[ProtocolMessage]
 ) -> ImportedSession | None:
-    """Return the imported conversation that a request continues, or None. What the user has
-    continued here, thrown away or works on with another machine stays as it is.
+    """Return the conversation that was imported from an agent's own files and that its request
+    continues, or None.
+
+    Of several that begin with the same messages, it is the one that has most of them. What the
+    user has continued here, thrown away or works on with another machine stays as it is.
     """
     has_reply = any(message.speaker is Speaker.ASSISTANT for message in messages)
     if not has_reply:  # The session begins with this request.
@@ -86,8 +89,8 @@ async def _compare_with_imported(
 async def _list_conversations_that_begin_alike(
     bench: Workbench, agent: str, messages: Sequence[ProtocolMessage]
 ) -> list[str]:
-    """Return the imported conversations of an agent that names no sessions, by their first words
-    and the first reply.
+    """Return the imported conversations of an agent that begin with the same words and the same
+    first reply as a request. They are needed for agents that do not name their session.
     """
     imported_rows = [row for row in bench.list_conversations() if row.recorded_from == agent]
     if not imported_rows:

@@ -307,8 +307,11 @@ class ParsedBody:
 
     @staticmethod
     def _encode_values(units: Sequence[Json]) -> Iterator[bytes | memoryview]:
-        """Yield values in groups, because each part sent costs time. Large values, and
-        runs of a body, are not copied.
+        """Yield the bytes of values, with commas between them, in few parts, because each part
+        that is sent costs time.
+
+        Values that follow one another in a body that came (a run) are sent as its bytes, which
+        are not copied. Only new values are encoded.
         """
         for number, (run, group) in enumerate(itertools.groupby(enumerate(units), _run_in_body)):
             values = [unit for _, unit in group]
@@ -400,7 +403,9 @@ class BodyParser:
     def _find_most_similar(
         self, wire: str, content: BodyBytes, session: str
     ) -> tuple[ParsedBody | None, int]:
-        """Return the earlier body with the longest beginning in common, and its length in bytes."""
+        """Return the session's earlier body that has the longest beginning in common with this
+        one, and how many bytes that are, or None and 0.
+        """
         most_similar: ParsedBody | None = None
         most_common_bytes = 0
         for body in tuple(self._held.get((wire, session), ())):
@@ -457,7 +462,9 @@ class _MessageReader:
         self._waiting_values: list[Json] = []  # Their message may not be complete yet.
 
     def reuse_from_previous_body(self, before: ParsedBody, known_values: int) -> None:
-        """Take over the messages that consist of the first, known values."""
+        """Take over what was read of an earlier body: its first `known_values` values, which are
+        the same bytes in this one, and the messages that consist of them.
+        """
         self.values = before.message_units[:known_values]
         for unit in self.values:
             unit.places = self.places
@@ -495,7 +502,11 @@ class _MessageReader:
         self._add_messages(messages[len(self.messages) :])
 
     def _add_messages(self, messages: Sequence[ProtocolMessage]) -> None:
-        """Add messages that are complete, with their hashes. Short ones keep only their bytes."""
+        """Add messages that are complete, with their hashes.
+
+        A short one keeps only its bytes and is parsed again when it is used, since Python's
+        objects take several times as much memory.
+        """
         used_before = self._used_values
         for message in messages:
             end = self._used_values + len(message.units)
@@ -534,8 +545,9 @@ def _parse_messages(
 def _parse_from_beginning(
     wire: str, content: BodyBytes, *, most_values: int | None = None
 ) -> ParsedBody | None:
-    """Parse a body without an earlier one. `most_values`: about how many values to keep and make
-    messages of; None: all.
+    """Parse a body of which no earlier one is known. Return None if it is no object.
+
+    `most_values`: about how many values of its list to keep and make messages of; None: all.
     """
     check_bracket_count(content, 0)
     places = ValueOffsets(content, array("q"), array("q"))
@@ -585,7 +597,9 @@ def _parse_head(wire: str, value: Mapping[str, Json], instructions: Sequence[Jso
 def _parse_from_difference(
     wire: str, content: BodyBytes, before: ParsedBody, common_bytes: int
 ) -> ParsedBody | None:
-    """Parse only the values that differ. Return None if that is impossible."""
+    """Parse only what differs from an earlier body of the session, with which this one has its
+    first `common_bytes` in common. Return None if that is impossible.
+    """
     known_values = bisect_right(before.places.ends, common_bytes)
     known_end = before.places.ends[known_values - 1]
     check_bracket_count(content, known_end)
@@ -776,7 +790,11 @@ class MessagesNotFound(ValueError):
 
 
 def count_common_bytes(first: BodyBytes | PackedBody, second: BodyBytes) -> int:
-    """Return how many bytes at the beginning are the same, without blocking other threads."""
+    """Return how many bytes at the beginning are the same, without blocking other threads.
+
+    The bytes are compared step by step up to the first step that differs. In it, the difference is
+    found by halving, and in the last few bytes by comparing them as numbers.
+    """
     shorter_length = min(len(first), len(second))
     second_view = memoryview(second)
     same_until = 0
@@ -865,7 +883,11 @@ def _find_named_value(content: BodyBytes, name_begin: int) -> tuple[int, int]:
 def _read_values_from(
     places: ValueOffsets, start: int, add: Callable[[list[dict[str, Json]]], object]
 ) -> None:
-    """Read a list's objects, many small ones at once, or for a while one by one if that fails."""
+    """Read the objects of a list, from `start` in it to its end. Note where they are, and pass
+    them to `add`.
+
+    Many small ones are parsed at once. Where that fails, they are read one by one for a while.
+    """
     content = places.content
     one_by_one_until = start
     position = start
@@ -903,7 +925,11 @@ class _ParsedGroup:
 
 
 def _parse_group_of_values(content: BodyBytes, start: int) -> _ParsedGroup | None:
-    """Parse as many objects as fit into a slice. Return None if not all of their ends are found."""
+    """Parse as many of a list's objects at once as fit into a slice, from `start` on. Return None
+    if it is not certain where each of them ends.
+
+    Two objects meet in a seam such as `},{"`. The last seam in the slice ends the group.
+    """
     search_until = start + SLICE
     for _ in range(_SEAM_TRIES):
         last_seam = max(content.rfind(seam, start, search_until) for seam in _SEAMS)
@@ -984,7 +1010,11 @@ def _find_value_end(content: BodyBytes, begin: int) -> int:
 
 
 def _find_end_step_by_step(content: BodyBytes, start: int) -> int:
-    """Return where a deep or long list or object ends, starting after its first character."""
+    """Return where a list or object ends that is too deep or too long for one search.
+
+    `start`: the position after its first character. Each sign that opens or closes a list or an
+    object changes the depth, and at depth 0 it has ended. Signs within texts are skipped.
+    """
     position = start
     depth = 1
     while depth:

@@ -78,12 +78,10 @@ def except_from_proxy(environ: Mapping[str, str]) -> dict[str, str]:
     for host in hosts:
         if host and host not in hosts_once:
             hosts_once.append(host)
-
-    # An asterisk excepts everything, but only where it stands alone.
-    value = ",".join(hosts_once)
     if "*" in hosts_once:
-        value = "*"
-    return dict.fromkeys(NO_PROXY, value)
+        # An asterisk excepts everything, but only where it stands alone.
+        return dict.fromkeys(NO_PROXY, "*")
+    return dict.fromkeys(NO_PROXY, ",".join(hosts_once))
 
 
 def find_known_agent(name: str) -> KnownAgent:
@@ -149,7 +147,9 @@ def _name_of_started_agent(command: Sequence[str]) -> str:
 
 
 def _build_claude_launch(start: AgentStart) -> AgentLaunch:
-    """Launch Claude Code with the gateway's address in its environment, or in a settings file."""
+    """Return how to launch Claude Code: with the gateway's address in its environment, or in a
+    settings file of this run, where the user's own settings are stronger than the environment.
+    """
     ((upstream, url),) = start.urls.items()
     settings_set_no_proxy = False
     for variable in NO_PROXY:
@@ -185,29 +185,45 @@ def _write_claude_settings(start: AgentStart, url: str) -> Path:
 
 
 def _build_codex_launch(start: AgentStart) -> AgentLaunch:
-    """Launch Codex. The token is in the environment, as all users can read command lines."""
+    """Return how to launch Codex: the gateway's address as settings in its command line.
+
+    All users of a computer can read command lines, so the token of the address is in the
+    environment, and Codex sends it as a header.
+    """
     ((upstream, url),) = start.urls.items()
     base_url, _, token = url.partition("/t/")
     if upstream.provider:
-        # The user's own provider: only its address changes.
-        table = f"model_providers.{upstream.provider}"
-        settings = [
-            f'{table}.base_url="{base_url}"',
-            f'{table}.env_http_headers.{TOKEN_HEADER}="{CODEX_TOKEN}"',
-        ]
+        settings = _codex_settings_of_own_provider(upstream.provider, base_url)
     else:
-        key = "requires_openai_auth=true"
-        if start.environ.get("OPENAI_API_KEY"):
-            key = 'env_key="OPENAI_API_KEY"'
-        headers = f'env_http_headers={{"{TOKEN_HEADER}"="{CODEX_TOKEN}"}}'
-        provider = f'{{name="Helix",base_url="{base_url}/v1",wire_api="responses",{key},{headers}}}'
-        settings = ['model_provider="helix"', f"model_providers.helix={provider}"]
+        has_key = bool(start.environ.get("OPENAI_API_KEY"))
+        settings = _codex_settings_of_gateway(base_url, has_key=has_key)
 
     command = ["codex"]
     for setting in settings:
         command.extend(("-c", setting))
     command.extend(start.arguments)
     return AgentLaunch(tuple(command), {CODEX_TOKEN: token})
+
+
+def _codex_settings_of_own_provider(provider: str, base_url: str) -> list[str]:
+    """Return the settings that change only the address of a provider which the user has set."""
+    table = f"model_providers.{provider}"
+    return [
+        f'{table}.base_url="{base_url}"',
+        f'{table}.env_http_headers.{TOKEN_HEADER}="{CODEX_TOKEN}"',
+    ]
+
+
+def _codex_settings_of_gateway(base_url: str, *, has_key: bool) -> list[str]:
+    """Return the settings that add the gateway as a provider and choose it. Without a key, Codex
+    signs in as with its usual provider.
+    """
+    key = "requires_openai_auth=true"
+    if has_key:
+        key = 'env_key="OPENAI_API_KEY"'
+    headers = f'env_http_headers={{"{TOKEN_HEADER}"="{CODEX_TOKEN}"}}'
+    provider = f'{{name="Helix",base_url="{base_url}/v1",wire_api="responses",{key},{headers}}}'
+    return ['model_provider="helix"', f"model_providers.helix={provider}"]
 
 
 def _build_opencode_launch(start: AgentStart) -> AgentLaunch:
@@ -221,8 +237,10 @@ def _build_opencode_launch(start: AgentStart) -> AgentLaunch:
 
 
 def _build_pi_launch(start: AgentStart) -> AgentLaunch:
-    """Launch pi with its own folder of models for this run. All else is linked, even if
-    pi has yet to write it.
+    """Return how to launch pi: with a folder of its own for this run, in which only the models'
+    addresses differ.
+
+    All else in that folder is a link to the user's, also the files that pi has yet to write.
     """
     folder = Path(start.environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent")
     models = folder / "models.json"
@@ -245,8 +263,10 @@ def _build_pi_launch(start: AgentStart) -> AgentLaunch:
 
 
 def _build_gemini_launch(start: AgentStart) -> AgentLaunch:
-    """Launch Gemini CLI. Behind an address of its own, it signs in with a key only if
-    its settings say so.
+    """Return how to launch Gemini CLI: with the gateway's address in its environment.
+
+    Behind such an address, it signs in with a key only if its settings say so. If the user has
+    not chosen otherwise, its weakest settings, a file of this run, say so.
     """
     environment = {"GOOGLE_GEMINI_BASE_URL": _only_url(start)}
     variable = "GEMINI_CLI_SYSTEM_DEFAULTS_PATH"  # Names the settings that are the weakest.
@@ -268,9 +288,11 @@ def _change_claude_settings(text: str, url: str, environ: Mapping[str, str]) -> 
     if TOOL_SEARCH not in users_variables:
         own_variables[TOOL_SEARCH] = "true"
     own_variables.update(except_from_proxy(environ))
+
+    changed_text = text
     for name, value in own_variables.items():
-        text = set_commented_json(text, ("env", name), value)
-    return text
+        changed_text = set_commented_json(changed_text, ("env", name), value)
+    return changed_text
 
 
 def _change_codex_settings(text: str, url: str, _: Mapping[str, str]) -> str:
@@ -307,11 +329,26 @@ def _change_gemini_settings(text: str, url: str, environ: Mapping[str, str]) -> 
 
 
 def _set_addresses(text: str, urls: Mapping[AgentUpstream, str], file_name: str) -> str:
-    """Set the gateway's address for every provider in pi's `models.json`, or in
-    opencode's settings. A custom address already contains the version.
+    """Return the settings of pi (`models.json`) or opencode with the gateway's address for every
+    provider.
     """
     parse_commented_json(text, file_name)  # Says which file has a mistake, if one has.
     is_pi = file_name == "models.json"
+    changed_text = text
+    for provider, url in _url_by_provider(urls, is_pi=is_pi).items():
+        path: tuple[str, ...]
+        if is_pi:
+            path = ("providers", provider, "baseUrl")
+        else:
+            path = ("provider", provider, "options", "baseURL")
+        changed_text = set_commented_json(changed_text, path, url)
+    return changed_text
+
+
+def _url_by_provider(urls: Mapping[AgentUpstream, str], *, is_pi: bool) -> dict[str, str]:
+    """Return the address for each provider: the usual ones with their protocol's version, and
+    those with an address of the user's, which contains the version already.
+    """
     usual_url = ""
     custom_urls: dict[str, str] = {}
     for upstream, url in urls.items():
@@ -327,15 +364,7 @@ def _set_addresses(text: str, urls: Mapping[AgentUpstream, str], file_name: str)
     if is_pi:  # It adds the version to Anthropic's address itself.
         url_by_provider["anthropic"] = usual_url
     url_by_provider.update(custom_urls)
-
-    for provider, url in url_by_provider.items():
-        path: tuple[str, ...]
-        if is_pi:
-            path = ("providers", provider, "baseUrl")
-        else:
-            path = ("provider", provider, "options", "baseURL")
-        text = set_commented_json(text, path, url)
-    return text
+    return url_by_provider
 
 
 def _opencode_settings_file(home: Path, environ: Mapping[str, str]) -> Path:

@@ -95,8 +95,11 @@ class LastAgentRequests:
     async def ask_agent_model(
         self, conversation: str, question: str, system: str, limit: int
     ) -> tuple[str, Usage, str]:
-        """Ask the agent's model with its own key, after its last request or, with
-        `system`, separately.
+        """Ask an agent's model a question for us, such as for a summary, with the agent's key at
+        its provider. Return the text, what it cost and which model answered.
+
+        The question comes behind what the agent sent last, or, with `system`, alone. `limit`: the
+        most tokens of the answer, or 0.
         """
         last_request = self.by_conversation.get(conversation)
         if last_request is None:
@@ -152,8 +155,10 @@ def _headers_for_question(
 def _build_fold_question(
     last_request: LastAgentRequest, question: str, system: str, limit: int
 ) -> BodyPieces:
-    """Build a request like the last one, with the question as its last message. With a
-    `system` prompt, nothing of the conversation is in it.
+    """Build a request like the agent's last one, with the question as its last message.
+
+    With `system`, nothing of the conversation is in it, and its fields that belong to the
+    conversation, such as its tools, are left out.
     """
     wire: Any = WIRE_MODULES[last_request.request.body.wire]
     body = dict(last_request.body)

@@ -137,7 +137,9 @@ class LocalAgentConversations:
         self._running_imports: list[RunningImport] = []
 
     async def count_known_messages(self, arrival: Arrival) -> int:
-        """Return how many of the messages are, or will be, facts."""
+        """Return how many of a request's messages are recorded, or will be: those with which a
+        conversation begins that the agent has sent before.
+        """
         await self._read_stored_messages_once()
         running_import = self._find_running_import(arrival)
         if running_import is not None:
@@ -147,12 +149,14 @@ class LocalAgentConversations:
     async def receive_request(
         self, arrival: Arrival, messages: Sequence[ProtocolMessage], *, known_count: int = 0
     ) -> Sent:
-        """Record the new messages, fold what is due, and return the entries to send.
-        `known_count`: how many earlier messages are recorded here already. While a long
-        history is recorded, what follows it goes on as it came and is recorded behind
-        it.
+        """Record what is new in a request, fold (shorten) what is due, and return what each of
+        its messages is to be sent as.
+
+        `known_count`: how many earlier messages are recorded here already, and are not among
+        `messages`. A long history goes on before it is recorded. While that lasts, a request
+        behind it goes on as it came, too, and is recorded next.
         """
-        # The known messages are not needed again, only their number.
+        # Of the known messages, only the number is needed.
         all_messages = [UNSENT_MESSAGE] * known_count
         all_messages.extend(messages)
         self._quiet_until = asyncio.get_running_loop().time() + QUIET_SECONDS
@@ -174,7 +178,10 @@ class LocalAgentConversations:
         messages: Sequence[ProtocolMessage],
         known_count: int,
     ) -> Sent:
-        """Send a request as it came, and record it once the history before it is recorded."""
+        """Send a request as it came, and record it once the history before it is recorded.
+
+        Only what the user took out of that history meanwhile is left out.
+        """
         known_messages = running_import.known_messages
         recording = self._receive_when_free(
             arrival, messages, known_count, history_before=known_messages
@@ -203,7 +210,9 @@ class LocalAgentConversations:
     ) -> Sent:
         """Record a request once no other one of its conversation is being recorded.
 
-        `history_before`: the long history that it continues, of which nothing may be recorded yet.
+        Its position says behind which messages of which conversation it goes on. This may change
+        while it waits for the others, so it is then looked for again. `history_before`: the long
+        history that it continues, of which nothing may be recorded yet.
         """
         while True:
             position = self._find_position_of(arrival)
@@ -233,36 +242,48 @@ class LocalAgentConversations:
                 )
 
     async def preview_request(self, arrival: Arrival, messages: Sequence[ProtocolMessage]) -> Sent:
-        """Return what the request would become, without recording it."""
+        """Return what each message of a request would be sent as, without recording anything."""
         await self._read_stored_messages_once()
         position = self._find_position_of(arrival)
         known_messages = position.known_messages
         entries: list[Entry] = []
         taken_out: tuple[ChangedMessage, ...] = ()
         if known_messages is not None and position.seqs and known_messages.conversation:
-            opened = await self._get_open_conversation(known_messages)
-            if position.is_at_end:
-                view = opened.conversation.current_view()
-            else:
-                view = opened.view_at_fact(position.seqs[-1])
-            view_entries, _ = await opened.build_entries_of_view(view, position.seqs)
+            view_entries = await self._preview_known_messages(position, known_messages)
             entries.extend(view_entries.entries)
             taken_out = view_entries.taken_out
 
-        # Behind what the view has, every message is sent as it came.
+        # Behind the known messages, every message is sent as it came.
         first_new = 0
         if position.seqs:
             first_new = position.known_count
         for message_position in range(first_new, len(messages)):
             entries.append(UnchangedMessage(message_position))
 
-        if known_messages is None:
-            known_messages = KnownMessages(conversation="", session="", head="")
-        ticket = _build_ticket(known_messages, arrival, newest_seq_sent=0)
+        ticket = _build_ticket(
+            known_messages or KnownMessages(conversation="", session="", head=""),
+            arrival,
+            newest_seq_sent=0,
+        )
         return Sent(ticket, tuple(entries), recallable=False, taken_out=taken_out)
 
+    async def _preview_known_messages(
+        self, position: RequestPosition, known_messages: KnownMessages
+    ) -> ViewEntries:
+        """Return what the messages of a conversation up to a position would be sent as."""
+        opened = await self._get_open_conversation(known_messages)
+        if position.is_at_end:
+            view = opened.conversation.current_view()
+        else:
+            view = opened.view_at_fact(position.seqs[-1])
+        view_entries, _ = await opened.build_entries_of_view(view, position.seqs)
+        return view_entries
+
     def _find_position_of(self, arrival: Arrival) -> RequestPosition:
-        """Return a request's position, forgetting conversations deleted meanwhile."""
+        """Return behind which messages of which conversation a request goes on.
+
+        Conversations that the user has deleted meanwhile are forgotten, and it is looked for again.
+        """
         sender = RequestSender(
             arrival.agent, arrival.session, arrival.parent, arrival.is_below_another
         )
@@ -291,9 +312,11 @@ class LocalAgentConversations:
         position: RequestPosition,
         known_messages: KnownMessages,
     ) -> Sent:
-        """Record what is new in a request, fold what is due, and return what is sent.
+        """Record what is new in a request, fold (shorten) what is due, and return what is sent.
 
-        The lock of the known messages is held.
+        The lock of the known messages, those that the agent has sent of the conversation, is
+        held. A very long history, and a request that is not to be folded, is sent first and
+        recorded afterwards.
         """
         has_conversation = position.known_messages is not None
         has_nothing_new = has_conversation and position.known_count == len(messages)
@@ -330,7 +353,12 @@ class LocalAgentConversations:
         arrival: Arrival,
         messages: Sequence[ProtocolMessage],
     ) -> None:
-        """Let the conversation end where the request's new messages begin."""
+        """Make the conversation end with the last message that the agent has sent of it, so that
+        the request's new messages can be recorded there.
+
+        Behind it may be what was imported from the agent's own files meanwhile, or a reply that
+        never reached the agent. The one is noted, the other left behind.
+        """
         recorded_facts = opened.conversation.state.facts
         if _seq_of_last_message(recorded_facts) <= known_messages.last_message_seq:
             return
@@ -355,7 +383,10 @@ class LocalAgentConversations:
         arrival: Arrival,
         imported_seqs: Sequence[int],
     ) -> None:
-        """Remember for which messages of the request there are imported facts."""
+        """Note that the first new messages of a request were imported, so are recorded already.
+
+        `imported_seqs`: the last fact of each of them.
+        """
         if not imported_seqs:
             return
         known_count = len(known_messages.chain)
@@ -392,8 +423,12 @@ class LocalAgentConversations:
         position: RequestPosition,
         known_messages: KnownMessages,
     ) -> KnownMessages:
-        """Return the messages that the request goes on behind: of a conversation that is at its
-        end or was rewound, of a fork, or of a new one.
+        """Bring a conversation to the position behind which a request goes on, and return its
+        known messages, that is, those that the agent has sent of it.
+
+        The request may go on at the conversation's end. It may repeat only a beginning of it: then
+        the conversation is rewound to there, or, if the request may be of another session with the
+        same beginning, copied up to there (a fork) or begun anew.
         """
         if not known_messages.conversation:
             await self._start_conversation(arrival, messages, position.parent, known_messages)
@@ -421,14 +456,19 @@ class LocalAgentConversations:
         parent: str,
         known_messages: KnownMessages,
     ) -> None:
-        """Give the known messages a conversation: one that was imported, a fork, or a new one
-        below `parent`.
+        """Find or begin the conversation of a request that continues none which is known.
+
+        It is the one that was imported from the agent's own files, or else a fork: a copy of a
+        conversation up to the place where the request leaves it. Otherwise it is new, below
+        `parent` if the agent is a sub-agent of that conversation's. `known_messages` is given the
+        conversation's name.
         """
         self._quiet_until += FIRST_REQUEST_SECONDS
         imported = await find_imported_session(self._bench, arrival, messages)
         if imported is not None and not self._matcher.find_known_messages(imported.conversation):
             await self._continue_imported_session(imported, arrival, known_messages)
             return
+
         fork_base = await self._find_fork_base(arrival, messages, parent)
         if fork_base is not None:
             fork = await self._bench.fork_conversation(
@@ -436,10 +476,12 @@ class LocalAgentConversations:
             )
             known_messages.conversation = fork.id
             return
+
+        parent_of_new = parent
         if not parent and self._bench.has_conversation(arrival.below):
-            parent = arrival.below
+            parent_of_new = arrival.below
         new_session = await self._bench.start_conversation(
-            title_from_messages(messages), agent=arrival.agent, parent=parent
+            title_from_messages(messages), agent=arrival.agent, parent=parent_of_new
         )
         known_messages.conversation = new_session.id
 
@@ -456,9 +498,11 @@ class LocalAgentConversations:
     async def _find_fork_base(
         self, arrival: Arrival, messages: Sequence[ProtocolMessage], parent: str
     ) -> ForkBase | None:
-        """Return the conversation whose newest output a request contains. If an agent has
-        a session, it can only be `parent`: the agent has changed its tools and its first
-        message at once.
+        """Return the conversation that a request continues although it begins in another way: its
+        newest output is in the request, too.
+
+        An agent that names its session may have changed its tools and its first message at once,
+        so only `parent`, the conversation of that session, comes into question.
         """
         if arrival.session and arrival.is_below_another:
             return None
@@ -499,11 +543,12 @@ class LocalAgentConversations:
         position: RequestPosition,
         known_messages: KnownMessages,
     ) -> Sent | None:
-        """Send the request before recording it if no fold can be due. The reply waits
-        for the recording.
+        """Send a request before it is recorded, to save time, if nothing can have to be folded
+        (shortened) first. Return None if something may.
 
-        What the new messages make due is folded for the next request. None: something
-        may be due now.
+        That needs the conversation to be open, at its end and unchanged since the last request,
+        with equal settings and little that is new. What this makes due is folded for the next
+        request.
         """
         has_new_messages = position.is_at_end and position.known_count < len(messages)
         if not has_new_messages or not known_messages.can_lock_now:
@@ -531,7 +576,10 @@ class LocalAgentConversations:
         messages: Sequence[ProtocolMessage],
         view_entries: ViewEntries,
     ) -> Sent:
-        """Send known messages as the view shows them, and all others as they came."""
+        """Return what is sent, and begin to record the request behind it, as a task.
+
+        The known messages are sent as the conversation shows them, and all others as they came.
+        """
         entries = list(view_entries.entries)
         if known_messages.chain:
             for position in range(len(known_messages.chain), len(messages)):
@@ -563,8 +611,10 @@ class LocalAgentConversations:
         arrival: Arrival,
         messages: Sequence[ProtocolMessage],
     ) -> None:
-        """Record long histories in parts, one commit each, so that an aborted request
-        can be continued later.
+        """Record the messages of a request that the conversation does not have, in batches.
+
+        A long history becomes one commit for each batch, so that it need not begin anew if that is
+        interrupted. Between its batches other agents' requests are handled.
         """
         is_long = _is_long_history(messages, known_messages)
         new_messages = messages[len(known_messages.chain) :]
@@ -637,8 +687,11 @@ class LocalAgentConversations:
         arrival: Arrival,
         messages: Sequence[ProtocolMessage],
     ) -> None:
-        """Record a request after sending it. An immediate answer gets through, but the reply's
-        end waits for this, except for long histories, which take a millisecond a message.
+        """Record a request that was sent before. This begins a little later, or once somebody
+        wants it.
+
+        The end of the reply waits for this, except for long histories, which take a millisecond a
+        message. A failure is only logged, since the request has gone on already.
         """
         with suppress(TimeoutError):
             await concurrency.wait_with_limit(known_messages.is_wanted.wait(), AHEAD_SECONDS)
@@ -670,7 +723,9 @@ class LocalAgentConversations:
     async def _rewind(
         self, position: RequestPosition, known_messages: KnownMessages, arrival: Arrival
     ) -> None:
-        """Handle a request that leaves the known messages of its own conversation."""
+        """Go back to where a request leaves its own conversation: it repeats only the first of
+        the messages that its agent has sent before.
+        """
         opened = await self._get_open_conversation(known_messages)
         await opened.rewind_and_keep_exclusions(_last_seq_of_position(position))
         known_messages.rewind_known_messages(
@@ -684,7 +739,9 @@ class LocalAgentConversations:
         position: RequestPosition,
         known_messages: KnownMessages,
     ) -> KnownMessages:
-        """Fork the conversation where the request leaves it. The fork is named by what is new."""
+        """Copy a conversation up to where a request leaves it (a fork), and return the messages
+        that the copy has. It is named by what is new in the request.
+        """
         last_common_seq = position.seqs[-1]
         opened = await self._get_open_conversation(known_messages)
         later_exclusions = opened.exclusions_made_after(last_common_seq)
@@ -710,20 +767,24 @@ class LocalAgentConversations:
         return messages_of_fork
 
     async def _record_which_messages_fork_contains(self, messages_of_fork: KnownMessages) -> None:
-        """Record which messages a fork's facts stand for, because that note is not copied."""
+        """Record which of the agent's messages a fork's facts stand for, by their hashes.
+
+        A note on them that comes behind the place of the fork was not copied with them.
+        """
         conversation = messages_of_fork.conversation
         journal = self._bench.workspace.journal
         recorded_facts = await journal.facts_about_received_messages(conversation)
         noted_count = len(known_messages_from_facts(conversation, recorded_facts).chain)
-        if noted_count < len(messages_of_fork.chain):
-            opened = await self._get_open_conversation(messages_of_fork)
-            received = facts.Received(
-                tuple(messages_of_fork.chain[noted_count:]),
-                tuple(messages_of_fork.seqs[noted_count:]),
-                messages_of_fork.session,
-                messages_of_fork.head,
-            )
-            await opened.conversation.append_facts(received)
+        if noted_count >= len(messages_of_fork.chain):
+            return
+        opened = await self._get_open_conversation(messages_of_fork)
+        received = facts.Received(
+            tuple(messages_of_fork.chain[noted_count:]),
+            tuple(messages_of_fork.seqs[noted_count:]),
+            messages_of_fork.session,
+            messages_of_fork.head,
+        )
+        await opened.conversation.append_facts(received)
 
     async def _get_open_conversation(self, known_messages: KnownMessages) -> OpenAgentConversation:
         """Return the conversation, opened. Closes those not used recently."""
@@ -740,7 +801,11 @@ class LocalAgentConversations:
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
     ) -> list[HiddenCallAnswer]:
-        """Record a reply with calls of ours, and answer them. With a `refusal`, they are not run."""
+        """Answer hidden calls: those by which the model recalls originals, and which its agent
+        never sees. The reply that makes them is recorded, with their outputs.
+
+        With a `refusal`, they are not run, and get this as their answer.
+        """
         known_messages = self._known_messages_of_ticket(ticket)
         outputs: list[AgentOutput] = []
         for call in calls:
@@ -777,8 +842,10 @@ class LocalAgentConversations:
     async def record_agent_reply(
         self, ticket: Ticket, replied: Replied | None, shown_key: str
     ) -> None:
-        """Record a reply. `shown_key`: of what the agent saw; empty: cut off; None: the
-        last hidden one.
+        """Record a reply to a request that was sent. Without `replied`, it is recorded already.
+
+        `shown_key` identifies the message that the agent was shown, by which its next request is
+        recognised. It is empty if the reply was cut off.
         """
         recording = self._record_reply(ticket, replied, shown_key)
         if ticket.is_import:
@@ -825,9 +892,10 @@ class LocalAgentConversations:
         """
         opened = await self._get_open_conversation(known_messages)
         is_side = purpose is facts.Purpose.OTHER
+        priced_reply = replied
         if replied.stop is facts.Stop.CUT and not is_side:
-            replied = await opened.with_estimated_usage(replied)
-        paid_reply = opened.build_agent_reply(replied, is_side=is_side)
+            priced_reply = await opened.with_estimated_usage(replied)
+        paid_reply = opened.build_agent_reply(priced_reply, is_side=is_side)
         spent = facts.Spent(purpose, paid_reply.model, paid_reply.usage)
         await opened.conversation.append_facts(spent)
 
@@ -864,7 +932,9 @@ class LocalAgentConversations:
         await opened.update_entries(known_messages)
 
     async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
-        """Fold because the provider found the request too long. None: no more can be folded."""
+        """Shorten a conversation further, because the provider found the request too long. Return
+        what is sent then, or None if nothing more can be folded, that is, shortened.
+        """
         known_messages = self._known_messages_of_ticket(ticket)
         if known_messages is None or not ticket.live:
             return None
@@ -953,6 +1023,7 @@ class LocalAgentConversations:
     async def _recall_entry(
         self, arguments: ToolArguments, conversation: Conversation | None
     ) -> str:
+        """Return a stored original, or a part of it, as the conversation has room for it."""
         most_tokens = 0
         if conversation is not None:
             most_tokens = content_recall.most_tokens_recalled_whole(
@@ -1052,7 +1123,10 @@ def _end_of_next_batch(messages: Sequence[ProtocolMessage], batch_start: int) ->
 def known_messages_from_facts(
     conversation: str, recorded_facts: Sequence[facts.Recorded], agent: str = ""
 ) -> KnownMessages:
-    """Return what an agent has sent of a conversation, as the facts about it say."""
+    """Return which messages an agent has sent of a conversation: their hashes and last facts.
+
+    The facts about it say so. A rewind takes those behind its place away again.
+    """
     known_messages = KnownMessages(conversation, session="", head="", agent=agent)
     for recorded in recorded_facts:
         fact = recorded.fact

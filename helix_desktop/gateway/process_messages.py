@@ -169,7 +169,11 @@ def _to_json_value(value: Any) -> Any:
 
 
 def _from_json_value(value: Any) -> Any:
-    """Return what `_to_json_value` was given, with tuples for lists."""
+    """Return what `_to_json_value` was given, with tuples for lists.
+
+    An object that names one of our classes ("is") becomes an object of that class. Fields that
+    this version does not know are left out.
+    """
     if isinstance(value, list):
         return tuple(_from_json_value(item) for item in value)
     if not isinstance(value, dict):

@@ -37,10 +37,10 @@ def create_project_workspace(workspaces: AllWorkspaces, folder: Path) -> KnownWo
     project = project_folder(folder)
     name = project.name[:LONGEST_NAME]
     taken_names = {workspace.name.casefold() for workspace in workspaces.list_workspaces()}
-    if name.casefold() in taken_names:
-        name_of_parent = project.parent.name[: LONGEST_NAME_WITH_PARENT - len(name)]
-        name = f"{name} ({name_of_parent})"
-    return workspaces.create_stored_workspace(name, project)
+    if name.casefold() not in taken_names:
+        return workspaces.create_stored_workspace(name, project)
+    name_of_parent = project.parent.name[: LONGEST_NAME_WITH_PARENT - len(name)]
+    return workspaces.create_stored_workspace(f"{name} ({name_of_parent})", project)
 
 
 def can_be_project_folder(folder: Path, home: Path) -> bool:

@@ -43,21 +43,25 @@ class ProviderChoice:
         self._codex_workspaces = CodexWorkspaceRoutes()
 
     async def choose_provider(self, incoming: IncomingRequest) -> ChosenProvider:
-        """Return where a request goes. Raises ProviderUnreachable if that must be asked first,
-        and nobody answers.
+        """Return where a request goes, by which client, and with which headers. Raises
+        ProviderUnreachable if that must be asked first, and nobody answers.
         """
         address = address_of_provider(incoming)
-        incoming = _add_stored_key_if_missing(incoming, address)
+        with_key = _add_stored_key_if_missing(incoming, address)
         client = self._clients.get_client_for(incoming.registration)
-        if incoming.protocol == responses_gateway.NAME:
-            # Codex's account may belong to a workspace with an address and a region of its own.
-            route = await self._codex_workspaces.find_route(address, incoming.headers, client)
-            address = route.base_url
-            if route.region:
-                region = route.region.encode("latin-1", "replace")
-                incoming = _with_header(incoming, REGION_HEADER.encode(), region)
-        url = request_routes.join_provider_address(address, incoming.route.path, incoming.query)
-        return ChosenProvider(url, client, incoming)
+        path = incoming.route.path
+        if incoming.protocol != responses_gateway.NAME:
+            url = request_routes.join_provider_address(address, path, incoming.query)
+            return ChosenProvider(url, client, with_key)
+
+        # Codex's account may belong to a workspace with an address and a region of its own.
+        route = await self._codex_workspaces.find_route(address, incoming.headers, client)
+        url = request_routes.join_provider_address(route.base_url, path, incoming.query)
+        if not route.region:
+            return ChosenProvider(url, client, with_key)
+        region = route.region.encode("latin-1", "replace")
+        with_region = _with_header(with_key, REGION_HEADER.encode(), region)
+        return ChosenProvider(url, client, with_region)
 
     async def aclose(self) -> None:
         await self._clients.aclose()
@@ -75,8 +79,8 @@ def address_of_provider(incoming: IncomingRequest) -> str:
 
 
 def _add_stored_key_if_missing(incoming: IncomingRequest, address: str) -> IncomingRequest:
-    """Add the user's key if the request has none and goes to that key's host, as its
-    protocol requires.
+    """Add the key that the user has stored, if the request has none and goes to the host that the
+    key is for. Each protocol has a header of its own for it.
     """
     registration = incoming.registration
     host = urlsplit(address).netloc.lower()

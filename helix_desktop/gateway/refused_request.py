@@ -46,8 +46,11 @@ class RefusedRequest:
     body: SentBody
 
     async def send_again_or_refuse(self, response: httpx.Response) -> AnsweredBody | None:
-        """Send what the provider may accept. None: it accepts nothing, and the agent
-        got the refusal.
+        """Send a refused request again in another form. Return what the provider has answered, or
+        None if it accepts none, and the agent got the refusal.
+
+        A request that is too long is shortened, and one that we had changed is sent as it came. At
+        last, calls without results are completed.
         """
         first_refusal = await read_refusal(response)
         is_too_long = _is_about_length(first_refusal)
@@ -70,7 +73,9 @@ class RefusedRequest:
     async def _send_shorter_or_as_it_came(
         self, refusal: ProviderRefusal, *, is_too_long: bool
     ) -> AnsweredBody | ProviderRefusal:
-        """Send the request in another form, if there is one. Else return the refusal."""
+        """Send a request shorter if it is too long, or as it came if we had changed it. Else
+        return the refusal.
+        """
         if is_too_long and self.request.arrival.fold:
             return await self._send_shorter(refusal)
         status = refusal.response.status_code

@@ -89,12 +89,14 @@ class RemoteAgentConversations:
             return
         kind, number, value = decode_line(self._incoming_line)
         self._incoming_line.clear()
-        if kind == "sent":  # An answer of which only the entries that are new were sent.
-            known_entries, sent = value
-            conversation = sent.ticket.conversation
-            entries = self._last_values.restore_value(conversation, known_entries, sent.entries)
-            value = replace(sent, entries=entries)
-        self._questions.handle_message(kind, number, value)
+        if kind != "sent":
+            self._questions.handle_message(kind, number, value)
+            return
+        # Of this answer, only the entries that differ from the last one were sent.
+        known_entries, sent = value
+        conversation = sent.ticket.conversation
+        entries = self._last_values.restore_value(conversation, known_entries, sent.entries)
+        self._questions.handle_message(kind, number, replace(sent, entries=entries))
 
     async def print_line(self, words: str) -> None:
         """Do nothing: this connection has no output for people."""
@@ -233,18 +235,19 @@ class _GatewayProcessServer:
         return text, usage, model
 
     async def _send_line(self, message: tuple[str, int, Any]) -> None:
-        """Send a question or an answer to the gateway. Of folded requests, only new entries are
-        sent.
+        """Send a question or an answer to the gateway. Of folded requests, only the entries that
+        it does not know from the last one are sent.
         """
         kind, number, value = message
         async with self._writing:
-            if isinstance(value, Sent):  # Entries that the gateway knows are not sent again.
-                known_entries, new_entries = self._last_values.split_known_start(
-                    value.ticket.conversation, value.entries
-                )
-                kind = "sent"
-                value = (known_entries, replace(value, entries=new_entries))
-            await self._console.write_output(encode_line((kind, number, value)))
+            if not isinstance(value, Sent):
+                await self._console.write_output(encode_line((kind, number, value)))
+                return
+            known_entries, new_entries = self._last_values.split_known_start(
+                value.ticket.conversation, value.entries
+            )
+            shortened = (known_entries, replace(value, entries=new_entries))
+            await self._console.write_output(encode_line(("sent", number, shortened)))
 
     async def aclose(self) -> None:
         """End all questions, and close the conversations once they are recorded."""

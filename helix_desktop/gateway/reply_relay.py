@@ -126,8 +126,11 @@ class ReplyRelay:
     _recall_results: list[HiddenCallAnswer] = field(default_factory=list)
 
     async def relay_until_answered(self, response: httpx.Response) -> None:
-        """Relay the reply. While it has only hidden calls, answer these, send the request again
-        with the answers, and relay the next reply behind it.
+        """Relay the reply to the agent. While it has only hidden calls, answer these, send the
+        request again with the answers, and relay the next reply behind it.
+
+        Hidden calls are those of our own tools, by which a model recalls what was shortened. The
+        agent does not know these tools.
         """
         streams = "event-stream" in response.headers.get("content-type", "")
         answer = await self._relay_reply(response, streams=streams)
@@ -147,7 +150,9 @@ class ReplyRelay:
     async def _continue_after_recall(
         self, answer: WireReply, *, streams: bool
     ) -> WireReply | provider_reply_bodies.ProviderRefusal | None:
-        """Ask the provider on with what was recalled."""
+        """Ask the provider again with what was recalled, and relay its next reply. Return that
+        reply, or the refusal that the agent gets instead.
+        """
         try:
             recorder = self.conversations
             if self.request.body.read_rest and isinstance(recorder, UnreadRequestRecorder):
@@ -174,8 +179,10 @@ class ReplyRelay:
             await self.sending.send_refusal(refusal)
 
     async def _relay_reply(self, response: httpx.Response, *, streams: bool) -> WireReply | None:
-        """Relay one reply of the provider, streamed or whole, and record it. What a reply that breaks off
-        has cost is recorded, too.
+        """Relay one reply of the provider, streamed or whole, and record it. Return it, or None
+        if it could not be read or broke off.
+
+        What a reply that breaks off has cost is recorded, too.
         """
         assembler = self._wire_module.ReplyAssembler()
         try:
@@ -206,8 +213,8 @@ class ReplyRelay:
     async def _relay_continuation(
         self, pieces: BodyPieces, *, streams: bool
     ) -> WireReply | provider_reply_bodies.ProviderRefusal | None:
-        """Relay the reply after a recall. If it breaks off before the agent has seen
-        any of it, ask again.
+        """Send a request that has what was recalled, and relay its reply. If this breaks off
+        before the agent has seen any of it, ask again, several times if needed.
         """
         shown_before = self.call_filter.shown_count
         for wait_seconds in RETRY_WAITS_SECONDS:
@@ -264,7 +271,12 @@ class ReplyRelay:
     # --- A reply that comes as a stream
 
     async def _relay_stream(self, response: httpx.Response, assembler: Any) -> WireReply | None:
-        """Relay a streamed reply. Its end is sent once the reply is on disk. None: it broke off."""
+        """Relay a reply that comes as a stream of events. Its end is sent only once the reply is
+        on disk. Return the whole reply, or None if it broke off.
+
+        Each piece is decoded to read the events in it. The agent gets the bytes as they came
+        where that is possible, and otherwise the events without hidden calls.
+        """
         stream = _RelayedStream(response, assembler, tools=self.tools)
         chunks = response.aiter_raw()
         try:
@@ -292,7 +304,10 @@ class ReplyRelay:
         await self.sending.start_reply(stream.response, rewritten=self.tools, decoded=is_decoded)
 
     async def _relay_event(self, raw: bytes, stream: "_RelayedStream") -> None:
-        """Take in one event, and add what the agent gets of it to what is sent next."""
+        """Take in one event of a stream, and add what the agent gets of it to what is sent next.
+
+        With the last event, the reply is complete. It is recorded before this event is sent.
+        """
         event = parse_event_data(raw)
         if event is not None:
             stream.assembler.add_reply_event(event)
@@ -434,8 +449,8 @@ class ReplyRelay:
         return answer
 
     async def _record_reply_before_its_end(self, answer: WireReply) -> None:
-        """Record a reply before its end reaches the agent, so that the journal has all
-        that the agent saw.
+        """Record a reply before its end reaches the agent, so that the journal has all that the
+        agent saw. Hidden calls in it are run, and their results kept for the next request.
         """
         hidden_calls = self._hidden_calls(answer)
         for piece in answer.message.pieces:

@@ -73,15 +73,20 @@ class RequestForwarder:
         `pieces` is None for the client's own bytes. `reads_reply`: the reply must
         not be compressed.
         """
-        headers = self.incoming.headers_for_provider()
+        left_out_headers = set[bytes]()
         if pieces is None:
-            pieces = (self.incoming.content,)
-        else:  # What was changed is not compressed, whatever the agent's own bytes were.
-            headers = _headers_without(headers, {b"content-encoding"})
+            sent_pieces: BodyPieces = (self.incoming.content,)
+        else:
+            sent_pieces = pieces
+            # What was changed is not compressed, whatever the agent's own bytes were.
+            left_out_headers.add(b"content-encoding")
         if reads_reply:
-            headers = _headers_without(headers, {b"accept-encoding"})
+            left_out_headers.add(b"accept-encoding")
+
+        headers = _headers_without(self.incoming.headers_for_provider(), left_out_headers)
+        if reads_reply:
             headers.append((b"accept-encoding", b"identity"))
-        request = build_provider_request(self.incoming.method, self.url, headers, pieces)
+        request = build_provider_request(self.incoming.method, self.url, headers, sent_pieces)
         return await self.client.send(request, stream=True)
 
 

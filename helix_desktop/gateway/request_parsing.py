@@ -123,8 +123,10 @@ class ParsedRequest:
 def parse_incoming_request(
     incoming: IncomingRequest, parser: BodyParser, *, folds: bool
 ) -> ParsedRequest | None:
-    """Parse a request. None: it is passed through. Raises DecodedTooLarge if it
-    decompresses to too much.
+    """Parse a request: its messages, who asks, and whether recall tools are added to it.
+
+    Return None if it is passed through as it came. Raises DecodedTooLarge if it decompresses to
+    too much. `folds`: whether its conversation may be shortened.
     """
     body = _parse_body(incoming, parser)
     if body is None or not _has_whole_history(incoming.route, body.value):

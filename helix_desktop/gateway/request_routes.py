@@ -147,8 +147,9 @@ def join_provider_address(upstream: str, path: str, query: str) -> str:
         raise httpx.InvalidURL("the path does not begin with a slash")
     base_url = upstream.rstrip("/")
     version = urlsplit(base_url).path.rpartition("/")[2]
+    path_behind_version = path
     if version and path.startswith(f"/{version}/"):
-        path = path.removeprefix(f"/{version}")
-    if query:
-        path = f"{path}?{query}"
-    return f"{base_url}{path}"
+        path_behind_version = path.removeprefix(f"/{version}")
+    if not query:
+        return f"{base_url}{path_behind_version}"
+    return f"{base_url}{path_behind_version}?{query}"

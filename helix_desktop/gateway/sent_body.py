@@ -49,8 +49,10 @@ def are_messages_unchanged(request: ParsedRequest, sent: Sent) -> bool:
 def build_sent_body(
     request: ParsedRequest, sent: Sent, *, has_tools: bool, is_unchanged: bool = False
 ) -> SentBody:
-    """Build the body. `has_tools`: add the recall tools. `is_unchanged`: send every
-    message as it came.
+    """Build what the provider is sent: the messages as `sent` says, and, with `has_tools`, the
+    tools by which the model recalls what was shortened.
+
+    `is_unchanged`: every message is sent as it came.
     """
     parsed = request.body
     if is_unchanged and not has_tools:

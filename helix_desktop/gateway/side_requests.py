@@ -51,11 +51,11 @@ class SideReplyRecorder:
         self, ticket: Ticket, replied: Replied | None, _shown_key: str
     ) -> None:
         conversation = self.find_conversation()
-        if conversation:
-            ticket = replace(ticket, conversation=conversation)
-            await self.origin.conversations.record_agent_reply(ticket, replied, "")
-        else:
+        if not conversation:
             self.waiting.append(SideReply(self.origin, ticket, replied))
+            return
+        own_ticket = replace(ticket, conversation=conversation)
+        await self.origin.conversations.record_agent_reply(own_ticket, replied, "")
 
 
 class SideRequests:
@@ -75,7 +75,10 @@ class SideRequests:
         registration: GatewayRegistration,
         conversations: AgentConversations,
     ) -> bool:
-        """Whether a request has no part in a conversation. One that offers tools always has."""
+        """Whether a request has no part in a conversation, such as one for a title.
+
+        One that offers tools always has. Without tools it has, if its agent never uses any.
+        """
         arrival = request.arrival
         sender = (registration.token, arrival.agent)
         if arrival.tools:

@@ -52,13 +52,14 @@ class TakenOutMessages:
     def build_body_without_taken_out(
         self, request: ParsedRequest
     ) -> tuple[BodyPieces | None, dict[str, Json]]:
-        """Return the agent's request without what was taken out, in bytes (None: its
-        own) and as a value.
+        """Return the agent's request without what the user took out, in bytes (None: its own) and
+        as a value. Raises ActionRefused if that cannot be built, so that nothing is sent.
         """
+        whole_request = request
         if self._messages_by_hash and request.body.read_rest:
-            request = request.with_all_messages()
-        parsed = request.body
-        chain = request.arrival.chain
+            whole_request = request.with_all_messages()
+        parsed = whole_request.body
+        chain = whole_request.arrival.chain
         if self._messages_by_hash.keys().isdisjoint(chain):
             return None, parsed.value
 

@@ -122,22 +122,26 @@ class ViewEntriesBuilder:
     _covered_until: int = 0
 
     async def build_entries(self, view: View, before: ViewEntries | None = None) -> ViewEntries:
-        """Return the entries for the request's messages. `before`: those of the last
-        view of this conversation.
-        """
-        if before is None or not _only_adds_to(view, before):
-            before = ViewEntries(entries=(), blocks=(), messages=0, spans=(), seq=0, is_plain=True)
-        self._take_over_entries(before)
-        known_count = len(self.out)
-        new_blocks = view.blocks[len(before.blocks) :]
-        await self._add_entries_of_blocks(new_blocks)
-        self._insert_messages_without_facts(before.messages, known_count)
+        """Return an entry for each of the request's messages, which says what it is sent as.
 
-        has_fold = before.has_fold or any(block.fold for block in new_blocks)
+        `before`: the entries of the last view of this conversation. If this view only adds to that
+        one, only what is new is gone through.
+        """
+        if before is not None and _only_adds_to(view, before):
+            known = before
+        else:
+            known = ViewEntries(entries=(), blocks=(), messages=0, spans=(), seq=0, is_plain=True)
+        self._take_over_entries(known)
+        known_count = len(self.out)
+        new_blocks = view.blocks[len(known.blocks) :]
+        await self._add_entries_of_blocks(new_blocks)
+        self._insert_messages_without_facts(known.messages, known_count)
+
+        has_fold = known.has_fold or any(block.fold for block in new_blocks)
         if len(new_blocks) > BLOCKS_BEFORE_PAUSE:
             await asyncio.sleep(0)
         has_exclusions = bool(self.conversation.state.branch.exclusions)
-        may_be_plain = before.is_plain and not has_fold and not has_exclusions
+        may_be_plain = known.is_plain and not has_fold and not has_exclusions
         is_plain = may_be_plain and self._are_all_messages_of_agent(known_count)
         if is_plain:
             self._leave_messages_unchanged(known_count)
@@ -195,7 +199,10 @@ class ViewEntriesBuilder:
         self.out.insert(0, InsertedText(message_blocks.EXCLUDED))
 
     def find_taken_out(self) -> Iterator[ChangedMessage]:
-        """Yield messages of which the user took out something, without it and without folds."""
+        """Yield the messages of which the user took something out of the context, without it.
+
+        This is needed where a request goes on unfolded: what the user took out is never sent.
+        """
         branch = self.conversation.state.branch
         for position in self._positions_of_taken_out():
             recorded_facts = self._facts_of_message(position)
@@ -220,8 +227,12 @@ class ViewEntriesBuilder:
         return bisect_left(self.seqs, seq)
 
     async def _add_entries_of_blocks(self, blocks: Sequence[Block]) -> None:
-        """Add the entries of the messages whose blocks these are. The blocks of one message
-        follow each other, so they are collected until those of another one begin.
+        """Add the entries of the messages whose blocks these are: a block is what the model is
+        shown of one part of a message.
+
+        The blocks of one message follow each other, so they are collected until those of another
+        one begin. A block whose source is a span is the text of a fold, which stands in place of
+        several messages. Blocks of these messages behind it are what the fold quotes.
         """
         collected: dict[int, list[Block]] = {}
         pause_at = time.perf_counter() + SLICE_SECONDS
@@ -261,15 +272,17 @@ class ViewEntriesBuilder:
         first = max(bisect_left(self.seqs, span.first), self._covered_until)
         end = bisect_right(self.seqs, span.last)
         self._covered_until = max(end, self._covered_until)
+
         covered: list[tuple[int, int]] = []
+        run_start = first  # Where the messages begin that follow the last one taken out.
         for taken_out in self._positions_of_taken_out():
-            if not first <= taken_out < end:
+            if not run_start <= taken_out < end:
                 continue
-            if first < taken_out:
-                covered.append((first, taken_out))
-            first = taken_out + 1
-        if first < end:
-            covered.append((first, end))
+            if run_start < taken_out:
+                covered.append((run_start, taken_out))
+            run_start = taken_out + 1
+        if run_start < end:
+            covered.append((run_start, end))
         return tuple(covered)
 
     def _append_entries_of_messages(self, collected: dict[int, list[Block]]) -> None:
@@ -336,8 +349,10 @@ class ViewEntriesBuilder:
     def _describe_changed_part(
         self, fact: facts.Fact, part_number: int, part: object, block: Block | None
     ) -> Iterator[ChangedPart]:
-        """Yield how the part with this number in its message is shown. Without a block, it is not
-        shown.
+        """Yield how the part with this number in its message is shown: what kind of part it is,
+        by which name it is found in the agent's message, and the text in its place.
+
+        `block`: what is shown of it; None: it is left out.
         """
         text: str | None = None
         if block is not None:

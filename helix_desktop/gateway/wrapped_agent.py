@@ -85,8 +85,10 @@ def check_agent_is_installed(agent: KnownAgent) -> None:
 
 
 def run_agent(agent: KnownAgent, start: AgentStart) -> int:
-    """Run the agent in this terminal. Return its exit code. Its address is in a folder
-    below `start.scratch`.
+    """Run the agent in this terminal until it ends, and return its exit code as a shell would.
+
+    Signals from the keyboard reach the agent directly. Those that end this process are passed on
+    to it. `start.scratch`: the folder in which the agent gets one of its own for this run.
     """
     with tempfile.TemporaryDirectory(prefix="wrap-", dir=start.scratch) as scratch:
         launch = agent.launch(replace(start, scratch=Path(scratch) / "agent"))

@@ -59,7 +59,9 @@ class ConversationBranch(LiveFolds):
     last_handover: float = 0.0
 
     def advance_branch(self, recorded: facts.Recorded) -> FoldEffect | None:
-        """Apply a fact. Return its effect if it changed something shown."""
+        """Follow the conversation by one fact: a message, a fold, or another change of what is
+        shown. Return the effect of a change, by which a past moment can be computed again.
+        """
         fact = recorded.fact
         if isinstance(fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned):
             self._add_message(recorded, fact)
@@ -86,6 +88,10 @@ class ConversationBranch(LiveFolds):
         return self._would_mark_change_anything(new_fact)
 
     def _would_mark_change_anything(self, fact: facts.Fact) -> bool:
+        """Whether a pin or an exclusion, or taking one back, has an effect here.
+
+        What is pinned is always sent word for word, and what is excluded is never sent.
+        """
         match fact:
             case facts.Pinned(ref=ref):
                 return ref not in self.pins
@@ -100,6 +106,7 @@ class ConversationBranch(LiveFolds):
     def _apply_effect(
         self, seq: int, fact: facts.Fact, kept_parts: tuple[facts.PartRef, ...] = ()
     ) -> FoldEffect:
+        """Apply a change that has an effect, and show again what it concerns."""
         tokens_before = self._tokens_under_exclusion(fact)
         cover = self.apply_fold_change(fact, kept_parts)
         if cover is not None:
@@ -144,6 +151,11 @@ class ConversationBranch(LiveFolds):
             self.clearable[-1] += count_clearable_tokens(item.blocks)
 
     def _add_user_message(self, seq: int, fact: facts.UserSaid) -> None:
+        """Begin a turn with a message, or add one that was sent while the agent works to it.
+
+        A message of the program, which names its author, is also kept as the last note of that
+        author.
+        """
         if fact.steering and self.turn.running:
             self.turn.words.append(seq)
         else:
@@ -213,6 +225,7 @@ class ConversationBranch(LiveFolds):
     # --- Adding, checking and removing folds
 
     def _add_fold(self, recorded: facts.Recorded, fold: facts.Folded) -> FoldEffect | None:
+        """Show a fold's text in place of what it covers, unless that is not possible here."""
         if fold.fold in self.folds or not self.is_valid_fold(recorded.seq, fold):
             return None
         self.fold_born[fold.fold] = len(self.steps)
@@ -224,16 +237,21 @@ class ConversationBranch(LiveFolds):
         return self._apply_effect(recorded.seq, fold, kept_parts)
 
     def is_valid_fold(self, seq: int, fold: facts.Folded) -> bool:
-        """Whether it covers something here, crosses no other fold, and makes the view no longer."""
+        """Whether a fold covers something here, crosses no other fold, and does not make what is
+        shown longer.
+
+        It covers one part of a message, or the messages from the first to the last of a span.
+        """
         cover = fold.cover
-        tokens_after = fold.tokens
         if isinstance(cover, facts.PartRef):
             if not self.has_message(cover.seq) or cover.part >= self.count_parts(cover.seq):
                 return False
+            tokens_after = fold.tokens
         else:
             if not 0 < cover.first <= cover.last < seq or not self.covered_messages(cover):
                 return False
-            tokens_after += self.count_tokens_kept_beside_fold(cover, panic=fold.panic)
+            kept_tokens = self.count_tokens_kept_beside_fold(cover, panic=fold.panic)
+            tokens_after = fold.tokens + kept_tokens
         if not self.would_fold_nest(cover):
             return False
         return 0 < tokens_after <= self.shown_tokens(cover)
@@ -253,8 +271,10 @@ class ConversationBranch(LiveFolds):
         return all(covers_nest(cover, span) for span in self.by_span)
 
     def parts_kept_verbatim(self, cover: facts.Cover, *, panic: bool) -> Iterator[facts.PartRef]:
-        """Yield parts that a longer fold keeps word for word: the turn's subject, and
-        what users restored.
+        """Yield the parts that a fold of a span keeps word for word: what the user has asked for
+        in the running turn, and outputs whose fold the user has undone.
+
+        In panic, when the next request would not fit otherwise, the latter are not kept.
         """
         if isinstance(cover, facts.PartRef):
             return
@@ -263,7 +283,7 @@ class ConversationBranch(LiveFolds):
                 if cover.first <= seq <= cover.last:
                     for index in range(self.count_parts(seq)):
                         yield facts.PartRef(seq, index)
-        if panic:  # The next request would not fit otherwise.
+        if panic:
             return
         for ref in self.barred:
             if isinstance(ref, facts.PartRef) and cover.first <= ref.seq <= cover.last:
@@ -323,11 +343,10 @@ class ConversationBranch(LiveFolds):
         self.plain_outputs.clear()
 
     def carried_token_steps(self, first_kept: int) -> int:
-        """Return the tokens before `first_kept` times the steps that sent them, without
-        documents.
+        """Return how many tokens were sent in all with the messages before `first_kept`: their
+        tokens times the steps that have sent them, without documents of folds.
         """
-        # Each token was sent by all steps but those before its message. So this is the number
-        # of all steps for each token, without the sum of what each has missed.
+        # Each token was sent by all steps but those before its message, which it has missed.
         tokens = self.plain_tokens
         missed_steps = self.token_births
         for item in self.items_from_fact(first_kept):

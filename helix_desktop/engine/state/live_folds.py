@@ -92,7 +92,9 @@ class LiveFolds(ViewItems):
         return len(message_blocks.parts_of(message))
 
     def apply_fold_change(self, fact: Fact, kept_parts: tuple[PartRef, ...] = ()) -> Cover | None:
-        """Apply a change that has an effect. Return what must be shown again."""
+        """Apply a change that has an effect: a fold, its undoing, its redoing, the user's own text
+        for it, a pin or an exclusion. Return the messages whose showing it changes.
+        """
         match fact:
             case Folded(fold=name, cover=cover):
                 self.folds[name] = fact
@@ -115,6 +117,7 @@ class LiveFolds(ViewItems):
         return self._apply_pin_or_exclusion(fact)
 
     def _apply_pin_or_exclusion(self, fact: Fact) -> Cover | None:
+        """Add or remove a pin or an exclusion, and return what it is about."""
         match fact:
             case Pinned(ref=ref):
                 self.pins[ref] = None
@@ -159,7 +162,11 @@ class LiveFolds(ViewItems):
         return self._youngest_fold(self.by_part.get(ref, ()), without)
 
     def outermost_folds(self, span: Span, without: str = "") -> list[tuple[Span, Folded]]:
-        """Return the folds shown within a span that are not inside others, with their covers."""
+        """Return the folds shown within a span that are not inside others, with their covers.
+
+        Of several folds over the same messages, the youngest is shown. `without`: as if this fold
+        were undone.
+        """
         outermost: list[tuple[Span, Folded]] = []
         last_covered = span.first - 1
         for cover in self._live_spans_within(span, without):
@@ -214,7 +221,9 @@ class LiveFolds(ViewItems):
         return self.by_span.setdefault(cover, [])
 
     def build_items(self, span: Span, without: str = "") -> Iterator[ViewItem]:
-        """Yield what the view shows of a span: the messages, and documents in place of some."""
+        """Yield what the model is shown of a span in order: messages, and in place of those that
+        a fold covers its document.
+        """
         next_seq = span.first
         for cover, fold in self.outermost_folds(span, without):
             for seq in self.covered_messages(Span(next_seq, cover.first - 1)):
@@ -260,16 +269,10 @@ class LiveFolds(ViewItems):
 
     def _build_document_item(self, fold: Folded, cover: Span) -> ViewItem:
         """Build an item with a fold's text, followed by the parts that it keeps word for word."""
-        kind = ContextKind.OBSERVATIONS
-        if fold.kind in DOCUMENTS:
-            kind = ContextKind.HANDOVER
-        originals = tuple(Stored(digest, 0) for digest in fold.entries)
-        text = Text(fold.text, fold.tokens)
-        document = Block(kind, Role.USER, cover, text, fold.tokens, fold.fold, cached=originals)
         blocks: list[Block] = []
         is_excluded = any(cover_contains(excluded, cover) for excluded in self.exclusions)
         if not is_excluded:
-            blocks.append(document)
+            blocks.append(_build_document_block(fold, cover))
         blocks += self._kept_blocks(fold.fold, cover)
         tokens = sum(block.tokens for block in blocks)
         step_when_made = self.fold_born.get(fold.fold, 0)
@@ -303,6 +306,16 @@ class LiveFolds(ViewItems):
                 part = PartRef(seq, index)
                 if cover_contains(ref, part):
                     yield part
+
+
+def _build_document_block(fold: Folded, cover: Span) -> Block:
+    """Return a fold's text as a message of the user, with the stored originals that it names."""
+    kind = ContextKind.OBSERVATIONS
+    if fold.kind in DOCUMENTS:
+        kind = ContextKind.HANDOVER
+    originals = tuple(Stored(digest, 0) for digest in fold.entries)
+    text = Text(fold.text, fold.tokens)
+    return Block(kind, Role.USER, cover, text, fold.tokens, fold.fold, cached=originals)
 
 
 def count_item_tokens(items: Iterable[ViewItem]) -> int:

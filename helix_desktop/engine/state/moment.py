@@ -107,6 +107,11 @@ class Moment:
         return PastMoment(self.record, seq, taken_out)
 
     def _view_of_blocks(self, blocks: tuple[Block, ...]) -> View:
+        """Return a view of these blocks with the tools and the main model's settings.
+
+        As long as calls wait for results, the blocks from their reply on are not stable: their
+        messages may still grow.
+        """
         tools = self.settings.tools
         stable = len(blocks) - self._count_blocks_since_open_calls()
         view = View(blocks, tools.tools, tools.tokens, stable, seq=self.seq)

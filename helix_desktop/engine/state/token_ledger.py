@@ -139,6 +139,17 @@ class _Summary:
     written: int
     left: int
 
+    def bill_with_step(self, sent_after_summary: int, factor: float) -> BilledStep:
+        """Return what is billed for the request for this summary, which reads everything from the
+        cache, and for a step after it, of which nothing is cached yet.
+        """
+        step = _bill_counted_tokens(sent_after_summary, 0, factor)
+        return BilledStep(
+            sent=self.asked + step.sent,
+            cached=self.asked + step.cached,
+            summary=self.written,
+        )
+
 
 def _summarise_if_that_makes_room(
     cached: int, new_tokens: int, factor: float, limit: int
@@ -185,38 +196,37 @@ class SummaryBaseline:
             self._left_out = 0
         factor = sent / shown
         # What the step would have sent without folds, in tokens as we count them.
-        sent_unfolded = whole - self._left_out
-        cached_unfolded = self._in_cache
-        if not cached_unfolded:
+        unfolded_tokens = whole - self._left_out
+        cached_tokens = self._in_cache
+        if not cached_tokens:
             # Without folds, the first step would have read as much from the cache.
-            cached_unfolded = max(0, read) * shown // max(1, sent)
+            cached_tokens = max(0, read) * shown // max(1, sent)
 
-        summary: _Summary | None = None
         limit = max(self.window, sent)
-        exceeds_window = self.window != 0 and round(sent_unfolded * factor) > limit
+        exceeds_window = self.window != 0 and round(unfolded_tokens * factor) > limit
         if exceeds_window:
-            new_tokens = max(0, sent_unfolded - cached_unfolded)
-            summary = _summarise_if_that_makes_room(cached_unfolded, new_tokens, factor, limit)
-            if summary is None:
-                # What is new is shortened, as it is here.
-                sent_unfolded = shown
-            else:
-                sent_unfolded = summary.left + new_tokens
-                cached_unfolded = 0
-
-        self._whole = whole
-        self._left_out = whole - sent_unfolded
-        self._in_cache = sent_unfolded
-        without_folds = _bill_counted_tokens(sent_unfolded, cached_unfolded, factor)
-        if summary is not None:
-            return BilledStep(
-                sent=summary.asked + without_folds.sent,
-                cached=summary.asked + without_folds.cached,
-                summary=summary.written,
-            )
-        if sent_unfolded == shown:
+            new_tokens = max(0, unfolded_tokens - cached_tokens)
+            summary = _summarise_if_that_makes_room(cached_tokens, new_tokens, factor, limit)
+            if summary is not None:
+                sent_after_summary = summary.left + new_tokens
+                self._remember_step(whole, sent_after_summary)
+                return summary.bill_with_step(sent_after_summary, factor)
+            # What is new is shortened, as it is here.
+            self._remember_step(whole, shown)
             return as_sent
-        return without_folds
+
+        self._remember_step(whole, unfolded_tokens)
+        if unfolded_tokens == shown:
+            return as_sent
+        return _bill_counted_tokens(unfolded_tokens, cached_tokens, factor)
+
+    def _remember_step(self, whole: int, sent: int) -> None:
+        """Remember what a step would have sent without folds, by our count: the provider has
+        cached it for the next one.
+        """
+        self._whole = whole
+        self._left_out = whole - sent
+        self._in_cache = sent
 
 
 def _bill_counted_tokens(sent: int, cached: int, factor: float) -> BilledStep:
@@ -488,6 +498,9 @@ class TokenLedger:
         return runs
 
     def _add_step(self, recorded: facts.Recorded, reply: facts.ModelReplied) -> None:
+        """Add a reply to all sums: what its request sent and cost, and what both would have been
+        without folds.
+        """
         newest_seen = newest_fact_seen_by(recorded)
         shown = self.shown[newest_seen]
         whole = self.whole[newest_seen]
@@ -512,9 +525,10 @@ class TokenLedger:
         as_sent = BilledStep(sent, min(max(0, usage.cache_read), sent))
         list_price = as_sent.list_price(written, self._prices)
         list_price_without = without_folds.list_price(written, self._prices)
-        cost_without = usage.cost
         if list_price:
             cost_without = usage.cost * (list_price_without / list_price)
+        else:
+            cost_without = usage.cost
         self.paid_without[-1] += cost_without
 
         # An import that was there before a reply's end rewinds to it and appends the whole reply.
@@ -541,7 +555,10 @@ class TokenLedger:
     def _append_running_sums(
         self, seq: int, usage: facts.Usage, model: str, **figures: int
     ) -> None:
-        """Append a request to all columns. `figures`: by column; the others stay equal."""
+        """Append a request to all columns, each of which is a running sum.
+
+        `figures`: what is added to a column, by its name. The others stay equal.
+        """
         self.requests.append(seq)
         figures["read"] = usage.cache_read
         if usage.cost <= 0 and model in self._free_models:

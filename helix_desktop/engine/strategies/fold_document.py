@@ -53,9 +53,11 @@ class DocumentPlan:
 def build_fold_document(
     plan: DocumentPlan, sections: Mapping[str, str], tokens: TokenCounter
 ) -> FoldDocument:
-    """Build the text, in sections or as a list, with the details that are missing.
+    """Build the text that stands in place of older messages, within the tokens of the plan.
 
-    `sections`: what the model wrote, by heading.
+    What the program adds comes first: the state of the work and a list of the newest outputs.
+    What the model wrote (`sections`, by heading) is shortened to the rest of the tokens. Details
+    that it lacks are added, most important first.
     """
     state = _fit_state(plan, tokens)
     newest_outputs = _format_list_of_newest_outputs(plan, tokens)
@@ -75,6 +77,8 @@ def build_fold_document(
         text = _assemble_list(plan, short_sections, added_details)
 
     critical_count = sum(detail.is_critical for detail in plan.details)
+    # How many critical details there are, how many of them the model's text has, how many were
+    # added to it, and how many there was no room for.
     kept = DetailsKept(
         critical_count,
         critical_count - len(missing_details),

@@ -77,8 +77,10 @@ class FoldStrategy:
 
 
 def first_seq_of_tail(situation: FoldSituation) -> int:
-    """Return the first message that stays: the last turn's, or that of a running turn's
-    last steps.
+    """Return the first message of the tail: the messages at the end that no fold replaces.
+
+    While the agent works, these are its last steps, and otherwise the whole last turn. (A step is
+    a reply with its results, and a turn all steps that answer one message of the user.)
     """
     branch = situation.branch
     if not branch.order:
@@ -93,7 +95,9 @@ def first_seq_of_tail(situation: FoldSituation) -> int:
 
 
 def first_seq_kept_in_panic(situation: FoldSituation) -> int:
-    """Return the first message that stays in panic: a quarter of the window, at least a step."""
+    """Return the first message that stays if the next request would not fit: the last messages
+    that take up no more than a quarter of the window, but at least the last step.
+    """
     meter = situation.meter
     # Everything that folds can shorten. A large system prompt leaves little of the window for it.
     foldable = max(0, meter.window - meter.reserve - meter.parts[ContextKind.SYSTEM])
@@ -121,8 +125,9 @@ def _count_tokens_from(branch: ConversationBranch, seq: int) -> int:
 
 
 def find_foldable_span(situation: FoldSituation, until: int = 0) -> Span | None:
-    """Return the facts that a span may cover. `until`: the first message that stays, by
-    default the tail's first.
+    """Return the messages that a fold may replace, from the first to the last, or None.
+
+    `until`: the first message that stays, by default the first of the tail.
     """
     branch = situation.branch
     if not branch.order:
@@ -150,7 +155,9 @@ def find_legal_cut(branch: ConversationBranch, seq: int) -> int:
 
 
 def _first_foldable_message(branch: ConversationBranch) -> int:
-    """Return the first message that no undone span bars. Spans in force do not bar any."""
+    """Return the first message that may be folded: the one behind all whose fold the user has
+    undone, since what the user restored is not folded again.
+    """
     first = branch.order[0]
     for cover in branch.barred:
         if isinstance(cover, Span) and not branch.is_inside_live_fold(cover):

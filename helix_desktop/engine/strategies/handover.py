@@ -40,9 +40,8 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
     if policy.handover not in ("share", "pays") or _is_cooling_down(situation):
         return None
     is_full = meter.used >= context_usage.tokens_at_which_handover_must_start(meter, policy)
-    may_pay = policy.handover == "pays" and meter.used >= least_tokens_for_paying_handover(
-        situation
-    )
+    is_large = meter.used >= least_tokens_for_paying_handover(situation)
+    may_pay = policy.handover == "pays" and is_large
     if not is_full and not may_pay:
         return None
     span = find_foldable_span(situation)
@@ -50,9 +49,10 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
         return None
     if not is_full:
         return _handover_that_pays(situation, span)
-    why = f"the context window is {meter.used_share:.0%} full"
     if meter.used_share > 1:
         why = "the next request is too long for this model"
+    else:
+        why = f"the context window is {meter.used_share:.0%} full"
     return FoldPlan(FoldKind.HANDOVER, span, why)
 
 
@@ -85,7 +85,8 @@ def least_tokens_for_paying_handover(situation: FoldSituation) -> float:
 def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None:
     """Plan a handover once carrying its span has cost as much as the handover would.
 
-    Carrying means to send messages again with each step. All costs are in input tokens.
+    Carrying means to send messages again with each step. All costs are in input tokens: a cost of
+    1,000 is what 1,000 input tokens cost that are not cached.
     """
     prices = prices_of_main_model(situation.state)
     branch = situation.branch
@@ -97,20 +98,16 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
     paid_so_far = fold_economics.carrying_cost(tokens_carried_so_far, prices)
     freed_tokens = covered_tokens - expected_document_tokens(situation)
     saved_by_step = fold_economics.carrying_cost(freed_tokens, prices)
+
     writing_cost = expected_fold_cost(situation, span)
-    rewriting_cost = 0.0
-    payback_share = fold_economics.HANDOVER_PAYBACK_SHARE
     if situation.is_pausing:
         rewriting_cost = fold_economics.expected_rewriting_cost(freed_tokens, prices)
         # After the pause all is written again anyway, so there is less to repay.
         payback_share = fold_economics.PAYBACK_SHARE
-    # Each recall that a summary leads to sends the system prompt and the tools once more.
-    system_tokens = situation.meter.parts[ContextKind.SYSTEM]
-    unusual_tokens = max(0, system_tokens - fold_economics.USUAL_SETTINGS_TOKENS)
-    recalls_cost = fold_economics.carrying_cost(
-        fold_economics.RECALLS_OF_HANDOVER * unusual_tokens, prices
-    )
-    whole_cost = writing_cost + recalls_cost - rewriting_cost
+    else:
+        rewriting_cost = 0.0
+        payback_share = fold_economics.HANDOVER_PAYBACK_SHARE
+    whole_cost = writing_cost + _expected_recalls_cost(situation) - rewriting_cost
     experience = measure_fold_experience(situation)
     if not fold_economics.handover_pays(
         paid_so_far, saved_by_step, whole_cost, experience, payback_share
@@ -120,6 +117,17 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
     if rewriting_cost:
         why += "; after this pause, they would have to be written to the provider's cache again"
     return FoldPlan(FoldKind.HANDOVER, span, why)
+
+
+def _expected_recalls_cost(situation: FoldSituation) -> float:
+    """Return what the recalls that a summary leads to cost by a system prompt and tools of more
+    than the usual size, which each of them sends once more.
+    """
+    system_tokens = situation.meter.parts[ContextKind.SYSTEM]
+    unusual_tokens = max(0, system_tokens - fold_economics.USUAL_SETTINGS_TOKENS)
+    return fold_economics.carrying_cost(
+        fold_economics.RECALLS_OF_HANDOVER * unusual_tokens, prices_of_main_model(situation.state)
+    )
 
 
 def should_main_model_write(situation: FoldSituation, span: Span) -> bool:
@@ -212,7 +220,10 @@ def missing_sections_question(missing: Sequence[str]) -> str:
 
 
 def split_handover_sections(text: str) -> dict[str, str]:
-    """Split a document into its sections. Text without a known heading is Completed Work."""
+    """Split the document that a model wrote into its sections.
+
+    Text before the first known heading counts as Completed Work.
+    """
     lines_by_section: dict[str, list[str]] = {}
     section = ""
     for line in _strip_code_fence(text.splitlines()):
@@ -230,12 +241,13 @@ def split_handover_sections(text: str) -> dict[str, str]:
 
 
 def _strip_code_fence(lines: list[str]) -> list[str]:
-    """Remove a code fence around the document. One without an end was cut off."""
+    """Remove a code fence around the document: one that begins before its first heading.
+
+    If the fence's end is missing, because the document was cut off, only its beginning goes.
+    """
     headings = [number for number, line in enumerate(lines) if _section_of_heading(line)]
     fences = [number for number, line in enumerate(lines) if line.startswith(FENCE)]
-    first_heading = 0
-    if headings:
-        first_heading = headings[0]
+    first_heading = min(headings, default=0)
     if not fences or fences[0] > first_heading:
         return lines
     fences_of_document = {fences[0]}

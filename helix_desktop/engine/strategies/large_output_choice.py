@@ -75,8 +75,11 @@ def find_outputs_to_shorten(
     factor: float,
     commands: Collection[int] = (),
 ) -> list[int]:
-    """Return the indexes of outputs above their limit, and the largest others until the
-    batch is below its limit.
+    """Return the indexes of the outputs that are too large to be shown whole.
+
+    These are the outputs above the limit for one output, and then the largest others until what
+    is left of the batch is below the limit for a batch. `commands`: the indexes of outputs with a
+    lower limit, because a command printed them. `factor`: billed tokens for each counted one.
     """
     billed_tokens = [returned.tokens * factor for returned in batch]
     limit = large_output_limit_tokens(window, policy.admission_tokens)
@@ -181,16 +184,19 @@ def _choices_from_lines(answer: str) -> dict[int, OutputChoice]:
 def _choices_from_json(answer: str) -> dict[int, OutputChoice]:
     """Parse choices in JSON, as some models answer: `{"1": "preview"}`, `{"1": {"choice": …}}`,
     an object with its number, or a list of these.
+
+    Each is rewritten as the line that was asked for, and then read like one.
     """
     text = answer
     fenced = _FENCE.search(answer)
     if fenced is not None:
         text = fenced.group(1)
     value = parse_json_or_none(text)
-    if isinstance(value, dict) and "choice" in value:
-        value = [value]
+
     lines = []
-    if isinstance(value, dict):
+    if isinstance(value, dict) and "choice" in value:
+        lines.append(_line_of_numbered_choice(value))
+    elif isinstance(value, dict):
         for number, choice in value.items():
             if isinstance(choice, dict):
                 lines.append(_line_of_choice(number, choice))
@@ -199,8 +205,14 @@ def _choices_from_json(answer: str) -> dict[int, OutputChoice]:
     elif isinstance(value, list):
         for row in value:
             if isinstance(row, dict):
-                lines.append(_line_of_choice(row.get("number", row.get("output", "")), row))
+                lines.append(_line_of_numbered_choice(row))
     return _choices_from_lines("\n".join(lines))
+
+
+def _line_of_numbered_choice(row: Mapping[str, object]) -> str:
+    """Return the line for an object that has the number of its output in it."""
+    number = row.get("number", row.get("output", ""))
+    return _line_of_choice(number, row)
 
 
 def _line_of_choice(number: object, row: Mapping[str, object]) -> str:

@@ -70,7 +70,9 @@ def find_due_clearing(situation: FoldSituation) -> PlannedClearing | None:
 def clearing_after_steps(situation: FoldSituation) -> PlannedClearing | None:
     """Plan to clear long outputs from before the last N steps, once some are twice as old.
 
-    One marker at each step would have the provider cache the rest anew at each step.
+    To clear is to show a marker, one line, in place of an output. One marker at each step would
+    have the provider cache the rest anew at each step. If its cache has expired anyway, there is
+    nothing to wait for.
     """
     branch = situation.branch
     policy = situation.policy
@@ -93,7 +95,9 @@ def clearing_after_steps(situation: FoldSituation) -> PlannedClearing | None:
 
 
 def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
-    """Plan to clear everything from a place, if caching the rest again costs less than it saves."""
+    """Plan to clear old outputs from a place on, if caching what follows again costs less than
+    sending fewer tokens saves. To clear is to show one line in place of an output.
+    """
     branch = situation.branch
     meter = situation.meter
     end = first_seq_of_tail(situation)
@@ -107,6 +111,7 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
             return None
         why = f"the provider's cache has expired, and {clearable_tokens:,} tokens are freed"
         return PlannedClearing(branch.order[0], end, why)
+
     index = fold_economics.find_clearing_start(
         context_parts,
         clearable_tokens_per_step(branch) * meter.factor,
@@ -145,7 +150,9 @@ def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> boo
 
 
 def _measure_context_parts(situation: FoldSituation, end: int) -> list[ClearablePart]:
-    """Return all parts of the context in order, older ones in groups, in billed tokens."""
+    """Return all that the next request would have, in order and in billed tokens: the system
+    prompt, older messages in groups, and each of the newest messages, with what clearing it frees.
+    """
     branch = situation.branch
     factor = situation.meter.factor
     least = _least_tokens_to_clear(situation)
@@ -176,7 +183,9 @@ def _plain_outputs_between(branch: ConversationBranch, first: int, end: int) -> 
 
 
 def _group_older_items(branch: ConversationBranch, before_seq: int) -> list[ClearablePart]:
-    """Return the items before a message in groups that grow with their age, in counted tokens."""
+    """Return the messages before another one in groups, in counted tokens. Each group has twice
+    as many as the next newer one, so that there are few even in a very long conversation.
+    """
     groups = []
     group_end = branch.message_position(before_seq)
     group_size = EXAMINED_ITEMS
@@ -237,7 +246,11 @@ def _must_stay_whole(situation: FoldSituation, block: Block, ref: PartRef) -> bo
 
 
 def measure_fold_experience(situation: FoldSituation) -> FoldExperience:
-    """Return how much of what folds saved in the last steps was spent on recalls."""
+    """Return how much of what folds saved in the last steps was spent on recalls.
+
+    A step that only recalls originals would not have been needed without folds. Each other step
+    has saved the tokens by which it was shorter.
+    """
     branch = situation.branch
     ledger = situation.state.record.ledger
     prices = prices_of_main_model(situation.state)

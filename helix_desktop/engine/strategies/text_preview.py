@@ -99,8 +99,10 @@ class _LineGroup:
 
 
 def build_preview(text: str, tokens: int, purpose: str = "") -> str:
-    """Return what matters of a text. `purpose`: the call's arguments, and what was said
-    before it.
+    """Return what matters of a text in about so many tokens: what it consists of, its first and
+    last lines, and between them the most informative lines of the middle.
+
+    `purpose`: the call's arguments, and what was said before it.
     """
     preview_characters = int(tokens * CHARACTERS_PER_TOKEN)
     # Of a very long text, the middle is not searched.
@@ -310,12 +312,18 @@ def _lines_that_fit(lines: Sequence[str], most_characters: int) -> list[str]:
 
 def _describe_structure(text: str) -> str:
     """Return the outline of JSON or of a table, or nothing for other text."""
-    if text.lstrip()[:1] in ("{", "[") and len(text) <= JSON_LIMIT:
+    may_be_json = text.lstrip()[:1] in ("{", "[")
+    if may_be_json and len(text) <= JSON_LIMIT:
         try:
             outline = _outline_json(json.loads(text), depth=2)
         except (ValueError, RecursionError):
             return ""
         return f"JSON: {outline}"
+    return _describe_table(text)
+
+
+def _describe_table(text: str) -> str:
+    """Return the columns if the first lines of a text are rows with the same separators."""
     first_lines = text[:4_000].splitlines()[:3]
     if len(first_lines) < 3:
         return ""
