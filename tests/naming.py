@@ -243,7 +243,8 @@ def _library_has(base: str, name: str) -> bool:
 
 def _implements(parsed: _ParsedPackage, owner: _PackageClass, protocol: _PackageClass) -> bool:
     """The class has every member of the Protocol, and its methods read the same."""
-    wanted, needed = parsed.members(protocol)
+    members, needed = parsed.members(protocol)
+    wanted = {name: method for name, method in members.items() if not name.startswith("__")}
     mine, held = parsed.members(owner)
     return (
         bool(wanted)
@@ -251,7 +252,7 @@ def _implements(parsed: _ParsedPackage, owner: _PackageClass, protocol: _Package
         and needed <= held | mine.keys()
         and all(
             (name in held and _is_property(method))
-            or (name in mine and _signature(mine[name]) == _signature(method))
+            or (name in mine and _can_be_called_as(mine[name], method))
             for name, method in wanted.items()
         )
     )
@@ -268,15 +269,26 @@ def _is_property(method: _Function) -> bool:
     return any(ast.unparse(each) == "property" for each in method.decorator_list)
 
 
-def _signature(method: _Function) -> Sequence[str]:
-    """What tells whether two methods are meant to be one: the names of the arguments,
-    in their order.
+def _can_be_called_as(method: _Function, wanted: _Function) -> bool:
+    """Whether two methods are meant to be one: the arguments have the same names, in their order,
+    and the class may take more than its Protocol asks for, if they have defaults.
     """
-    arguments = method.args
-    return [
-        each.arg
-        for each in itertools.chain(arguments.posonlyargs, arguments.args, arguments.kwonlyargs)
+    positions = [each.arg for each in [*method.args.posonlyargs, *method.args.args]]
+    wanted_positions = [each.arg for each in [*wanted.args.posonlyargs, *wanted.args.args]]
+    keywords = {each.arg for each in method.args.kwonlyargs}
+    wanted_keywords = {each.arg for each in wanted.args.kwonlyargs}
+    more_positions = len(positions) - len(wanted_positions)
+    more_keywords = [
+        default
+        for each, default in zip(method.args.kwonlyargs, method.args.kw_defaults, strict=True)
+        if each.arg not in wanted_keywords
     ]
+    return (
+        positions[: len(wanted_positions)] == wanted_positions
+        and wanted_keywords <= keywords
+        and more_positions <= len(method.args.defaults)
+        and None not in more_keywords
+    )
 
 
 def _is_one_word(name: str) -> bool:

@@ -13,9 +13,9 @@ from helix_desktop.gui.chat.attachment_chips import AttachmentChips
 from helix_desktop.gui.common.picture_reader import read_picture
 from helix_desktop.gui.common.widgets import TransientDialog, build_scroll_area
 from helix_desktop.gui.rows_and_columns import build_column
+from helix_desktop.gui.shown_workspace import ShownWorkspace
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_parts import WindowParts
-from helix_desktop.gui.workbench_types import Workbench
 
 LARGEST_WIDTH_PIXELS = 16_000  # Wider pictures are shown smaller.
 THUMBNAIL_WIDTH_PIXELS = 96
@@ -41,7 +41,7 @@ class PictureDialog(TransientDialog):
 
 
 def open_picture_dialog(parts: WindowParts, stored: Stored, name: str) -> None:
-    bench = parts.showing.bench
+    bench = parts.showing.workspace
     if bench is None:
         return
 
@@ -56,7 +56,7 @@ def show_thumbnail_or_token_count(
     parts: WindowParts, chips: AttachmentChips, attachment: Attachment
 ) -> None:
     """Shows on the chip of an attachment a small picture of it, or how many tokens it has."""
-    bench = parts.showing.bench
+    bench = parts.showing.workspace
     if bench is None:
         return
     # A chip without a preview is still a chip, so an error is not shown.
@@ -74,8 +74,8 @@ def show_thumbnail_or_token_count(
     run(reading, then=show_read_picture)
 
 
-async def _read_stored_image(bench: Workbench, stored: Stored, widest: int) -> QImage:
-    content = await bench.workspace.cache.read_range(stored.digest, 0, stored.size)
+async def _read_stored_image(bench: ShownWorkspace, stored: Stored, widest: int) -> QImage:
+    content = await bench.read_content_range(stored.digest, 0, stored.size)
     image = await asyncio.to_thread(read_picture, content, widest)
     if image is None:
         raise HelixError(

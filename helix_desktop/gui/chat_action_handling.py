@@ -11,7 +11,11 @@ from helix_desktop.engine.facts import FoldKind, Recorded, Text, ToolReturned, U
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import attachment_previews, message_sending
-from helix_desktop.gui.changes.undo_and_redo import describe_undone_files, redo_undone_changes
+from helix_desktop.gui.changes.undo_and_redo import (
+    describe_undone_elsewhere,
+    describe_undone_files,
+    redo_undone_changes,
+)
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.common.escape_key import EscapeCloser
 from helix_desktop.gui.context_panel_opening import ContextPanelOpener
@@ -20,19 +24,14 @@ from helix_desktop.gui.deep_links import WindowPlace, open_file_or_its_folder, o
 from helix_desktop.gui.everything_search import EverythingSearch
 from helix_desktop.gui.message_sending import FilesToUndo
 from helix_desktop.gui.question_dialogs import DialogChoice, ask_to_choose_one
+from helix_desktop.gui.shown_workspace import ShownSession, ShownWorkspace, client_of_host
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.transcript.chat_actions import ConversationAct, MessageAct
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_contents import WindowContents
 from helix_desktop.gui.window_parts import WindowParts
-from helix_desktop.gui.workbench_types import (
-    FileChanges,
-    FileUndoResult,
-    PreviewedFile,
-    Session,
-    Workbench,
-)
+from helix_desktop.gui.workbench_types import FileUndoResult, PreviewedFile, Workbench
 
 FOLD_KIND_BY_ACTION = {
     "fold-observations": FoldKind.OBSERVATIONS,
@@ -112,8 +111,8 @@ class ChatActionHandler(QObject):
 
     def _send_comment_to_agent(self, text: str) -> None:
         """Sends a comment on a change, at once or after the agent's current step."""
-        if self._showing.session is not None:
-            self._showing.session.send_message((Text(text),), steer=True)
+        if self._showing.conversation is not None:
+            self._showing.conversation.send_message((Text(text),), steer=True)
             self._parts.notices.show_notice(tr("Sent to the agent."))
 
     def _put_comment_into_message(self, comment: str) -> None:
@@ -160,7 +159,7 @@ class ChatActionHandler(QObject):
                 self._carry_out_conversation_intent(intent)
 
     def _carry_out_conversation_intent(self, intent: chat_actions.ChatIntent) -> None:
-        session = self._showing.session
+        session = self._showing.conversation
         if session is None:
             return
         match intent:
@@ -171,14 +170,21 @@ class ChatActionHandler(QObject):
             case chat_actions.PinPart(ref, False):
                 self._parts.run_for_window(session.context.unpin_part(ref))
             case chat_actions.AskToFold(kind):
-                FoldNowDialog(session, self._parts.runner, self._parts.widget, kind).open()
+                can_tell_cost = self._showing.session is not None
+                FoldNowDialog(
+                    session,
+                    self._parts.runner,
+                    self._parts.widget,
+                    kind,
+                    can_tell_cost=can_tell_cost,
+                ).open()
             case ConversationAct.CONTINUE_TURN:
                 self._parts.requests.retry_wanted.emit()
                 session.resume_turn()
             case ConversationAct.RETRY_MODEL_NOW:
                 session.turns.retry_immediately()
 
-    def _act_on_message(self, session: Session, act: MessageAct, seq: int) -> None:
+    def _act_on_message(self, session: ShownSession, act: MessageAct, seq: int) -> None:
         match act:
             case MessageAct.EDIT:
                 fact = session.conversation.state.facts[seq - 1].fact
@@ -191,14 +197,16 @@ class ChatActionHandler(QObject):
             case MessageAct.SHOW_REQUEST:
                 self._pages.inspector.show_request_of_reply(seq)
             case MessageAct.REWIND:
-                if self._showing.bench is not None:
-                    RewindQuestion(self._parts, self._showing.bench, session, seq).ask_to_rewind()
+                if self._showing.workspace is not None:
+                    RewindQuestion(
+                        self._parts, self._showing.workspace, session, seq
+                    ).ask_to_rewind()
             case MessageAct.FORK:
                 row = self._sides.find_listed_conversation()
-                if self._showing.bench is not None and row is not None:
-                    self._conversations.fork_and_open(self._showing.bench, row, seq)
+                if self._showing.workspace is not None and row is not None:
+                    self._conversations.fork_and_open(self._showing.workspace, row, seq)
 
-    async def _regenerate_answer(self, session: Session, seq: int) -> None:
+    async def _regenerate_answer(self, session: ShownSession, seq: int) -> None:
         await session.ask_again(seq)
         self._sides.jump_to_end_of(session)
 
@@ -208,6 +216,9 @@ class ChatActionHandler(QObject):
         """Shows a file that a text names, at its line. A file that is not there is said."""
         bench = self._showing.bench
         if bench is None:
+            self._parts.notices.show_notice(
+                tr("Files of a workspace that is open elsewhere are not shown here yet.")
+            )
             return
         conversation = self._showing.conversation_id
         reading = bench.read_file_for_preview(conversation, intent.path)
@@ -242,7 +253,7 @@ class ChatActionHandler(QObject):
         return self._find_newest_change_here(shown_path) is not None
 
     def _find_newest_change_here(self, shown_path: str) -> chat_actions.OpenChanges | None:
-        session = self._showing.session
+        session = self._showing.conversation
         if session is None:
             return None
         return _find_newest_change(session.conversation.state.facts, shown_path)
@@ -251,8 +262,8 @@ class ChatActionHandler(QObject):
         """Opens the newest sub-agent this call started. Some models reuse call ids in every
         reply.
         """
-        bench = self._showing.bench
-        session = self._showing.session
+        bench = self._showing.workspace
+        session = self._showing.conversation
         if session is None or bench is None:
             return
         newest_row = None
@@ -287,17 +298,13 @@ class RewindQuestion:
     """
 
     parts: WindowParts
-    bench: Workbench
-    session: Session
+    bench: ShownWorkspace
+    session: ShownSession
     seq: int
-
-    @property
-    def _changes(self) -> FileChanges:
-        return self.bench.file_changes_of(self.session.id)
 
     def ask_to_rewind(self) -> None:
         self.parts.run_for_window(
-            message_sending.find_files_to_undo(self._changes, self.session.id, self.seq),
+            message_sending.find_files_to_undo(self.bench, self.session.id, self.seq),
             then=self._ask_which_way,
             failed=self._ask_without_files,
         )
@@ -308,35 +315,47 @@ class RewindQuestion:
 
     def _ask_which_way(self, changed: FilesToUndo) -> None:
         text = tr("Rewind to this point? Later messages are kept, and you can return to them.")
-        choices = [DialogChoice(tr("Rewind"), partial(self._rewind_session, []))]
+        choices = [DialogChoice(tr("Rewind"), partial(self._rewind_session, None))]
         if changed.description:
             text = f"{text}\n\n{changed.description}"
-            rewind_and_undo = partial(self._rewind_session, changed.changes)
+            rewind_and_undo = partial(self._rewind_session, changed)
             choices.append(DialogChoice(tr("Rewind and undo these changes"), rewind_and_undo))
-        elif self._changes.checkpoint_progress.state == "off":
+        elif message_sending.are_checkpoints_off(self.bench, self.session.id):
             text = f"{text}\n\n{tr('Checkpoints are turned off, so files stay as they are.')}"
         ask_to_choose_one(self.parts.widget, tr("Rewind"), text, choices)
 
-    def _rewind_session(self, files: Sequence[FileChange]) -> None:
-        self.parts.run_for_window(self._undo_and_rewind(files))
+    def _rewind_session(self, changed: FilesToUndo | None) -> None:
+        self.parts.run_for_window(self._undo_and_rewind(changed))
 
-    async def _undo_and_rewind(self, files: Sequence[FileChange]) -> None:
+    async def _undo_and_rewind(self, changed: FilesToUndo | None) -> None:
+        """Rewinds, and undoes the files that have changed, if the user wants that."""
         self.session.refuse_while_running("rewind")
         newest_seq = self.session.conversation.state.seq
-        undone = None
-        if files:
-            undone = await self._changes.undo_file_changes(files, conversation=self.session.id)
-        await self.session.rewind_to(self.seq)
         lines = [tr("Conversation rewound.")]
+        undone = None
+        client = client_of_host(self.bench)
+        if changed is not None and client is not None:
+            undone_there = await client.undo_changes_after(self.session.id, self.seq)
+            lines.append(describe_undone_elsewhere(undone_there.paths, undone_there.left_alone))
+        elif changed is not None:
+            undone = await self._undo_here(changed.changes)
+        await self.session.rewind_to(self.seq)
         if undone is not None:
             lines.append(describe_undone_files(undone))
         undo_rewinding = partial(self._start_return_to, newest_seq, undone)
         self.parts.notices.show_notice("\n".join(lines), act=undo_rewinding)
+
+    async def _undo_here(self, files: Sequence[FileChange]) -> FileUndoResult | None:
+        changes = message_sending.file_changes_of_shown(self.bench, self.session.id)
+        if changes is None or not files:
+            return None
+        return await changes.undo_file_changes(files, conversation=self.session.id)
 
     def _start_return_to(self, newest_seq: int, undone: FileUndoResult | None) -> None:
         self.parts.run_for_window(self._return_to(newest_seq, undone))
 
     async def _return_to(self, newest_seq: int, undone: FileUndoResult | None) -> None:
         await self.session.switch_to_answer(newest_seq)
-        if undone is not None and undone.fact is not None:
-            await redo_undone_changes(self._changes, undone.fact, self.session.id)
+        changes = message_sending.file_changes_of_shown(self.bench, self.session.id)
+        if changes is not None and undone is not None and undone.fact is not None:
+            await redo_undone_changes(changes, undone.fact, self.session.id)

@@ -25,9 +25,9 @@ from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.context_panel_opening import ContextPanelOpener
 from helix_desktop.gui.frame.notices import announce_to_screen_reader
 from helix_desktop.gui.model_setup_port import lacks_price
+from helix_desktop.gui.shown_workspace import ShownSession, ShownWorkspace
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.window_contents import WindowContents
-from helix_desktop.gui.workbench_types import Session, Workbench
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
 
 
@@ -60,7 +60,9 @@ class ChatProgress(QObject):
         side.rewrite_cost.explain_costs_of_last_turn(session)
         self._update_meter_and_price(side)
 
-    def _show_waiting_messages_and_questions(self, side: ChatPage, session: Session | None) -> None:
+    def _show_waiting_messages_and_questions(
+        self, side: ChatPage, session: ShownSession | None
+    ) -> None:
         questions: Mapping[int, PermissionQuestion] = {}
         if session is not None:
             questions = session.questions
@@ -79,7 +81,7 @@ class ChatProgress(QObject):
             questions, describe_uncovered_files(self._showing.bench)
         )
 
-    def _clear_draft_that_was_sent(self, side: ChatPage, session: Session) -> None:
+    def _clear_draft_that_was_sent(self, side: ChatPage, session: ShownSession) -> None:
         bench = self._showing.bench
         if bench is None:
             return
@@ -113,7 +115,7 @@ class ChatProgress(QObject):
             self._update_meter_and_price(side)
 
     def _update_side_for_event(
-        self, side: ChatPage, session: Session, event: session_events.Event
+        self, side: ChatPage, session: ShownSession, event: session_events.Event
     ) -> None:
         match event:
             case session_events.ActivityChanged():
@@ -140,7 +142,7 @@ class ChatProgress(QObject):
                 if has_cost and session.running not in WORKING_STATES:
                     side.rewrite_cost.explain_costs_of_last_turn(session)
 
-    def _show_questions(self, side: ChatPage, session: Session) -> None:
+    def _show_questions(self, side: ChatPage, session: ShownSession) -> None:
         uncovered = describe_uncovered_files(self._showing.bench)
         side.approvals.show_waiting_questions(session.questions, uncovered)
 
@@ -168,7 +170,7 @@ class ChatProgress(QObject):
             self._show_background_work(side.session)
             self._parts.actions.update_enabled()
 
-    def _show_background_work(self, session: Session | None) -> None:
+    def _show_background_work(self, session: ShownSession | None) -> None:
         """Shows a fold, which can be stopped, or sub-agents that work in the background."""
         agents_label = tr("Agents")
         if session is None:
@@ -189,13 +191,13 @@ class ChatProgress(QObject):
         self, activity: WorkspaceActivity, conversation: str, _running: ConversationActivity
     ) -> None:
         """Shows what a sub-agent does at the call that started it."""
-        if activity.bench is not self._showing.bench:
+        if activity.bench is not self._showing.workspace:
             return
         side = self._sides.find_side(conversation)
         if side is not None and side.session is not None:
             side.transcript.content.refetch_subagent_items()
-        if self._showing.session is not None and self._showing.session.id == conversation:
-            self._show_background_work(self._showing.session)
+        if self._showing.conversation is not None and self._showing.conversation.id == conversation:
+            self._show_background_work(self._showing.conversation)
 
     # --- The meter and the price of the next message
 
@@ -208,7 +210,7 @@ class ChatProgress(QObject):
         side.composer.show_window_meter()
         side.composer.price.show_next_message_cost(None)
 
-    def _show_meter_and_price_of(self, side: ChatPage, session: Session) -> None:
+    def _show_meter_and_price_of(self, side: ChatPage, session: ShownSession) -> None:
         if _is_window_of_agent_unknown(session):
             side.composer.show_window_meter()
             return
@@ -247,7 +249,7 @@ class ChatProgress(QObject):
         """Computes the cost of the next message, even before the first message of a
         conversation.
         """
-        bench = self._showing.bench
+        bench = self._showing.workspace
         if bench is None or side.awaited_conversation:
             return
         conversation = ""
@@ -257,15 +259,15 @@ class ChatProgress(QObject):
             return
         if conversation:
             self._parts.run_for_window(bench.predict_next_request(conversation))
-        else:
+        elif self._showing.bench is not None:
             show = partial(self._show_price_of_first_message, side, bench)
-            self._parts.run_for_window(bench.open_draft_session(), then=show)
+            self._parts.run_for_window(self._showing.bench.open_draft_session(), then=show)
 
     def _show_price_of_first_message(
-        self, side: ChatPage, bench: Workbench, draft_session: Session
+        self, side: ChatPage, bench: ShownWorkspace, draft_session: ShownSession
     ) -> None:
         is_new = side.session is None and not side.awaited_conversation
-        is_shown = side in self._sides.sides and self._showing.bench is bench
+        is_shown = side in self._sides.sides and self._showing.workspace is bench
         if is_new and is_shown:
             self._show_meter_and_price_of(side, draft_session)
 
@@ -280,7 +282,7 @@ def describe_working_agents(number: int) -> str:
     return format_count(number, "{n} agent is still working.", "{n} agents are still working.")
 
 
-def _is_window_of_agent_unknown(session: Session) -> bool:
+def _is_window_of_agent_unknown(session: ShownSession) -> bool:
     """Whether another agent works in the conversation and has not said how large its window is."""
     state = session.conversation.state
     if not state.acp_agent:

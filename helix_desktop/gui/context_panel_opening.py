@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 
 from helix_desktop.gui.chat.chat_page import ChatPage
+from helix_desktop.gui.shown_workspace import ShownSession
+from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_contents import WindowContents
-from helix_desktop.gui.workbench_types import Session
 
 if TYPE_CHECKING:
     from helix_desktop.gui.inspector.meter_panel import ContextPanel
@@ -40,7 +41,7 @@ class ContextPanelOpener(QObject):
         from helix_desktop.gui.inspector.meter_panel import ContextPanel
 
         panel = ContextPanel(self._parts.theme, self._frame)
-        bench = self._parts.showing.bench
+        bench = self._parts.showing.workspace
         if bench is not None:
             panel.show_policy(bench.policy_name)
         actions = self._parts.actions
@@ -68,7 +69,7 @@ class ContextPanelOpener(QObject):
         if "panel" in vars(self):
             self.panel.show_policy(name)
 
-    def update_if_visible(self, side: ChatPage, session: Session) -> None:
+    def update_if_visible(self, side: ChatPage, session: ShownSession) -> None:
         if self.visible_panel is not None and side is self._sides.current:
             self.visible_panel.show_context_of(session, side.composer.price.text())
 
@@ -90,7 +91,11 @@ class ContextPanelOpener(QObject):
 
     def _save_chosen_policy(self, name: str) -> None:
         bench = self._parts.showing.bench
-        if bench is not None:
+        if bench is None:
+            self._parts.notices.show_notice(
+                tr("This can only be done where the workspace is open, not from here.")
+            )
+        else:
             saving = bench.choose_context_policy(name)
             self._parts.run_for_window(saving, then=self._announce_changed_policy)
 

@@ -27,12 +27,15 @@ from helix_desktop.gui.question_dialogs import (
     ask_to_confirm,
 )
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
+from helix_desktop.gui.shown_workspace import ShownSession, ShownWorkspace, workbench_of_shown
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.window_contents import WindowContents
-from helix_desktop.gui.workbench_types import Session, Workbench
+from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
-ConversationAction = Callable[[Workbench, ConversationListRow], object]
+ConversationAction = Callable[[ShownWorkspace, ConversationListRow], object]
+# What can be done only where the workspace is open.
+WorkbenchAction = Callable[[Workbench, ConversationListRow], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +66,21 @@ class ConversationActions(QObject):
             "archive": self.toggle_conversation_archived,
             "trash": self.trash_conversation,
             "fork": self.fork_and_open,
+            "restore": self.restore_conversation,
+        }
+        self._listed_of_workbench: dict[str, WorkbenchAction] = {
             "fork-copy": partial(self.fork_and_open, in_copy=True),
             "bring-back": self.ask_how_to_bring_back,
             "export": self._ask_form_and_export,
             "continue-in": self._ask_where_to_continue,
+            "delete": self.ask_to_delete,
         }
         for form in SUFFIX_BY_EXPORT_FORM:
-            self._listed[f"export-{form}"] = partial(self._export, form=form)
+            export = partial(self._export, form=form)
+            self._listed_of_workbench[f"export-{form}"] = export
         for agent in AGENTS_TO_CONTINUE_IN:
-            self._listed[f"continue-{agent}"] = partial(self._offer_to_continue, agent=agent)
+            offer = partial(self._offer_to_continue, agent=agent)
+            self._listed_of_workbench[f"continue-{agent}"] = offer
         self._declare_conversation_actions()
         self._connect_sidebar()
         self._sides.call_for_each_side(self._connect_continuing)
@@ -80,15 +89,20 @@ class ConversationActions(QObject):
         set_handler = self._parts.actions.set_action_handler
         showing = self._showing
         for name in self._listed:
-            act_on_shown = partial(self._act_on_conversation, name)
-            set_handler(name, act_on_shown, when=showing.has_conversation)
+            if name != "restore":
+                act_on_shown = partial(self._act_on_conversation, name)
+                set_handler(name, act_on_shown, when=showing.has_conversation)
+        for name in self._listed_of_workbench:
+            if name != "delete":
+                act_on_shown = partial(self._act_on_conversation, name)
+                set_handler(name, act_on_shown, when=showing.has_own_session)
         set_handler("undo", self._parts.notices.run_notice_undo)
         set_handler("previous", partial(self._go_to_neighbour, -1), when=showing.has_workspace)
         set_handler("next", partial(self._go_to_neighbour, 1), when=showing.has_workspace)
         set_handler("next-waiting", self._workspaces.go_to_next_waiting_conversation)
         set_handler("other-side", self._sides.go_to_other_side, when=self._has_two_sides)
         set_handler("close-side", self._close_current_side, when=self._has_two_sides)
-        set_handler("agents", self._open_subagents_dialog, when=showing.has_conversation)
+        set_handler("agents", self._open_subagents_dialog, when=showing.has_own_session)
 
     def _has_two_sides(self) -> bool:
         return len(self._sides.sides) > 1
@@ -133,20 +147,27 @@ class ConversationActions(QObject):
         if action == "beside":
             self._open_beside(conversation)
             return
-        bench = self._showing.bench
+        bench = self._showing.workspace
         row = self._sides.find_listed_conversation(conversation)
         if bench is not None and row is not None:
             self.run_conversation_action(action, bench, row)
 
     def run_conversation_action(
-        self, action: str, bench: Workbench, row: ConversationListRow
+        self, action: str, bench: ShownWorkspace, row: ConversationListRow
     ) -> None:
-        if action == "restore":
-            self.restore_conversation(bench, row)
-        elif action == "delete":
-            self.ask_to_delete(bench, row)
-        else:
+        if action in self._listed:
             self._listed[action](bench, row)
+            return
+        workbench = workbench_of_shown(bench)
+        if workbench is not None:
+            self._listed_of_workbench[action](workbench, row)
+        else:
+            self._notice_only_where_open()
+
+    def _notice_only_where_open(self) -> None:
+        self._parts.notices.show_notice(
+            tr("This can only be done where the workspace is open, not from here.")
+        )
 
     def _open_subagents_dialog(self) -> None:
         bench = self._showing.bench
@@ -159,21 +180,21 @@ class ConversationActions(QObject):
 
     # --- What the conversation is called, and where it stands
 
-    def ask_and_save_new_title(self, bench: Workbench, row: ConversationListRow) -> None:
+    def ask_and_save_new_title(self, bench: ShownWorkspace, row: ConversationListRow) -> None:
         heading = tr("Rename conversation")
         save_title = partial(self._save_title, bench, row)
         ask_text(self._parts.widget, heading, tr("Title"), row.title, save_title)
 
-    def _save_title(self, bench: Workbench, row: ConversationListRow, title: str) -> None:
+    def _save_title(self, bench: ShownWorkspace, row: ConversationListRow, title: str) -> None:
         self._open_session_and_change(bench, row, lambda session: session.set_title(title))
 
-    def toggle_conversation_pinned(self, bench: Workbench, row: ConversationListRow) -> None:
+    def toggle_conversation_pinned(self, bench: ShownWorkspace, row: ConversationListRow) -> None:
         is_pinned = not row.pinned
         self._open_session_and_change(
             bench, row, lambda session: session.set_pinned(pinned=is_pinned)
         )
 
-    def toggle_conversation_archived(self, bench: Workbench, row: ConversationListRow) -> None:
+    def toggle_conversation_archived(self, bench: ShownWorkspace, row: ConversationListRow) -> None:
         title = row.title or tr("New conversation")
         if row.archived:
             notice = tr("“{title}” was unarchived.").format(title=title)
@@ -185,7 +206,7 @@ class ConversationActions(QObject):
 
     def _set_archived(
         self,
-        bench: Workbench,
+        bench: ShownWorkspace,
         row: ConversationListRow,
         *,
         archived: bool,
@@ -198,7 +219,7 @@ class ConversationActions(QObject):
     def _show_notice_with_undo(self, text: str, undo: Callable[[], object]) -> None:
         self._parts.notices.show_notice(text, act=undo)
 
-    def trash_conversation(self, bench: Workbench, row: ConversationListRow) -> None:
+    def trash_conversation(self, bench: ShownWorkspace, row: ConversationListRow) -> None:
         title = row.title or tr("New conversation")
         notice = tr("“{title}” was moved to the trash.", title=title)
         restore = partial(self.restore_conversation, bench, row)
@@ -209,16 +230,16 @@ class ConversationActions(QObject):
             then=partial(self._show_notice_with_undo, notice, restore),
         )
 
-    def restore_conversation(self, bench: Workbench, row: ConversationListRow) -> None:
+    def restore_conversation(self, bench: ShownWorkspace, row: ConversationListRow) -> None:
         self._open_session_and_change(
             bench, row, lambda session: session.set_trashed(trashed=False)
         )
 
     def _open_session_and_change(
         self,
-        bench: Workbench,
+        bench: ShownWorkspace,
         row: ConversationListRow,
-        change: Callable[[Session], Coroutine[Any, Any, None]],
+        change: Callable[[ShownSession], Coroutine[Any, Any, None]],
         then: Callable[[], object] = lambda: None,
     ) -> None:
         """Changes a conversation, which may be one that is not open, and lists it anew."""
@@ -236,6 +257,7 @@ class ConversationActions(QObject):
     def ask_to_empty_trash(self) -> None:
         bench = self._showing.bench
         if bench is None:
+            self._notice_only_where_open()
             return
         rows = [row for row in bench.list_conversations() if row.trashed]
         text = format_count(
@@ -312,7 +334,12 @@ class ConversationActions(QObject):
     # --- Forks and copies
 
     def fork_and_open(
-        self, bench: Workbench, row: ConversationListRow, seq: int = 0, *, in_copy: bool = False
+        self,
+        bench: ShownWorkspace,
+        row: ConversationListRow,
+        seq: int = 0,
+        *,
+        in_copy: bool = False,
     ) -> None:
         """Forks at the end or at the fact `seq`, and opens the fork. `in_copy`: in a
         copy of the folders.
@@ -322,7 +349,7 @@ class ConversationActions(QObject):
         forking = bench.fork_conversation(row.id, seq, title=title, in_copy=in_copy)
         self._parts.runner.run_in_background(forking, then=partial(self._show_fork, bench))
 
-    def _show_fork(self, bench: Workbench, session: Session) -> None:
+    def _show_fork(self, bench: ShownWorkspace, session: ShownSession) -> None:
         self._sides.refresh_conversations()
         self._sides.show_session_if_current(bench, session)
 

@@ -20,9 +20,9 @@ from helix_desktop.gui.frame.connect_model_panel import DEMO_MODEL
 from helix_desktop.gui.frame.window_layout import WindowFrame
 from helix_desktop.gui.frame.window_pages import OpenWorkspaceContents
 from helix_desktop.gui.open_workspaces import OpenWorkspaces
+from helix_desktop.gui.shown_workspace import ShownSession, ShownWorkspace
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_parts import WindowParts
-from helix_desktop.gui.workbench_types import Session, Workbench
 
 if TYPE_CHECKING:
     from helix_desktop.gui.frame.side_by_side import SideBySide
@@ -67,7 +67,7 @@ class ConversationSides(QObject):
         parts.requests.conversation_list_changed.connect(self.refresh_conversations)
 
     def _build_side(self) -> ChatPage:
-        source = OpenWorkspaceContents(lambda: self._showing.bench)
+        source = OpenWorkspaceContents(lambda: self._showing.workspace)
         parts = self._parts
         side = ChatPage(parts.theme, parts.state_file, source, parts.runner, self._frame.page_area)
         for control in side.controls:
@@ -129,15 +129,17 @@ class ConversationSides(QObject):
     # --- The list of conversations
 
     def list_rows(self) -> Sequence[ConversationListRow]:
-        if self._showing.bench is None:
+        if self._showing.workspace is None:
             return ()
-        return self._showing.bench.list_conversations()
+        return self._showing.workspace.list_conversations()
 
     def find_listed_conversation(self, conversation: str = "") -> ConversationListRow | None:
         """Returns the list's row of a conversation, or of the open one without a name."""
-        if self._showing.bench is None:
+        if self._showing.workspace is None:
             return None
-        return self._showing.bench.conversation_row(conversation or self._showing.conversation_id)
+        return self._showing.workspace.conversation_row(
+            conversation or self._showing.conversation_id
+        )
 
     def refresh_conversations(self) -> None:
         self._frame.sidebar.show_conversation_rows(self.list_rows())
@@ -158,7 +160,7 @@ class ConversationSides(QObject):
         """Shows a conversation where it is open, or else in place of the current one or
         `beside` it.
         """
-        bench = self._showing.bench
+        bench = self._showing.workspace
         if bench is None:
             return
         side_showing_it = self.find_side(conversation)
@@ -180,7 +182,11 @@ class ConversationSides(QObject):
         )
 
     def _show_opened_conversation(
-        self, bench: Workbench, side: ChatPage, then: Callable[[], object], session: Session
+        self,
+        bench: ShownWorkspace,
+        side: ChatPage,
+        then: Callable[[], object],
+        session: ShownSession,
     ) -> None:
         """Shows an opened conversation, unless the user has gone to another one meanwhile."""
         held_messages = self.unsent_messages.pop_unsent_messages((bench.id, session.id))
@@ -190,19 +196,19 @@ class ConversationSides(QObject):
         self.conversation_opened.emit(bench, session, held_messages)
 
     def _report_conversation_not_opened(
-        self, bench: Workbench, side: ChatPage, conversation: str, error: HelixError
+        self, bench: ShownWorkspace, side: ChatPage, conversation: str, error: HelixError
     ) -> None:
         self.unsent_messages.turn_unsent_messages_into_draft((bench.id, conversation))
         is_still_awaited = side.awaited_conversation == conversation
-        if self._showing.bench is bench and is_still_awaited:
+        if self._showing.workspace is bench and is_still_awaited:
             self.close_side(side)
         self._parts.notices.show_error_notice(error)
 
     def show_session_if_current(
-        self, bench: Workbench, session: Session, side: ChatPage | None = None
+        self, bench: ShownWorkspace, session: ShownSession, side: ChatPage | None = None
     ) -> bool:
         """Shows an opened or created conversation, unless another workspace is shown now."""
-        if self._showing.bench is not bench:
+        if self._showing.workspace is not bench:
             return False
         self.show_session_or_new(session, side=side)
         return True
@@ -211,7 +217,7 @@ class ConversationSides(QObject):
         """Shows a new conversation, instead of any that is still being opened."""
         side = self.current
         side.wanted_conversation = ""
-        is_workspace_opening = self._showing.bench is None and bool(side.awaited_conversation)
+        is_workspace_opening = self._showing.workspace is None and bool(side.awaited_conversation)
         if is_workspace_opening:
             last_message_box = self._state_file.get_remembered("box", default=dict[str, str]())
             workspace_name = last_message_box.get("name", "")
@@ -220,12 +226,12 @@ class ConversationSides(QObject):
         self.show_session_or_new(None)
 
     def show_session_or_new(
-        self, session: Session | None, *, awaited: str = "", side: ChatPage | None = None
+        self, session: ShownSession | None, *, awaited: str = "", side: ChatPage | None = None
     ) -> None:
         """Shows a conversation or an empty one, in `side` or else in the current side.
         `awaited`: the id of one that is being opened.
         """
-        bench = self._showing.bench
+        bench = self._showing.workspace
         side = side or self.current
         if bench is None or side not in self.sides:
             return
@@ -252,7 +258,7 @@ class ConversationSides(QObject):
             self.focus_current_composer()
 
     def _fill_side(
-        self, side: ChatPage, bench: Workbench, session: Session | None, conversation: str
+        self, side: ChatPage, bench: ShownWorkspace, session: ShownSession | None, conversation: str
     ) -> None:
         workspace_name = _shorten_workspace_name(bench.name)
         place = (bench.id, conversation or NEW)
@@ -279,7 +285,7 @@ class ConversationSides(QObject):
             scripted=model == DEMO_MODEL,
         )
 
-    def _has_messages(self, session: Session | None) -> bool:
+    def _has_messages(self, session: ShownSession | None) -> bool:
         """Whether it has a message. An own conversation without one counts as new."""
         if session is None:
             return False
@@ -296,7 +302,7 @@ class ConversationSides(QObject):
 
     # --- Two conversations side by side
 
-    def open_last_conversations(self, bench: Workbench) -> None:
+    def open_last_conversations(self, bench: ShownWorkspace) -> None:
         """Shows the conversations that were shown when the user last left this workspace."""
         current_one = self._state_file.get_remembered("conversation", bench.id, default="")
         other_one = self._state_file.get_remembered("beside", bench.id, default="")
@@ -314,7 +320,7 @@ class ConversationSides(QObject):
             self.go_to_conversation(other_one, beside=True)
             self.go_to_other_side()
 
-    def _open_first_conversation(self, bench: Workbench, conversation: str) -> None:
+    def _open_first_conversation(self, bench: ShownWorkspace, conversation: str) -> None:
         # While a workspace opens, the content of the previous one must not be visible.
         self.show_session_or_new(None, awaited=conversation)
         row = bench.conversation_row(conversation)
@@ -466,13 +472,13 @@ class ConversationSides(QObject):
         is_shown = side.composer.add_and_tell_if_shown(place, parts, takes_focus=is_current)
         return is_shown and is_current
 
-    def jump_to_end_of(self, session: Session) -> None:
+    def jump_to_end_of(self, session: ShownSession) -> None:
         for side in self.sides:
             if side.session is session:
                 side.transcript.view.jump_to_end()
 
 
-def _can_be_shown(bench: Workbench, conversation: str) -> bool:
+def _can_be_shown(bench: ShownWorkspace, conversation: str) -> bool:
     row = bench.conversation_row(conversation)
     return row is not None and not row.trashed
 
@@ -483,7 +489,9 @@ def _shorten_workspace_name(name: str) -> str:
     return f"{name[: SHOWN_NAME_LENGTH - 1]}…"
 
 
-async def _open_and_prepare_session(bench: Workbench, conversation: str, side: ChatPage) -> Session:
+async def _open_and_prepare_session(
+    bench: ShownWorkspace, conversation: str, side: ChatPage
+) -> ShownSession:
     session = await bench.open_session(conversation)
     await side.transcript.view.build_items_of_long_history(session.conversation.state)
     return session

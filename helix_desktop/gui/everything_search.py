@@ -196,24 +196,25 @@ class EverythingSearch(QObject):
     # --- Completions in the message box
 
     def offer_completions(self, typed: CompletionRequest) -> None:
-        bench = self._showing.bench
-        session = self._showing.session
+        workspace = self._showing.workspace
         message_box = self._sides.current.composer.text
         run = partial(self._parts.runner.run_in_background, owner=message_box)
         show = partial(message_box.show_completion_offers, typed)
         if typed.trigger != "/":
-            if bench is not None:
-                run(search_suggestions.offer_mentions(bench, typed), then=show)
+            if workspace is not None:
+                run(search_suggestions.offer_mentions(workspace, typed), then=show)
             return
 
         own_commands: Sequence[ProjectItem] = ()
-        if bench is not None:
+        if workspace is not None:
             conversation = self._showing.conversation_id
-            own_commands = bench.slash_commands.list_slash_commands(conversation)
+            own_commands = workspace.slash_commands.list_slash_commands(conversation)
         own_offers = search_suggestions.offer_slash_commands(
             self._parts.actions, typed, own_commands
         )
         show(own_offers)
+        bench = self._showing.bench
+        session = self._showing.session
         if bench is not None and session is not None and self._showing.foreign_agent:
             # The own commands are shown at once; the agent may need seconds to start.
             starting = search_suggestions.start_agent_and_offer_commands(bench, session, typed)
@@ -233,7 +234,7 @@ class EverythingSearch(QObject):
 
     def recall_into_draft(self, digest: Digest, lines: tuple[int, int] | None = None) -> None:
         """Attaches a stored output to the message that is being written."""
-        session = self._showing.session
+        session = self._showing.conversation
         if session is not None:
             receive = self._sides.build_attachment_receiver()
             work = session.context.recall_as_attachment(digest, lines=lines)

@@ -37,6 +37,7 @@ from helix_desktop.gui.place_opening import PlaceOpener
 from helix_desktop.gui.question_dialogs import DialogChoice, ask_to_choose_one
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.sharing.sharing_controller import SharingController
+from helix_desktop.gui.shown_workspace import ShownWorkspace
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.view_actions import ViewActions
@@ -159,11 +160,14 @@ class MainWindow(WindowFrame):
 
     @property
     def current_workbench(self) -> Workbench | None:
+        """The shown workspace, if it is open in this process."""
         return self.showing.bench
 
     @property
     def current_session(self) -> Session | None:
-        """The session that is shown, or None for a conversation without messages."""
+        """The session that is shown, or None for a conversation without messages, or one of a
+        workspace that another process has open.
+        """
         return self.showing.session
 
     @property
@@ -207,10 +211,10 @@ class MainWindow(WindowFrame):
 
     # --- The shown workspace
 
-    def _bring_workspace_to_front(self, bench: Workbench) -> None:
+    def _bring_workspace_to_front(self, bench: ShownWorkspace) -> None:
         """Shows an open workspace with its layout, its list and its last conversation."""
         begins_new_conversation = self._is_new_conversation_wanted_in(bench)
-        if self.current_workbench is not None:
+        if self.showing.has_workspace():
             self.save_window_layout()
         self.sides.close_second_side_and_leave_session()
         self.notices.discard_offers()
@@ -233,7 +237,7 @@ class MainWindow(WindowFrame):
             self.sides.begin_new_conversation()
         self.workbench_shown.emit()
 
-    def _is_new_conversation_wanted_in(self, bench: Workbench) -> bool:
+    def _is_new_conversation_wanted_in(self, bench: ShownWorkspace) -> bool:
         """Whether the user asked for a new conversation while the workspace was being opened."""
         if self.chat.awaited_conversation != NEW:
             return False
@@ -245,17 +249,17 @@ class MainWindow(WindowFrame):
         self.window_actions.update_enabled()
         self._update_window_title()
 
-    def _show_workspace_title(self, bench: Workbench) -> None:
+    def _show_workspace_title(self, bench: ShownWorkspace) -> None:
         first_folder = next(iter(bench.allowed_folders), None)
         self.sidebar.show_workspace_title(bench.name, first_folder)
 
-    def _show_changed_settings(self, bench: Workbench) -> None:
-        if self.current_workbench is bench:
+    def _show_changed_settings(self, bench: ShownWorkspace) -> None:
+        if self.showing.workspace is bench:
             self._show_policy_model_and_permissions()
             self._show_workspace_title(bench)
 
     def _show_policy_model_and_permissions(self) -> None:
-        bench = self.current_workbench
+        bench = self.showing.workspace
         if bench is None:
             return
         self.context_panel_opener.show_policy_if_built(bench.policy_name)
@@ -271,7 +275,7 @@ class MainWindow(WindowFrame):
         model = self.showing.main_model
         self.top.model.show_choice(self.showing.foreign_agent or model)
         self.chat.empty.show_demo_or_usual_suggestions(scripted=model == DEMO_MODEL)
-        bench = self.current_workbench
+        bench = self.showing.workspace
         if bench is not None:
             self.chat.empty.show_what_agent_may_do(
                 has_folder=bool(bench.allowed_folders), mode=bench.permission_mode
@@ -280,14 +284,14 @@ class MainWindow(WindowFrame):
 
     # --- The shown conversation
 
-    def _refresh_conversations_of(self, bench: Workbench) -> None:
-        if self.current_workbench is bench:
+    def _refresh_conversations_of(self, bench: ShownWorkspace) -> None:
+        if self.showing.workspace is bench:
             self.sides.refresh_conversations()
 
     def _show_state_in_list(
         self, activity: WorkspaceActivity, conversation: str, running: ConversationActivity
     ) -> None:
-        if activity.bench is self.current_workbench:
+        if activity.bench is self.showing.workspace:
             self.sidebar.list.lines.update_running_state(conversation, running)
 
     def _show_current_side_everywhere(self) -> None:
@@ -306,14 +310,14 @@ class MainWindow(WindowFrame):
             copy = describe_copy_of(row)
             if row.title:
                 names.append(row.title)
-        if self.current_workbench is not None:
-            names.append(self.current_workbench.name)
+        if self.showing.workspace is not None:
+            names.append(self.showing.workspace.name)
         names.append(TITLE)
         self.window().setWindowTitle(" — ".join(names))
         self.top.show_working_copy(copy)
 
     def _stop_fold_or_show_agents(self) -> None:
-        session = self.current_session
+        session = self.showing.conversation
         if session is not None and session.folding.kind_in_progress:
             self.window_actions["stop"].trigger()
         else:
@@ -324,7 +328,7 @@ class MainWindow(WindowFrame):
 
     def _show_again_after_forgetting(self) -> None:
         # Reads the drafts and the typed history again.
-        self.sides.show_session_or_new(self.current_session)
+        self.sides.show_session_or_new(self.showing.conversation)
         if self.pages.is_page_built("cache"):
             self.pages.cache.clear_and_reload_entries()
 

@@ -18,6 +18,7 @@ from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import attachment_previews, search_suggestions
+from helix_desktop.gui.changes.undo_and_redo import describe_undone_elsewhere
 from helix_desktop.gui.changes.undo_dialog import shorten_name_list
 from helix_desktop.gui.chat.attachment_reading import AttachmentReader
 from helix_desktop.gui.chat.chat_page import ChatPage
@@ -34,17 +35,18 @@ from helix_desktop.gui.question_dialogs import (
     ask_files,
     ask_to_choose_one,
 )
+from helix_desktop.gui.shown_workspace import (
+    ShownQueue,
+    ShownSession,
+    ShownWorkspace,
+    client_of_host,
+    workbench_of_shown,
+)
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.window_actions import ACTIONS_THAT_ANSWER
 from helix_desktop.gui.window_parts import WindowParts
-from helix_desktop.gui.workbench_types import (
-    FileChanges,
-    MessageQueue,
-    NeededSummary,
-    Session,
-    Workbench,
-)
+from helix_desktop.gui.workbench_types import FileChanges, NeededSummary
 from helix_desktop.program_settings import ASK_ABOVE
 
 # What other programs call our commands.
@@ -71,7 +73,7 @@ class MessageSender(QObject):
         self._showing = parts.showing
         self.attaching = AttachmentReader(
             parts.runner,
-            lambda: parts.showing.bench,
+            lambda: parts.showing.workspace,
             lambda: parts.showing.conversation_id,
             sides.build_attachment_receiver,
         )
@@ -131,9 +133,9 @@ class MessageSender(QObject):
 
     @property
     def _running(self) -> ConversationActivity:
-        if self._showing.session is None:
+        if self._showing.conversation is None:
             return ConversationActivity.IDLE
-        return self._showing.session.running
+        return self._showing.conversation.running
 
     def _is_asking(self) -> bool:
         return self._running is ConversationActivity.ASKING
@@ -144,15 +146,15 @@ class MessageSender(QObject):
     def _can_stop(self) -> bool:
         if self._running in WORKING_STATES:
             return True
-        session = self._showing.session
+        session = self._showing.conversation
         return session is not None and bool(session.folding.kind_in_progress)
 
     # --- Sending
 
     def send_or_hold_message(self, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
         """Sends a message to the open or a new conversation."""
-        bench = self._showing.bench
-        session = self._showing.session
+        bench = self._showing.workspace
+        session = self._showing.conversation
         composer = self.sides.current.composer
         if self.sides.current.awaited_conversation:
             self.sides.hold_message_until_open(UnsentMessage(parts, steer))
@@ -167,7 +169,7 @@ class MessageSender(QObject):
         else:
             self._begin_conversation_with(bench, parts)
 
-    def _begin_conversation_with(self, bench: Workbench, parts: tuple[UserPart, ...]) -> None:
+    def _begin_conversation_with(self, bench: ShownWorkspace, parts: tuple[UserPart, ...]) -> None:
         """Starts a conversation, unless its first message would cost too much for the user."""
         side = self.sides.current
         # Tells this new conversation from one that the user begins while it is being created.
@@ -190,7 +192,7 @@ class MessageSender(QObject):
                 self.send_or_hold_message(message.parts, message.is_steering)
 
     def send_held_messages(
-        self, bench: Workbench, session: Session, messages: Sequence[UnsentMessage]
+        self, bench: ShownWorkspace, session: ShownSession, messages: Sequence[UnsentMessage]
     ) -> None:
         """Sends what was written in a conversation while it was being opened."""
         place = (bench.id, session.id)
@@ -207,8 +209,8 @@ class MessageSender(QObject):
                 replace(to_send, steer=message.is_steering).expand_command_and_send()
 
     def resend_edited_message(self, seq: int, parts: tuple[UserPart, ...]) -> None:
-        bench = self._showing.bench
-        session = self._showing.session
+        bench = self._showing.workspace
+        session = self._showing.conversation
         if bench is None or session is None:
             self.sides.hold_message_until_open(UnsentMessage(parts, edited=seq))
         else:
@@ -272,6 +274,7 @@ class MessageSender(QObject):
 
     def _ask_files_to_attach(self) -> None:
         folder = Path.home()
+        # The files are this computer's, wherever the workspace is.
         if self._showing.bench is not None:
             folder = self._showing.bench.main_folder
         title = tr("Attach files")
@@ -294,11 +297,11 @@ class MessageSender(QObject):
 
     # --- Messages that wait in the queue
 
-    def _find_queue_as_shown(self) -> MessageQueue | None:
+    def _find_queue_as_shown(self) -> ShownQueue | None:
         """Returns the queue, unless a message was sent since it was shown: then the index of a
         row in the window would mean another message.
         """
-        session = self._showing.session
+        session = self._showing.conversation
         if session is None:
             return None
         queued_messages = tuple(waiting.parts for waiting in session.queue)
@@ -322,7 +325,7 @@ class MessageSender(QObject):
             self.sides.current.composer.put_message_back(queue.take_back_queued(index))
 
     def _discard_queued_message(self, index: int) -> None:
-        session = self._showing.session
+        session = self._showing.conversation
         if session is None or self._find_queue_as_shown() is None:
             return
         removed_message: tuple[UserPart, ...] = session.queue.take_back_queued(index)
@@ -332,7 +335,7 @@ class MessageSender(QObject):
     # --- What the agent does, and what it asks
 
     def _stop_turn_or_fold(self) -> None:
-        session = self._showing.session
+        session = self._showing.conversation
         if session is None:
             return
         try:
@@ -345,7 +348,7 @@ class MessageSender(QObject):
 
     def _retry_and_resume(self) -> None:
         self.parts.requests.retry_wanted.emit()
-        session = self._showing.session
+        session = self._showing.conversation
         if session is None:
             return
         try:
@@ -354,12 +357,12 @@ class MessageSender(QObject):
             self.parts.notices.show_error_notice(error)
 
     def _regenerate(self) -> None:
-        if self._showing.session is not None:
-            self.parts.run_for_window(self._showing.session.ask_again())
+        if self._showing.conversation is not None:
+            self.parts.run_for_window(self._showing.conversation.ask_again())
 
     def _fold_to_markers(self) -> None:
-        if self._showing.session is not None:
-            self.parts.run_for_window(self._showing.session.fold_on_request(FoldKind.MARKER))
+        if self._showing.conversation is not None:
+            self.parts.run_for_window(self._showing.conversation.fold_on_request(FoldKind.MARKER))
 
     def _allow(self, scope: str) -> None:
         card = self.sides.current.approvals.visible_card
@@ -372,8 +375,8 @@ class MessageSender(QObject):
             card.refuse_permission()
 
     def _answer_and_focus_composer(self, number: int, answer: PermissionAnswer) -> None:
-        if self._showing.session is not None:
-            self._showing.session.answer_question(number, answer)
+        if self._showing.conversation is not None:
+            self._showing.conversation.answer_question(number, answer)
             self.sides.current.composer.text.setFocus()
 
     def _show_shortcuts_on_answer_buttons(self) -> None:
@@ -391,7 +394,7 @@ class MessageSender(QObject):
         self.sides.current.composer.open_mode_menu()
 
     def _choose_permission_mode(self, name: str) -> None:
-        bench = self._showing.bench
+        bench = self._showing.workspace
         if bench is None:
             return
         start_saving = partial(self._start_saving_mode, bench, name)
@@ -400,10 +403,10 @@ class MessageSender(QObject):
         else:
             start_saving()
 
-    def _start_saving_mode(self, bench: Workbench, name: str) -> None:
+    def _start_saving_mode(self, bench: ShownWorkspace, name: str) -> None:
         self.parts.run_for_window(self._save_mode(bench, name))
 
-    async def _save_mode(self, bench: Workbench, name: str) -> None:
+    async def _save_mode(self, bench: ShownWorkspace, name: str) -> None:
         await bench.choose_permission_mode(name)
         self.parts.requests.choices_changed.emit()
 
@@ -417,20 +420,24 @@ class NewConversation:
     """
 
     sender: MessageSender
-    bench: Workbench
+    bench: ShownWorkspace
     side: ChatPage
     parts: tuple[UserPart, ...]
     awaited_name: str
     put_message_back: OnMessageNotSent
 
     def ask_about_price(self) -> None:
+        bench = workbench_of_shown(self.bench)
+        if bench is None:  # What it would cost is known only where the workspace is open.
+            self.create_and_send()
+            return
         self.sender.parts.run_for_window(
-            self.bench.open_draft_session(),
+            bench.open_draft_session(),
             then=self._create_or_ask_about_price,
             failed=self._give_up,
         )
 
-    def _create_or_ask_about_price(self, draft_session: Session) -> None:
+    def _create_or_ask_about_price(self, draft_session: ShownSession) -> None:
         self.sender.send_or_ask_if_expensive(
             draft_session.context.estimate_cost_of_sending(self.parts),
             send_it=self.create_and_send,
@@ -444,7 +451,7 @@ class NewConversation:
             failed=self._give_up,
         )
 
-    def _send_first_message(self, session: Session) -> None:
+    def _send_first_message(self, session: ShownSession) -> None:
         """Sends the message in any case, and shows the conversation unless the user has
         opened something else meanwhile.
         """
@@ -480,44 +487,85 @@ class NewConversation:
 
 @dataclass(frozen=True, slots=True)
 class FilesToUndo:
-    """What changed after a message, and a sentence about it. It is empty if only folders did."""
+    """What changed after a message, and a sentence about it. It is empty if only folders did, or
+    nothing. `changes`: what is undone, if the workspace is open here. The host of another finds
+    them again.
+    """
 
     changes: Sequence[FileChange] = ()
     description: str = ""
 
 
-async def find_files_to_undo(changes: FileChanges, conversation: str, seq: int) -> FilesToUndo:
+async def find_files_to_undo(workspace: ShownWorkspace, conversation: str, seq: int) -> FilesToUndo:
     """Finds what changed after the message at `seq`."""
+    client = client_of_host(workspace)
+    if client is None:
+        return await _find_files_to_undo_here(workspace, conversation, seq)
+    names: list[str] = []
+    names_not_undone: list[str] = []
+    for file in await client.list_changes_after(conversation, seq):
+        names.append(_name_with_cause(file.path, file.by))
+        if file.has_conflict:
+            names_not_undone.append(make_safe_text(file.path))
+    return FilesToUndo(description=_describe_files_to_undo(names, names_not_undone))
+
+
+async def _find_files_to_undo_here(
+    workspace: ShownWorkspace, conversation: str, seq: int
+) -> FilesToUndo:
+    changes = file_changes_of_shown(workspace, conversation)
+    if changes is None:
+        return FilesToUndo()
     all_changes = await changes.changes_after_fact(conversation, seq)
     changed_files = [item for item in all_changes if not is_change_of_folder(item.change)]
-    if not changed_files:
-        return FilesToUndo(all_changes)
-
-    names_with_causes: list[str] = []
+    conflicting_paths: set[str] = set()
+    for planned in await changes.plan_undo(changed_files):
+        if planned.how is UndoOutlook.CONFLICT:
+            conflicting_paths.add(planned.path)
+    names: list[str] = []
+    names_not_undone: list[str] = []
     for file in changed_files:
-        cause = file.by
-        if cause == "undo":
-            cause = tr("undone")
-        names_with_causes.append(f"{make_safe_text(file.place)} ({cause})")
+        names.append(_name_with_cause(file.place, file.by))
+        if file.path_of_change in conflicting_paths:
+            names_not_undone.append(make_safe_text(file.place))
+    return FilesToUndo(all_changes, _describe_files_to_undo(names, names_not_undone))
+
+
+def file_changes_of_shown(workspace: ShownWorkspace, conversation: str) -> FileChanges | None:
+    """Returns the file changes of a conversation, if the workspace is open in this process."""
+    bench = workbench_of_shown(workspace)
+    if bench is None:
+        return None
+    return bench.file_changes_of(conversation)
+
+
+def are_checkpoints_off(workspace: ShownWorkspace, conversation: str) -> bool:
+    """Whether nothing can be undone because the user turned checkpoints off."""
+    changes = file_changes_of_shown(workspace, conversation)
+    return changes is not None and changes.checkpoint_progress.state == "off"
+
+
+def _name_with_cause(path: str, cause: str) -> str:
+    if cause == "undo":
+        cause = tr("undone")
+    return f"{make_safe_text(path)} ({make_safe_text(cause)})"
+
+
+def _describe_files_to_undo(
+    names_with_causes: Sequence[str], names_not_undone: Sequence[str]
+) -> str:
+    if not names_with_causes:
+        return ""
     description = format_count(
         len(names_with_causes),
         "{n} file changed since this message: ",
         "{n} files changed since this message: ",
     )
     description += shorten_name_list(names_with_causes)
-
-    conflicting_paths: set[str] = set()
-    for planned in await changes.plan_undo(changed_files):
-        if planned.how is UndoOutlook.CONFLICT:
-            conflicting_paths.add(planned.path)
-    names_not_undone: list[str] = []
-    for file in changed_files:
-        if file.path_of_change in conflicting_paths:
-            names_not_undone.append(make_safe_text(file.place))
     if names_not_undone:
         description += "\n" + tr("Changed later, so not undone: ")
         description += shorten_name_list(names_not_undone)
-    return FilesToUndo(all_changes, description)
+    return description
 
 
 @dataclass(frozen=True, slots=True)
@@ -525,8 +573,8 @@ class MessageToSend:
     """A message to send. `not_sent` takes the error, or None if the user does not want it sent."""
 
     sender: MessageSender
-    bench: Workbench
-    session: Session
+    bench: ShownWorkspace
+    session: ShownSession
     parts: tuple[UserPart, ...]
     not_sent: OnMessageNotSent
     steer: bool = False
@@ -650,27 +698,24 @@ class MessageToSend:
         )
 
     def _find_changes_and_resend(self, seq: int) -> None:
-        changes = self.bench.file_changes_of(self.session.id)
         self.sender.parts.run_for_window(
-            find_files_to_undo(changes, self.session.id, seq),
-            then=partial(self._resend_or_ask_about_files, seq, changes),
+            find_files_to_undo(self.bench, self.session.id, seq),
+            then=partial(self._resend_or_ask_about_files, seq),
             failed=lambda _error: self._resend(seq),
         )
 
-    def _resend_or_ask_about_files(
-        self, seq: int, changes: FileChanges, changed: FilesToUndo
-    ) -> None:
+    def _resend_or_ask_about_files(self, seq: int, changed: FilesToUndo) -> None:
         if changed.description:
             self._ask_about_changed_files(seq, changed)
             return
-        if changes.checkpoint_progress.state == "off":
+        if are_checkpoints_off(self.bench, self.session.id):
             self.sender.parts.notices.show_notice(
                 tr("Checkpoints are turned off, so files stay as they are.")
             )
         self._resend(seq)
 
     def _ask_about_changed_files(self, seq: int, changed: FilesToUndo) -> None:
-        undo_and_resend = partial(self._undo_and_resend, seq, changed.changes)
+        undo_and_resend = partial(self._undo_and_resend, seq, changed)
         choices = [
             DialogChoice(tr("Keep these changes"), partial(self._resend, seq)),
             DialogChoice(tr("Undo these changes"), undo_and_resend),
@@ -679,18 +724,26 @@ class MessageToSend:
         box = ask_to_choose_one(self.sender.parts.widget, title, changed.description, choices)
         box.rejected.connect(lambda: self._edit_again(seq))
 
-    def _undo_and_resend(self, seq: int, files: Sequence[FileChange]) -> None:
+    def _undo_and_resend(self, seq: int, changed: FilesToUndo) -> None:
         self.sender.parts.run_for_window(
-            self._undo_changes(files),
+            self._undo_changes(seq, changed),
             then=lambda _result: self._resend(seq),
             failed=self.not_sent,
         )
 
-    async def _undo_changes(self, files: Sequence[FileChange]) -> None:
+    async def _undo_changes(self, seq: int, changed: FilesToUndo) -> None:
         self.session.refuse_while_running("edit and resend")
-        changes = self.bench.file_changes_of(self.session.id)
-        undo_result = await changes.undo_file_changes(files, conversation=self.session.id)
-        self.sender.pages.changes.undo.report_undone(undo_result)
+        client = client_of_host(self.bench)
+        if client is not None:
+            undone_there = await client.undo_changes_after(self.session.id, seq)
+            self.sender.parts.notices.show_notice(
+                describe_undone_elsewhere(undone_there.paths, undone_there.left_alone)
+            )
+            return
+        changes = file_changes_of_shown(self.bench, self.session.id)
+        if changes is not None:
+            undone = await changes.undo_file_changes(changed.changes, conversation=self.session.id)
+            self.sender.pages.changes.undo.report_undone(undone)
 
     def _resend(self, seq: int) -> None:
         session = self.session

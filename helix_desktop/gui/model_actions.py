@@ -13,10 +13,11 @@ from helix_desktop.gui.frame.model_chooser import ModelChooser
 from helix_desktop.gui.frame.top_bar import TopBar
 from helix_desktop.gui.frame.welcome_page import ConnectModelDialog
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
+from helix_desktop.gui.shown_workspace import ShownWorkspace
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_parts import WindowParts
-from helix_desktop.gui.workbench_types import ForeignConversation, Session, Workbench
+from helix_desktop.gui.workbench_types import ForeignConversation, Session
 
 LONGEST_CHOICE = 60  # The texts of an agent's options are cut to this many characters.
 
@@ -50,15 +51,20 @@ class ModelActions(QObject):
         )
 
     def open_model_chooser(self) -> None:
+        if not self._showing.has_workspace():
+            return
+        if not self._showing.foreign_agent:
+            self.chooser.open_below(self._model_button, self._showing.main_model)
+            return
         bench = self._showing.bench
         session = self._showing.session
-        if bench is None:
+        if bench is None or session is None:
+            self._parts.notices.show_notice(
+                tr("The options of this agent can be chosen only where its workspace is open.")
+            )
             return
-        if session is not None and self._showing.foreign_agent:
-            show = partial(self._show_agent_option_menu, session)
-            self._parts.run_for_window(bench.acp.start_agent(session.conversation), then=show)
-        else:
-            self.chooser.open_below(self._model_button, self._showing.main_model)
+        show = partial(self._show_agent_option_menu, session)
+        self._parts.run_for_window(bench.acp.start_agent(session.conversation), then=show)
 
     def choose_first_model(self, then: Callable[[], object]) -> None:
         self._after_model_chosen = then
@@ -78,7 +84,7 @@ class ModelActions(QObject):
         )
 
     def use_chosen_model(self, model: str) -> None:
-        bench = self._showing.bench
+        bench = self._showing.workspace
         if bench is None or not model:
             return
         # The dialogs that close now forget the action, which is run once the choice is saved.
@@ -93,9 +99,9 @@ class ModelActions(QObject):
         if waiting_action is not None:
             waiting_action()
 
-    async def _save_chosen_model(self, bench: Workbench, model: str) -> None:
+    async def _save_chosen_model(self, bench: ShownWorkspace, model: str) -> None:
         """Changes the model of a conversation that has one of its own, or else of the workspace."""
-        session = self._showing.session
+        session = self._showing.conversation
         main_model = bench.main_model_name
         if session is None or bench.model_of_conversation(session.id) == main_model:
             await bench.choose_model_for_role(model)
@@ -161,7 +167,7 @@ class ModelActions(QObject):
 
     def _show_agent_option_menu(self, session: Session, foreign: ForeignConversation) -> None:
         """Shows a submenu for each option, unless another conversation is shown by then."""
-        if self._showing.session is not session:
+        if self._showing.conversation is not session:
             return
 
         menu = build_popup_menu(self._model_button)

@@ -14,9 +14,10 @@ from helix_desktop.gui.colours import WORKSPACE_COLOURS
 from helix_desktop.gui.frame.welcome_page import WelcomePage
 from helix_desktop.gui.frame.workspace_rail import WorkspaceRail
 from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shown_workspace import ShownWorkspace
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_parts import WindowParts
-from helix_desktop.gui.workbench_types import KnownWorkspace, Workbench, Workbenches
+from helix_desktop.gui.workbench_types import KnownWorkspace, Workbenches
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
 
 LONGEST_NAME_LENGTH = 80  # A longer suggested name of a workspace is cut to this many characters.
@@ -145,7 +146,7 @@ class OpenWorkspaces(QObject):
         """Switches to a workspace; the others keep running. The last request wins."""
         self._wanted_workspace = workspace
         showing = self._parts.showing
-        if showing.bench is not None and showing.workspace_id == workspace:
+        if showing.workspace is not None and showing.workspace_id == workspace:
             then()
             return
         if self._desk is None:
@@ -158,7 +159,7 @@ class OpenWorkspaces(QObject):
         )
 
     def _show_workspace_if_wanted(
-        self, workspace: str, then: Callable[[], object], bench: Workbench
+        self, workspace: str, then: Callable[[], object], bench: ShownWorkspace
     ) -> None:
         """Shows an opened workspace, unless the user has asked for another one meanwhile."""
         if self._wanted_workspace == workspace:
@@ -168,7 +169,7 @@ class OpenWorkspaces(QObject):
     def _do_after_start(self, action: Callable[[], object]) -> None:
         self.run_unless_blocked(partial(self._startup_queue.append, action))
 
-    def bring_to_front(self, bench: Workbench) -> None:
+    def bring_to_front(self, bench: ShownWorkspace) -> None:
         """Shows a workspace that is open, instead of any that is still being opened."""
         self._wanted_workspace = bench.id
         self.opened.emit(bench)
@@ -185,7 +186,7 @@ class OpenWorkspaces(QObject):
             failed=self._report_workspace_not_opened,
         )
 
-    def _show_workspace_of_folder(self, folder: Path, bench: Workbench) -> None:
+    def _show_workspace_of_folder(self, folder: Path, bench: ShownWorkspace) -> None:
         if self._wanted_workspace == str(folder):
             self.bring_to_front(bench)
         else:
@@ -195,10 +196,10 @@ class OpenWorkspaces(QObject):
         self._wanted_workspace = ""
         self._rail.mark_open_workspace(self._parts.showing.workspace_id)
         self._parts.notices.show_error_notice(error)
-        if self._parts.showing.bench is None:
+        if self._parts.showing.workspace is None:
             self._parts.requests.page_wanted.emit("welcome")
 
-    async def _open_or_create_for_folder(self, folder: Path) -> Workbench:
+    async def _open_or_create_for_folder(self, folder: Path) -> ShownWorkspace:
         rows = await asyncio.to_thread(self.workbenches.list_workspaces)
         for row in rows:
             if row.first_folder == folder:
@@ -241,8 +242,8 @@ class OpenWorkspaces(QObject):
     def change_and_reopen_workspace(
         self,
         workspace: str,
-        change: Coroutine[Any, Any, Workbench],
-        then: Callable[[Workbench], object] = lambda _bench: None,
+        change: Coroutine[Any, Any, ShownWorkspace],
+        then: Callable[[ShownWorkspace], object] = lambda _bench: None,
     ) -> None:
         """Shows a workspace that `change` has changed and reopened. If that fails, reopens it
         unchanged.
@@ -254,27 +255,29 @@ class OpenWorkspaces(QObject):
             failed=partial(self._reopen_unchanged, workspace),
         )
 
-    def _show_reopened(self, then: Callable[[Workbench], object], bench: Workbench) -> None:
-        if self._parts.showing.bench is None:
+    def _show_reopened(
+        self, then: Callable[[ShownWorkspace], object], bench: ShownWorkspace
+    ) -> None:
+        if self._parts.showing.workspace is None:
             self.bring_to_front(bench)
         then(bench)
 
     def _reopen_unchanged(self, workspace: str, error: HelixError) -> None:
-        if self._parts.showing.bench is None:
+        if self._parts.showing.workspace is None:
             self.go_to_workspace(workspace)
         self._parts.notices.show_error_notice(error)
 
     def leave_trashed_workspace(self, workspace: str) -> None:
         """Shows another workspace or the welcome page, because this one was moved to the trash."""
         self.stop_following_workspace(workspace)
-        if self._parts.showing.bench is None:
+        if self._parts.showing.workspace is None:
             self.open_last_workspace()
         else:
             self.refresh_workspaces()
 
     # --- What happens in the open workspaces
 
-    def follow_workspace(self, bench: Workbench) -> None:
+    def follow_workspace(self, bench: ShownWorkspace) -> None:
         if bench.id in self.activity_by_workspace:
             return
         activity = WorkspaceActivity(bench, self._parts.state_file, self)
@@ -297,7 +300,7 @@ class OpenWorkspaces(QObject):
         if self._parts.showing.workspace_id == workspace:
             self.left.emit()
 
-    def _pass_on_changed_settings(self, bench: Workbench) -> None:
+    def _pass_on_changed_settings(self, bench: ShownWorkspace) -> None:
         self.settings_changed.emit(bench)
         self.refresh_workspaces()
 

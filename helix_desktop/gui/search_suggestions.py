@@ -12,6 +12,7 @@ from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRe
 from helix_desktop.gui.common.found_words import find_needle_spans, list_needles_of_query
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.command_palette import HEADING, PaletteItem
+from helix_desktop.gui.shown_workspace import ShownWorkspace, workbench_of_shown
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.gui.window_actions import ActionRegistry
@@ -268,17 +269,22 @@ async def start_agent_and_offer_commands(
     return offers
 
 
-async def offer_mentions(bench: Workbench, request: CompletionRequest) -> list[CompletionOffer]:
+async def offer_mentions(
+    workspace: ShownWorkspace, request: CompletionRequest
+) -> list[CompletionOffer]:
     """Offers completions for `@`: the workspace's files by name, resources of servers, then
-    entries of the cache by content.
+    entries of the cache by content. The last two only if the workspace is open here.
     """
     letters = request.typed_letters
     offers: list[CompletionOffer] = []
-    for path in await bench.complete_file_paths(letters, MOST_FILES):
+    for path in await workspace.complete_file_paths(letters, MOST_FILES):
         icon = "entry"
         if path.endswith("/"):
             icon = "folder"
         offers.append(CompletionOffer(path, f"@{path} ", icon=icon))
+    bench = workbench_of_shown(workspace)
+    if bench is None:
+        return offers
     if letters:
         offers += _offer_server_resources(bench, letters.casefold())
     # A single letter would find nearly everything, and a colon belongs to a filter, not to a name.

@@ -7,6 +7,12 @@ workspace or conversation changes, to save what belongs to the old one.
 
 from PySide6.QtCore import QObject, Signal
 
+from helix_desktop.gui.shown_workspace import (
+    ShownSession,
+    ShownWorkspace,
+    session_of_this_process,
+    workbench_of_shown,
+)
 from helix_desktop.gui.workbench_types import Session, Workbench
 
 
@@ -23,54 +29,72 @@ class ShownState(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.bench: Workbench | None = None
-        self.session: Session | None = None
+        self.workspace: ShownWorkspace | None = None
+        self.conversation: ShownSession | None = None
         self.page = "chat"
         self.moment: int | None = None
 
     @property
+    def bench(self) -> Workbench | None:
+        """The shown workspace, if it is open in this process. Most pages can show no other."""
+        return workbench_of_shown(self.workspace)
+
+    @property
+    def session(self) -> Session | None:
+        """The shown conversation, if its workspace is open in this process."""
+        return session_of_this_process(self.workspace, self.conversation)
+
+    @property
     def workspace_id(self) -> str:
-        if self.bench is None:
+        if self.workspace is None:
             return ""
-        return self.bench.id
+        return self.workspace.id
 
     def has_workspace(self) -> bool:
+        return self.workspace is not None
+
+    def has_workbench(self) -> bool:
+        """Whether the shown workspace is open in this process."""
         return self.bench is not None
 
     @property
     def conversation_id(self) -> str:
-        if self.session is None:
+        if self.conversation is None:
             return ""
-        return self.session.id
+        return self.conversation.id
 
     def has_conversation(self) -> bool:
+        return self.conversation is not None
+
+    def has_own_session(self) -> bool:
+        """Whether a conversation is shown, of a workspace that is open in this process."""
         return self.session is not None
 
     @property
     def main_model(self) -> str:
         """The main model of the shown conversation, or of the workspace."""
-        if self.bench is None:
+        if self.workspace is None:
             return ""
-        return self.bench.model_of_conversation(self.conversation_id)
+        return self.workspace.model_of_conversation(self.conversation_id)
 
     @property
     def foreign_agent(self) -> str:
         """The other agent that works in the shown conversation, or an empty text."""
-        if self.session is None:
+        if self.conversation is None:
             return ""
-        return self.session.conversation.state.acp_agent
+        return self.conversation.conversation.state.acp_agent
 
-    def set_shown_workspace(self, bench: Workbench | None) -> None:
+    def set_shown_workspace(self, workspace: ShownWorkspace | None) -> None:
         """Sets the workspace, or none, without a conversation."""
         self.about_to_change.emit()
-        self.bench = bench
-        self.session = None
+        self.workspace = workspace
+        self.conversation = None
         self.moment = None
         self.workspace_changed.emit()
 
-    def set_shown_conversation(self, session: Session | None) -> None:
+    def set_shown_conversation(self, conversation: ShownSession | None) -> None:
         self.about_to_change.emit()
-        self.session = session
+        self.conversation = conversation
         self.moment = None
         self.conversation_changed.emit()
 

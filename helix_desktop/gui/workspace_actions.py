@@ -14,6 +14,7 @@ from helix_desktop.gui.frame.workspace_trash_dialog import WorkspaceTrashDialog
 from helix_desktop.gui.open_workspaces import OpenWorkspaces
 from helix_desktop.gui.question_dialogs import ask_file, ask_folder, ask_new_file, ask_text
 from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shown_workspace import ShownWorkspace
 from helix_desktop.gui.text_file_saving import file_name_from_title
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.user_terminal import open_user_terminal
@@ -207,8 +208,9 @@ class WorkspaceActions(QObject):
         change = self._workspaces.workbenches.set_workspace_folders(workspace, [path])
         self._workspaces.change_and_reopen_workspace(workspace, change, self._notice_new_folder)
 
-    def _notice_new_folder(self, bench: Workbench) -> None:
-        text = tr("“{name}” now uses {folder}.").format(name=bench.name, folder=bench.main_folder)
+    def _notice_new_folder(self, workspace: ShownWorkspace) -> None:
+        folder = next(iter(workspace.allowed_folders), Path.home())
+        text = tr("“{name}” now uses {folder}.").format(name=workspace.name, folder=folder)
         self._parts.notices.show_notice(text)
 
     # --- The trash

@@ -7,8 +7,8 @@ from helix_desktop.engine.session_events import ActivityChanged, ConversationAct
 from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.session_signals import EventBridge
+from helix_desktop.gui.shown_workspace import ShownSession, ShownWorkspace
 from helix_desktop.gui.streamed_output import UnfinishedOutput
-from helix_desktop.gui.workbench_types import Session, Workbench
 
 _STATES_BY_URGENCY = (
     ConversationActivity.ASKING,
@@ -35,7 +35,7 @@ class WorkspaceActivity(QObject):
     state_changed = Signal(str, object)
     activity_ended = Signal(str, object, str)
 
-    def __init__(self, bench: Workbench, state_file: WindowStateFile, parent: QObject) -> None:
+    def __init__(self, bench: ShownWorkspace, state_file: WindowStateFile, parent: QObject) -> None:
         super().__init__(parent)
         self.bench = bench
         self._state_file = state_file
@@ -52,7 +52,7 @@ class WorkspaceActivity(QObject):
         self._list_timer.timeout.connect(self.list_changed)
         self._unsubscribe_all = (
             bench.subscribe_to_events(self._pass_event_on),
-            bench.workspace.watch_settings(self.settings_changed.emit),
+            bench.watch_settings(self.settings_changed.emit),
         )
 
     def stop_watching_workspace(self) -> None:
@@ -76,7 +76,7 @@ class WorkspaceActivity(QObject):
         """
         return tuple(name for name, state in self._states.items() if state in states)
 
-    def build_events_of_unfinished_work(self, session: Session) -> tuple[Event, ...]:
+    def build_events_of_unfinished_work(self, session: ShownSession) -> tuple[Event, ...]:
         """Returns unrecorded progress of a conversation as events, for a view that just opened."""
         events: list[Event] = [ActivityChanged(session.id, session.running)]
         for number, question in session.questions.items():

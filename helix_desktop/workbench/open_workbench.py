@@ -343,6 +343,19 @@ class Workbench:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
+    def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
+        """Call `listener` when a setting of the workspace has changed. Returns how to stop."""
+        return self.workspace.watch_settings(listener)
+
+    def running_state_of(self, conversation: str) -> session_events.ConversationActivity:
+        session = self.sessions.find_open_session(conversation)
+        if session is None:
+            return session_events.ConversationActivity.IDLE
+        return session.running
+
+    async def read_content_range(self, digest: Digest, start: int, length: int) -> bytes:
+        return await self.workspace.cache.read_range(digest, start, length)
+
     def text_of_reply_in_progress(self, conversation: str) -> str:
         """Return what a model has written of a reply that is not a fact yet."""
         return self._partial.text_in_progress(conversation)

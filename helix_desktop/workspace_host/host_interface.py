@@ -8,6 +8,8 @@ and reads content by its digest. What it knows of a conversation it computes fro
 """
 
 import secrets
+from collections.abc import Sequence
+from enum import StrEnum
 from typing import Protocol
 
 import msgspec
@@ -149,6 +151,113 @@ class ChooseModel(_TaggedCommand, frozen=True):
     becomes_usual: bool = False
 
 
+class DescribeWorkspace(_TaggedCommand, frozen=True):
+    """Asks for what a client shows of the workspace itself. `conversation`: some slash commands
+    are for one conversation alone.
+    """
+
+    conversation: str = ""
+
+
+class QueueChange(StrEnum):
+    """What becomes of a message that waits. `STEER`: sent after the running step, `QUEUE`: after
+    the turn.
+    """
+
+    TAKE_BACK = "take back"
+    MOVE = "move"
+    STEER = "steer"
+    QUEUE = "queue"
+
+
+class ChangeWaitingMessage(_TaggedCommand, frozen=True):
+    """Changes the message at `index` of the queue. `fingerprint`: of the message that the user
+    sees there, as others may have been sent since. `new_index`: where a moved one goes.
+    """
+
+    conversation: str
+    index: int
+    fingerprint: str
+    change: QueueChange
+    new_index: int = 0
+
+
+class EditAndResend(_TaggedCommand, frozen=True):
+    """Sends a message in place of the one at `seq`. What followed that one is left behind."""
+
+    conversation: str
+    seq: int
+    text: str
+    attachments: tuple[facts.Attachment, ...] = ()
+
+
+class SwitchToAnswer(_TaggedCommand, frozen=True):
+    """Continues with the answer that ends with the fact `seq`."""
+
+    conversation: str
+    seq: int
+
+
+class RetryModelNow(_TaggedCommand, frozen=True):
+    """Ends the pause before a failed request is sent again."""
+
+    conversation: str
+
+
+class StopFold(_TaggedCommand, frozen=True):
+    conversation: str
+
+
+class ChangePart(_TaggedCommand, frozen=True):
+    """Pins a part of the conversation, or no longer: then it is in every request as it is.
+    `last_seq`: of several facts, the last. Of one part of a fact, 0.
+    """
+
+    conversation: str
+    seq: int
+    part: int = 0
+    last_seq: int = 0
+    is_pinned: bool = True
+
+
+class ChooseLastingModel(_TaggedCommand, frozen=True):
+    """Sets the model of the workspace, or of one conversation for good. No `model`: the
+    conversation takes the workspace's again.
+    """
+
+    model: str
+    conversation: str = ""
+
+
+class ChoosePermissionMode(_TaggedCommand, frozen=True):
+    name: str
+
+
+class AttachEntry(_TaggedCommand, frozen=True):
+    """Asks for stored content as an attachment for the next message. `first_line`, `last_line`:
+    of a part of it.
+    """
+
+    conversation: str
+    digest: str
+    first_line: int = 0
+    last_line: int = 0
+
+
+class CompletePaths(_TaggedCommand, frozen=True):
+    """Asks for paths below the workspace's folder that contain `letters`."""
+
+    letters: str
+    limit: int = 20
+
+
+class ListChangesAfter(_TaggedCommand, frozen=True):
+    """Asks which files were changed after the fact `seq`, and so can be undone with it."""
+
+    conversation: str
+    seq: int
+
+
 # All commands. Whatever else a client sends is not understood.
 HostCommand = (
     StartConversation
@@ -168,18 +277,61 @@ HostCommand = (
     | ChangeConversation
     | StoreContent
     | ChooseModel
+    | DescribeWorkspace
+    | ChangeWaitingMessage
+    | EditAndResend
+    | SwitchToAnswer
+    | RetryModelNow
+    | StopFold
+    | ChangePart
+    | ChooseLastingModel
+    | ChoosePermissionMode
+    | AttachEntry
+    | CompletePaths
+    | ListChangesAfter
 )
+
+
+class OfferedCommand(msgspec.Struct, frozen=True):
+    """A slash command, and a few words about it."""
+
+    name: str
+    about: str = ""
+
+
+class WorkspaceDescription(msgspec.Struct, frozen=True):
+    """What a client shows of a workspace besides its conversations."""
+
+    folders: tuple[str, ...] = ()
+    main_model: str = ""
+    policy: str = ""
+    permission_mode: str = ""
+    permission_modes: tuple[tuple[str, str], ...] = ()  # Each with what it means.
+    slash_commands: tuple[OfferedCommand, ...] = ()
+
+
+class ChangedPath(msgspec.Struct, frozen=True):
+    """A file that was changed. `by`: who did it last. `has_conflict`: others have changed it since,
+    so it is not undone.
+    """
+
+    path: str
+    by: str = ""
+    has_conflict: bool = False
 
 
 class CommandResult(msgspec.Struct, frozen=True):
     """`conversation`: that was started or forked. `paths`: of files that an undo has restored.
-    `left_alone`: those that it has not. `attachments`: what content was stored as.
+    `left_alone`: those that it has not. `attachments`: what content was stored as. `changed`:
+    files, as ListChangesAfter asks for them.
     """
 
     conversation: str = ""
     paths: tuple[str, ...] = ()
     left_alone: tuple[str, ...] = ()
     attachments: tuple[facts.Attachment, ...] = ()
+    description: WorkspaceDescription | None = None
+    changed: tuple[ChangedPath, ...] = ()
 
 
 def new_command_id() -> str:
@@ -306,6 +458,17 @@ async def read_stored_content(host: WorkspaceHost, stored: facts.Stored) -> byte
             remedy="Try again, or check the workspace where it is open.",
         )
     return whole
+
+
+def message_fingerprint(parts: Sequence[facts.UserPart]) -> str:
+    """Stands for a message that waits, whatever its tokens were counted as."""
+    names: list[str] = []
+    for part in parts:
+        if isinstance(part, facts.Text):
+            names.append(part.text)
+        else:
+            names.append(part.stored.digest.hex)
+    return Digest.of_content(msgspec.msgpack.encode(names)).hex
 
 
 def question_fingerprint(question: PermissionQuestion) -> str:

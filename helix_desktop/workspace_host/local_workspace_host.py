@@ -3,7 +3,7 @@
 import asyncio
 import weakref
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from helix_desktop.engine import session_events
@@ -28,12 +28,12 @@ from helix_desktop.workspace_host.host_interface import (
     new_command_id,
     question_fingerprint,
 )
+from helix_desktop.workspace_host.window_commands import RunCommand, WindowCommands
 
 MOST_WAITING_EVENTS = 10_000  # A client that is further behind is told facts alone, and catches up.
 MOST_FACTS_AT_ONCE = 500
 MOST_REMEMBERED_COMMANDS = 1_000
 LIST_PAUSE_SECONDS = 0.02  # Changes of the list within this time are told together.
-RunCommand = Callable[[Any], Awaitable[CommandResult]]
 
 
 class CommandMemory:
@@ -75,6 +75,7 @@ class LocalWorkspaceHost:
             host_interface.ChangeConversation: self._carry_out_change,
             host_interface.StoreContent: self._carry_out_store,
             host_interface.ChooseModel: self._carry_out_choice_of_model,
+            **WindowCommands(bench).runners,
         }
 
     @property

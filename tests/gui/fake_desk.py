@@ -690,6 +690,16 @@ class FakeWorkbench(StandIn):
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
+    def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
+        return self.workspace.watch_settings(listener)
+
+    def running_state_of(self, conversation: str) -> ConversationActivity:
+        session = self.sessions.get(conversation)
+        return session.running if session else ConversationActivity.IDLE
+
+    async def read_content_range(self, digest: Digest, start: int, length: int) -> bytes:
+        return await self.workspace.cache.read_range(digest, start, length)
+
     def list_conversations(self) -> Sequence[Row]:
         return list(self.rows.values())
 

@@ -12,10 +12,13 @@ from helix_desktop.engine.facts import (
     Folded,
     FoldKind,
     ModelReplied,
+    Pinned,
+    Span,
     Text,
     TurnEnd,
     TurnEnded,
     Unfolded,
+    Unpinned,
     UserSaid,
 )
 from helix_desktop.engine.ports import PermissionAnswer
@@ -30,25 +33,39 @@ from helix_desktop.workspace_host.host_interface import (
     LONGEST_RANGE,
     AnswerAgain,
     AnswerQuestion,
+    AttachEntry,
     ChangeConversation,
+    ChangePart,
+    ChangeWaitingMessage,
     CheckMessage,
+    ChooseLastingModel,
     ChooseModel,
+    ChoosePermissionMode,
+    CompletePaths,
+    DescribeWorkspace,
+    EditAndResend,
     FoldConversation,
     ForkConversation,
     HistoryReplaced,
     HostListRow,
+    ListChangesAfter,
     LiveState,
+    QueueChange,
     RepeatFold,
     ResumeTurn,
+    RetryModelNow,
     RewindConversation,
     SendMessage,
     StartConversation,
+    StopFold,
     StopTurn,
     StoreContent,
+    SwitchToAnswer,
     TakeBackMessage,
     UndoFileChanges,
     UndoFold,
     WorkspaceHost,
+    message_fingerprint,
     question_fingerprint,
     read_stored_content,
 )
@@ -420,3 +437,137 @@ async def test_the_state_at_the_beginning_is_told_once(host: WorkspaceHost) -> N
     await viewer.close()
     with pytest.raises(HelixError):
         await host.run_host_command(SendMessage("", "x"))
+
+
+# --- What a window asks for besides
+
+
+async def test_a_workspace_is_described_with_what_was_chosen(
+    host: WorkspaceHost, bench: Workbench, folder: Path
+) -> None:
+    described = await host.run_host_command(DescribeWorkspace())
+    assert described.description is not None
+    assert described.description.folders == (str(folder),)
+    assert described.description.main_model == "demo/demo"
+    assert described.description.permission_mode == bench.permission_mode
+    await host.run_host_command(ChoosePermissionMode("read only"))
+    described = await host.run_host_command(DescribeWorkspace())
+    assert described.description is not None
+    assert described.description.permission_mode == "read only"
+    assert "read only" in dict(described.description.permission_modes)
+    with pytest.raises(InvalidInput, match="no permission mode"):
+        await host.run_host_command(ChoosePermissionMode("anything"))
+
+
+async def test_a_model_is_chosen_for_good(host: WorkspaceHost, bench: Workbench) -> None:
+    viewer = await begun(host)
+    await host.run_host_command(ChooseLastingModel("demo/demo", viewer.conversation))
+    await viewer.until(lambda: viewer.state.own_model == "demo/demo")
+    await host.run_host_command(ChooseLastingModel("", viewer.conversation))
+    await viewer.until(lambda: viewer.state.own_model == "")
+    with pytest.raises(HelixError):
+        await host.run_host_command(ChooseLastingModel("nobody/nothing"))
+    assert bench.main_model_name == "demo/demo"
+
+
+async def test_waiting_messages_are_changed_only_as_they_were_seen(
+    host: WorkspaceHost, bench: Workbench
+) -> None:
+    viewer = await begun(host)
+    session = await session_of(bench, viewer)
+    name = viewer.conversation
+    await host.run_host_command(SendMessage(name, "write b.txt: text"))
+    await viewer.until(lambda: bool(viewer.questions))
+    for text in ("first", "second", "third"):
+        await host.run_host_command(SendMessage(name, text))
+    await viewer.until(lambda: viewer.queued is not None and len(viewer.queued.messages) == 3)
+    marks = [message_fingerprint(waiting.parts) for waiting in session.queue]
+    move = ChangeWaitingMessage(name, 2, marks[2], QueueChange.MOVE, 0)
+    await host.run_host_command(move)
+    with pytest.raises(ActionRefused, match="does not wait"):  # It is elsewhere now.
+        await host.run_host_command(move)
+    with pytest.raises(ActionRefused, match="does not wait"):
+        await host.run_host_command(ChangeWaitingMessage(name, 7, marks[0], QueueChange.TAKE_BACK))
+    await host.run_host_command(ChangeWaitingMessage(name, 1, marks[0], QueueChange.TAKE_BACK))
+    await host.run_host_command(ChangeWaitingMessage(name, 1, marks[1], QueueChange.STEER))
+    words = [waiting.parts[0] for waiting in session.queue]
+    assert [(part.text, waiting.steer) for part, waiting in zip(words, session.queue, strict=True)
+            if isinstance(part, Text)] == [("second", True), ("third", False)]  # fmt: skip
+    await host.run_host_command(ChangeWaitingMessage(name, 0, marks[1], QueueChange.QUEUE))
+    assert not session.queue[0].steer
+    await allow(viewer, allowed=False)
+
+
+async def test_an_earlier_message_is_sent_anew_and_the_first_answer_is_chosen_again(
+    host: WorkspaceHost, bench: Workbench
+) -> None:
+    viewer = await begun(host)
+    await viewer.say("hello")
+    end_of_first = viewer.state.seq
+    seq = next(
+        recorded.seq for recorded in viewer.state.facts if isinstance(recorded.fact, UserSaid)
+    )
+    await host.run_host_command(EditAndResend(viewer.conversation, seq, "hello again"))
+    await viewer.until_ended(2)
+    said = [fact for fact in viewer.facts if isinstance(fact, UserSaid)]
+    assert [part.text for fact in said for part in fact.parts if isinstance(part, Text)] == [
+        "hello",
+        "hello again",
+    ]
+    await host.run_host_command(SwitchToAnswer(viewer.conversation, end_of_first))
+    await check_same_as_host(bench, viewer)
+    with pytest.raises(InvalidInput, match="empty"):
+        await host.run_host_command(EditAndResend(viewer.conversation, seq, " "))
+    with pytest.raises(NotFound, match="not one of your messages"):
+        await host.run_host_command(EditAndResend(viewer.conversation, end_of_first, "x"))
+
+
+async def test_a_part_is_pinned_and_unpinned(host: WorkspaceHost, bench: Workbench) -> None:
+    viewer = await begun(host)
+    await viewer.say("hello")
+    session = await session_of(bench, viewer)
+    await host.run_host_command(ChangePart(viewer.conversation, 2))
+    assert isinstance(session.all_facts[-1].fact, Pinned)
+    await host.run_host_command(ChangePart(viewer.conversation, 2, is_pinned=False))
+    assert isinstance(session.all_facts[-1].fact, Unpinned)
+    await host.run_host_command(ChangePart(viewer.conversation, 2, last_seq=3))
+    assert session.all_facts[-1].fact == Pinned(Span(2, 3))
+    await check_same_as_host(bench, viewer)
+
+
+async def test_stored_content_is_recalled_as_an_attachment(host: WorkspaceHost) -> None:
+    viewer = await begun(host)
+    stored = await host.run_host_command(StoreContent("n.txt", b"one\ntwo\nthree\n"))
+    (attachment,) = stored.attachments
+    recall = AttachEntry(viewer.conversation, attachment.stored.digest.hex, 2, 2)
+    (line,) = (await host.run_host_command(recall)).attachments
+    assert await read_stored_content(host, line.stored) == b"two\n"
+    with pytest.raises(InvalidInput, match="digest"):
+        await host.run_host_command(AttachEntry(viewer.conversation, "no digest"))
+
+
+async def test_paths_are_completed_below_the_folder(host: WorkspaceHost, folder: Path) -> None:
+    (folder / "gooseberry.txt").write_text("x")
+    found = await host.run_host_command(CompletePaths("gooseb"))
+    assert found.paths == ("gooseberry.txt",)
+    assert (await host.run_host_command(CompletePaths("gooseb", -1))).paths == ()
+
+
+async def test_changed_files_are_named_before_they_are_undone(
+    host: WorkspaceHost, folder: Path
+) -> None:
+    viewer = await begun(host)
+    await host.run_host_command(SendMessage(viewer.conversation, "write b.txt: text"))
+    await allow(viewer)
+    await viewer.until_ended(1)
+    changes = await host.run_host_command(ListChangesAfter(viewer.conversation, 1))
+    assert [(file.path, file.has_conflict) for file in changes.changed] == [("b.txt", False)]
+    (folder / "b.txt").write_text("others\n")
+    changes = await host.run_host_command(ListChangesAfter(viewer.conversation, 1))
+    assert [(file.path, file.has_conflict) for file in changes.changed] == [("b.txt", True)]
+
+
+async def test_what_does_not_run_is_stopped_without_an_error(host: WorkspaceHost) -> None:
+    viewer = await begun(host)
+    await host.run_host_command(RetryModelNow(viewer.conversation))
+    await host.run_host_command(StopFold(viewer.conversation))

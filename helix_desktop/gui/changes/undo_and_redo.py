@@ -33,6 +33,7 @@ from helix_desktop.gui.common.figure_formats import format_time_of_day
 from helix_desktop.gui.common.widgets import build_popup_menu
 from helix_desktop.gui.sentence_translation import join_sentences
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import FileChanges, FileUndoResult
 
@@ -454,3 +455,14 @@ def _is_exact_reversal(later: FilesChanged, earlier: FilesChanged) -> bool:
     if later.undoes != earlier.undoes or earlier.before == earlier.after:
         return False
     return later.before == earlier.after and later.after == earlier.before
+
+
+def describe_undone_elsewhere(restored: Sequence[str], left_alone: Sequence[str]) -> str:
+    """Says what the host of another process has undone."""
+    lines = [tr("No files were restored.")]
+    if restored:
+        lines = [format_count(len(restored), "{n} file was restored.", "{n} files were restored.")]
+    for path in left_alone[:MOST_LEFT_ALONE]:
+        why = tr("it was changed since")
+        lines.append(tr("{place} was not changed: {why}.", place=make_safe_text(path), why=why))
+    return "\n".join(lines)

@@ -18,8 +18,8 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.picture_reader import detect_picture_format, read_picture
+from helix_desktop.gui.shown_workspace import ShownWorkspace
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.workbench_types import Workbench
 
 TAKEN = {b"png": "image/png", b"jpeg": "image/jpeg", b"gif": "image/gif", b"webp": "image/webp"}
 # The largest picture in bytes. As base64 text, it has five million characters.
@@ -82,7 +82,7 @@ class AttachmentReader:
     """
 
     doing: BackgroundRunner
-    bench: Callable[[], Workbench | None]
+    bench: Callable[[], ShownWorkspace | None]
     conversation: Callable[[], str]
     attacher: Callable[[], Callable[[Sequence[Attachment]], object]]
 
@@ -119,7 +119,7 @@ class AttachmentReader:
 
 
 async def _read_and_attach(
-    bench: Workbench, conversation: str, name: str, read: Callable[[str], bytes]
+    bench: ShownWorkspace, conversation: str, name: str, read: Callable[[str], bytes]
 ) -> Sequence[Attachment]:
     """Reads and attaches content. `read` gets the name, in a thread, and returns the content."""
     content = await asyncio.to_thread(read, name)

@@ -23,9 +23,9 @@ from helix_desktop.gui.common.widgets import build_plain_label, build_scroll_are
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.session_signals import EventBridge
+from helix_desktop.gui.shown_workspace import ShownSession
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.workbench_types import Session
 
 if TYPE_CHECKING:
     from helix_desktop.gui.transcript.content_fetching import TranscriptContentSource
@@ -64,14 +64,14 @@ class ChatPage(QWidget):
         self._state_file = state_file
         self._transcript_arguments = theme, runner, source, self
 
-        self.session: Session | None = None
+        self.session: ShownSession | None = None
         # `ConversationSides` sets these two. The first is the conversation that is being opened
         # or created, in whose draft the user writes meanwhile.
         self.awaited_conversation = ""
         # The second is the one requested last. What arrives for an earlier one is not shown.
         self.wanted_conversation = ""
         # Set by `chat_progress`: the session whose context the meter below the message box shows.
-        self.measured_session: Session | None = None
+        self.measured_session: ShownSession | None = None
         self.bridge = EventBridge(self)
         # Runs out when the price of the next message is to be computed again.
         self.measuring = QTimer(self, interval=MEASURE_PAUSE_MS, singleShot=True)
@@ -197,7 +197,7 @@ class ChatPage(QWidget):
         else:
             self._transcript_place.setCurrentWidget(self.transcript)
 
-    def open_transcript_of(self, session: Session | None, place: DraftPlace) -> None:
+    def open_transcript_of(self, session: ShownSession | None, place: DraftPlace) -> None:
         """Shows a session's transcript where the reader left it, or an empty one."""
         self.session = session
         if session is None:

@@ -15,9 +15,10 @@ from helix_desktop.gui.common.widgets import (
 )
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.rows_and_columns import build_row
+from helix_desktop.gui.shown_workspace import ShownSession
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr, translate_name
-from helix_desktop.gui.workbench_types import CauseCost, RequestCost, Session
+from helix_desktop.gui.workbench_types import CauseCost, RequestCost
 
 # A cost is shown above this many dollars, or above this share of the turn's cost.
 TOLD_DOLLARS = 0.10
@@ -38,7 +39,7 @@ class RewriteCostLine(QWidget):
         """
         super().__init__(parent)
         self._doing = doing
-        self._session: Session | None = None
+        self._session: ShownSession | None = None
         self._is_warning = False  # True if the line shows what the user's choice will cost.
         self._words = build_plain_label("", "muted", self)
         self._set_price = build_push_button(tr("Set the price…"), self, self.price_wanted.emit)
@@ -52,7 +53,7 @@ class RewriteCostLine(QWidget):
         )
         self.hide()
 
-    def warn_before_message(self, session: Session) -> None:
+    def warn_before_message(self, session: ShownSession) -> None:
         """Warns once what the user's choice would cost with the next message, or that
         no spending limit can work.
         """
@@ -71,7 +72,7 @@ class RewriteCostLine(QWidget):
             self.setVisible(bool(warning))
         self._is_warning = bool(warning)
 
-    def explain_costs_of_last_turn(self, session: Session | None) -> None:
+    def explain_costs_of_last_turn(self, session: ShownSession | None) -> None:
         """Examines the requests of the last turn in a thread, and shows the line if
         they cost more than necessary.
         """
@@ -93,7 +94,7 @@ class RewriteCostLine(QWidget):
         if not self._is_warning:
             self.hide()
 
-    def _show_costs(self, session: Session, requests: Sequence[RequestCost]) -> None:
+    def _show_costs(self, session: ShownSession, requests: Sequence[RequestCost]) -> None:
         words = describe_avoidable_costs(requests)
         if session is self._session and not self._is_warning:
             self._set_price.hide()

@@ -16,10 +16,10 @@ from helix_desktop.gui.common.widgets import (
 )
 from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
+from helix_desktop.gui.shown_workspace import ShownSession
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import without_backticks
 from helix_desktop.gui.translation import tr, translate_name
-from helix_desktop.gui.workbench_types import Session
 
 _AT_REST = (ConversationActivity.IDLE, ConversationActivity.FAILED)
 SPACE = 8  # The pixels between the words and the buttons.
@@ -65,7 +65,7 @@ class TurnEndHelpLine(QWidget):
         build_centred_column(self, theme).setLayout(self._words_and_buttons)
         self.hide()
 
-    def show_last_turn_end(self, session: Session | None) -> None:
+    def show_last_turn_end(self, session: ShownSession | None) -> None:
         """Explains how the last turn ended if something can be done about it."""
         help_kind: TurnEndHelp | None = None
         if not self.elsewhere:
@@ -118,7 +118,7 @@ class TurnEndHelpLine(QWidget):
         self._settings.setVisible(help_kind in (TurnEndHelp.LIMITED, TurnEndHelp.FAILED))
 
 
-def find_turn_end_help(session: Session | None) -> TurnEndHelp | None:
+def find_turn_end_help(session: ShownSession | None) -> TurnEndHelp | None:
     """Returns what the last turn needs, or None if it runs, or ended as it should."""
     if session is None or session.running not in _AT_REST:
         return None
@@ -142,7 +142,7 @@ def _find_help_at_limit(end: TurnEnded) -> TurnEndHelp:
     return TurnEndHelp.LIMITED
 
 
-def _was_turn_broken(session: Session, end: TurnEnded | None) -> bool:
+def _was_turn_broken(session: ShownSession, end: TurnEnded | None) -> bool:
     """Whether the program ended in the middle of the turn, or was closed."""
     if session.conversation.state.branch.turn.running:
         return True
@@ -157,7 +157,7 @@ def _find_help_for_waiting_messages(end: TurnEnded | None) -> TurnEndHelp:
     return TurnEndHelp.WAITING
 
 
-def _find_turn_end(session: Session) -> TurnEnded | None:
+def _find_turn_end(session: ShownSession) -> TurnEnded | None:
     """Returns the end of the last turn, if nothing was recorded after it."""
     facts = session.conversation.state.facts
     if not facts:
@@ -168,7 +168,7 @@ def _find_turn_end(session: Session) -> TurnEnded | None:
     return None
 
 
-def _was_reply_cut(session: Session | None) -> bool:
+def _was_reply_cut(session: ShownSession | None) -> bool:
     if session is None or not session.conversation.state.facts:
         return False
     last_fact = session.conversation.state.facts[-1].fact
@@ -183,7 +183,7 @@ def _name_of_go_button(help_kind: TurnEndHelp) -> str:
     return tr("Continue")
 
 
-def _describe_unrecorded_failure(session: Session | None) -> str:
+def _describe_unrecorded_failure(session: ShownSession | None) -> str:
     """Says why the last turn failed, if the failure could not be recorded in the transcript."""
     if session is None or session.running is not ConversationActivity.FAILED:
         return ""

@@ -19,9 +19,9 @@ from helix_desktop.gui.answer_author import agent_of_conversation
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.shown_state import ShownState
+from helix_desktop.gui.shown_workspace import ShownWorkspace
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.workbench_types import Workbench
 
 if TYPE_CHECKING:
     from helix_desktop.gui.cache.cache_page import CachePage
@@ -34,26 +34,23 @@ if TYPE_CHECKING:
 class OpenWorkspaceContents:
     """Reads contents from the open workspace. A hash means the same content in every workspace."""
 
-    def __init__(self, bench: Callable[[], Workbench | None]) -> None:
-        self._bench = bench
+    def __init__(self, workspace: Callable[[], ShownWorkspace | None]) -> None:
+        self._workspace = workspace
 
     async def read(self, digest: Digest, start: int, length: int) -> bytes:
-        return await self._require_workbench().workspace.cache.read_range(digest, start, length)
+        return await self._require_workspace().read_content_range(digest, start, length)
 
     async def read_subagent_facts(self, conversation: str) -> Sequence[Recorded]:
-        return await self._require_workbench().read_conversation_facts(conversation)
+        return await self._require_workspace().read_conversation_facts(conversation)
 
     def running_state_of_subagent(self, conversation: str) -> ConversationActivity:
-        session = self._require_workbench().sessions.find_open_session(conversation)
-        if session is None:
-            return ConversationActivity.IDLE
-        return session.running
+        return self._require_workspace().running_state_of(conversation)
 
-    def _require_workbench(self) -> Workbench:
-        bench = self._bench()
-        if bench is None:
+    def _require_workspace(self) -> ShownWorkspace:
+        workspace = self._workspace()
+        if workspace is None:
             raise NotFound(tr("No workspace is open."))
-        return bench
+        return workspace
 
 
 class WindowPages(QObject):

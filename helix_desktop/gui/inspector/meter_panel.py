@@ -15,13 +15,13 @@ from helix_desktop.gui.inspector.inspector_boxes import (
     build_savings_boxes,
 )
 from helix_desktop.gui.rows_and_columns import build_column, build_row
+from helix_desktop.gui.shown_workspace import ShownSession
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import LayoutBox
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.boxes_view import BoxesView
 from helix_desktop.gui.views.choice_pill import PolicyChoicePill
-from helix_desktop.gui.workbench_types import Session
 
 # The widths of the panel, in pixels: the usual one, and that where it would be too high.
 PANEL_WIDTH = 400
@@ -74,7 +74,7 @@ class ContextPanel(QWidget):
         self.policy.show_choice(name, dict(list_policy_choices()).get(name, ""))
         self._meaning.setText(describe_preset_plainly(name))
 
-    def show_context_of(self, session: Session, next_price: str) -> None:
+    def show_context_of(self, session: ShownSession, next_price: str) -> None:
         """Shows a session's context. `next_price` is the next message's cost in words."""
         has_facts = bool(session.conversation.state.facts)
         for link in (self.fold_link, self.request_link, self.compare_link):

@@ -10,23 +10,27 @@ from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shown_workspace import ShownSession
 from helix_desktop.gui.translation import read_shown_names, tr, translate_name
-from helix_desktop.gui.workbench_types import Session
 
 
 class FoldNowDialog(widgets.TransientDialog):
     def __init__(
         self,
-        session: Session,
+        session: ShownSession,
         doing: BackgroundRunner,
         parent: QWidget,
         kind: FoldKind = FoldKind.HANDOVER,
+        *,
+        can_tell_cost: bool = True,
     ) -> None:
         """Asks how to shorten the conversation and what must be kept, and says what it
         will cost. `kind` is the way that is chosen at first.
         """
         super().__init__(tr("Shorten now"), parent, 420)
         self._session = session
+        # False if the workspace is open elsewhere, where alone the cost is known.
+        self._can_tell_cost = can_tell_cost
         self._doing = doing
 
         self.kind = widgets.build_combo_box(tr("How to shorten"), self)
@@ -69,7 +73,7 @@ class FoldNowDialog(widgets.TransientDialog):
             return translate_sentences(NOTHING_TO_FOLD)
         if cost is not None:
             return tr("A model writes this text for about {price}.", price=format_dollars(cost))
-        if lacks_price(self._session.conversation.state):
+        if not self._can_tell_cost or lacks_price(self._session.conversation.state):
             return tr(
                 "A model writes this text, and its provider may charge for it. The price is not known."
             )

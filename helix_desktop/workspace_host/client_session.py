@@ -1,0 +1,635 @@
+"""One conversation of a workspace that another process has open, as a window's pages use a session.
+
+Its state is computed here, from the facts that the host tells. What the user does is a command to
+the host. It has the parts of the engine's `Session` that the chat needs, under the same names, so that
+the chat need not know which of the two it shows.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.engine import context_usage, facts, request_costs, session_events
+from helix_desktop.engine.context_policy import Policy, policy_from_fact
+from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, WindowMeter
+from helix_desktop.engine.conversation_context import NeededSummary
+from helix_desktop.engine.facts import Recorded, UserPart
+from helix_desktop.engine.list_rows import ConversationListRow
+from helix_desktop.engine.messages import RetryDelay, TextDelta
+from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.request_costs import RequestCost
+from helix_desktop.engine.session_events import ConversationActivity, Event
+from helix_desktop.engine.session_setup import QueuedMessage
+from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.errors import ActionRefused, HelixError, OwnerEnded
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.workspace_host import host_interface
+from helix_desktop.workspace_host.host_interface import (
+    ConversationEvent,
+    FactsAdded,
+    HistoryReplaced,
+    HostCommand,
+    LiveState,
+    QueueChange,
+    ReplyDelayed,
+    message_fingerprint,
+    new_command_id,
+    question_fingerprint,
+)
+from helix_desktop.workspace_host.host_line import HostLine
+from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHost
+
+Listener = Callable[[Event], None]
+_AT_REST = (ConversationActivity.IDLE, ConversationActivity.FAILED)
+
+
+class SessionWorkspace(Protocol):
+    """What a session here needs of its workspace: see `ClientWorkspace`."""
+
+    line: HostLine
+    tasks: OwnedTasks
+
+    def conversation_row(self, conversation: str) -> ConversationListRow | None: ...
+    def start_command(self, conversation: str, command: HostCommand) -> None: ...
+    def report_refused_message(
+        self, conversation: str, parts: tuple[UserPart, ...], error: HelixError
+    ) -> None: ...
+
+
+class ClientConversation:
+    """What is known of a conversation here, and who listens to its events."""
+
+    def __init__(self, conversation: str) -> None:
+        self.id = conversation
+        self.state = ConversationState()
+        self.listeners: list[Listener] = []
+
+    @property
+    def expected_state(self) -> ConversationState:
+        """Only the host knows which settings the next request will have. Here, it is assumed that
+        they are those of the last one.
+        """
+        return self.state
+
+    def notify_listeners(self, event: Event) -> None:
+        for listener in tuple(self.listeners):
+            listener(event)
+
+
+@dataclass(frozen=True, eq=False)
+class UnconfirmedMessage:
+    """A message that the host has not confirmed yet. `known_seq`: the newest fact when the user
+    sent it, so that an equal older message is not taken for it.
+    """
+
+    command_id: str
+    message: QueuedMessage
+    known_seq: int
+    rewinds_to: int | None = None
+
+
+class ClientSession:
+    """Create one with `ClientWorkspace.open_session`, which waits until its facts have come."""
+
+    def __init__(self, workspace: SessionWorkspace, conversation: str) -> None:
+        self.conversation = ClientConversation(conversation)
+        self.running = ConversationActivity.IDLE
+        self.why = ""
+        self.questions: dict[int, PermissionQuestion] = {}
+        self.queue = ClientQueue(self)
+        self.context = ClientContext(self, workspace)
+        self.folding = ClientFolding(self)
+        self.turns = ClientTurns(self)
+        self.workspace = workspace
+        # Why the host does not tell this conversation any more.
+        self.failure: HelixError | None = None
+        # The host that has told all of the conversation's facts, and what is not stored.
+        self._told_by: RemoteWorkspaceHost | None = None
+        self._has_news = asyncio.Event()
+        self._streamed_reply = ""
+        # While the host tells a changed history again: what is known of it so far.
+        self._replacement: ConversationState | None = None
+
+    @property
+    def id(self) -> str:
+        return self.conversation.id
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether somebody shows it, or something of it is not settled."""
+        # The workspace itself is the first listener.
+        has_viewers = len(self.conversation.listeners) > 1
+        return has_viewers or bool(self.queue) or self.running not in _AT_REST
+
+    def subscribe_to_events(self, listener: Listener) -> Callable[[], None]:
+        self.conversation.listeners.append(listener)
+        return lambda: self.conversation.listeners.remove(listener)
+
+    # --- What the user does
+
+    def send_message(
+        self,
+        parts: tuple[UserPart, ...],
+        *,
+        steer: bool = False,
+        rewinds_to: int | None = None,
+    ) -> None:
+        """Sends a message. It waits in the queue until the host has confirmed it, even if the line
+        is broken.
+        """
+        if not parts:
+            return
+        self.queue.add_unsent(parts, steer=steer, rewinds_to=rewinds_to)
+
+    def stop_turn(self) -> None:
+        self.start_command(host_interface.StopTurn(self.id))
+
+    def resume_turn(self) -> None:
+        self.start_command(host_interface.ResumeTurn(self.id))
+
+    def answer_question(self, number: int, answer: PermissionAnswer) -> None:
+        """Answers the question that is shown here under this number. The host compares its words."""
+        question = self.questions.get(number)
+        if question is not None:
+            fingerprint = question_fingerprint(question)
+            self.start_command(host_interface.AnswerQuestion(self.id, number, fingerprint, answer))
+
+    async def fold_on_request(self, kind: facts.FoldKind, *, wish: str = "") -> None:
+        await self.run_for_conversation(host_interface.FoldConversation(self.id, kind, wish))
+
+    async def rewind_to(self, seq: int) -> None:
+        await self.run_for_conversation(host_interface.RewindConversation(self.id, seq))
+
+    async def edit_and_resend(self, seq: int, parts: tuple[UserPart, ...]) -> None:
+        text, attachments = split_parts(parts)
+        await self.run_for_conversation(
+            host_interface.EditAndResend(self.id, seq, text, attachments)
+        )
+
+    async def ask_again(self, seq: int = 0) -> None:
+        await self.run_for_conversation(host_interface.AnswerAgain(self.id, seq))
+
+    async def switch_to_answer(self, end: int) -> None:
+        await self.run_for_conversation(host_interface.SwitchToAnswer(self.id, end))
+
+    async def set_title(self, title: str) -> None:
+        await self.run_for_conversation(host_interface.ChangeConversation(self.id, title=title))
+
+    async def set_archived(self, *, archived: bool = True) -> None:
+        await self.run_for_conversation(
+            host_interface.ChangeConversation(self.id, is_archived=archived)
+        )
+
+    async def set_trashed(self, *, trashed: bool = True) -> None:
+        await self.run_for_conversation(
+            host_interface.ChangeConversation(self.id, is_trashed=trashed)
+        )
+
+    async def set_pinned(self, *, pinned: bool = True) -> None:
+        await self.run_for_conversation(
+            host_interface.ChangeConversation(self.id, is_pinned=pinned)
+        )
+
+    def refuse_while_running(self, action: str) -> None:
+        if self.running not in _AT_REST:
+            raise ActionRefused(
+                f"Cannot {action} while the agent is working.", remedy="Stop the agent first (Esc)."
+            )
+
+    async def run_for_conversation(self, command: HostCommand) -> host_interface.CommandResult:
+        return await self.workspace.line.run_at_host(command)
+
+    def start_command(self, command: HostCommand) -> None:
+        """Runs a command without waiting for it. If it fails, the workspace tells the user why."""
+        self.workspace.start_command(self.id, command)
+
+    # --- What the host tells
+
+    async def follow_until_closed(self) -> None:
+        """Follows the conversation at one host after the other, from the last fact known."""
+        line = self.workspace.line
+        while self.failure is None:
+            host = await line.wait_for_host()
+            try:
+                await self._follow_at(host)
+            except OwnerEnded:
+                line.note_end_of_host(host)
+            except HelixError as error:
+                if host.has_ended.is_set():
+                    line.note_end_of_host(host)
+                else:  # There is no such conversation, or it cannot be read.
+                    self.failure = error
+            self._has_news.set()
+
+    async def _follow_at(self, host: RemoteWorkspaceHost) -> None:
+        follower = await host.follow_conversation(self.id, self._count_known_facts())
+        try:
+            while True:
+                for event in await follower.next_events():
+                    await self._apply_event(event)
+                    if isinstance(event, LiveState):
+                        self._told_by = host
+                        self._has_news.set()
+        finally:
+            with contextlib.suppress(HelixError):
+                await follower.close_follower()
+
+    async def wait_until_told_by(self, host: RemoteWorkspaceHost) -> bool:
+        """Waits until this host has told all that it knows. Returns False if it ends before."""
+        while self._told_by is not host and self.failure is None:
+            if host.has_ended.is_set():
+                return False
+            self._has_news.clear()
+            await self._has_news.wait()
+        return True
+
+    def _count_known_facts(self) -> int:
+        if self._replacement is not None:
+            # It was cut off in the middle, so the changed history is told again from its first.
+            self._replacement = ConversationState()
+            return 0
+        return self.conversation.state.seq
+
+    async def _apply_event(self, event: ConversationEvent) -> None:
+        match event:
+            case FactsAdded():
+                for recorded in event.facts:
+                    await self._take_over_fact(recorded)
+                await asyncio.sleep(0)  # A long history must not keep the window from painting.
+            case HistoryReplaced():
+                self._replacement = ConversationState()
+            case LiveState():
+                self._apply_live_state(event)
+            case ReplyDelayed():
+                delay = RetryDelay(event.why, event.seconds)
+                delayed = session_events.ReplyStreamed(self.id, delay)
+                self.conversation.notify_listeners(delayed)
+            case _:
+                self._apply_session_event(event)
+
+    def _apply_session_event(self, event: Event) -> None:
+        """Takes over what an event says, and passes it on as the session over there has told it."""
+        match event:
+            case session_events.MessagesQueued():
+                # Listeners are told of the whole queue, with what the host does not know yet.
+                self.queue.take_over_from_host(event)
+                return
+            case session_events.ActivityChanged():
+                self.running = event.running
+                self.why = event.why
+            case session_events.QuestionAsked():
+                self.questions[event.number] = event.question
+            case session_events.QuestionAnswered():
+                self.questions.pop(event.number, None)
+            case session_events.FoldProgress():
+                self.folding.note_progress(event)
+            case session_events.ReplyStreamed(delta=TextDelta(text)):
+                self._streamed_reply += text
+        self.conversation.notify_listeners(event)
+
+    async def _take_over_fact(self, recorded: Recorded) -> None:
+        if self._replacement is not None:
+            await advance_without_freezing(self._replacement, recorded)
+            return
+        await advance_without_freezing(self.conversation.state, recorded)
+        fact = recorded.fact
+        if isinstance(fact, facts.ModelReplied | facts.TurnEnded):
+            self._streamed_reply = ""
+        if isinstance(fact, facts.UserSaid):
+            self.queue.note_recorded_message(fact)
+        self.conversation.notify_listeners(session_events.FactAppended(recorded))
+
+    def _apply_live_state(self, live: LiveState) -> None:
+        """All facts have come. Tells listeners what is not stored, as far as it is new to them."""
+        notify = self.conversation.notify_listeners
+        if self._replacement is not None:
+            self.conversation.state = self._replacement
+            self._replacement = None
+            notify(session_events.ConversationReplaced(self.id))
+        self._apply_reply_in_progress(live.reply_text)
+        questions_before = self.questions
+        self.questions = {asked.number: asked.question for asked in live.questions}
+        for number in questions_before:
+            if self.questions.get(number) != questions_before[number]:
+                notify(session_events.QuestionAnswered(self.id, number))
+        for number, question in self.questions.items():
+            if questions_before.get(number) != question:
+                notify(session_events.QuestionAsked(self.id, number, question))
+        self.queue.take_over_from_host(live.queued)
+        self._apply_session_event(session_events.ActivityChanged(self.id, live.running, live.why))
+
+    def _apply_reply_in_progress(self, reply_text: str) -> None:
+        """Tells what was written of the reply while nothing was heard of it."""
+        if not reply_text.startswith(self._streamed_reply):
+            # It is another reply. What was shown of the first one is taken away.
+            self._streamed_reply = ""
+            notify = self.conversation.notify_listeners
+            notify(session_events.ActivityChanged(self.id, ConversationActivity.IDLE))
+            notify(session_events.ConversationReplaced(self.id))
+        unheard_text = reply_text[len(self._streamed_reply) :]
+        self._streamed_reply = reply_text
+        if unheard_text:
+            self.conversation.notify_listeners(
+                session_events.ReplyStreamed(self.id, TextDelta(unheard_text))
+            )
+
+
+async def advance_without_freezing(state: ConversationState, recorded: Recorded) -> None:
+    """Adds a fact. To rebuild the branch of a rewind takes a second if it is long."""
+    branch = None
+    if isinstance(recorded.fact, facts.Rewound):
+        target_seq = max(0, min(recorded.fact.to, state.seq))
+        branch = await asyncio.to_thread(state.branch_at_rewind, target_seq)
+    state.advance_state(recorded, branch)
+
+
+def split_parts(parts: Sequence[UserPart]) -> tuple[str, tuple[facts.Attachment, ...]]:
+    """Returns the words of a message, and what is attached to it."""
+    texts: list[str] = []
+    attachments: list[facts.Attachment] = []
+    for part in parts:
+        if isinstance(part, facts.Text):
+            texts.append(part.text)
+        else:
+            attachments.append(part)
+    return "\n\n".join(texts), tuple(attachments)
+
+
+class ClientQueue:
+    """The messages that wait at the host, and behind them those that it has not confirmed yet."""
+
+    def __init__(self, session: ClientSession) -> None:
+        self._session = session
+        self._at_host: list[QueuedMessage] = []
+        self._unsent: list[UnconfirmedMessage] = []
+        self._sending: dict[str, asyncio.Task[None]] = {}
+        # Messages are sent one after the other, in the user's order.
+        self._order = asyncio.Lock()
+
+    def _list_all(self) -> list[QueuedMessage]:
+        messages = list(self._at_host)
+        for unsent in self._unsent:
+            messages.append(unsent.message)
+        return messages
+
+    def __iter__(self) -> Iterator[QueuedMessage]:
+        return iter(self._list_all())
+
+    def __len__(self) -> int:
+        return len(self._at_host) + len(self._unsent)
+
+    def __getitem__(self, index: int) -> QueuedMessage:
+        return self._list_all()[index]
+
+    # --- What the user does
+
+    def add_unsent(
+        self, parts: tuple[UserPart, ...], *, steer: bool, rewinds_to: int | None
+    ) -> None:
+        session = self._session
+        known_seq = session.conversation.state.seq
+        message = QueuedMessage(parts, steer)
+        unsent = UnconfirmedMessage(new_command_id(), message, known_seq, rewinds_to)
+        self._unsent.append(unsent)
+        self._notify()
+        task = session.workspace.tasks.spawn_task(
+            self._send_message_once(unsent), name="send a message"
+        )
+        self._sending[unsent.command_id] = task
+
+    def take_back_queued(self, index: int) -> tuple[UserPart, ...]:
+        """Takes a waiting message back, to edit or drop it."""
+        if index >= len(self._at_host):
+            unsent = self._unsent[index - len(self._at_host)]
+            self._sending[unsent.command_id].cancel()
+            self._remove_unsent(unsent, unsent.message.parts)
+            return unsent.message.parts
+        message = self._at_host[index]
+        self._start_change(index, QueueChange.TAKE_BACK)
+        self._at_host.remove(message)
+        self._notify(message.parts)
+        return message.parts
+
+    def move_message(self, index: int, new_index: int) -> None:
+        self._start_change(index, QueueChange.MOVE, new_index)
+
+    def set_steering(self, index: int, *, steer: bool) -> None:
+        change = QueueChange.QUEUE
+        if steer:
+            change = QueueChange.STEER
+        self._start_change(index, change)
+
+    def _start_change(self, index: int, change: QueueChange, new_index: int = 0) -> None:
+        if index >= len(self._at_host):
+            return  # The host does not know it yet. It has its place when it is there.
+        fingerprint = message_fingerprint(self._at_host[index].parts)
+        self._session.start_command(
+            host_interface.ChangeWaitingMessage(
+                self._session.id, index, fingerprint, change, new_index
+            )
+        )
+
+    # --- Sending
+
+    async def _send_message_once(self, unsent: UnconfirmedMessage) -> None:
+        """Sends a message once, however often the line breaks or the host is started again."""
+        session = self._session
+        parts = unsent.message.parts
+        try:
+            async with self._order:
+                await self._send_until_confirmed(unsent)
+        except HelixError as error:
+            self._remove_unsent(unsent, parts)
+            session.workspace.report_refused_message(session.id, parts, error)
+        else:
+            self._remove_unsent(unsent, parts)
+        finally:
+            self._sending.pop(unsent.command_id, None)
+
+    async def _send_until_confirmed(self, unsent: UnconfirmedMessage) -> None:
+        session = self._session
+        line = session.workspace.line
+        text, attachments = split_parts(unsent.message.parts)
+        command = host_interface.SendMessage(session.id, text, attachments, unsent.message.steer)
+        while unsent in self._unsent:
+            host = await line.wait_for_host()
+            # A host that was started again does not know the command's id. Whether it has the
+            # message is seen in what it tells: then it is not among the unsent any more.
+            has_told_all = await session.wait_until_told_by(host)
+            if not has_told_all:
+                line.note_end_of_host(host)
+                continue
+            if unsent not in self._unsent:
+                return
+            try:
+                await host.run_host_command(command, unsent.command_id)
+            except OwnerEnded:
+                line.note_end_of_host(host)
+            else:
+                return
+
+    def _remove_unsent(self, unsent: UnconfirmedMessage, *taken_back: tuple[UserPart, ...]) -> None:
+        if unsent in self._unsent:
+            self._unsent.remove(unsent)
+            self._notify(*taken_back)
+
+    # --- What the host tells
+
+    def take_over_from_host(self, event: session_events.MessagesQueued) -> None:
+        at_host: list[QueuedMessage] = []
+        arrived: list[tuple[UserPart, ...]] = []
+        for index, parts in enumerate(event.messages):
+            at_host.append(QueuedMessage(parts, steer=index < event.steering_count))
+            unsent = self._find_unsent(parts)
+            if unsent is not None:
+                self._unsent.remove(unsent)
+                arrived.append(unsent.message.parts)
+        self._at_host = at_host
+        taken_back = event.taken_back + tuple(arrived)
+        self._notify(*taken_back, put_back=event.put_back)
+
+    def note_recorded_message(self, fact: facts.UserSaid) -> None:
+        """A message that is a fact is sent, even if the host's answer was lost with the line."""
+        unsent = self._find_unsent(fact.parts)
+        if unsent is not None and not fact.by:
+            self._remove_unsent(unsent, unsent.message.parts)
+
+    def _find_unsent(self, parts: tuple[UserPart, ...]) -> UnconfirmedMessage | None:
+        fingerprint = message_fingerprint(parts)
+        for unsent in self._unsent:
+            if message_fingerprint(unsent.message.parts) == fingerprint:
+                return unsent
+        return None
+
+    def _notify(
+        self,
+        *taken_back: tuple[UserPart, ...],
+        put_back: tuple[tuple[UserPart, ...], ...] = (),
+    ) -> None:
+        messages = self._list_all()
+        steering_count = sum(message.steer for message in self._at_host)
+        self._session.conversation.notify_listeners(
+            session_events.MessagesQueued(
+                self._session.id,
+                tuple(message.parts for message in messages),
+                taken_back,
+                steering_count,
+                put_back,
+            )
+        )
+
+
+class ClientContext:
+    """What the model will be sent, as far as it can be told from the facts."""
+
+    def __init__(self, session: ClientSession, workspace: SessionWorkspace) -> None:
+        self._session = session
+        self._workspace = workspace
+
+    @property
+    def _state(self) -> ConversationState:
+        return self._session.conversation.state
+
+    def _policy(self) -> Policy:
+        return policy_from_fact(self._state.settings.policy)
+
+    def next_request_meter(self) -> WindowMeter:
+        return context_usage.measure_window(self._state, self._policy())
+
+    def next_message_cost(self, instead_of: int = 0) -> NextMessageCost | None:
+        return context_usage.estimate_next_message_cost(
+            self._state, self._policy(), before=instead_of
+        )
+
+    def cost_of_agents(self) -> float:
+        row = self._workspace.conversation_row(self._session.id)
+        if row is None:
+            return 0.0
+        return row.agents_cost
+
+    async def explain_costs_of_last_turn(self) -> Sequence[RequestCost]:
+        return await asyncio.to_thread(request_costs.explain_costs_of_last_turn, self._state)
+
+    # Only the host knows these. It asks, or does what is needed, by its own settings.
+
+    def estimate_cost_of_sending(self, parts: Sequence[UserPart], *, instead_of: int = 0) -> float:
+        return 0.0
+
+    def estimate_needed_summary(self) -> NeededSummary | None:
+        return None
+
+    def estimate_saving_of_markers(self) -> float:
+        return 0.0
+
+    def pending_rewrite(self) -> PendingRewrite | None:
+        return None
+
+    def model_whose_cost_cannot_be_limited(self) -> str:
+        return ""
+
+    # --- Decisions of the user
+
+    async def pin_part(self, ref: facts.Cover) -> None:
+        await self._send_pin(ref, is_pinned=True)
+
+    async def unpin_part(self, ref: facts.Cover) -> None:
+        await self._send_pin(ref, is_pinned=False)
+
+    async def _send_pin(self, ref: facts.Cover, *, is_pinned: bool) -> None:
+        conversation = self._session.id
+        if isinstance(ref, facts.Span):
+            command = host_interface.ChangePart(
+                conversation, ref.first, last_seq=ref.last, is_pinned=is_pinned
+            )
+        else:
+            command = host_interface.ChangePart(
+                conversation, ref.seq, ref.part, is_pinned=is_pinned
+            )
+        await self._session.run_for_conversation(command)
+
+    async def recall_as_attachment(
+        self, digest: Digest, *, lines: tuple[int, int] | None = None
+    ) -> facts.Attachment:
+        first_line = 0
+        last_line = 0
+        if lines is not None:
+            first_line, last_line = lines
+        command = host_interface.AttachEntry(self._session.id, digest.hex, first_line, last_line)
+        result = await self._session.run_for_conversation(command)
+        return result.attachments[0]
+
+
+class ClientFolding:
+    def __init__(self, session: ClientSession) -> None:
+        self._session = session
+        self.kind_in_progress: facts.FoldKind | None = None
+
+    def note_progress(self, event: session_events.FoldProgress) -> None:
+        if event.done:
+            self.kind_in_progress = None
+        else:
+            self.kind_in_progress = event.kind
+
+    def estimate_fold_cost(self, kind: facts.FoldKind) -> float | None:
+        """Only the host can tell."""
+        return None
+
+    def cancel_fold_in_work(self) -> None:
+        self._session.start_command(host_interface.StopFold(self._session.id))
+
+    async def unfold(self, fold: str) -> None:
+        await self._session.run_for_conversation(host_interface.UndoFold(self._session.id, fold))
+
+    async def refold(self, fold: str) -> None:
+        await self._session.run_for_conversation(host_interface.RepeatFold(self._session.id, fold))
+
+
+class ClientTurns:
+    def __init__(self, session: ClientSession) -> None:
+        self._session = session
+
+    def retry_immediately(self) -> None:
+        self._session.start_command(host_interface.RetryModelNow(self._session.id))

@@ -1,0 +1,175 @@
+"""Commands of a host that only a window needs: what it shows of the workspace, the queue of
+messages, models, permissions and the files that were changed.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from helix_desktop.engine import facts
+from helix_desktop.engine.changes.folder_state import is_change_of_folder
+from helix_desktop.engine.changes.turn_changes import UndoOutlook
+from helix_desktop.engine.facts import Text, UserPart
+from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.errors import ActionRefused, InvalidInput
+from helix_desktop.workbench.open_workbench import Workbench
+from helix_desktop.workspace_host import host_interface
+from helix_desktop.workspace_host.host_interface import (
+    ChangedPath,
+    CommandResult,
+    HostCommand,
+    OfferedCommand,
+    QueueChange,
+    WorkspaceDescription,
+    message_fingerprint,
+)
+
+RunCommand = Callable[[Any], Awaitable[CommandResult]]
+MOST_PATHS = 200
+DONE = CommandResult()
+
+
+class WindowCommands:
+    """Carries out these commands. `runners`: what runs each."""
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self.runners: Mapping[type[HostCommand], RunCommand] = {
+            host_interface.DescribeWorkspace: self._describe_workspace,
+            host_interface.ChangeWaitingMessage: self._change_waiting_message,
+            host_interface.EditAndResend: self._edit_and_resend,
+            host_interface.SwitchToAnswer: self._switch_to_answer,
+            host_interface.RetryModelNow: self._retry_model_now,
+            host_interface.StopFold: self._stop_fold,
+            host_interface.ChangePart: self._pin_or_unpin_part,
+            host_interface.ChooseLastingModel: self._choose_lasting_model,
+            host_interface.ChoosePermissionMode: self._set_permission_mode,
+            host_interface.AttachEntry: self._attach_entry,
+            host_interface.CompletePaths: self._complete_paths,
+            host_interface.ListChangesAfter: self._list_changes_after,
+        }
+
+    # --- The workspace
+
+    async def _describe_workspace(self, command: host_interface.DescribeWorkspace) -> CommandResult:
+        bench = self._bench
+        items = bench.slash_commands.list_slash_commands(command.conversation)
+        description = WorkspaceDescription(
+            folders=tuple(str(folder) for folder in bench.allowed_folders),
+            main_model=bench.main_model_name,
+            policy=bench.policy_name,
+            permission_mode=bench.permission_mode,
+            permission_modes=tuple(bench.describe_permission_modes().items()),
+            slash_commands=tuple(OfferedCommand(item.name, item.about) for item in items),
+        )
+        return CommandResult(description=description)
+
+    async def _choose_lasting_model(
+        self, command: host_interface.ChooseLastingModel
+    ) -> CommandResult:
+        if command.conversation:
+            await self._bench.save_conversation_model(command.conversation, command.model)
+        else:
+            await self._bench.choose_model_for_role(command.model)
+        return DONE
+
+    async def _set_permission_mode(
+        self, command: host_interface.ChoosePermissionMode
+    ) -> CommandResult:
+        if command.name not in self._bench.describe_permission_modes():
+            raise InvalidInput(f"There is no permission mode {command.name!r}.")
+        await self._bench.choose_permission_mode(command.name)
+        return DONE
+
+    async def _complete_paths(self, command: host_interface.CompletePaths) -> CommandResult:
+        limit = min(max(command.limit, 0), MOST_PATHS)
+        paths = await self._bench.complete_file_paths(command.letters, limit)
+        return CommandResult(paths=tuple(paths))
+
+    # --- Messages
+
+    async def _change_waiting_message(
+        self, command: host_interface.ChangeWaitingMessage
+    ) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        queue = session.queue
+        is_there = 0 <= command.index < len(queue)
+        if not is_there or message_fingerprint(queue[command.index].parts) != command.fingerprint:
+            raise ActionRefused("This message does not wait any more.", remedy="Nothing was done.")
+        match command.change:
+            case QueueChange.TAKE_BACK:
+                queue.take_back_queued(command.index)
+            case QueueChange.MOVE:
+                queue.move_message(command.index, command.new_index)
+            case QueueChange.STEER:
+                queue.set_steering(command.index, steer=True)
+            case QueueChange.QUEUE:
+                queue.set_steering(command.index, steer=False)
+        return DONE
+
+    async def _edit_and_resend(self, command: host_interface.EditAndResend) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        parts: tuple[UserPart, ...] = command.attachments
+        if command.text.strip():
+            parts = (Text(command.text), *parts)
+        if not parts:
+            raise InvalidInput("The message is empty.")
+        await session.edit_and_resend(command.seq, parts)
+        return DONE
+
+    async def _switch_to_answer(self, command: host_interface.SwitchToAnswer) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        await session.switch_to_answer(command.seq)
+        return DONE
+
+    async def _retry_model_now(self, command: host_interface.RetryModelNow) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        session.turns.retry_immediately()
+        return DONE
+
+    # --- The context
+
+    async def _stop_fold(self, command: host_interface.StopFold) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        session.folding.cancel_fold_in_work()
+        return DONE
+
+    async def _pin_or_unpin_part(self, command: host_interface.ChangePart) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        ref: facts.Cover = facts.PartRef(command.seq, command.part)
+        if command.last_seq:
+            ref = facts.Span(command.seq, command.last_seq)
+        if command.is_pinned:
+            await session.context.pin_part(ref)
+        else:
+            await session.context.unpin_part(ref)
+        return DONE
+
+    async def _attach_entry(self, command: host_interface.AttachEntry) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        try:
+            digest = Digest.from_hex(command.digest)
+        except ValueError as error:
+            raise InvalidInput("This is not the digest of a stored content.") from error
+        lines = None
+        if command.first_line:
+            lines = (command.first_line, command.last_line)
+        attachment = await session.context.recall_as_attachment(digest, lines=lines)
+        return CommandResult(attachments=(attachment,))
+
+    # --- Files
+
+    async def _list_changes_after(self, command: host_interface.ListChangesAfter) -> CommandResult:
+        """Lists the files whose change UndoFileChanges would undo, and those that it would not."""
+        await self._bench.open_session(command.conversation)
+        changes = self._bench.file_changes_of(command.conversation)
+        all_files = await changes.changes_after_fact(command.conversation, command.seq)
+        files = [file for file in all_files if not is_change_of_folder(file.change)]
+        conflicting_paths: set[str] = set()
+        for planned in await changes.plan_undo(files):
+            if planned.how is UndoOutlook.CONFLICT:
+                conflicting_paths.add(planned.path)
+        changed: list[ChangedPath] = []
+        for file in files:
+            has_conflict = file.path_of_change in conflicting_paths
+            changed.append(ChangedPath(file.place, file.by, has_conflict))
+        return CommandResult(changed=tuple(changed))

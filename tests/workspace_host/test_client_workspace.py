@@ -1,0 +1,334 @@
+"""A workspace as a window sees it that is not its host, over a line that a test can break."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.engine.facts import FoldKind, ModelReplied, Text, TurnEnded, UserPart, UserSaid
+from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    ConversationActivity,
+    ConversationReplaced,
+    Event,
+    MessagesQueued,
+)
+from helix_desktop.errors import ActionRefused, HelixError, NotFound, OwnerEnded
+from helix_desktop.workbench import Workbench
+from helix_desktop.workspace_host.client_session import ClientSession
+from helix_desktop.workspace_host.client_workspace import ClientWorkspace
+from helix_desktop.workspace_host.followed_conversation import digest_of_view
+from helix_desktop.workspace_host.host_interface import CommandResult
+from helix_desktop.workspace_host.host_line import HostLine, LineStage
+from helix_desktop.workspace_host.host_server import serve_host_client
+from helix_desktop.workspace_host.local_workspace_host import LocalWorkspaceHost
+from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHost
+from tests.workspace_host.conftest import socket_streams
+
+LIMIT = 20.0
+
+
+class BreakableLine:
+    """Connects to the host as often as it is asked to, unless it is `cut`."""
+
+    def __init__(self, bench: Workbench) -> None:
+        self.bench = bench
+        self.is_cut = False
+        self.is_unhosted = False
+        self.hosts: list[RemoteWorkspaceHost] = []
+        self._serving = OwnedTasks("host of a test")
+
+    async def connect(self) -> RemoteWorkspaceHost | None:
+        if self.is_unhosted:
+            return None
+        if self.is_cut:
+            raise HelixError("There is no connection to testbox.")
+        here, there = await socket_streams()
+        serving = serve_host_client(LocalWorkspaceHost(self.bench), there)
+        self._serving.spawn_task(serving, name="serve")
+        host = await RemoteWorkspaceHost.connect_over_stream(here)
+        self.hosts.append(host)
+        return host
+
+    async def cut(self) -> None:
+        self.is_cut = True
+        await self.hosts[-1].close_host()
+
+    async def aclose(self) -> None:
+        await self._serving.aclose(limit=2)
+
+
+@pytest.fixture
+async def line(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[BreakableLine]:
+    monkeypatch.setattr("helix_desktop.workspace_host.host_line.FIRST_PAUSE_SECONDS", 0.05)
+    line = BreakableLine(bench)
+    yield line
+    await line.aclose()
+
+
+@pytest.fixture
+async def client(line: BreakableLine) -> AsyncIterator[ClientWorkspace]:
+    client = await opened(line)
+    yield client
+    await client.close_client()
+
+
+async def opened(line: BreakableLine) -> ClientWorkspace:
+    host_line = HostLine(line.connect, "testbox")
+    await host_line.connect_line()
+    client = ClientWorkspace(host_line, "ssh://testbox/pairs")
+    await client.begin_with_list()
+    return client
+
+
+async def until(condition: Callable[[], bool], client: ClientWorkspace) -> None:
+    """Waits until the condition holds after some event."""
+    news = asyncio.Event()
+    stop = client.subscribe_to_events(lambda _: news.set())
+    stop_line = client.line.watch_line(lambda _: news.set())
+    try:
+        async with asyncio.timeout(LIMIT):
+            while not condition():
+                news.clear()
+                await news.wait()
+    finally:
+        stop()
+        stop_line()
+
+
+def texts_said(session: ClientSession) -> list[str]:
+    return [
+        part.text
+        for recorded in session.conversation.state.facts
+        if isinstance(recorded.fact, UserSaid)
+        for part in recorded.fact.parts
+        if isinstance(part, Text)
+    ]
+
+
+def is_done(session: ClientSession, turns: int = 1) -> bool:
+    facts = session.conversation.state.facts
+    ends = sum(isinstance(recorded.fact, TurnEnded) for recorded in facts)
+    return ends >= turns and session.running is ConversationActivity.IDLE
+
+
+async def test_a_turn_is_seen_as_the_host_has_it(client: ClientWorkspace, bench: Workbench) -> None:
+    assert client.name == "Pairs"
+    assert client.main_model_name == "demo/demo"
+    session = await client.start_users_conversation()
+    heard: list[Event] = []
+    client.subscribe_to_events(heard.append)
+    session.send_message((Text("hello"),))
+    assert [message.parts for message in session.queue] == [(Text("hello"),)]
+    await until(lambda: is_done(session), client)
+    assert not session.queue
+    own = await bench.open_session(session.id)
+    assert list(session.conversation.state.facts) == list(own.all_facts)
+    assert digest_of_view(session.conversation.state) == digest_of_view(own.conversation.state)
+    assert session.context.next_request_meter() == own.context.next_request_meter()
+    states = [event.running for event in heard if isinstance(event, ActivityChanged)]
+    assert ConversationActivity.THINKING in states
+    await until(lambda: bool(client.list_conversations()), client)
+    row = client.conversation_row(session.id)
+    assert row is not None
+    assert client.running_state_of(session.id) in ConversationActivity
+
+
+async def test_a_message_is_at_one_place_at_a_time(client: ClientWorkspace) -> None:
+    """What is recorded has left the queue, and what the host has is not listed twice."""
+    session = await client.start_users_conversation()
+    queues: list[MessagesQueued] = []
+
+    def remember(event: Event) -> None:
+        if isinstance(event, MessagesQueued):
+            queues.append(event)
+
+    client.subscribe_to_events(remember)
+    session.send_message((Text("write b.txt: text"),))
+    await until(lambda: bool(session.questions), client)
+    session.send_message((Text("and then"),))
+    await until(lambda: bool(session.queue._at_host), client)
+    assert [message.parts[0] for message in session.queue if isinstance(message.parts[0], Text)]
+    for event in queues:
+        words = [part.text for parts in event.messages for part in parts if isinstance(part, Text)]
+        assert len(words) == len(set(words))
+    (taken_back,) = session.queue.take_back_queued(0)
+    assert isinstance(taken_back, Text)
+    assert taken_back.text == "and then"
+    await until(lambda: not session.queue, client)
+    session.answer_question(1, PermissionAnswer(allowed=False))
+    await until(lambda: is_done(session), client)
+    assert texts_said(session) == ["write b.txt: text"]
+
+
+async def test_a_question_is_answered_with_its_words(client: ClientWorkspace, folder: Path) -> None:
+    session = await client.start_users_conversation()
+    session.send_message((Text("write b.txt: text"),))
+    await until(lambda: bool(session.questions), client)
+    assert session.running is ConversationActivity.ASKING
+    (number,) = session.questions
+    session.answer_question(number, PermissionAnswer(allowed=True))
+    await until(lambda: is_done(session), client)
+    assert not session.questions
+    assert (folder / "b.txt").read_text() == "text\n"
+    (changed,) = await client.list_changes_after(session.id, 1)
+    assert changed.path == "b.txt"
+    undone = await client.undo_changes_after(session.id, 1)
+    assert undone.paths
+    assert not (folder / "b.txt").exists()
+
+
+async def test_titles_pins_archive_and_trash_reach_the_list(client: ClientWorkspace) -> None:
+    session = await client.start_users_conversation()
+    await session.set_title("Gooseberries")
+    await session.set_pinned()
+    await session.set_archived()
+
+    def is_listed() -> bool:
+        row = client.conversation_row(session.id)
+        return row is not None and row.title == "Gooseberries" and row.pinned and row.archived
+
+    await until(is_listed, client)
+    await session.set_trashed()
+    await until(lambda: any(row.trashed for row in client.list_conversations()), client)
+
+
+async def test_context_is_changed_at_the_host(client: ClientWorkspace) -> None:
+    session = await client.start_users_conversation()
+    session.send_message((Text("read README.md"),))
+    await until(lambda: is_done(session), client)
+    with pytest.raises(ActionRefused, match="would not be shorter"):
+        await session.fold_on_request(FoldKind.MARKER)
+    end = session.conversation.state.seq
+    await session.ask_again()
+    await until(lambda: is_done(session, 2), client)
+    await session.switch_to_answer(end)
+    fork = await client.fork_conversation(session.id, title="A fork")
+    assert fork.conversation.state.title == "A fork"
+    assert list(await client.read_conversation_facts(fork.id)) == list(
+        fork.conversation.state.facts
+    )
+    with pytest.raises(ActionRefused, match="copy of the folders"):
+        await client.fork_conversation(session.id, in_copy=True)
+
+
+async def test_content_is_attached_and_read_by_its_digest(client: ClientWorkspace) -> None:
+    content = b"gooseberry\n" * 200_000  # More than one range.
+    attachment = await client.attach_content("notes.txt", content, "text/plain")
+    assert await client.read_content_range(attachment.stored.digest, 0, len(content)) == content
+    assert await client.read_content_range(attachment.stored.digest, 11, 10) == b"gooseberry"
+    assert await client.count_sent_tokens(attachment) == attachment.tokens
+    assert await client.complete_file_paths("readme") == ("README.md",)
+
+
+async def test_a_line_that_breaks_comes_back_with_what_was_missed(
+    client: ClientWorkspace, line: BreakableLine, bench: Workbench
+) -> None:
+    session = await client.start_users_conversation()
+    stages: list[LineStage] = []
+    client.line.watch_line(lambda state: stages.append(state.stage))
+    await line.cut()
+    await until(lambda: LineStage.WAITING in stages, client)
+    assert client.line.state.why == "There is no connection to testbox."
+    with pytest.raises(ActionRefused, match="no connection"):
+        await session.set_title("lost")
+    session.send_message((Text("hello, later"),))
+    own = await bench.open_session(session.id)
+    own.send_message((Text("from elsewhere"),))
+    await own.wait_until_idle()
+    assert texts_said(session) == []
+    line.is_cut = False
+    client.line.try_now()
+    await until(lambda: is_done(session, 2), client)
+    assert texts_said(session) == ["from elsewhere", "hello, later"]
+    assert not session.queue
+    assert LineStage.CONNECTED in stages
+    title_of_row = client.conversation_row(session.id)
+    assert title_of_row is not None
+
+
+async def test_a_message_whose_answer_was_lost_is_not_sent_twice(
+    client: ClientWorkspace, line: BreakableLine, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host took the message, was killed, and another one does not know the command's id."""
+    session = await client.start_users_conversation()
+
+    async def lose_answer(self: RemoteWorkspaceHost, *_: object) -> CommandResult:
+        own = await bench.open_session(session.id)
+        own.send_message((Text("only once"),))
+        await own.wait_until_idle()
+        monkeypatch.undo()
+        await self.close_host()
+        raise OwnerEnded("The line broke.")
+
+    monkeypatch.setattr(RemoteWorkspaceHost, "run_host_command", lose_answer)
+    session.send_message((Text("only once"),))
+    await until(lambda: is_done(session) and not session.queue, client)
+    await session.set_title("a command that comes after it")
+    assert texts_said(session) == ["only once"]
+
+
+async def test_a_refused_message_is_given_back(client: ClientWorkspace) -> None:
+    session = await client.start_users_conversation()
+    refused: list[tuple[str, tuple[UserPart, ...], HelixError]] = []
+    has_come = asyncio.Event()
+
+    def hear(conversation: str, parts: tuple[UserPart, ...], error: HelixError) -> None:
+        refused.append((conversation, parts, error))
+        has_come.set()
+
+    client.watch_refusals(hear)
+    session.send_message((Text("   "),))
+    await asyncio.wait_for(has_come.wait(), LIMIT)
+    ((conversation, parts, error),) = refused
+    assert (conversation, parts) == (session.id, (Text("   "),))
+    assert "empty" in error.what
+    assert not session.queue
+
+
+async def test_who_is_gone_for_good_is_said(client: ClientWorkspace, line: BreakableLine) -> None:
+    line.is_unhosted = True
+    await line.hosts[-1].close_host()
+    await until(lambda: client.line.state.stage is LineStage.UNHOSTED, client)
+
+
+async def test_forgotten_words_are_gone_here_too(client: ClientWorkspace, bench: Workbench) -> None:
+    session = await client.start_users_conversation()
+    session.send_message((Text("hello gooseberry"),))
+    await until(lambda: is_done(session), client)
+    replaced: list[Event] = []
+
+    def remember(event: Event) -> None:
+        if isinstance(event, ConversationReplaced):
+            replaced.append(event)
+
+    session.subscribe_to_events(remember)
+    await bench.forget_content(text="gooseberry")
+    await until(lambda: bool(replaced), client)
+    assert "gooseberry" not in str(list(session.conversation.state.facts))
+    assert any(
+        isinstance(recorded.fact, ModelReplied) for recorded in session.conversation.state.facts
+    )
+
+
+async def test_an_unknown_conversation_is_refused_and_not_followed(client: ClientWorkspace) -> None:
+    with pytest.raises(NotFound, match="no conversation nowhere"):
+        await client.open_session("nowhere")
+    assert not client._sessions
+
+
+async def test_conversations_that_nobody_shows_are_not_followed_for_ever(
+    client: ClientWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("helix_desktop.workspace_host.client_workspace.MOST_QUIET_SESSIONS", 2)
+    shown = await client.start_users_conversation()
+    shown.subscribe_to_events(lambda _: None)
+    sessions = [await client.start_users_conversation() for _ in range(5)]
+    assert set(client._sessions) == {shown.id, *[session.id for session in sessions[-2:]]}
+    again = await client.open_session(sessions[0].id)
+    assert again.conversation.state.seq == sessions[0].conversation.state.seq
