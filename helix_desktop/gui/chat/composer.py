@@ -581,11 +581,12 @@ class Composer(QWidget):
     def _stack_buttons_if_narrow(self) -> None:
         """Puts the ways to send below the other controls where both do not fit in one line. If they
         do not fit in a line of their own, "Stop" goes beside the other controls, and last the words
-        of "Send when done" are shortened.
+        of both ways to send are shortened.
         """
         was_stop_beside = self._is_stop_beside
         self._is_stop_beside = False
         self._send.setText(self._send_words)
+        self._steer.setText(tr("After this step"))
         least_beside = self._theme.zoomed_pixels(LEAST_BESIDE_WAYS)
         needed_for_one_line = self._width_of_shown(self._ways()) + least_beside
         if self._inner_width() < needed_for_one_line:
@@ -598,6 +599,8 @@ class Composer(QWidget):
             # The room without "Stop" may still be too narrow.
             if self._running in WORKING_STATES and not self._do_ways_fit():
                 self._send.setText(tr("When done"))
+                if not self._do_ways_fit():
+                    self._steer.setText(tr("Next"))
         if self._is_stop_beside and not was_stop_beside:
             self._beside.insertWidget(2, self._stop)
         elif was_stop_beside and not self._is_stop_beside:

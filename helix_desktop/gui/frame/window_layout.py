@@ -31,6 +31,9 @@ MAX_SIDEBAR_SHARE = 0.3
 # In a window narrower than this many pixels, at the usual text size, the inspector is
 # shown only on request.
 NARROW_WINDOW_WIDTH = 1_160
+# In a window narrower than this many pixels, at the usual text size, the list of conversations is
+# shown only on request, because beside it the message box has no room for its buttons.
+VERY_NARROW_WINDOW_WIDTH = 500
 
 
 class WindowFrame(QWidget):
@@ -49,6 +52,7 @@ class WindowFrame(QWidget):
         self._wants_sidebar = True
         self._wants_side = False
         self._inspector_wanted_when_narrow = False
+        self._sidebar_wanted_when_very_narrow = False
         self._preview: QWidget | None = None  # The open preview, which takes the inspector's place.
         self._is_dragging_splitter = False  # Widths are saved only while the user drags.
         self._is_changing_page = False  # True while Qt replaces one page with another.
@@ -129,7 +133,11 @@ class WindowFrame(QWidget):
         return not self._side.isHidden()
 
     def toggle_sidebar(self) -> None:
-        self._wants_sidebar = not self.is_sidebar_shown
+        if self._is_very_narrow:
+            # What is asked for here says nothing about a wider window.
+            self._sidebar_wanted_when_very_narrow = not self.is_sidebar_shown
+        else:
+            self._wants_sidebar = not self.is_sidebar_shown
         self._update_visible_sides()
         self.save_window_layout()
 
@@ -179,6 +187,10 @@ class WindowFrame(QWidget):
         return self.width() < self.theme.zoomed_pixels(NARROW_WINDOW_WIDTH)
 
     @property
+    def _is_very_narrow(self) -> bool:
+        return self.width() < self.theme.zoomed_pixels(VERY_NARROW_WINDOW_WIDTH)
+
+    @property
     def _side_name(self) -> str:
         if self._preview is not None:
             return "preview"
@@ -198,9 +210,12 @@ class WindowFrame(QWidget):
         # In a narrow window, the conversation and the file need the room of the list.
         needs_room_of_sidebar = shows_preview and self._is_narrow
         has_sidebar = self.showing.page in PAGES and not needs_room_of_sidebar
-        self.sidebar.setVisible(self._wants_sidebar and has_sidebar)
+        wants_sidebar = self._wants_sidebar
+        if self._is_very_narrow:
+            wants_sidebar = self._sidebar_wanted_when_very_narrow
+        self.sidebar.setVisible(wants_sidebar and has_sidebar)
         self._distribute_widths()
-        self.top.show_sidebar_button(needed=not self._wants_sidebar)
+        self.top.show_sidebar_button(needed=not wants_sidebar)
 
     def _should_show_inspector(self) -> bool:
         """Whether the user wants the inspector, and in a narrow window has asked for it there."""

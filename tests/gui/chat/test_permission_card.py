@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -35,6 +36,7 @@ from helix_desktop.gui.chat.schema_form import SchemaForm
 from helix_desktop.gui.common.consent_text_view import ExactTextView
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.translation import set_translations, translation_catalogue_path
 from tests.gui import story
 from tests.unmarking import unmark_text
 
@@ -179,11 +181,24 @@ def test_with_large_text_the_message_box_has_the_room_that_it_needs(
     assert heights == needed
 
 
+@pytest.fixture(params=["en", "de"])
+def language(request: pytest.FixtureRequest) -> Iterator[str]:
+    table: dict[str, str] = {}
+    if request.param != "en":
+        table = json.loads(translation_catalogue_path(request.param).read_text("utf-8"))
+    set_translations(table)
+    yield request.param
+    set_translations({})
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "zoom"), [(900, 600, 2.0), (640, 480, 1.0), (640, 480, 2.0)]
+)
 def test_in_the_smallest_window_at_twice_the_size_no_control_of_the_message_box_is_squeezed(
-    window: MainWindow, theme: Theme
+    language: str, window: MainWindow, theme: Theme, width: int, height: int, zoom: float
 ) -> None:
     """With queued messages and two attachments, the buttons were lines without words."""
-    window.resize(900, 600)
+    window.resize(width, height)
     window.window_actions["new"].trigger()
     composer = window.chat.composer
     composer.attachments.show_attachments(
@@ -199,7 +214,7 @@ def test_in_the_smallest_window_at_twice_the_size_no_control_of_the_message_box_
         "The reply was interrupted. Nothing shown here is lost."
     )
     window.chat.turn_end_help.show()
-    theme.set_zoom(2.0)
+    theme.set_zoom(zoom)
     for _ in range(30):
         QApplication.processEvents()
     squeezed = {}
