@@ -49,6 +49,9 @@ def parse_argument_text(text: str) -> dict[str, Any]:
 
 
 def _require_encodable_values(values: dict[str, Any], text: str) -> dict[str, Any]:
+    """Return the values, or refuse half of a character, which JSON can name but no text can
+    have.
+    """
     if _HALF_OF_CHARACTER.search(text):
         try:
             json.dumps(values, ensure_ascii=False).encode()
@@ -107,10 +110,11 @@ def _fit_value_to_schema(value: Any, schema: Mapping[str, Any], where: str) -> A
             f"{where} must be {schema['minimum']} or more, not {corrected}; the tool was not run."
         )
     if wanted_type == "array" and "items" in schema:
-        return [
-            _fit_value_to_schema(item, schema["items"], f"{where}, item {number}")
-            for number, item in enumerate(corrected, 1)
-        ]
+        fitted_items: list[Any] = []
+        for number, item in enumerate(corrected, 1):
+            place = f"{where}, item {number}"
+            fitted_items.append(_fit_value_to_schema(item, schema["items"], place))
+        return fitted_items
     if wanted_type == "object" and "properties" in schema:
         return fit_arguments_to_schema(corrected, schema, where)
     return corrected
@@ -188,6 +192,9 @@ def _correct_plain_value(value: Any, wanted_type: str) -> Any:
 
 
 def _parse_value_in_text(value: str, wanted_type: str) -> Any:
+    """Return the value that a text stands for, if the schema wants one of that type; else the
+    text.
+    """
     if wanted_type == "integer" and _NUMBER.fullmatch(value.strip()):
         return int(value)
     if wanted_type == "boolean" and value.lower() in ("true", "false"):
@@ -213,8 +220,12 @@ def keep_argument_name(schema: Mapping[str, Any]) -> str:
 
 def spec_with_keep(name: str, description: str, schema: Mapping[str, Any]) -> ToolSpec:
     """Return the tool as the model sees it, with the `keep` argument."""
-    properties = {**object_at(schema, "properties"), keep_argument_name(schema): KEEP_SCHEMA}
-    return build_spec(name, description, {**schema, "type": "object", "properties": properties})
+    properties = dict(object_at(schema, "properties"))
+    properties[keep_argument_name(schema)] = KEEP_SCHEMA
+    schema_with_keep = dict(schema)
+    schema_with_keep["type"] = "object"
+    schema_with_keep["properties"] = properties
+    return build_spec(name, description, schema_with_keep)
 
 
 def build_spec(name: str, description: str, schema: Mapping[str, Any]) -> ToolSpec:

@@ -78,12 +78,15 @@ def is_autorun_entry(name: str, path: str, *, folder: bool) -> bool:
     """Whether other programs later run the entry, or files in it. `path` is relative to
     its root.
     """
-    name = normalise_spelling(name)
-    if name in _BELOW and ("/" + normalise_spelling(path)).endswith(_BELOW[name]):
+    plain_name = normalise_spelling(name)
+    plain_path = "/" + normalise_spelling(path)
+    if plain_name in _BELOW and plain_path.endswith(_BELOW[plain_name]):
         return True
     if folder:
-        return name in _FOLDERS
-    return name in _EXACT or name in (SCRIPTS, COMPOSER) or _PATTERNS.match(name) is not None
+        return plain_name in _FOLDERS
+    if plain_name in _EXACT or plain_name in (SCRIPTS, COMPOSER):
+        return True
+    return _PATTERNS.match(plain_name) is not None
 
 
 def is_autorun_path(path: str) -> bool:
@@ -93,10 +96,9 @@ def is_autorun_path(path: str) -> bool:
     parts = path.split("/")
     if ".git" in map(normalise_spelling, parts) or is_autorun_entry(parts[-1], path, folder=False):
         return True
-    folder = ""
-    for name in parts[:-1]:
-        folder = f"{folder}/{name}" if folder else name
-        if is_autorun_entry(name, folder, folder=True):
+    for depth in range(1, len(parts)):
+        folder = "/".join(parts[:depth])
+        if is_autorun_entry(parts[depth - 1], folder, folder=True):
             return True
     return False
 
@@ -148,6 +150,9 @@ def _changed_or_automatic_scripts(content: bytes, before: bytes | None) -> str:
 def _running_scripts(
     scripts: Mapping[str, object], scripts_before: Mapping[str, object]
 ) -> dict[str, object]:
+    """Return the scripts that count as a change of what runs: those whose text has changed, and
+    new ones that are run automatically.
+    """
     running = {}
     for name, text in scripts.items():
         if name in scripts_before:

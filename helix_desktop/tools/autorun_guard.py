@@ -148,23 +148,23 @@ class AutorunGuard:
         )
 
     def _list_git_folders(self) -> Iterator[str]:
+        """Yield the `.git` folders of the repositories, without those that are links or behind
+        links.
+        """
         for path, folder in self.folders.items():
-            git = f"{path}/.git"
-            if (
-                ".git" in folder.notable_names
-                and os.path.isdir(git)
-                and os.path.realpath(git) == git
-            ):
-                yield git
+            if ".git" not in folder.notable_names:
+                continue
+            git_folder = f"{path}/.git"
+            if os.path.isdir(git_folder) and os.path.realpath(git_folder) == git_folder:
+                yield git_folder
 
     def _folders_around_hidden_files(self, shown: Collection[str]) -> Iterator[str]:
         """Yield folders that no command may rename, as files in them would no longer be hidden."""
         root_paths = [str(root) for root in self.roots.folders]
         for path, folder in self.folders.items():
-            root_path = max(
-                (root_path for root_path in root_paths if is_within_folder(path, root_path)),
-                key=len,
-            )
+            # A root may be inside another one. The innermost root is the longest path.
+            roots_around = [root for root in root_paths if is_within_folder(path, root)]
+            root_path = max(roots_around, key=len)
             path_in_root = path[len(root_path) + 1 :]
             if not self._hides_by_place(path, path_in_root, folder, shown):
                 continue
@@ -257,7 +257,7 @@ class AutorunGuard:
         """Write a file that other programs run: a link if `link` is its target, or else the
         content of `file`. With neither, remove what is there.
 
-        Somebody may have closed the folder for writing. It is opened for this moment only.
+        If somebody has closed the folder for writing, it is opened for this moment only.
         """
         content = None
         mode = 0o644
@@ -266,7 +266,6 @@ class AutorunGuard:
             if not link:
                 content = file.held if file.content is None else file.content
         root_path = self.roots.resolve_path(path)
-        # Somebody may have closed the folder. It is open while we write.
         opened_folders: list[tuple[int, int]] = []
         with self._lock:
             try:
@@ -295,6 +294,10 @@ def _can_run_more(name: str, before: AutorunFile | None, after: AutorunFile) -> 
 
 
 class _AutorunScan:
+    """One scan of all folders of a workspace. It uses what the guard knows from the last scan,
+    and the guard then remembers this one.
+    """
+
     def __init__(self, guard: AutorunGuard, since: int) -> None:
         self.guard = guard
         self.since = since
@@ -379,6 +382,9 @@ class _AutorunScan:
                 folders_to_scan.append((f"{path}/{name}", is_below_package))
 
     def _add_files_of_folder(self, path: str, folder: _ScannedFolder) -> None:
+        """Add the files of a scanned folder that other programs run, and all files of those
+        folders in it in which programs run any file.
+        """
         for name in folder.notable_names:
             if name != ".git":
                 self._add_autorun_file(f"{path}/{name}")
@@ -425,31 +431,34 @@ class _AutorunScan:
             raise
 
     def _open_closed_entry(self, path: str, access: int) -> bool:
-        """Open what somebody has closed until the scan ends: git and editors could open
-        files in it by name.
+        """Make a file or folder accessible to us that somebody has closed, and remember its
+        mode, as the end of the scan restores it. Return whether this was needed and worked.
+
+        What is closed can't be left out: git and editors could still open files in it by name.
         """
-        root_path = next(
-            (root_path for root_path in self.root_paths if is_within_folder(path, root_path)), None
-        )
-        if root_path is None or os.access(path, access):
+        roots_around = [root for root in self.root_paths if is_within_folder(path, root)]
+        if not roots_around or os.access(path, access):
             return False
+        root_path = roots_around[0]
+        path_in_root = path[len(root_path) + 1 :]
         with suppress(OSError):
-            grant_access_to_path(root_path, path[len(root_path) + 1 :], access, self.opened_entries)
+            grant_access_to_path(root_path, path_in_root, access, self.opened_entries)
         return os.access(path, access)
 
     def _add_all_files(self, path: str) -> None:
         """Add everything in a folder, or in a folder inside the roots that it links to.
         Deepest files last.
         """
-        folders_to_list = [path] if self._is_inside_roots(os.path.realpath(path)) else []
+        if not self._is_inside_roots(os.path.realpath(path)):
+            return
+        folders_to_list = [path]
         for folder in folders_to_list:  # The loop appends to the list that it iterates over.
             with suppress(OSError):
                 for entry in self._list_folder_or_suspect_it(folder):
-                    if entry.is_dir(follow_symlinks=False):
-                        if len(folders_to_list) < _MOST_FOLDERS:
-                            folders_to_list.append(entry.path)
-                    else:
+                    if not entry.is_dir(follow_symlinks=False):
                         self._add_autorun_file(entry.path)
+                    elif len(folders_to_list) < _MOST_FOLDERS:
+                        folders_to_list.append(entry.path)
 
     def _add_autorun_file(
         self, path: str, *, hook: bool = False, settings: bool = False
@@ -480,8 +489,11 @@ class _AutorunScan:
     def _read_autorun_file(
         self, path: str, status: os.stat_result, link: str, *, hook: bool, settings: bool
     ) -> AutorunFile:
-        """Read what could run in a file. Of what cannot be read, only size and time are known;
-        of what is too large to hold, only the hash.
+        """Read what could run in a file: of git settings, those that may name a program; of
+        others, what their kind says. `hook`: git runs the file itself.
+
+        Of what cannot be read, only size and time are known; of what is too large to hold,
+        only the hash.
         """
         mode = stat.S_IMODE(status.st_mode)
         if stat.S_ISREG(status.st_mode):
@@ -514,7 +526,9 @@ class _AutorunScan:
             return self._scan_git_folder(path, top)
         file = self._add_autorun_file(path)
         git_folder = self._follow_git_pointer(path, file, "gitdir:")
-        return self._scan_git_folder(git_folder, top) if git_folder else []
+        if not git_folder:
+            return []
+        return self._scan_git_folder(git_folder, top)
 
     def _follow_git_pointer(self, path: str, file: AutorunFile | None, prefix: str) -> str:
         """Return the folder that a git file names, if commands can write there: then
@@ -537,20 +551,25 @@ class _AutorunScan:
     def _scan_git_folder(self, path: str, top: str) -> list[tuple[str, bool]]:
         """Scan a git folder: its settings, its hooks and what these name. Return
         further folders to scan.
+
+        The git folder of a worktree names the one with the settings and hooks of the whole
+        repository in its file `commondir`. That one is scanned as well.
         """
         further_folders: list[tuple[str, bool]] = []
-        while path and path not in self.scanned_git_folders:
-            self.scanned_git_folders.add(path)
-            self._open_closed_entry(path, os.R_OK | os.X_OK)
-            self._add_git_settings([f"{path}/{name}" for name in _SETTINGS_FILES], top)
+        git_folder = path
+        while git_folder and git_folder not in self.scanned_git_folders:
+            self.scanned_git_folders.add(git_folder)
+            self._open_closed_entry(git_folder, os.R_OK | os.X_OK)
+            self._add_git_settings([f"{git_folder}/{name}" for name in _SETTINGS_FILES], top)
             for name in _REBASE_TODO_FILES:
-                self._add_autorun_file(f"{path}/{name}")
-            self._add_git_hooks(f"{path}/hooks")
-            self._add_links_leading_out(path)
-            further_folders += [(f"{path}/{name}", True) for name in ("modules", "worktrees")]
-            path = self._follow_git_pointer(
-                f"{path}/commondir", self._add_autorun_file(f"{path}/commondir"), ""
-            )
+                self._add_autorun_file(f"{git_folder}/{name}")
+            self._add_git_hooks(f"{git_folder}/hooks")
+            self._add_links_leading_out(git_folder)
+            further_folders.append((f"{git_folder}/modules", True))
+            further_folders.append((f"{git_folder}/worktrees", True))
+            pointer_path = f"{git_folder}/commondir"
+            pointer = self._add_autorun_file(pointer_path)
+            git_folder = self._follow_git_pointer(pointer_path, pointer, "")
         return further_folders
 
     def _add_links_leading_out(self, git_folder: str) -> None:
@@ -560,7 +579,9 @@ class _AutorunScan:
         folders_to_search = [git_folder]
         while folders_to_search:
             path = folders_to_search.pop()
-            folder = None if path in self.of_git else self._scan_folder(path, "")
+            if path in self.of_git:
+                continue
+            folder = self._scan_folder(path, "")
             if folder is None:
                 continue
             self.of_git[path] = folder
@@ -646,6 +667,9 @@ class _AutorunScan:
         return included
 
     def _add_programs_named_in_setting(self, value: str, top: str) -> None:
+        """Add the files inside the roots that a setting's value, a command line, names as a
+        program or as an argument.
+        """
         for word in _split_setting_words(value):
             if "/" not in word:  # Git searches for such a name in PATH.
                 continue
@@ -656,6 +680,9 @@ class _AutorunScan:
                 self._add_autorun_file(path, hook=True)
 
     def _add_git_hooks(self, path: str) -> None:
+        """Add the files in a folder of hooks, which git runs at events such as a commit. Files
+        that end with `.sample` are git's own examples, and it does not run them.
+        """
         if os.path.islink(path):
             self.found[path] = AutorunFile("", None, os.readlink(path))
         with suppress(OSError):
@@ -676,15 +703,21 @@ def _classify_folder_entries(
     *,
     settled: bool,
 ) -> _ScannedFolder:
-    """Tell apart the entries that matter. In a folder of git's own, only nested repositories do."""
-    names: set[str] = set()
+    """Tell apart the entries of a folder that matter to the scan. In a folder of git's own,
+    only nested repositories do.
+
+    `inside` is the folder's path in the workspace's folder, `hides` tells whether a path in it
+    is hidden from agents, and `settled` whether the folder's last change is some time ago.
+    """
+    all_names: set[str] = set()
     names_by_kind: dict[_EntryKind, list[str]] = {kind: [] for kind in _EntryKind}
     links: list[str] = []
     hidden: list[str] = []
     for entry in entries:
         path = f"{inside}/{entry.name}" if inside else entry.name
-        names.add(entry.name)
-        names_by_kind[_kind_of_entry(entry, path)].append(entry.name)
+        all_names.add(entry.name)
+        kind = _kind_of_entry(entry, path)
+        names_by_kind[kind].append(entry.name)
         if entry.is_symlink():
             links.append(entry.name)
         if hides(path) and entry.is_file():
@@ -692,7 +725,7 @@ def _classify_folder_entries(
     autorun_folders = names_by_kind[_EntryKind.AUTORUN_FOLDER]
     links_as_folders = names_by_kind[_EntryKind.LINK_AS_AUTORUN_FOLDER]
     folders = names_by_kind[_EntryKind.FOLDER] + autorun_folders
-    has_git = _are_names_of_git_folder(names)
+    has_git = _are_names_of_git_folder(all_names)
     # Outside `.git`, a folder is searched even if it looks like one of git's own.
     if has_git and ".git" in inside.split("/"):
         folders = [name for name in folders if name in ("modules", "worktrees")]
@@ -737,6 +770,9 @@ class _EntryKind(Enum):
 
 
 def _kind_of_entry(entry: os.DirEntry[str], path: str) -> _EntryKind:
+    """Tell what an entry of a folder is for the scan. `path` is its path in the workspace's
+    folder.
+    """
     if normalise_spelling(entry.name) == ".git":
         return _EntryKind.NOTABLE_FILE
     if entry.is_dir(follow_symlinks=False):
@@ -767,6 +803,9 @@ def _read_risky_user_settings() -> list[tuple[str, str]]:
 
 
 def _split_setting_words(value: str) -> list[str]:
+    """Split a setting's value as a shell would, or at blanks if its quotes are not closed. An
+    exclamation mark at its start tells git to run it.
+    """
     try:
         return shlex.split(value.removeprefix("!"))
     except ValueError:

@@ -23,8 +23,8 @@ NO_NETWORK_NOTE = (
 
 @dataclass(slots=True)
 class BackgroundCommand:
-    """`newest_output` is the end of the output, after `dropped_bytes`. The agent has
-    read `bytes_read`.
+    """A command that goes on after the call that started it. `newest_output` is the end of its
+    output; the `dropped_bytes` before it are gone. The agent has read the first `bytes_read` of all.
     """
 
     name: str
@@ -57,7 +57,11 @@ class BackgroundCommand:
         return self.bytes_read < printed_bytes
 
     async def collect_newest_output(self, resources: ToolResources, limit_bytes: int) -> None:
-        """Keep the last `limit_bytes` bytes of the output until the command ends."""
+        """Keep the last `limit_bytes` bytes of the output until the command ends.
+
+        Then, even if this is cancelled, its changes to protected files are reverted, and its step,
+        which is what an undo goes back by, ends.
+        """
         try:
             async for piece in self.command.iterate_output():
                 self.newest_output += piece
@@ -102,11 +106,10 @@ class BackgroundCommand:
         start = max(self.bytes_read - self.dropped_bytes, 0)
         self.bytes_read = self.dropped_bytes + len(self.newest_output)
         text = bytes(self.newest_output[start:]).decode("utf-8", "replace")
-        lines = ""
+        output = text or "[nothing new]\n"
         if dropped_unread:
-            lines += f"[{dropped_unread:,} bytes before this are gone]\n"
-        lines += text or "[nothing new]\n"
+            output = f"[{dropped_unread:,} bytes before this are gone]\n{output}"
         # A server that says its address is not reached by other commands.
         if self.has_no_network and self.is_running and ADDRESS_PATTERN.search(text):
-            lines += f"[{NO_NETWORK_NOTE}]\n"
-        return lines
+            output += f"[{NO_NETWORK_NOTE}]\n"
+        return output

@@ -125,14 +125,15 @@ class WorkspaceResources:
 
 @dataclass(frozen=True, slots=True)
 class ToolResources:
+    """What a tool gets for one call: what the workspace shares, and how to ask for permission."""
+
     call: ToolCall
     context: CallContext
     permit: PermitAction
     workspace_resources: WorkspaceResources
     files_seen: FilesSeen
-    is_readable: Callable[[str], bool] = lambda _: (
-        True
-    )  # Tells whether the rules allow this path to be read.
+    # Tells whether the rules allow this path to be read.
+    is_readable: Callable[[str], bool] = lambda _: True
 
     @property
     def roots(self) -> WorkspaceRoots:

@@ -60,16 +60,14 @@ class CommandCheck:
         if are_kept:
             await self._keep_changes(shown_changes)
         self.is_settled = True
-        sentences = (
-            _describe_check_outcome(
-                resources,
-                _KEPT if are_kept else _PUT_BACK,
-                [change.path for change in shown_changes],
-            ),
-            _describe_check_outcome(resources, _LOST, paths_too_large),
-            _describe_check_outcome(resources, _NOT_PUT_BACK, failed_paths),
-        )
-        return "".join(sentences)
+        outcome = _PUT_BACK
+        if are_kept:
+            outcome = _KEPT
+        shown_paths = [change.path for change in shown_changes]
+        report = _describe_check_outcome(resources, outcome, shown_paths)
+        report += _describe_check_outcome(resources, _LOST, paths_too_large)
+        report += _describe_check_outcome(resources, _NOT_PUT_BACK, failed_paths)
+        return report
 
     async def _keep_changes(self, changes: list[AutorunChange]) -> None:
         for change in changes:
@@ -141,6 +139,9 @@ def display_path_or_text(resources: ToolResources, path: str) -> str:
 
 
 def _format_autorun_change(name: str, change: AutorunChange) -> str:
+    """Return a change to a file as text for the question: the difference, or a link's new
+    target.
+    """
     after = change.after
     if after.link:
         return f"{name} → {printable_name(after.link)}"

@@ -108,7 +108,11 @@ class WorkspaceCommands:
         *,
         runs_outside: bool,
     ) -> RunningCommand:
-        """Start a command. `runs_outside`: the user allowed it to run outside the sandbox."""
+        """Start a command in the sandbox, with only those folders in reach that are open to it.
+
+        While the agent makes a plan, the command can't write. With `runs_outside`, the user has
+        allowed it to run outside the sandbox.
+        """
         sandbox = self.sandbox
         if self.is_planning():
             sandbox = replace(sandbox, read_only=True)
@@ -209,6 +213,9 @@ class WorkspaceCommands:
 
 
 def build_command_tools(commands: WorkspaceCommands) -> tuple[BuiltInTool, ...]:
+    """Return the tools for commands. The description of `run_command` says which shell this
+    system has and whether there is a sandbox, as the model can't know it.
+    """
     shell = "PowerShell" if sys.platform == "win32" else "shell"
     where = "It runs in a sandbox: it can write only in the workspace, and has no network without `network`. "
     if commands.sandbox.kind is SandboxKind.NONE:
@@ -368,6 +375,11 @@ def _reason_to_ask_for_needs(
 async def _reason_to_ask_in_landlock(
     commands: WorkspaceCommands, resources: ToolResources, action: ToolAction, needs: CommandNeeds
 ) -> str:
+    """Say which files this sandbox would leave visible that should be hidden, or nothing.
+
+    Landlock (a sandbox of the Linux kernel) only allows whole folders, and can't take single
+    files out of them.
+    """
     if commands.guard is not None:
         await asyncio.to_thread(commands.guard.scan_autorun_files)
     openings = commands.openings_for_command(needs)
@@ -392,6 +404,7 @@ def _sandbox_hint(
     network: bool,  # noqa: FBT001 -- of a partial
     output: str,
 ) -> str:
+    """Say which paths that the sandbox hides the command's output complains about, or nothing."""
     folders = [str(folder) for folder in commands.sandbox.folders]
     return describe_hidden_paths(
         line, output, openings, folders, commands.environment, network=network
@@ -410,9 +423,11 @@ def _build_run_action(
     """Return the action that the user is asked about. Its title names what is unusual: network
     access, and another folder than the workspace's first. `outside`: not in the sandbox.
     """
-    with_network = " with network access" if network else ""
-    in_folder = f" in {folder}" if folder != root else ""
-    title = f"Run a command{with_network}{in_folder}"
+    title = "Run a command"
+    if network:
+        title += " with network access"
+    if folder != root:
+        title += f" in {folder}"
     action = ToolAction(
         ToolName.RUN_COMMAND, ActionEffect.RUN, title, line, command=line, network=network
     )
@@ -522,9 +537,8 @@ class _FollowedCommand:
         output = self.command.iterate_output()
         current_time = asyncio.get_running_loop().time
         deadline = current_time() + self.seconds
-        while (
-            current_time() < deadline
-        ):  # The deadline also ends a program that prints without a pause.
+        # The deadline also ends a program that prints without a pause.
+        while current_time() < deadline:
             try:
                 async with asyncio.timeout_at(deadline):
                     piece = await anext(output, b"")
@@ -537,6 +551,9 @@ class _FollowedCommand:
         self.command.kill_process_tree()
 
     def _format_footer(self, size: int) -> str:
+        """Return the note at the end of a command's output on how it ended; none after success,
+        unless there was no output at all.
+        """
         if self.was_stopped:
             seconds = time.monotonic() - self.started
             return f"\n[stopped after {seconds:.0f} s, before it had ended]\n"
@@ -569,6 +586,9 @@ class _OutputTrimmer:
         self.size = 0
 
     def pass_piece_within_limit(self, piece: bytes) -> bytes:
+        """Return the part of a piece that is still within the limit. Keep the rest as a part of
+        the output's end, and drop what is no longer in the last 64 KB.
+        """
         room = max(0, self._limit - self.size)
         self.size += len(piece)
         if len(piece) > room:
@@ -583,6 +603,9 @@ class _OutputTrimmer:
         return max(0, self.size - self._limit - min(self._waiting, _TAIL_BYTES))
 
     def note_and_end_of_output(self) -> bytes:
+        """Return what comes after the output's first part: a note on how much was cut, if
+        anything was, and the end.
+        """
         tail = b"".join(self._tail)[-_TAIL_BYTES:]
         if not self.cut_byte_count:
             return tail
@@ -618,6 +641,7 @@ class _LiveOutput:
         self._later: asyncio.TimerHandle | None = None
 
     def add_printed_piece(self, piece: bytes) -> None:
+        """Show a piece of output now, or with the next ones if something was shown just before."""
         self._waiting = (self._waiting + piece)[-_SHOW_BYTES:]
         pause = self._next - time.monotonic()
         if pause <= 0:
@@ -654,7 +678,8 @@ async def _add_to_background(
     wait a moment: its first output, or how it ended, is the call's output.
     """
     ended = [name for name, command in commands.background.items() if not command.is_running]
-    for name in ended[: -commands.limits.background_commands]:  # Each holds megabytes of output.
+    # Of those that have ended, only the newest stay: each holds megabytes of output.
+    for name in ended[: -commands.limits.background_commands]:
         del commands.background[name]
     commands.background[background_command.name] = background_command
     checkpoints = resources.workspace_resources.checkpoints
@@ -682,6 +707,9 @@ async def _add_to_background(
 async def list_commands(
     commands: WorkspaceCommands, _args: ToolArguments, _use: ToolResources
 ) -> ToolOutput:
+    """List the commands that were started in the background, with their states. The tool
+    `list_commands`.
+    """
     lines = []
     for command in commands.background.values():
         lines.append(f"{command.name}  {command.run_state}  {command.command_line}")
@@ -691,6 +719,11 @@ async def list_commands(
 async def read_background_output(
     commands: WorkspaceCommands, args: ToolArguments, resources: ToolResources
 ) -> ToolOutput:
+    """Return what a command in the background has printed since the last call, or with `all`,
+    everything that is kept of it. The tool `read_command_output`.
+
+    Before, the user is asked about files that the command changed and that other programs run.
+    """
     command = _find_background_command(commands, args.text_argument("name"))
     if command.is_running:
         await command.revert_and_append_note(resources, ask=True)
@@ -706,6 +739,9 @@ async def read_background_output(
 async def stop_command(
     commands: WorkspaceCommands, args: ToolArguments, _use: ToolResources
 ) -> ToolOutput:
+    """End a command in the background, and return the rest of its output. The tool
+    `stop_command`.
+    """
     command = _find_background_command(commands, args.text_argument("name"))
     command.code = await command.command.kill_and_wait()
     output = f"[{command.name}: stopped]\n{command.read_new_output()}"

@@ -75,6 +75,8 @@ StartChild = Callable[[Delegation, CallContext], Awaitable[DelegationResult]]
 
 
 class AgentDelegation:
+    """The tool of one conversation by which its agent gives work to sub-agents."""
+
     def __init__(
         self,
         start_child: StartChild,
@@ -82,6 +84,7 @@ class AgentDelegation:
         place: AgentPlace | None,
         names: Callable[[], frozenset[str]],
     ) -> None:
+        """`start_child` runs a sub-agent to its end. `names` returns the tools that there are."""
         self._start = start_child
         self._place = place or AgentPlace()
         self._names = names
@@ -135,6 +138,9 @@ class AgentDelegation:
         )
 
     def _check_delegation_bounds(self) -> None:
+        """Refuse a sub-agent that would be too deep among those that started one another, or
+        one too many.
+        """
         limits = self._place.limits()
         if self._place.depth >= limits.agents_depth:
             depth = self._place.depth

@@ -41,6 +41,9 @@ class _OpenDocument:
 
 
 async def read_document(args: ToolArguments, resources: ToolResources) -> ToolOutput:
+    """The tool: show the text of a document, or of the pages that the call names. A document
+    that is too long is shown as a list of its pages.
+    """
     name_or_hash = args.text_argument("document").strip()
     wanted_pages = args.text_argument("pages").strip()
     if _HASH.fullmatch(name_or_hash):
@@ -80,6 +83,9 @@ async def _open_file(path_text: str, resources: ToolResources) -> _OpenDocument:
 
 
 async def _open_stored_document(hash_prefix: str, resources: ToolResources) -> _OpenDocument:
+    """Read a document of the cache again. An entry may be the text of an attachment, which
+    names the entry with the original.
+    """
     entry = await content_recall.find_entry(resources.cache, hash_prefix)
     content = await resources.cache.read_content(entry.stored.digest)
     text = document_pages.parse_document_text(content[:1_000].decode("utf-8", "replace"))
@@ -146,13 +152,15 @@ async def _draw_pages_without_text(
     if document.kind is not document_kinds.PDF:
         return ()
     pages_without_text = {page.number for page in document.text.pages if not page.text.strip()}
-    pages_to_draw = [number for number in page_numbers if number in pages_without_text][
-        :MOST_PICTURES_OF_A_CALL
-    ]
+    pages_to_draw = [number for number in page_numbers if number in pages_without_text]
     if not pages_to_draw:
         return ()
     pictures = await document_reading.draw_pages(
-        document.source, document.content, document.kind, pages_to_draw, PICTURE_EDGE
+        document.source,
+        document.content,
+        document.kind,
+        pages_to_draw[:MOST_PICTURES_OF_A_CALL],
+        PICTURE_EDGE,
     )
     images: list[Stored] = []
     for picture in pictures:

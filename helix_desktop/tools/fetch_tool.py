@@ -126,6 +126,9 @@ async def _fetch_through_redirects(
 async def _result_of_response(
     url: httpx.URL, response: httpx.Response, *, raw: bool
 ) -> built_in_tool.ToolOutput:
+    """Return a page for the agent: its text, or with `raw` its source. An error of the server
+    is named above what it sent.
+    """
     content_type = response.headers.get("content-type", "")
     media_type = content_type.partition(";")[0].strip().lower() or "text/plain"
     if not media_type.startswith(_READABLE):
@@ -142,6 +145,7 @@ async def _result_of_response(
 async def _body_pieces_cut_at_limit(
     response: httpx.Response, url: httpx.URL
 ) -> AsyncIterator[bytes]:
+    """Yield the decompressed body. What is longer than the limit is cut there, and says so."""
     try:
         body = BodyDecompressor(response.headers.get("content-encoding", ""), LARGEST)
         async for piece in response.aiter_raw(1 << 16):
@@ -153,6 +157,9 @@ async def _body_pieces_cut_at_limit(
 
 
 def _parse_web_address(text: str) -> httpx.URL:
+    """Parse an address of the web. Raises InvalidInput for any other, and for one with a
+    password.
+    """
     import httpx
 
     try:

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 
 from helix_desktop.errors import InvalidInput
 
-_MOST_QUOTED_CHARACTERS = (
-    2_000  # An error message quotes this many characters of a file's present text.
-)
+# An error message quotes this many characters of a file's present text.
+_MOST_QUOTED_CHARACTERS = 2_000
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -70,19 +69,23 @@ def _has_foreign_bytes(content: bytes) -> bool:
 
 
 def encode_like_before(old_content: bytes, new_text: str, shown_path: str) -> bytes:
-    """Encode the content like the file it replaces, with its line ends if all are alike."""
+    """Encode the content like the file it replaces, with its byte order mark, and with its line ends
+    if all are alike.
+    """
     is_in_old_encoding = _has_foreign_bytes(old_content) and b"\0" not in old_content[:8192]
     if is_in_old_encoding and not new_text.isascii():
         raise InvalidInput(
             f"{shown_path} is not UTF-8, and the new content has characters outside ASCII; nothing was written.",
             remedy="First convert the file to UTF-8 with a command such as iconv, then read it again.",
         )
-    text = decode_file_text(old_content)
-    if text.startswith("\ufeff"):
-        new_text = "\ufeff" + new_text.removeprefix("\ufeff")
-    if "\r\n" not in new_text and 0 < text.count("\r\n") == text.count("\n"):
-        new_text = new_text.replace("\n", "\r\n")
-    return encode_in_same_encoding(new_text, old_content)
+    old_text = decode_file_text(old_content)
+    text = new_text
+    if old_text.startswith("\ufeff"):
+        text = "\ufeff" + text.removeprefix("\ufeff")
+    has_only_windows_ends = 0 < old_text.count("\r\n") == old_text.count("\n")
+    if has_only_windows_ends and "\r\n" not in text:
+        text = text.replace("\n", "\r\n")
+    return encode_in_same_encoding(text, old_content)
 
 
 def replace_text_in_file(

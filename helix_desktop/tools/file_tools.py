@@ -109,6 +109,7 @@ async def read_file(args: ToolArguments, resources: ToolResources) -> ToolOutput
 def _output_of_unsaved_text(
     text: str, first_line: int, last_line: int, displayed_path: str
 ) -> ToolOutput:
+    """Return the lines that were asked for of a text that is not saved yet in the user's editor."""
     lines = text.splitlines(keepends=True)
     first_index = max(first_line, 1) - 1
     end_index = last_line or len(lines)
@@ -220,7 +221,10 @@ def _too_large_error(displayed_path: str, size: int) -> InvalidInput:
 async def _read_utf16_lines(
     resources: ToolResources, root_path: RootPath, first_line: int, last_line: int
 ) -> ToolOutput:
-    """Read a UTF-16 file as text. Writing it keeps UTF-16."""
+    """Read lines of a file in UTF-16, as a text in UTF-8. Writing the file later keeps UTF-16.
+
+    `last_line` 0 means: to the end. What does not turn out to be UTF-16 is only described.
+    """
     displayed_path = resources.roots.display_path(root_path)
     content = await asyncio.to_thread(workspace_roots.read_whole_file, resources.roots, root_path)
     if file_text.detect_encoding(content) == "utf-8":
@@ -251,8 +255,12 @@ def _no_such_line_error(displayed_path: str, line: int, line_count: int) -> Inva
 async def _iterate_file_pieces(
     resources: ToolResources, root_path: RootPath
 ) -> AsyncIterator[bytes]:
+    """Yield a file's content piece by piece, each read while the program goes on."""
     with workspace_roots.open_for_reading(resources.roots, root_path) as handle:
-        while piece := await asyncio.to_thread(os.read, handle, _PIECE_BYTES):
+        while True:
+            piece = await asyncio.to_thread(os.read, handle, _PIECE_BYTES)
+            if not piece:
+                return
             yield piece
 
 
@@ -262,14 +270,18 @@ class _LineSelection:
 
     first_line: int
     last_line: int
-    selected_pieces: list[bytes] = field(
-        default_factory=list
-    )  # Pieces of lines, each in its order.
+    # Lines and parts of lines, in their order in the file.
+    selected_pieces: list[bytes] = field(default_factory=list)
     selected_bytes: int = 0
     current_line: int = 1
     is_at_line_start: bool = True
 
     def add_file_piece(self, piece: bytes) -> None:
+        """Keep the wanted lines of the next piece of the file, and count its line ends.
+
+        A line may begin in one piece and go on in the next, so parts of lines are kept as they
+        come.
+        """
         parts = [piece]
         if b"\n" in piece:
             parts = piece.splitlines(keepends=True)
@@ -328,6 +340,7 @@ async def _read_lines_between(
 
 
 async def _read_image(resources: ToolResources, root_path: RootPath, media_type: str) -> ToolOutput:
+    """Keep an image, which the model gets to see, and describe it in words."""
     displayed_path = resources.roots.display_path(root_path)
     content = await asyncio.to_thread(
         workspace_roots.read_whole_file, resources.roots, root_path, LARGEST_IMAGE
@@ -537,6 +550,9 @@ def _tokens_to_show_of_file(resources: ToolResources, root_path: RootPath) -> in
 async def _store_output_with_file_text(
     resources: ToolResources, root_path: RootPath, text: str
 ) -> ToolOutput:
+    """Store a text that shows parts of this file as the call's output, and remember that the
+    agent has seen the file in it.
+    """
     displayed_path = resources.roots.display_path(root_path)
     stored = await resources.store_result(text.encode("utf-8", "replace"), displayed_path)
     _note_output_with_file_text(resources, root_path, stored.digest)

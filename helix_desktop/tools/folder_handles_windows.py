@@ -105,15 +105,17 @@ if sys.platform == "win32":
 
     @contextmanager
     def open_file(root: Path, path_in_root: str) -> Iterator[int]:
-        with _open_handle_inside(
-            root, path_in_root, _READ, _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE
-        ) as (_, path):
+        """Open a file for reading. After opening, it is checked once more that the file is
+        inside the root, as somebody may have replaced it in between.
+        """
+        share = _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE
+        flags = os.O_RDONLY | os.O_BINARY | os.O_NOINHERIT
+        with _open_handle_inside(root, path_in_root, _READ, share) as (_, path):
             if path.is_dir():
                 raise OSError(errno.EISDIR, "a folder", path_in_root)
-            with closing_handle(
-                os.open(path, os.O_RDONLY | os.O_BINARY | os.O_NOINHERIT)
-            ) as handle:
-                if not _is_beneath_root(_final_path(msvcrt.get_osfhandle(handle)), root):
+            with closing_handle(os.open(path, flags)) as handle:
+                opened_path = _final_path(msvcrt.get_osfhandle(handle))
+                if not _is_beneath_root(opened_path, root):
                     raise OSError(errno.EXDEV, "leads out of the folder", path_in_root)
                 yield handle
 

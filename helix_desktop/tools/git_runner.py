@@ -37,7 +37,10 @@ def run_git(
     highest_code: int = 0,
     settings: Sequence[str] = (),
 ) -> bytes:
-    """`environment`, `settings`: further variables and settings. `remedy`: what to say
+    """Run a command of git in a folder, and return what it prints. Raises ActionRefused with
+    git's error message.
+
+    `environment`, `settings`: further variables and settings. `remedy`: what to say
     after git's error message. `highest_code`: the highest exit code that means no
     error.
     """
@@ -50,8 +53,9 @@ def run_git(
         if listing.returncode:
             raise _error_of_git(listing, remedy)
         settings_of_folder = _settings_for_folder(listing.stdout)
+    all_settings = list(_OVERRIDDEN) + list(settings_of_folder) + list(settings)
     words = ["git", "--no-pager", "--no-optional-locks", "-C", str(folder)]
-    for setting in (*_OVERRIDDEN, *settings_of_folder, *settings):
+    for setting in all_settings:
         words += ["-c", setting]
     words.extend(arguments)
     process = _run_git_process(words, stdin, _ENVIRONMENT | dict(environment))

@@ -19,9 +19,10 @@ def find_paths_by_glob(
     roots: WorkspaceRoots, root_path: RootPath, pattern: str, limit: int
 ) -> list[str]:
     """Return the paths below `root_path` that match, sorted, at most `limit`."""
-    patterns = []
+    patterns: list[tuple[str, ...]] = []
     for alternative in expand_braces(pattern):
-        patterns.append(tuple(part for part in alternative.split("/") if part))
+        parts = [part for part in alternative.split("/") if part]
+        patterns.append(tuple(parts))
     skipped = frozenset(name for name in SKIPPED_FOLDERS if name not in pattern)
     prefix = ""
     if root_path.inside:
@@ -41,12 +42,15 @@ def fits_any_pattern(path: str, patterns: Sequence[tuple[str, ...]]) -> bool:
 
 
 def fits_pattern(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Match component by component, keeping all pattern positions reached, so that no
-    pattern is slow.
+    """Whether a path fits a pattern; both are given as the names between their slashes.
+
+    The path is read once, name by name. After each, `positions` has all places in the pattern that
+    may come next: a `**` may stand for any number of folders, so there can be several. Trying one
+    after the other instead would make some patterns very slow.
     """
     positions = _skip_double_stars({0}, pattern)
     for part in parts:
-        next_positions = set()
+        next_positions: set[int] = set()
         for position in positions:
             if position == len(pattern):
                 continue

@@ -71,14 +71,18 @@ def matches_hidden_patterns(path_in_root: str, patterns: Sequence[str]) -> bool:
 
 def is_hidden_only_by_place(path_in_root: str, patterns: Sequence[str]) -> bool:
     """Whether a hidden file of the workspace would be visible under the same name in
-    another folder.
+    another folder: because a pattern is about paths, or because it is in a folder of installed
+    packages, in which public certificates are not hidden.
     """
     parts = path_in_root.casefold().split("/")
-    if not _PACKAGES.isdisjoint(parts[:-1]):
+    is_in_package = not _PACKAGES.isdisjoint(parts[:-1])
+    if is_in_package:
         return False
-    if any(pattern.fits_paths for pattern in _compile_hidden_patterns(tuple(patterns)).patterns):
-        return True
-    return not matches_hidden_patterns(f"{PACKAGE_FOLDERS[0]}/{parts[-1]}", patterns)
+    for pattern in _compile_hidden_patterns(tuple(patterns)).patterns:
+        if pattern.fits_paths:
+            return True
+    path_in_package = f"{PACKAGE_FOLDERS[0]}/{parts[-1]}"
+    return not matches_hidden_patterns(path_in_package, patterns)
 
 
 def _folder_pattern_fits(pattern: str, folders: Sequence[str]) -> bool:
@@ -98,23 +102,27 @@ def _compile_hidden_patterns(texts: tuple[str, ...]) -> _HiddenPatterns:
 
     If all are compared with names only, one expression for all of them is compiled, too.
     """
-    patterns = []
+    patterns: list[_HiddenPattern] = []
     for text in texts:
         stripped_text = text.strip()
-        pattern = re.sub(r"^\*\*/", "", stripped_text.removeprefix("!").casefold())
-        if pattern:
-            shows_again = stripped_text.startswith("!")
-            fits_paths = "/" in pattern
-            patterns.append(_HiddenPattern(pattern.removeprefix("/"), shows_again, fits_paths))
+        pattern_text = re.sub(r"^\*\*/", "", stripped_text.removeprefix("!").casefold())
+        if pattern_text:
+            pattern = _HiddenPattern(
+                pattern_text.removeprefix("/"),
+                shows_again=stripped_text.startswith("!"),
+                fits_paths="/" in pattern_text,
+            )
+            patterns.append(pattern)
     if any(pattern.fits_paths for pattern in patterns):
         return _HiddenPatterns(tuple(patterns), None)
-    hiding_expressions = [
-        fnmatch.translate(hide.pattern) for hide in patterns if not hide.shows_again
-    ]
+
+    expressions: list[str] = []
+    for pattern in patterns:
+        if not pattern.shows_again:
+            expressions.append(fnmatch.translate(pattern.pattern))
     matches_nothing = r"(?!)"
-    return _HiddenPatterns(
-        tuple(patterns), re.compile("|".join(hiding_expressions) or matches_nothing)
-    )
+    any_name = re.compile("|".join(expressions) or matches_nothing)
+    return _HiddenPatterns(tuple(patterns), any_name)
 
 
 _PACKAGES = frozenset(name.casefold() for name in PACKAGE_FOLDERS)

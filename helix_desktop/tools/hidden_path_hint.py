@@ -49,16 +49,16 @@ def describe_hidden_paths(
     text = f"{line}\n{output}"
     hidden_paths = _find_hidden_paths(text, homes, environ, list_shown_folders)
     # In the order of the table, whatever the output names first.
-    named_openings = [
-        opening for opening in OPENINGS if _covers_any_path(opening, hidden_paths, homes)
-    ]
-    missed_openings = openings_missed_by(output, opened, network=network)
-    sentences = []
-    for opening in dict.fromkeys((*named_openings, *missed_openings)):
+    openings = [opening for opening in OPENINGS if _covers_any_path(opening, hidden_paths, homes)]
+    openings += openings_missed_by(output, opened, network=network)
+    sentences: list[str] = []
+    for opening in dict.fromkeys(openings):  # Each once.
         sentences.append(_describe_opening(opening, opened, homes, network=network))
-    paths_without_opening = []
+
+    paths_without_opening: list[str] = []
     for path in hidden_paths:
-        if not any(_covers_any_path(opening, [path], homes) for opening in OPENINGS):
+        has_opening = any(_covers_any_path(opening, [path], homes) for opening in OPENINGS)
+        if not has_opening:
             paths_without_opening.append(path)
     if paths_without_opening:
         sentences.append(_describe_paths_without_opening(paths_without_opening))

@@ -57,9 +57,8 @@ _USUAL_COVERAGE = CheckpointCoverage()
 # The folder for files that are put back whether or not the user's commit was merged.
 _ALWAYS_PUT_BACK = "always"
 _SUBMODULE_MODE = b"160000"
-_DELETED_FILE_MARK = (
-    "deleted by the user"  # A link to this name stands for a file that was not there.
-)
+# A link to this name stands for a file that was not there.
+_DELETED_FILE_MARK = "deleted by the user"
 _FILES_OF_OPEN_MERGE = (
     "MERGE_HEAD",
     "CHERRY_PICK_HEAD",
@@ -88,6 +87,12 @@ class GitCheckout:
         return {"GIT_DIR": str(self.folder / ".git"), "GIT_WORK_TREE": str(self.folder)}
 
     def run(self, *arguments: str, stdin: bytes = b"", remedy: str = _NOTHING_CHANGED) -> bytes:
+        """Run git in this checkout and return what it prints. If git fails, raise ActionRefused
+        with this remedy.
+
+        The user's own ignore patterns always count, and `settings` replace what is set
+        elsewhere.
+        """
         settings = [f"core.excludesFile={self.excludes}"]
         settings.extend(self.settings)
         return run_git(
@@ -106,6 +111,7 @@ class GitCheckout:
         return [name for name in self.run(*arguments, stdin=stdin).split(b"\0") if name]
 
     def list_settings(self) -> dict[str, str]:
+        """Return all settings that git has here, from every file it reads, by name."""
         settings: dict[str, str] = {}
         for entry in self.git_names("config", "--includes", "--null", "--list"):
             name, line_end, value = os.fsdecode(entry).partition("\n")
@@ -204,10 +210,12 @@ class GitCheckout:
         return False
 
     def stage_files(self, names: Iterable[bytes]) -> None:
+        """Put these files into the index as they are in the folder, deletions included."""
         options = ("--add", "--remove", "--replace", "-z", "--stdin")
         self.run("update-index", *options, stdin=b"\0".join(names))
 
     def list_submodule_paths(self) -> list[bytes]:
+        """Return the paths where the index has a submodule: another repository inside this one."""
         paths = []
         for entry in self.git_names("ls-files", "--stage", "-z"):
             if entry.startswith(_SUBMODULE_MODE):
@@ -543,6 +551,9 @@ def list_commits_only_in_copy(
 
 
 def _commits_in_users_repository(source: GitCheckout | None, origin: CopySource) -> list[str]:
+    """Return commits that the user certainly has: the one the copy was made from, the current
+    one, and those of all branches and tags.
+    """
     commits = [origin.base]
     if source is not None:
         commits.append(source.head)
@@ -595,6 +606,12 @@ def _give_refs_to_stashes(copy: GitCheckout) -> None:
 
 
 def commit_in_copy(copy: GitCheckout, origin: CopySource, message: str) -> None:
+    """Commit what is not committed yet in the copy, except the user's own changes that came
+    with it.
+
+    Raise ActionRefused if a file goes through a git filter, or if there is something to commit
+    and the message is empty.
+    """
     names = list_uncommitted_paths(copy, origin)
     _check_unfiltered(copy, names)
     if names and not message.strip():
@@ -607,10 +624,15 @@ def commit_in_copy(copy: GitCheckout, origin: CopySource, message: str) -> None:
 
 
 def _commit_everything(copy: GitCheckout, names: list[bytes], message: str, *options: str) -> None:
-    nested = [name for name in names if name.endswith(b"/")]
-    if nested:
+    """Commit these files in the copy. Raise ActionRefused if one is a folder with a repository
+    of its own, since git would commit only a reference to that.
+    """
+    # Git names a folder that is a repository of its own with a slash at the end.
+    nested_repositories = [name for name in names if name.endswith(b"/")]
+    if nested_repositories:
+        first_path = printable_path(os.fsdecode(nested_repositories[0]))
         raise ActionRefused(
-            f"{printable_path(os.fsdecode(nested[0]))} in the copy is a repository of its own, which git does not commit.",
+            f"{first_path} in the copy is a repository of its own, which git does not commit.",
             remedy="Move this repository out of the copy, or delete it, and try again.",
         )
     copy.stage_files(names)
@@ -840,6 +862,7 @@ def _check_autorun_files_are_in_folder(copy: GitCheckout, head: str) -> None:
 
 
 def _check_unfiltered(checkout: GitCheckout, names: list[bytes]) -> None:
+    """Raise ActionRefused for files that git would pass through another program (a filter)."""
     filtered = find_filtered_files(checkout.folder, names, checkout.git_variables)
     if filtered:
         raise ActionRefused(
@@ -974,6 +997,9 @@ def _write_versions_not_written_yet(source: GitCheckout, move: BranchMove) -> No
 def _find_files_written_by_move(
     source: GitCheckout, move: BranchMove, entries_of_commit: Mapping[bytes, bytes]
 ) -> set[bytes]:
+    """Return the files that a move of the branch, broken off when the program was killed, has
+    already changed: those that are in the folder as in its commit, or are gone.
+    """
     changed_names = set(source.names_that_differ("HEAD", move.commit))
     changed_names.difference_update(map(os.fsencode, move.same))
     changed_names.difference_update(map(os.fsencode, move.replaced))
@@ -986,6 +1012,7 @@ def _find_files_written_by_move(
 
 
 def _write_files_of_index(checkout: GitCheckout, names: Collection[bytes]) -> None:
+    """Write these files into the folder as the index (what is staged) has them."""
     if names:
         checkout.run(
             "checkout-index", "--index", "--force", "-z", "--stdin", stdin=b"\0".join(names)
@@ -1054,6 +1081,7 @@ def _list_files_in_place_of_folders(checkout: GitCheckout, path: Path) -> list[b
 
 
 def name_some_files(names: Sequence[str]) -> str:
+    """Return the names as one text for a message, only the first ones if there are many."""
     listed_names = ", ".join(map(printable_path, names[:MOST_NAMED]))
     if len(names) > MOST_NAMED:
         return f"{listed_names}, …"
@@ -1073,6 +1101,9 @@ def _find_files_of_versions(
 
 
 def _is_file_as_in_version(path: Path, versions: Sequence[TreeItem | None]) -> bool:
+    """Whether the file has the content of one of these versions, and is executable if that one
+    was.
+    """
     entry = _stat_entry(path)
     if not versions or entry is None or not entry.is_file:
         return False
@@ -1090,9 +1121,8 @@ def merge_versions(ours: bytes, base: bytes, theirs: bytes, *, with_markers: boo
     """Merge three versions of a file as git does. Without markers, ActionRefused for a conflict."""
     if theirs == base:
         return ours
-    highest_code = 0
-    if with_markers:
-        highest_code = 127  # Git returns the number of conflicts.
+    # The highest exit code that is no failure. Git returns the number of conflicts as its code.
+    highest_code = 127 if with_markers else 0
     labels = ("-L", "your folder", "-L", "before", "-L", "the copy")
     with tempfile.TemporaryDirectory(prefix="helix-") as folder_name:
         folder = Path(folder_name)

@@ -32,6 +32,9 @@ def build_recall_tools(
 async def recall_asked_entry(
     args: ToolArguments, cache: ContentCache, tokens: TokenCounter, whole_tokens: int
 ) -> str:
+    """Return what a call of the recall tool asks for: entries by their hashes, whole or only
+    the lines, words or matches that it names.
+    """
     wanted = content_recall.WantedContent(
         pattern=args.text_argument("grep"),
         lines_around_match=LINES_AROUND_MATCH,
@@ -46,6 +49,7 @@ async def recall_asked_entry(
 async def recall_cached_content(
     args: ToolArguments, resources: built_in_tool.ToolResources
 ) -> ToolOutput:
+    """The tool that reads an entry of the cache again, such as an output that was shortened."""
     content = await recall_asked_entry(
         args, resources.cache, resources.tokens, resources.context.whole_tokens
     )
@@ -62,6 +66,7 @@ def _join_words(words: Sequence[str]) -> str:
 async def search_cached_content(
     args: ToolArguments, resources: built_in_tool.ToolResources
 ) -> ToolOutput:
+    """The tool that searches the cache and the conversations for words."""
     query = args.text_argument("query")
     hits = await content_recall.search_entries(
         resources.index,
@@ -74,6 +79,8 @@ async def search_cached_content(
 
 
 def _build_compact_tool(compact: CompactForPurpose) -> built_in_tool.RunTool:
+    """Return the tool that lets a model shorten an entry for a purpose."""
+
     async def compact_cached_content(
         args: ToolArguments, resources: built_in_tool.ToolResources
     ) -> ToolOutput:

@@ -63,6 +63,9 @@ async def grep_pieces(
 ) -> GrepResult:
     """Return the lines that match, or those found when time is up. Raises InvalidInput
     for a bad pattern.
+
+    The search runs in a process of its own, because a pattern may take for ever and only a process
+    can be ended then. Pieces are sent to it while it sends back what it finds.
     """
     if not pattern or len(pattern) > _LONGEST_PATTERN:
         raise InvalidInput(f"Specify a pattern of 1 to {_LONGEST_PATTERN:,} characters.")
@@ -96,6 +99,9 @@ async def grep_pieces(
 async def _send_pieces(
     process: Process, options: dict[str, object], pieces: AsyncIterable[GrepPiece]
 ) -> None:
+    """Send the search's options and then each piece, behind a line that says whose it is and
+    how long. If the worker process has ended, it has said why.
+    """
     stdin = cast(asyncio.StreamWriter, process.stdin)
     try:
         stdin.write(json.dumps(options).encode() + b"\n")

@@ -67,28 +67,30 @@ def _end_of_match(pattern: re.Pattern[str], text: str, position: int) -> int:
 
 def _parse_git_value(text: str, position: int) -> tuple[str, int]:
     """Parse a value with quotes, comments and continued lines. Return it and where the
-    next line begins.
+    next line begins. A name without a value is on.
     """
+    equals_sign = _end_of_match(_BLANKS, text, position)
+    if not text.startswith("=", equals_sign):
+        return "true", _end_of_match(_REST_OF_LINE, text, equals_sign)
     pieces: list[str] = []
-    quoted = False
-    position = _end_of_match(_BLANKS, text, position)
-    if not text.startswith("=", position):
-        return "true", _end_of_match(_REST_OF_LINE, text, position)
-    position += 1
-    while position < len(text):
-        char = text[position]
-        if char == "\n" or (char in "#;" and not quoted):
+    is_quoted = False
+    index = equals_sign + 1
+    while index < len(text):
+        character = text[index]
+        begins_comment = character in "#;" and not is_quoted
+        if character == "\n" or begins_comment:
             break
-        if char == "\\":
-            following = text[position + 1 : position + 2]
+        if character == "\\":
+            # A backslash at the end of a line continues it.
+            following = text[index + 1 : index + 2]
             pieces.append({"n": "\n", "t": "\t", "\n": ""}.get(following, following))
-            position += 1
-        elif char == '"':
-            quoted = not quoted
+            index += 1
+        elif character == '"':
+            is_quoted = not is_quoted
         else:
-            pieces.append(char)
-        position += 1
-    return "".join(pieces).strip(), _end_of_match(_REST_OF_LINE, text, position)
+            pieces.append(character)
+        index += 1
+    return "".join(pieces).strip(), _end_of_match(_REST_OF_LINE, text, index)
 
 
 def list_doubtful_settings(text: str) -> list[str]:

@@ -55,6 +55,9 @@ def open_by_kernel(folder: int, path: str, flags: int, resolve_flags: int = 0) -
 def open_by_steps(folder: int, path: str, flags: int) -> int:
     """Open without openat2: one component at a time. Links are read and followed by us;
     `..` goes back.
+
+    `open_folders` are the folders from the first one to where we are. The parts of a link's target
+    come next, before the rest of the path.
     """
     open_folders = [os.dup(folder)]
     parts_to_open = deque(path.split("/"))

@@ -192,12 +192,16 @@ def _parse_message(row: bytes) -> dict[str, Any] | None:
 async def _iterate_whole_rows(output: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
     """Yield complete rows. A row that is too long (a match in a file of one line)
     becomes a short note.
+
+    Output arrives in pieces that end anywhere. The end of a piece is kept until the rest of its row
+    arrives; of a row that is too long, only the beginning is kept.
     """
     unfinished_row = b""
     # The beginning of a row that is too long, while the rest of it arrives.
     beginning_of_long_row = b""
     async for piece in output:
-        *rows, unfinished_row = (unfinished_row + piece).split(b"\n")
+        rows = (unfinished_row + piece).split(b"\n")
+        unfinished_row = rows.pop()
         if beginning_of_long_row and rows:
             rows[0] = _note_for_long_row(beginning_of_long_row)
             beginning_of_long_row = b""
@@ -250,9 +254,12 @@ def _cut_long_line(content: str, match_start: int) -> str:
         return content
     piece_start = max(0, match_start - _MOST_LINE_CHARACTERS // 3)
     piece_end = piece_start + _MOST_LINE_CHARACTERS
-    mark_before = "…" if piece_start > 0 else ""
-    mark_after = "…" if piece_end < len(content) else ""
-    return f"{mark_before}{content[piece_start:piece_end]}{mark_after}"
+    shown_piece = content[piece_start:piece_end]
+    if piece_start > 0:
+        shown_piece = f"…{shown_piece}"
+    if piece_end < len(content):
+        shown_piece = f"{shown_piece}…"
+    return shown_piece
 
 
 def _display_path_or_full(resources: ToolResources, path: str) -> str:
@@ -317,7 +324,7 @@ def _list_matching_file_names(
 
     Patterns are compared with names within the searched folder, as ripgrep does.
     """
-    names = []
+    names: list[str] = []
     try:
         for name, _ in walk_files(resources.roots, root_path, glob_patterns.SKIPPED_FOLDERS):
             names.append(name)
@@ -326,17 +333,19 @@ def _list_matching_file_names(
         return [root_path.inside]
     if not files:
         return names
+
     split_patterns: list[tuple[str, ...]] = []
     for pattern in files:
         if "/" in pattern:
             split_patterns.append(tuple(pattern.split("/")))
         else:
             split_patterns.append(("**", pattern))  # A name without a folder fits in any folder.
-    folder_length = 0
+    folder_prefix = ""
     if root_path.inside:
-        folder_length = len(root_path.inside) + len("/")
-    matching_names = []
+        folder_prefix = f"{root_path.inside}/"
+    matching_names: list[str] = []
     for name in names:
-        if glob_patterns.fits_any_pattern(name[folder_length:], split_patterns):
+        name_in_folder = name.removeprefix(folder_prefix)
+        if glob_patterns.fits_any_pattern(name_in_folder, split_patterns):
             matching_names.append(name)
     return matching_names

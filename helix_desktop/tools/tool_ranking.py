@@ -7,7 +7,6 @@ not count. The constants were chosen on one half of MetaTool's questions;
 """
 
 import heapq
-import itertools
 import math
 import re
 from array import array
@@ -30,12 +29,13 @@ _WORDS_OF_ANY_QUESTION = frozenset(
 
 
 def distinguishing_stems(text: str) -> list[str]:
-    words = _WORD.findall(_WORD_BOUNDARY_IN_NAME.sub(" ", text).lower())
-    return [
-        stem_of_word(word)
-        for word in words
-        if word not in STOP_WORDS and word not in _WORDS_OF_ANY_QUESTION
-    ]
+    """Return the words that tell one text from another, without their endings and in order."""
+    text_with_split_names = _WORD_BOUNDARY_IN_NAME.sub(" ", text)
+    stems: list[str] = []
+    for word in _WORD.findall(text_with_split_names.lower()):
+        if word not in STOP_WORDS and word not in _WORDS_OF_ANY_QUESTION:
+            stems.append(stem_of_word(word))
+    return stems
 
 
 class TextRanking:
@@ -44,44 +44,62 @@ class TextRanking:
     """
 
     def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
-        """`texts`: pairs of a name and everything that is said about it."""
-        stems_of_texts = []
+        """`texts`: pairs of a name and everything that is said about it.
+
+        For each stem (a word without its ending) it is computed beforehand which texts have it, and
+        how much it adds to the score of each.
+        """
+        stems_of_texts: list[list[str]] = []
         for name, description in texts:
-            stems = distinguishing_stems(name) * _NAME_WEIGHT + distinguishing_stems(description)
+            stems = distinguishing_stems(name) * _NAME_WEIGHT
+            stems += distinguishing_stems(description)
             stems_of_texts.append(stems)
+
+        # By stem: how often each text has it.
         counts_by_stem: dict[str, dict[int, int]] = defaultdict(dict)
+        total_length = 0
         for number, stems in enumerate(stems_of_texts):
+            total_length += len(stems)
             for stem, count in Counter(stems).items():
                 counts_by_stem[stem][number] = count
-        total_length = sum(map(len, stems_of_texts))
+
         mean_length = max(1.0, total_length / max(1, len(stems_of_texts)))
-        lengths = [
-            1 - _LENGTH_INFLUENCE + _LENGTH_INFLUENCE * len(stems) / mean_length
-            for stems in stems_of_texts
-        ]
+        relative_lengths: list[float] = []
+        for stems in stems_of_texts:
+            relative_length = 1 - _LENGTH_INFLUENCE + _LENGTH_INFLUENCE * len(stems) / mean_length
+            relative_lengths.append(relative_length)
         self._text_count = len(stems_of_texts)
         self._weights_by_stem = {
-            stem: _weights_by_text(counts, lengths) for stem, counts in counts_by_stem.items()
+            stem: _weights_by_text(counts, relative_lengths)
+            for stem, counts in counts_by_stem.items()
         }
 
     def find_best_texts(
         self, question: str, limit: int, fits: Callable[[int], bool] = lambda _: True
     ) -> Sequence[int]:
         """Return the numbers of the texts that match best, best first, of those that fit."""
-        known_stems = []
+        occurrences_of_stems = []
         for stem in distinguishing_stems(question):
             if stem in self._weights_by_stem:
-                known_stems.append(self._weights_by_stem[stem])
-        known_stems.sort(key=lambda weights: len(weights[0]))
+                occurrences_of_stems.append(self._weights_by_stem[stem])
+        # The rarest words come first.
+        occurrences_of_stems.sort(key=lambda numbers_and_weights: len(numbers_and_weights[0]))
         scores = [0.0] * self._text_count
         scored_occurrences = 0
-        for numbers, weights in known_stems:
+        for numbers, weights in occurrences_of_stems:
             if scored_occurrences and scored_occurrences + len(numbers) > _MOST_SCORED_OCCURRENCES:
                 break  # The remaining words occur in most texts, so they say little.
             scored_occurrences += len(numbers)
             for number, weight in zip(numbers, weights, strict=True):
                 scores[number] += weight
-        return list(itertools.islice(filter(fits, _iterate_by_score(scores)), limit))
+
+        best_texts: list[int] = []
+        for number in _iterate_by_score(scores):
+            if len(best_texts) >= limit:
+                break
+            if fits(number):
+                best_texts.append(number)
+        return best_texts
 
 
 def _weights_by_text(

@@ -34,6 +34,8 @@ from helix_desktop.tools.tools_on_demand import OnDemandTools, check_arguments_o
 
 @dataclass(slots=True)
 class PermissionOutcome:
+    """What was decided about one call, and by whom, as far as it is known."""
+
     decided_by: str = ""
     scope: str = "once"
     device: str = ""  # See `PermissionAnswer.device`.
@@ -197,6 +199,9 @@ class Toolbox:
         on_demand: OnDemandTools | None = None,
         guard: CallHooks | None = None,
     ) -> None:
+        """`around`: what all tools of the workspace share. `on_demand`: decides which definitions
+        the model must search for; without it, all are sent. `guard`: the user's hooks.
+        """
         self._guard = guard
         self._demand = on_demand
         self._around = around

@@ -144,11 +144,12 @@ class OnDemandTools:
     def build_on_demand_tools(
         self, searchable: Callable[[], Sequence[ToolSpec]], names: Callable[[], frozenset[str]]
     ) -> tuple[built_in_tool.BuiltInTool, ...]:
-        """`names`: the tools that may be called now."""
+        """Return the tools find_tools and call_tool. `names`: the tools that may be called now."""
 
         async def call_find_tools(
             args: built_in_tool.ToolArguments, _: built_in_tool.ToolResources
         ) -> built_in_tool.ToolOutput:
+            """Search the tools of servers, and what else can be searched for, such as skills."""
             limit = min(args.number_argument("limit", 5), MOST_FOUND)
             everything = (*searchable(), *self.also_searchable())
             query = args.text_argument("query")
@@ -226,6 +227,9 @@ class OnDemandTools:
         return summary
 
     def _own_definitions(self) -> tuple[ToolSpec, ...]:
+        """Return the definitions of find_tools and call_tool. The first one's description lists
+        the sources of tools, so that the model knows what it can search for.
+        """
         servers = SourceCatalogue(_HEADING.strip(), tuple(self._summaries_by_server.values()))
         catalogues = self._catalogue_lines_that_fit([servers, *self.catalogues()])
         descriptions = built_in_tool.read_tool_descriptions()
@@ -280,6 +284,7 @@ def _parameter_words(schema: str) -> str:
 
 
 def _format_found_tools(tools: Sequence[ToolSpec], query: str) -> str:
+    """Return the tools found, each with its description and its arguments."""
     if not tools:
         return f"No tool was found for {query[:200]!r}. Try other words: what it should do, and to what."
     paragraphs = []

@@ -129,6 +129,9 @@ class WorkspaceRoots:
         return root_path
 
     def _find_root_path(self, path: Path) -> RootPath | None:
+        """Return in which root a path lies, and where in it. A relative path lies in the first
+        root.
+        """
         if not path.is_absolute():
             return RootPath(self.folders[0], _path_inside(path))
         # A root may lie in another: the innermost one counts.
@@ -269,22 +272,24 @@ def walk_files(
 ) -> Iterator[tuple[str, FolderEntry]]:
     """Yield every file within a folder as (path in the root, entry), folder by folder.
     Follows no links.
+
+    Folders can be nested too deeply for recursion, so a list holds those that were entered, each
+    with its entries that are still to come. The rest of a folder follows when all below is done.
     """
-    # Not recursive, as folders can be nested too deeply. Each with what is still to be walked.
-    open_folders = [(root_path.inside, iter(list_folder(roots, root_path)))]
-    while open_folders:
-        folder, entries = open_folders[-1]
-        for entry in entries:
-            path_in_root = f"{folder}/{entry.name}".lstrip("/")
-            if entry.kind == "folder" and entry.name not in skip:
-                with suppress(HelixError):
-                    subfolder = roots.resolve_path(str(root_path.root / path_in_root))
-                    open_folders.append((path_in_root, iter(list_folder(roots, subfolder))))
-                    break  # The rest of this folder follows when all below is done.
-            elif entry.kind == "file":
-                yield path_in_root, entry
-        else:
-            open_folders.pop()
+    entered_folders = [(root_path.inside, iter(list_folder(roots, root_path)))]
+    while entered_folders:
+        folder, entries = entered_folders[-1]
+        entry = next(entries, None)
+        if entry is None:
+            entered_folders.pop()
+            continue
+        path_in_root = f"{folder}/{entry.name}".lstrip("/")
+        if entry.kind == "file":
+            yield path_in_root, entry
+        elif entry.kind == "folder" and entry.name not in skip:
+            with suppress(HelixError):
+                subfolder = roots.resolve_path(str(root_path.root / path_in_root))
+                entered_folders.append((path_in_root, iter(list_folder(roots, subfolder))))
 
 
 def replace_file(
@@ -341,6 +346,9 @@ def _open_checked_file(roots: WorkspaceRoots, root_path: RootPath) -> Iterator[i
 def _open_checked_folder(
     roots: WorkspaceRoots, root_path: RootPath
 ) -> Iterator[folders.OpenFolder]:
+    """Open a folder, and refuse the program's own data and hidden files, even if links lead
+    there.
+    """
     with _explain_system_errors(roots.display_path(root_path), root_path):
         _check_root_exists(root_path)
         with folders.open_folder(root_path.root, root_path.inside) as folder:
@@ -375,6 +383,7 @@ def _require_regular_file(handle: int, shown_path: str) -> os.stat_result:
 
 
 def _build_folder_entry(name: str, status: os.stat_result | None) -> FolderEntry:
+    """Return an entry of a listing. What was removed since it was listed is of no known kind."""
     if status is None:
         return FolderEntry(name, "other")
     if stat.S_ISREG(status.st_mode):
@@ -390,6 +399,7 @@ def _build_folder_entry(name: str, status: os.stat_result | None) -> FolderEntry
 def _open_parent(
     roots: WorkspaceRoots, root_path: RootPath, *, make: bool = False
 ) -> Iterator[folders.OpenFolder]:
+    """Open the folder in which an entry is, and create it if it is missing and may be made."""
     if not root_path.inside:
         raise InvalidInput(f"{root_path.full_path} is a workspace folder, not a file.")
     parent = RootPath(root_path.root, root_path.inside.rpartition("/")[0])
@@ -501,7 +511,9 @@ def _replace_or_remove(
     """Write or remove the file (`content` is None). What was taken out is checked once more,
     as others may have saved meanwhile. `status`: the file's now, or None without one.
     """
-    mode = stat.S_IMODE(status.st_mode) if status is not None else 0
+    mode = 0
+    if status is not None:
+        mode = stat.S_IMODE(status.st_mode)
     if sys.platform == "win32":
         # Windows cannot exchange two files, so nothing is checked there any more.
         if content is None:
@@ -512,7 +524,9 @@ def _replace_or_remove(
     current_item = None
     if status is not None:
         current_item = TreeItem(PathKind.FILE, mode, status.st_size)
-    expected_hash = expected.raw if expected is not None else b""
+    expected_hash = b""
+    if expected is not None:
+        expected_hash = expected.raw
     if content is not None:
         new_file_name = write_file_beside(folder, name, content, mode, replaces=False)
         atomic_swap.swap_into_place(folder.handle, name, new_file_name, current_item, expected_hash)

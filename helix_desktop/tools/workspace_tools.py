@@ -76,10 +76,17 @@ class WorkspaceTools:
         options: WorkspaceToolOptions = WorkspaceToolOptions(),  # noqa: B008 -- frozen
         checkpoints: Checkpoints | None = None,
     ) -> "WorkspaceTools":
-        """Find out how this system can confine commands to `folders`, and prepare the tools."""
-        all_of = WorkspaceRoots.from_folders(folders, options.closed_paths, options.sample_folder)
+        """Find out how this system can confine commands to `folders`, and prepare the tools.
+
+        Tools do not see files that are hidden from agents. The guard of files that other programs
+        run later does. The scratch folder, which stands for /tmp in commands, is removed again if
+        anything fails.
+        """
+        all_roots = WorkspaceRoots.from_folders(
+            folders, options.closed_paths, options.sample_folder
+        )
         roots = replace(
-            all_of,
+            all_roots,
             is_hidden_inside=lambda inside: hidden_files.matches_hidden_patterns(
                 inside, options.hidden()
             ),
@@ -100,7 +107,7 @@ class WorkspaceTools:
             temporary_folders.remove_scratch_folder(scratch, lock)
             raise
         permissions.sandboxed = sandbox.kind is not SandboxKind.NONE
-        guard = FileGuard(all_of, options.hidden)
+        guard = FileGuard(all_roots, options.hidden)
         commands = WorkspaceCommands(sandbox, os.environ, spawn, CommandLimits(), guard)
         commands.opened = options.opened
         commands.is_planning = lambda: permissions.mode is PermissionMode.PLAN
@@ -121,7 +128,8 @@ class WorkspaceTools:
         guard: CallHooks | None = None,
     ) -> Toolbox:
         """Return one conversation's tools. `place`: its place among the agents to which
-        it delegates.
+        it delegates. `more`: returns the tools of MCP servers. `allowed_tools`: all that it may
+        have, or empty for no limit.
         """
         search = partial(search_files_tool.search_files, self.sandbox)
         tools = list(file_tools.TOOLS)

@@ -27,10 +27,8 @@ _PATH = getattr(os, "O_PATH", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _READ_WITHOUT_LINKS = os.O_RDONLY | _NO_LINK | getattr(os, "O_NONBLOCK", 0)
 _PIECE = 1 << 20
-_NOT_SUPPORTED = (
-    errno.ENOSYS,
-    errno.EINVAL,
-)  # The errors of systems and file systems without renameat2.
+# The errors of systems and file systems without renameat2.
+_NOT_SUPPORTED = (errno.ENOSYS, errno.EINVAL)
 
 
 class ChangedMeanwhile(Exception):
@@ -47,11 +45,11 @@ def create_unnamed_file(folder: int) -> tuple[int, str]:
     """
     if _CREATE_UNNAMED:
         with suppress(OSError):
-            return os.open(
-                ".", _CREATE_UNNAMED | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder
-            ), ""
+            flags = _CREATE_UNNAMED | os.O_RDWR | os.O_CLOEXEC
+            return os.open(".", flags, 0o600, dir_fd=folder), ""
     name = temporary_name()
-    return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o600, dir_fd=folder), name
+    flags_for_new_name = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK
+    return os.open(name, flags_for_new_name, 0o600, dir_fd=folder), name
 
 
 def ensure_file_has_name(folder: int, handle: int, name: str) -> str:
@@ -66,8 +64,9 @@ def ensure_file_has_name(folder: int, handle: int, name: str) -> str:
 def swap_into_place(
     folder: int, name: str, new_name: str, expected: TreeItem | None, expected_digest: bytes
 ) -> None:
-    """Put `new_name`, a file beside it, in the place of `name`. `expected_digest`: the SHA-256 of the
-    expected file.
+    """Put `new_name`, a file beside it, in the place of `name`, which must be as `expected` (None:
+    there must be nothing). `expected_digest`: the SHA-256 of the expected file. Raises
+    ChangedMeanwhile if it is something else, which then stays.
     """
     try:
         if expected is None:
@@ -90,7 +89,11 @@ def swap_into_place(
 
 
 def remove_if_expected(folder: int, name: str, expected: TreeItem, expected_digest: bytes) -> None:
-    """Remove the entry if it is what was expected. A folder must be empty."""
+    """Remove the entry if it is what was expected. A folder must be empty.
+
+    The entry is moved aside first and examined there, so that nobody can change it between the
+    examination and the removal.
+    """
     if expected.kind is PathKind.FOLDER:
         os.rmdir(name, dir_fd=folder)
         return
@@ -159,8 +162,10 @@ def read_digest_or_link_target(folder: int, name: str) -> bytes | str:
 
 def hash_open_file(handle: int) -> bytes:
     digest = hashlib.sha256()
-    while piece := os.read(handle, _PIECE):
+    piece = os.read(handle, _PIECE)
+    while piece:
         digest.update(piece)
+        piece = os.read(handle, _PIECE)
     return digest.digest()
 
 

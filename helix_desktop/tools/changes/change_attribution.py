@@ -16,7 +16,9 @@ from helix_desktop.fast_dataclass import dataclass
 
 @dataclass(slots=True, eq=False)
 class OpenStep:
-    """One step, from the state at its start. `goes_on`: its command runs in the background."""
+    """One step, such as a call of a tool, from the state of the files at its start to its end: an
+    undo takes back what changed between the two. `goes_on`: its command runs in the background.
+    """
 
     call: str
     conversation: str
@@ -63,12 +65,17 @@ class OpenSteps:
     ) -> tuple[PathChange, ...]:
         """Return changes found since a check that no step has claimed, and claim them
         for this step.
+
+        A check compares all files with the state before it. `paths`: only changes there are claimed.
+        `last_check`: later ones belong to others.
         """
         claimed: list[PathChange] = []
         for check, changes in self.unclaimed.items():
-            if since_check < check <= last_check:
-                claimed_paths = [path for path in changes if _is_among(path, paths)]
-                claimed += map(changes.pop, claimed_paths)
+            if not since_check < check <= last_check:
+                continue
+            claimed_paths = [path for path in changes if _is_among(path, paths)]
+            for path in claimed_paths:
+                claimed.append(changes.pop(path))
         merged, _ = folder_state.merge_changes_and_find_paths_changed_by_others(claimed)
         return merged
 

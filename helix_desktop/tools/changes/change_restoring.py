@@ -166,13 +166,13 @@ def _changes_of_undo(
     checkpoints: Checkpoints, steps: Sequence[RestoreStep], already: Sequence[PlannedUndo]
 ) -> list[PathChange]:
     """Return what the undo changed, and what was as wanted before it."""
-    changes = {
-        step.path: PathChange(step.path, step.now, checkpoints.folders.last_item_at(step.path))
-        for step in steps
-    }
+    change_by_path: dict[str, PathChange] = {}
+    for step in steps:
+        item_after_undo = checkpoints.folders.last_item_at(step.path)
+        change_by_path[step.path] = PathChange(step.path, step.now, item_after_undo)
     for undo in already:
-        changes.setdefault(undo.path, PathChange(undo.path, undo.after, undo.before))
-    return sorted(change for change in changes.values() if change.before != change.after)
+        change_by_path.setdefault(undo.path, PathChange(undo.path, undo.after, undo.before))
+    return sorted(change for change in change_by_path.values() if change.before != change.after)
 
 
 def _targets_of_known_links(checkpoints: Checkpoints, steps: Sequence[RestoreStep]) -> set[str]:
@@ -229,6 +229,8 @@ def _reason_of_failure(error: ChangedMeanwhile | HelixError | OSError) -> str:
 
 
 class _PathRestorer:
+    """Carries out an undo: leads each path to what it is to be, and notes in `done` what came of it."""
+
     def __init__(self, checkpoints: Checkpoints, done: RestoreResult) -> None:
         self._checkpoints = checkpoints
         self._done = done
@@ -344,6 +346,7 @@ class _PathRestorer:
             return
 
     async def _create_folder_if_missing(self, step: RestoreStep) -> None:
+        """Create a folder, which others may have created meanwhile. Its mode is set at the end."""
         async with self._open_writable_parent(step.path) as (folder, name):
             if step.now is None:
                 with suppress(FileExistsError):
@@ -437,19 +440,24 @@ class _PathRestorer:
     async def _swap_and_sync(
         self, folder: int, name: str, beside: str, now: TreeItem | None
     ) -> None:
+        """Put the file `beside` in the place of `name`, if that is still what it is `now`."""
         digest = self._digest_of_current(now)
         await asyncio.to_thread(atomic_swap.swap_into_place, folder, name, beside, now, digest)
         os.fsync(folder)
 
     def _digest_of_current(self, item: TreeItem | None) -> bytes:
+        """Return the hash of a file's content. Of a twin, which is a further name of a file, it is
+        that of the file that the twin names.
+        """
         if item is None:
             return b""
-        if item.kind is PathKind.TWIN:
-            leader = self._checkpoints.folders.last_item_at(
-                item.content.decode("utf-8", "surrogateescape")
-            )
-            return leader.content if leader is not None else b""
-        return item.content
+        if item.kind is not PathKind.TWIN:
+            return item.content
+        leader_path = item.content.decode("utf-8", "surrogateescape")
+        leader = self._checkpoints.folders.last_item_at(leader_path)
+        if leader is None:
+            return b""
+        return leader.content
 
     @asynccontextmanager
     async def _open_writable_parent(self, path: str) -> AsyncIterator[tuple[int, str]]:
@@ -474,6 +482,9 @@ class _PathRestorer:
             yield parent, name
 
     def _open_folder_granting_access(self, path: str) -> int:
+        """Open a folder. If folders on the way to it are closed for us, they are opened one by
+        one, and their modes are noted, to be restored at the end.
+        """
         try:
             return self._checkpoints.reader.open_without_link(path, DIRECTORY)
         except PermissionError:

@@ -82,15 +82,17 @@ class CheckpointCoverage:
         *,
         folder: bool,
     ) -> str:
-        """Return the rule's text, or nothing. `beside` and `within` tell whether there is a
-        name next to this one or in it.
+        """Return the text of the rule by which checkpoints leave this entry out, or an empty string.
+        `beside` and `within` tell whether there is a name next to this one or in it.
+
+        It is asked for every entry, so rules without wildcards are looked up by their name.
         """
         for rule in self._wildcard_free_rules_by_name.get(name, ()):
             if rule.fits(beside, within, folder=folder):
                 return str(rule.text)
         for rule in self._rules_with_wildcards:
-            matches = fnmatch.fnmatchcase(name, rule.name)
-            if matches and rule.fits(beside, within, folder=folder):
+            has_fitting_name = fnmatch.fnmatchcase(name, rule.name)
+            if has_fitting_name and rule.fits(beside, within, folder=folder):
                 return str(rule.text)
         # Programs mark folders that they can fill again with such a file.
         if folder and within(CACHE_TAG_FILE):
@@ -120,15 +122,19 @@ class CheckpointCoverage:
 
 
 def _parse_leave_out_rule(text: str) -> _LeaveOutRule:
-    text = text.strip()
-    pattern = text
+    """Parse a rule such as `target/ beside Cargo.toml` or `venv/ with pyvenv.cfg`: a pattern,
+    and what must be next to what fits it, or in it. A slash at its end means that only folders
+    fit.
+    """
+    rule_text = text.strip()
+    pattern = rule_text
     beside = ""
     within = ""
-    condition = _CONDITION.fullmatch(text)
+    condition = _CONDITION.fullmatch(rule_text)
     if condition is not None:
         pattern = condition["pattern"]
         if condition["how"] == "beside":
             beside = condition["other"]
         else:
             within = condition["other"]
-    return _LeaveOutRule(text, pattern.rstrip("/"), pattern.endswith("/"), beside, within)
+    return _LeaveOutRule(rule_text, pattern.rstrip("/"), pattern.endswith("/"), beside, within)

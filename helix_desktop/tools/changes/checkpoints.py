@@ -39,9 +39,8 @@ from helix_desktop.tools.changes.folder_walk import STAMP, KnownRecords, WalkRes
 from helix_desktop.tools.changes.known_folders import KnownFolders
 from helix_desktop.tools.changes.known_state_file import CheckpointChain
 
-MOST_COUNTED_BYTES = (
-    16 << 20
-)  # The changed lines of a step with more bytes than this are not counted.
+# The changed lines of a step with more bytes than this are not counted.
+MOST_COUNTED_BYTES = 16 << 20
 # So many bytes on the stores' disk are held while a step runs, to record it with.
 HELD_SPACE_BYTES = 4 << 20
 # A new full list is stored once the differences take more than this many times the
@@ -81,6 +80,9 @@ class Checkpoints:
         coverage: CheckpointCoverage = DEFAULT_COVERAGE,
         closed: Sequence[Path] = (),
     ) -> None:
+        """`contents`: where files' contents are stored. `coverage`: which files are left out.
+        `closed`: folders that are never entered.
+        """
         self.roots = tuple(roots)
         self.contents = contents
         self.reader = RootFileOpener(self.roots)
@@ -91,12 +93,14 @@ class Checkpoints:
         self._stores = stores
         self._steps_file = steps_file
         self.latest_checkpoint: Digest | None = None  # The state of the files at the last check.
+        # How many differences have followed the last full list of files.
         self._chain = CheckpointChain()
         self.steps = OpenSteps()
-        self._lock = asyncio.Lock()
-        self._saved: Digest | None = None
+        self._lock = asyncio.Lock()  # Held while the files are checked.
+        self._saved: Digest | None = None  # The checkpoint that is in `file`.
         self._saving_steps = asyncio.Lock()
         self._recording = asyncio.Lock()
+        # Sets the time of the file of steps from time to time, while a step runs.
         self._beat: asyncio.TimerHandle | None = None
         # None until the file of steps was read.
         self._interrupted: list[tuple[OpenStep, FilesChanged]] | None = None
@@ -144,6 +148,9 @@ class Checkpoints:
             await self._record_interrupted_steps()
 
     async def _record_interrupted_steps(self) -> None:
+        """Append what a killed program has changed to its conversations, step by step. A step leaves
+        the file of steps only once its conversation has it.
+        """
         async with self._recording:
             while self._interrupted and self.record_changes is not None:
                 step, fact = self._interrupted[0]
@@ -225,6 +232,9 @@ class Checkpoints:
             return await self._end_step(step, thorough=thorough)
 
     async def _end_step(self, step: OpenStep, *, thorough: bool) -> FilesChanged | None:
+        """Check the files once more, and build the fact of what the step has changed. A step
+        whose command goes on in the background stays open.
+        """
         try:
             await self._check_after_step(step, thorough=thorough)
             if self.progress.state == "failed":
@@ -240,6 +250,9 @@ class Checkpoints:
             await self.save_open_steps()
 
     async def _check_after_step(self, step: OpenStep, *, thorough: bool) -> None:
+        """Find what has changed since the step began. All files are checked after a command, if
+        that is quick.
+        """
         step.release_space()
         self.folders.restore_permissions_of_roots()
         is_short = self.folders.full_walk_seconds < SHORT_CHECK_SECONDS
@@ -280,6 +293,9 @@ class Checkpoints:
         return fact
 
     def _claim_changes(self, steps: OpenSteps, step: OpenStep) -> Sequence[PathChange]:
+        """Return the step's changes, and take them from those that belong to no step yet. A
+        command in the background gets only what changed before the calls that run now.
+        """
         only_paths = None
         if step.only is not None:
             only_paths = {self.checkpoint_path(place) for place in step.only}
@@ -473,6 +489,9 @@ class Checkpoints:
         self._chain = saved_state.chain
 
     async def _store_wanted_contents(self, walk_result: WalkResult) -> None:
+        """Read and store the files that are new or changed, and say after each batch how far it
+        is.
+        """
         stored_count = 0
         wanted_by_path = {file.path: file for file in walk_result.wanted}
         async for batch in content_storing.store_wanted_files(
@@ -519,10 +538,8 @@ class Checkpoints:
             return
         chain = self._chain
         has_many_differences = chain.difference_count >= folder_state.LONGEST_CHAIN
-        if (
-            has_many_differences
-            or chain.difference_bytes > MOST_DIFFERENCES_PER_LIST * chain.list_bytes
-        ):
+        most_difference_bytes = MOST_DIFFERENCES_PER_LIST * chain.list_bytes
+        if has_many_differences or chain.difference_bytes > most_difference_bytes:
             await self._store_full_list()
             return
         difference = folder_state.encode_difference(changes, self.latest_checkpoint)
@@ -594,6 +611,9 @@ class Checkpoints:
             listener(progress)
 
     async def _save_known_state(self) -> None:
+        """Save what is known of the folders, so that the next start need not read all files
+        again. If that fails, it will.
+        """
         checkpoint = self.latest_checkpoint
         if self._file is None or checkpoint is None or checkpoint == self._saved:
             return

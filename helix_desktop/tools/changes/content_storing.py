@@ -82,7 +82,11 @@ class RootFileOpener:
 async def store_wanted_files(
     contents: BatchContentCache, reader: RootFileOpener, wanted_files: Sequence[WantedFile]
 ) -> AsyncIterator[Sequence[WantedFileRecord]]:
-    """Read and store files in batches. Each batch is yielded once its contents are on disk."""
+    """Read and store files in batches. Each batch is yielded once its contents are on disk.
+
+    While one batch is stored, the next is read in a thread. Large files come last, one by one, as
+    they are never whole in memory.
+    """
     batches = _group_into_batches([file for file in wanted_files if file.size <= LARGE])
     loop = asyncio.get_running_loop()
     files: list[_ReadFile] = []
@@ -101,6 +105,7 @@ async def store_wanted_files(
 
 
 def _group_into_batches(wanted_files: Sequence[WantedFile]) -> list[list[WantedFile]]:
+    """Group files so that a batch has limited numbers of files and bytes."""
     batches: list[list[WantedFile]] = [[]]
     batch_bytes = 0
     for file in wanted_files:
@@ -118,28 +123,35 @@ def _read_batch(reader: RootFileOpener, wanted_files: Sequence[WantedFile]) -> l
 
 
 def _read_small_file(reader: RootFileOpener, wanted: WantedFile) -> _ReadFile:
-    """Read a file between two looks at its stamp. Content is None if it was removed or
-    is unreadable.
+    """Read a file, and again if it changes while it is read, but not for ever. Content is None if it
+    was removed or is unreadable.
     """
-    content = b""
-    is_same = False
     try:
-        for _ in range(_TRIES):
-            with closing_handle(reader.open_without_link(wanted.path)) as handle:
-                status_before = os.fstat(handle)
-                if not stat.S_ISREG(status_before.st_mode):
-                    return _ReadFile(wanted, None)
-                if status_before.st_size > max(LARGE, wanted.size):
-                    return _ReadFile(wanted, None, reason_unread="changed while it was read")
-                content = _read_until_size(handle, status_before.st_size)
-                is_same = pack_stat_stamp(status_before) == pack_stat_stamp(os.fstat(handle))
-            wanted = _with_stamp_of_read(wanted, status_before, is_same=is_same)
-            wanted = replace(wanted, size=len(content))
-            if is_same:
+        read_file = _read_small_file_once(reader, wanted)
+        for _ in range(_TRIES - 1):
+            if not read_file.keeps_changing:
                 break
+            read_file = _read_small_file_once(reader, read_file.wanted)
     except OSError as error:
         return _ReadFile(wanted, None, reason_unread=_reason_not_read(error))
-    return _ReadFile(wanted, content, keeps_changing=not is_same)
+    return read_file
+
+
+def _read_small_file_once(reader: RootFileOpener, wanted: WantedFile) -> _ReadFile:
+    """Read a file between two looks at its stamp, which are its inode, times, mode and size: if both
+    are equal, nobody has changed it meanwhile.
+    """
+    with closing_handle(reader.open_without_link(wanted.path)) as handle:
+        status_before = os.fstat(handle)
+        if not stat.S_ISREG(status_before.st_mode):
+            return _ReadFile(wanted, None)
+        if status_before.st_size > max(LARGE, wanted.size):
+            return _ReadFile(wanted, None, reason_unread="changed while it was read")
+        content = _read_until_size(handle, status_before.st_size)
+        is_same = pack_stat_stamp(status_before) == pack_stat_stamp(os.fstat(handle))
+    with_stamp = _with_stamp_of_read(wanted, status_before, is_same=is_same)
+    wanted_as_read = replace(with_stamp, size=len(content))
+    return _ReadFile(wanted_as_read, content, keeps_changing=not is_same)
 
 
 def _with_stamp_of_read(wanted: WantedFile, status: os.stat_result, *, is_same: bool) -> WantedFile:
@@ -165,14 +177,13 @@ def pack_stat_stamp(status: os.stat_result) -> bytes:
 
 def _read_until_size(handle: int, size: int) -> bytes:
     """Read the `size` bytes that the file had when opened. It may grow faster than we read."""
-    pieces = []
-    while size > 0:
-        piece = os.read(handle, size)
+    content = bytearray()
+    while len(content) < size:
+        piece = os.read(handle, size - len(content))
         if not piece:
             break
-        pieces.append(piece)
-        size -= len(piece)
-    return b"".join(pieces)
+        content += piece
+    return bytes(content)
 
 
 async def _store_batch(
@@ -181,17 +192,17 @@ async def _store_batch(
     """Store the contents of small files together. Return a record for each file, also for those
     that could not be read.
     """
-    records = []
-    read_files = []
-    to_store = []
+    records: list[WantedFileRecord] = []
+    read_files: list[_ReadFile] = []
+    contents_to_store: list[tuple[bytes, EntryOrigin]] = []
     for file in files:
         if file.content is None:
             path = file.wanted.path
             records.append(WantedFileRecord(path, b"", reason_unread=file.reason_unread))
         else:
             read_files.append(file)
-            to_store.append((file.content, ABOUT))
-    stored = await contents.store_many(to_store)
+            contents_to_store.append((file.content, ABOUT))
+    stored = await contents.store_many(contents_to_store)
     for file, entry in zip(read_files, stored, strict=True):
         record = _build_file_record(file.wanted, entry)
         records.append(WantedFileRecord(file.wanted.path, record, file.keeps_changing))
@@ -227,8 +238,9 @@ async def _store_large_file(
         return WantedFileRecord(wanted.path, b"", reason_unread=_reason_not_read(error))
     finally:
         os.close(handle)
-    wanted = _with_stamp_of_read(wanted, status_before, is_same=is_same)
-    return WantedFileRecord(wanted.path, _build_file_record(wanted, entry), not is_same)
+    wanted_as_read = _with_stamp_of_read(wanted, status_before, is_same=is_same)
+    record = _build_file_record(wanted_as_read, entry)
+    return WantedFileRecord(wanted.path, record, keeps_changing=not is_same)
 
 
 async def _read_handle_in_pieces(handle: int, size: int) -> AsyncIterator[bytes]:

@@ -48,7 +48,12 @@ def leave_out_beyond_limits(
     coverage: CheckpointCoverage,
     covered: CoveredAmount,
 ) -> None:
-    """Remove from `walk_result` what exceeds the limits. `covered`: the amount of everything known."""
+    """Remove from `walk_result` what exceeds the limits. `covered`: the amount of everything known.
+
+    `wanted` are the files whose content is to be stored. Those that are in the result replace what
+    was known of their folders, so that is not counted twice. First so many are left out that the
+    bytes fit, then so many that their number does.
+    """
     wanted_bytes = sum(file.size for file in walk_result.wanted)
     amount = CoveredAmount(
         covered.files + len(walk_result.wanted), covered.size_bytes + wanted_bytes
@@ -72,6 +77,7 @@ def leave_out_beyond_limits(
 def _leave_out_files(
     walk_result: folder_walk.WalkResult, known_records: folder_walk.KnownRecords, paths: set[str]
 ) -> None:
+    """Take these files out of the result, and name them as not covered."""
     files_within_limits = []
     for file in walk_result.wanted:
         if file.path not in paths:

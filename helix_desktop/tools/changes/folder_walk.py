@@ -127,14 +127,17 @@ class FolderWalk:
         enter: Callable[[str, int, bool], object] | None = None,
         seen: dict[str, UnchangedFolder] | None = None,
     ) -> None:
+        """`known`: what the last walk knew. `closed`: folders that are not entered, by device and
+        inode. `seen`: folders that an earlier walk found unchanged; this one changes it.
+        """
         self._roots = roots
         self._known = known
         self._coverage = coverage
         self._closed = closed
         self._enter = enter
-        if seen is None:
-            seen = {}
-        self._seen = seen
+        self._seen: dict[str, UnchangedFolder] = {}
+        if seen is not None:
+            self._seen = seen
         self._began = time.time_ns()
         self._may_leave_out = coverage.file_name_check
         self.result = WalkResult()
@@ -153,8 +156,8 @@ class FolderWalk:
                 )
             else:
                 self._walk_tree(handle, str(number), paths_met)
-        for path in self._known.keys() - paths_met:
-            self.result.folders[path] = None
+        for removed_path in self._known.keys() - paths_met:
+            self.result.folders[removed_path] = None
         return self.result
 
     def walk_some_folders(self, folders: set[str]) -> WalkResult:
@@ -366,7 +369,8 @@ class FolderWalk:
         self, folder: _ComparedFolder, entries: list[os.DirEntry[str]]
     ) -> list[tuple[str, os.stat_result]]:
         """Compare all entries but folders, which are returned. Most are as they were, so what
-        is done for each is kept short.
+        is done for each is kept short: an entry whose stamp (inode, times, mode and size) begins its
+        record has not changed.
         """
         pack = STAMP.pack
         get_known_record = folder.known_records.get
@@ -380,11 +384,11 @@ class FolderWalk:
             name = entry.name
             mode = status.st_mode
             kind = mode & 0o170000
-            if kind == 0o040000:
+            if kind == stat.S_IFDIR:
                 subfolders.append((name, status))
                 continue
             folder.file_count += 1
-            if kind == 0o100000 and status.st_nlink > 1:
+            if kind == stat.S_IFREG and status.st_nlink > 1:
                 folder.linked_files.append(((status.st_dev, status.st_ino), name, status.st_nlink))
             stamp = pack(
                 status.st_ino, status.st_mtime_ns, status.st_ctime_ns, mode, status.st_size
@@ -399,6 +403,7 @@ class FolderWalk:
     def _compare_changed_file(
         self, folder: _ComparedFolder, name: str, status: os.stat_result, stamp: bytes
     ) -> None:
+        """Record a file that is new or has changed, unless it is left out."""
         is_new = name not in folder.known_records
         # What is covered stays covered, so only new files may be left out.
         if is_new and self._may_leave_out(name):
@@ -533,8 +538,10 @@ def grant_access_to_path(
 ) -> None:
     """Give us this access to an entry and the folders above it, if they are ours but closed."""
     path_handle = os.open(root, _PATH | DIRECTORY)
+    parts_below = inside.split("/")
+    parts_below.append("")  # The entry itself is looked at, too, but nothing below it.
     try:
-        for part in (*inside.split("/"), ""):
+        for part in parts_below:
             if not os.access(f"/proc/self/fd/{path_handle}", access):
                 _grant_owner_access(os.dup(path_handle), opened)
             if part:
@@ -546,6 +553,9 @@ def grant_access_to_path(
 
 
 def _grant_owner_access(path_handle: int, opened: list[tuple[int, int]]) -> bool:
+    """Let the owner, if that is us, list and enter a folder, and note its mode in `opened`, to be
+    restored. Return whether that was possible; if not, the handle is closed.
+    """
     mode = os.fstat(path_handle).st_mode & 0o7777
     try:
         os.chmod(f"/proc/self/fd/{path_handle}", mode | 0o700)  # noqa: PTH101 -- of the handle

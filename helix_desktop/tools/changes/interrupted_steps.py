@@ -108,9 +108,9 @@ def read_interrupted_steps(file: Path, made_for: str) -> InterruptedSteps | None
         for check, encoded in content["found"].items():
             changes = decode_difference(bytes.fromhex(encoded))
             steps.unclaimed[int(check)] = {change.path: change for change in changes}
-        for call, conversation, changed_by, since_check, checkpoint, only, claimed in content[
-            "open"
-        ]:
+        for encoded_step in content["open"]:
+            # Written by `encode_steps`, in this order.
+            call, conversation, changed_by, since_check, checkpoint, only, claimed = encoded_step
             step = OpenStep(
                 call, conversation, changed_by, since_check, Digest.from_hex(checkpoint), only=only
             )

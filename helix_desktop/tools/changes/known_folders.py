@@ -27,15 +27,17 @@ class KnownFolders:
     def __init__(
         self, roots: tuple[Path, ...], coverage: CheckpointCoverage, closed: Sequence[Path]
     ) -> None:
+        """Begin with nothing known. `closed`: folders that are never entered."""
         self.coverage = coverage
         self.records: folder_walk.KnownRecords = {}
-        self.watch = FolderWatch()
+        self.watch = FolderWatch()  # Learns from the system which folders have changed.
         self.full_walk_seconds = 0.0  # The duration of the last check of all files.
         self._roots = roots
         self._closed = closed
         self._covered = CoveredAmount()
         self._unchanged_folders: dict[str, folder_walk.UnchangedFolder] = {}
         self._uncovered_by_folder: dict[str, list[UncoveredPath]] = {}
+        # Files with several names (hard links), as in `WalkResult`.
         self._linked_files: dict[tuple[int, int], list[tuple[str, int]]] = {}
         # Folders with files changed so recently that the files' times prove nothing.
         self._folders_with_unreliable_times: set[str] = set()
@@ -87,7 +89,12 @@ class KnownFolders:
         return frozenset(filter(None, map(_device_and_inode, self._closed)))
 
     def uncovered_entries(self) -> tuple[UncoveredPath, ...]:
-        uncovered = [path for paths in self._uncovered_by_folder.values() for path in paths]
+        """Return what checkpoints do not cover, and why, by path. A file that has another name
+        outside the folders is one of these: a change by that name could not be seen.
+        """
+        uncovered: list[UncoveredPath] = []
+        for uncovered_in_folder in self._uncovered_by_folder.values():
+            uncovered += uncovered_in_folder
         for names in self._linked_files.values():
             if not names:
                 continue
@@ -206,6 +213,7 @@ class KnownFolders:
     def _changes_in_folder(
         self, folder: str, current_records: dict[str, bytes]
     ) -> list[PathChange]:
+        """Return how the entries of a folder differ from what was known of them."""
         known_records = self.records.get(folder, {})
         changes = []
         for name in known_records.keys() | current_records.keys():
@@ -249,6 +257,9 @@ class KnownFolders:
         return folder_state.unpack_item(record[STAMP.size :])
 
     def _replace_found_item(self, result: WalkResult, path: str, wanted: TreeItem) -> None:
+        """Put another item in the place of what the walk has found at a path. If the walk has
+        not listed that folder as one that differs, what is known of it is copied first.
+        """
         folder, _, name = path.rpartition("/")
         names = result.folders.get(folder, self.records.get(folder))
         if names is None:

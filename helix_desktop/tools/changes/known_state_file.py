@@ -39,6 +39,8 @@ class CheckpointChain:
 
 @dataclass(frozen=True, slots=True)
 class KnownFolderState:
+    """What was known of all files at a checkpoint, so that only changed files are read again."""
+
     known: KnownRecords
     checkpoint: Digest
     chain: CheckpointChain
@@ -47,6 +49,9 @@ class KnownFolderState:
 def write_known_state(
     path: Path, folder_state: KnownFolderState, roots: tuple[str, ...], coverage: CheckpointCoverage
 ) -> None:
+    """Write the state: for which folders and rules it holds, the checkpoint it belongs to, and
+    for each folder its entries. A checksum in front tells later whether the file is damaged.
+    """
     chain = folder_state.chain
     sizes = [chain.list_bytes, chain.difference_bytes, chain.difference_count]
     encoded_state = json.dumps([folder_state.checkpoint.hex, *sizes]).encode()

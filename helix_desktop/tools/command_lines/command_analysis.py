@@ -206,12 +206,12 @@ def _refuse_shell_option(word: str) -> None:
 
 
 def started_by_eval(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    """Find programs in the arguments of `eval`, which the shell joins and reads as a new line."""
     words = _without_end_of_options(arguments)
     if not words:
         return []
     started = finder.find_in_text(" ".join(words))
-    # The shell reads the joined words once more, so that quotes in them may change what is meant.
-    # Both readings count.
+    # Quotes in the joined words may change what is meant, so the words as they are count as well.
     if len(words) > 1:
         started = started + finder.find_in_words(tuple(words), sure=False)
     return started
@@ -230,6 +230,7 @@ def started_by_source(finder: ProgramFinder, arguments: list[str]) -> list[Start
 
 
 def started_by_trap(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    """Find programs in `trap text signal`, where a shell runs the text at the signal."""
     words = _without_end_of_options(arguments)
     # `-` restores a signal, and the options only list traps.
     if not words or words[0] in ("-", "-l", "-p"):
@@ -254,6 +255,7 @@ def refuse_renaming(_: ProgramFinder, arguments: list[str]) -> list[StartedProgr
 
 
 def started_by_declare(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    """Find programs in the values that `export`, `declare` and the like give to variables."""
     sets_a_value = any("=" in word for word in arguments)
     for word in arguments:
         # With `-n`, the value is the name of another variable.
@@ -347,6 +349,9 @@ def _started_by_split_text(
 
 
 def started_by_sudo(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    """Find the program that sudo runs as another user. Refuses to let it open a shell or an
+    editor without a command.
+    """
     sudo = program_tables.WRAPPERS["sudo"]
     command_start = program_finder.find_end_of_options(sudo, arguments)
     has_command = command_start is not None and command_start < len(arguments)
@@ -367,6 +372,9 @@ _XARGS = WrapperProgram(
 
 
 def started_by_xargs(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    """Find the program that xargs runs. Its own options come first, and behind the program and
+    its arguments it adds words from its input, which are not known here.
+    """
     modern_arguments = _modernise_options_of_xargs(arguments)
     command_start = program_finder.find_end_of_options(_XARGS, modern_arguments)
     if command_start is None:
@@ -396,6 +404,7 @@ def _modernise_options_of_xargs(words: Sequence[str]) -> list[str]:
 
 
 def started_by_find(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    """Find the commands of `find … -exec command ;`. In these, `{}` stands for each path found."""
     started: list[StartedProgram] = []
     for position, word in enumerate(arguments):
         if not is_certain_word(word) and word.startswith("-"):
@@ -452,6 +461,9 @@ _FLOCK = WrapperProgram(
 
 
 def started_by_flock(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    """Find the program of `flock file command`, which runs while the file is locked. After
+    `-c`, it is a text for a shell.
+    """
     lock_file = program_finder.find_end_of_options(_FLOCK, arguments)
     if lock_file is None:
         return finder.guess_programs(arguments)
@@ -484,6 +496,9 @@ def started_by_su_or_script(finder: ProgramFinder, arguments: list[str]) -> list
 
 
 def started_by_runuser(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    """Find the program of `runuser -u user command`, or the text that a shell runs in its other
+    forms.
+    """
     # `runuser -u user command` starts the command itself, without a shell.
     if arguments[:1] != ["-u"] or len(arguments) < 3:
         return started_by_su_or_script(finder, arguments)
@@ -500,6 +515,7 @@ _WATCH = WrapperProgram(
 
 
 def started_by_watch(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    """Find the program that watch runs again and again."""
     command_start = program_finder.find_end_of_options(_WATCH, arguments)
     if command_start is None:
         return finder.guess_programs(arguments)
@@ -510,6 +526,7 @@ def started_by_watch(finder: ProgramFinder, arguments: list[str]) -> list[Starte
 
 
 def started_by_fd(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    """Find the command of `fd … --exec command`, which takes all words behind the option."""
     for position, word in enumerate(arguments):
         if word not in ("-x", "-X", "--exec", "--exec-batch"):
             continue
@@ -522,6 +539,7 @@ def started_by_fd(finder: ProgramFinder, arguments: list[str]) -> list[StartedPr
 
 
 def started_by_make(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
+    """Note a doubt about recipes on the command line, and refuse a makefile that is not known."""
     if any(re.match(r"--eval|SHELL=|MAKEFLAGS=|\.SHELLFLAGS", word) for word in arguments):
         finder.doubts.append("make gets a recipe on the command line")
     for word in arguments:
@@ -533,6 +551,7 @@ def started_by_make(finder: ProgramFinder, arguments: list[str]) -> list[Started
 
 
 def _split_env_text(text: str) -> list[str]:
+    """Split the text of `env -S` into words. Refuse one in which something would be filled in."""
     if not is_certain_word(text) or "\\" in text or "$" in text:
         raise UnreadableCommand("the program to run comes from a shell expansion")
     try:
@@ -560,6 +579,8 @@ WRAPPER_READERS: dict[str, program_finder.WrapperReader] = {
 
 @dataclass(frozen=True, slots=True)
 class KnownPrograms:
+    """What a line would run, as far as it is known."""
+
     commands: tuple[program_finder.WrittenCommand, ...]
     unsure: tuple[str, ...] = ()  # Why no rule that allows can be about this line.
     doubts: tuple[str, ...] = ()  # Places that may start programs in ways not understood.
@@ -602,6 +623,7 @@ def _find_known_programs(text: str) -> KnownPrograms:
     return KnownPrograms(tuple(commands), tuple(unsure), tuple(finder.doubts), tuple(finder.texts))
 
 
+# A word that means the same to a shell without quotes.
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./^-]+", re.ASCII)
 
 

@@ -101,6 +101,9 @@ def _is_loading_option(word: str, letters: str, options: Sequence[str]) -> bool:
 
 
 def _is_code_option(word: str, letters: str) -> bool:
+    """Whether a word is an option followed by code, such as `-c` or `--eval`. `letters`: the
+    short options of this interpreter that are.
+    """
     if word.startswith("+") or not is_certain_word(word):
         return True
     option_name = word.lstrip("-").partition("=")[0]
@@ -251,11 +254,13 @@ class ProgramFinder:
     # --- Programs that variables name
 
     def find_in_variable(self, name: str, value: str) -> list[StartedProgram]:
+        """Find programs in the value of a variable that holds a command, such as `PAGER`.
+        Refuse variables that make other programs load code.
+        """
         if name == "PATH":
             self.changes_path = True
-        if name in program_tables.LOADING_VARIABLES or name.startswith(
-            program_tables.LOADING_BEGINNINGS
-        ):
+        begins_like_loading = name.startswith(program_tables.LOADING_BEGINNINGS)
+        if name in program_tables.LOADING_VARIABLES or begins_like_loading:
             raise UnreadableCommand(f"it sets {name}, which can make programs run other programs")
         if name not in program_tables.COMMAND_VARIABLES or not value:
             return []
@@ -398,6 +403,9 @@ class ProgramFinder:
         return started
 
     def add_started_script(self, path: str) -> list[StartedProgram]:
+        """Note that this file is run as a script. Refuse one that is not known, or that is the
+        input.
+        """
         is_from_input = path == "-" or path.startswith(("/dev/", "/proc/"))
         if is_from_input or not is_certain_word(program_base_name(path)):
             raise UnreadableCommand("the script to run comes from a shell expansion")
@@ -456,12 +464,10 @@ def _sed_may_run(script: str) -> bool:
 def find_end_of_options(wrapper: WrapperProgram, arguments: Sequence[str]) -> int | None:
     """Return where a wrapper's own options end, or None if one is unknown."""
     position = 0
-    while (
-        position < len(arguments)
-        and arguments[position].startswith("-")
-        and arguments[position] != "-"
-    ):
+    while position < len(arguments):
         word = arguments[position]
+        if word == "-" or not word.startswith("-"):
+            break
         position += 1
         if word == "--":
             return position
@@ -529,6 +535,9 @@ def _value_of_option(word: str, next_word: str, option: str, *, clusters: bool) 
 
 
 def _value_of_long_option(word: str, next_word: str, option: str) -> str | None:
+    """The value that this word gives a long option, which may be cut short, or None if it is
+    another option.
+    """
     name, equals, value = word.partition("=")
     is_cut_short = name.startswith("--") and name not in program_tables.WHOLE_OPTIONS
     if name != option and not (is_cut_short and option.startswith(name)):

@@ -221,16 +221,20 @@ class ShellWordParser(ABC):
         return char, char
 
     def _is_lone_bracket(self) -> bool:
-        """Whether the bracket just read is a word of its own, the command `[`."""
+        """Whether the character just read is a bracket that is a word of its own: the command
+        `[`.
+        """
+        if self.text[self.position - 1] != "[":
+            return False
+        # Both are empty at the beginning and at the end of the text.
         before = self.text[self.position - 2 : self.position - 1]
         behind = self.text[self.position : self.position + 1]
-        return (
-            self.text[self.position - 1] == "["
-            and (not before or before in WORD_ENDS)
-            and (not behind or behind in WORD_ENDS)
-        )
+        begins_word = not before or before in WORD_ENDS
+        ends_word = not behind or behind in WORD_ENDS
+        return begins_word and ends_word
 
     def _parse_single_quotes(self) -> str:
+        """Return the text in single quotes, in which nothing has a special meaning."""
         end = self.text.find("'", self.position + 1)
         if end < 0:
             raise UnreadableCommand("it has an unclosed quote")
@@ -240,6 +244,9 @@ class ShellWordParser(ABC):
         return text
 
     def _refuse_line_end_before_documents(self, text: str) -> None:
+        """Refuse a line end in a quoted text if the text of a here document should begin on the
+        next line.
+        """
         if self.documents and "\n" in text:
             raise UnreadableCommand("it contains a here-document whose start cannot be determined")
 
@@ -297,33 +304,38 @@ class ShellWordParser(ABC):
         return self._parse_expansion(quoted=quoted), ""
 
     def _parse_expansion(self, *, quoted: bool) -> str:
-        """Skip what follows a dollar sign, and return the mark for what the shell will fill in:
-        `MANY` for any number of words, or, in quotes, `ANY` for some text within one word.
+        """Skip what follows a dollar sign, and return the mark that stands in the word for what
+        the shell will fill in.
 
-        A dollar sign that nothing follows is returned as it is.
+        The mark is `ANY` in quotes, where the result stays within one word. Outside of quotes
+        it is `MANY`, since the shell splits the result into any number of words. What a
+        substitution runs is parsed as commands. A dollar sign that nothing follows is returned
+        as it is.
         """
-        usual_mark = ANY if quoted else MANY
+        mark = ANY if quoted else MANY
         next_character = self.text[self.position : self.position + 1]
         parameter = _PARAMETER.match(self.text, self.position)
-        if self.text.startswith("((", self.position):
+        if self.text.startswith("((", self.position):  # `$((1 + 2))` is a calculation.
             self.position += 2
             self.skip_arithmetic()
-            return usual_mark
-        if next_character == "(":
+        elif next_character == "(":  # `$(command)` is what the command prints.
             self.position += 1
             self.parse_commands(")")
-            return usual_mark
-        if next_character == "[":
+        elif next_character == "[":  # `$[1 + 2]` is an old form of a calculation.
             raise UnreadableCommand("an arithmetic expression could not be parsed")
-        if next_character == "{":
+        elif next_character == "{":  # `${name}` is a variable, perhaps with a change to its value.
             self.position += 1
             can_be_several_words = self._skip_braced_expansion(quoted=quoted)
-            return MANY if can_be_several_words else usual_mark
-        if parameter:
+            if can_be_several_words:
+                mark = MANY
+        elif parameter:  # `$name` or `$1`
             self.position = parameter.end()
             # `"$@"` is all arguments, each a word, even in quotes.
-            return MANY if parameter[0] == "@" else usual_mark
-        return "$"
+            if parameter[0] == "@":
+                mark = MANY
+        else:
+            mark = "$"
+        return mark
 
     def _is_known_loop_variable(self, *, quoted: bool) -> bool:
         """Whether a whole word is `"$name"`, the variable of a loop over words that are
@@ -363,6 +375,9 @@ class ShellWordParser(ABC):
         return "@" in expansion
 
     def _skip_piece_in_braces(self, *, quoted: bool) -> None:
+        """Skip the next quoted text, expansion or character inside `${…}`. Refuse what shells
+        read in different ways there.
+        """
         char = self.text[self.position]
         if (char == "'" and quoted) or char == "\n" or self.text.startswith("\\\n", self.position):
             raise UnreadableCommand("it has an expansion that could not be parsed")
@@ -519,6 +534,8 @@ def _sets_variable(words: list[str]) -> bool:
 
 
 class _CommandParser(ShellWordParser):
+    """Parses commands and the keywords around them, and adds them to the parsed line."""
+
     # --- Commands, and what separates them
 
     def parse_commands(self, closing: str) -> None:
@@ -571,6 +588,9 @@ class _CommandParser(ShellWordParser):
         return self._parse_simple_command()
 
     def _skip_separator_and_case_patterns(self, joint: re.Match[str]) -> None:
+        """Skip what separates two commands. Behind the `;;` of a `case`, the patterns of the
+        next branch follow.
+        """
         self.position = joint.end()
         if joint[0] == "&":
             self.line.add_doubt("a part of it goes on in the background")
@@ -580,6 +600,7 @@ class _CommandParser(ShellWordParser):
             self._parse_case_patterns()
 
     def _parse_group(self) -> None:
+        """Parse what stands in brackets: commands, or a calculation in double brackets."""
         self.position += 1
         if self.text.startswith("(", self.position):
             self.line.add_doubt("it calculates")
@@ -701,6 +722,9 @@ class _CommandParser(ShellWordParser):
         return False
 
     def _doubt_word(self, word: ShellWord, *, is_first: bool) -> None:
+        """Note a doubt about a word that is not written out, as a rule cannot know what it will
+        be.
+        """
         if word.is_literal or (word.is_known_path and not is_first):
             return
         if word.text == ANY and self.line.used_loop_variables:
@@ -722,6 +746,7 @@ class _CommandParser(ShellWordParser):
         return MANY
 
     def _parse_function_head(self, words: list[str]) -> bool:
+        """Parse the brackets behind a function's name. Return True, as its commands follow."""
         if len(words) != 1 or not is_certain_word(words[0]):
             raise UnreadableCommand("the brackets could not be parsed")
         self.line.add_doubt("it defines a function")
@@ -798,8 +823,10 @@ class _CommandParser(ShellWordParser):
                 command.written_files.append(target.text)
 
     def _parse_line_end(self) -> None:
+        """Go on to the next line, and read the texts of here documents (inputs written into the
+        command line) that begin there, in the order of their operators.
+        """
         self.position += 1
-        # The texts of here documents begin on the next line, in the order of their operators.
         documents = self.documents
         self.documents = []
         for document in documents:
@@ -841,6 +868,9 @@ class _CommandParser(ShellWordParser):
 def _parse_here_document_start(
     written_delimiter: str, texts: list[str], *, tabs: bool
 ) -> HereDocument:
+    """Return the here document that ends at this delimiter. If any of it is quoted, nothing is
+    expanded in its text. `tabs`: tabs at the beginning of its lines do not count.
+    """
     match = _DELIMITER.fullmatch(written_delimiter)
     if not match:
         raise UnreadableCommand("it has a here-document that could not be parsed")
