@@ -144,8 +144,8 @@ def measure_window(state: Moment, policy: Policy) -> WindowMeter:
     return WindowMeter(
         parts=billed,
         used=sum(billed.values()),
-        window=window_tokens(state, policy),
-        reserve=reserved_tokens(state, policy),
+        window=window_tokens(chosen, policy),
+        reserve=reserved_tokens(chosen, policy),
         factor=factor,
         model=model,
         is_estimate=not seq_of_billed_reply,
@@ -161,22 +161,20 @@ def count_unfoldable_tokens(state: ConversationState, *more: facts.Cover) -> int
     return estimate_billed_tokens(state.settings.settings_tokens + pinned, state)
 
 
-def window_tokens(state: Moment, policy: Policy) -> int:
-    """Return the main model's window, or the policy's if that is unknown."""
-    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
+def window_tokens(chosen: facts.ModelSet | None, policy: Policy) -> int:
+    """Return the window of the main model that is chosen, or the policy's if it is unknown."""
     if chosen is not None and chosen.window > 0:
         return chosen.window
     return policy.window
 
 
-def reserved_tokens(state: Moment, policy: Policy) -> int:
-    """Return the tokens reserved for the reply and for a summary, as billed."""
-    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
+def reserved_tokens(chosen: facts.ModelSet | None, policy: Policy) -> int:
+    """Return the billed tokens that are kept free for the main model's reply and for a summary."""
     reply_tokens = policy.reserve_reply
     if chosen and chosen.max_output > 0:
         reply_tokens = min(chosen.max_output, reply_tokens)
     # In a small window, both reserves together would leave too little for the conversation.
-    window = window_tokens(state, policy)
+    window = window_tokens(chosen, policy)
     for_reply = min(reply_tokens, window // 10)
     for_summary = min(policy.reserve_summary, window // 20)
     return for_reply + for_summary

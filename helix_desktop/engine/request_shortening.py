@@ -4,7 +4,7 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterator
 
-from helix_desktop.engine.context_usage import estimate_billed_tokens, reserved_tokens
+from helix_desktop.engine.context_usage import estimate_billed_tokens
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning, Span
 from helix_desktop.engine.failed_fold_attempts import FailedFoldAttempts
@@ -243,8 +243,8 @@ class RequestShortener:
             return
         material = gather_material(plan, situation)
         freed_tokens = material.shown - material.kept
-        # Freeing less than a twentieth of what is reserved is not worth a document.
-        if freed_tokens <= reserved_tokens(situation.state, situation.policy) // 20:
+        # Freeing less than a twentieth of what is kept free for a reply is not worth a document.
+        if freed_tokens <= situation.meter.reserve // 20:
             return
         name = self._conversation.new_fold_name(FoldKind.TRUNCATION)
         written_document = await self._writer.write_truncation(material, name)

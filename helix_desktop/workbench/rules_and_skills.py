@@ -10,7 +10,14 @@ from pathlib import Path
 
 from helix_desktop.engine import context_usage
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.facts import ModelReplied, RulesSet, ToolCall, ToolReturned, ToolSpec
+from helix_desktop.engine.facts import (
+    ModelReplied,
+    ModelRole,
+    RulesSet,
+    ToolCall,
+    ToolReturned,
+    ToolSpec,
+)
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.session_setup import StandingNote
 from helix_desktop.engine.tool_call_parsing import PATH_KEYS, parse_arguments
@@ -208,7 +215,8 @@ class WorkspaceRulesAndSkills:
         def compute_tool_room() -> RequestHeadRoom:
             expected_state = conversation.expected_state
             policy = conversation.policy_at(expected_state)
-            window = context_usage.window_tokens(expected_state, policy)
+            chosen_model = expected_state.settings.model_for_role(ModelRole.MAIN)
+            window = context_usage.window_tokens(chosen_model, policy)
             tokens_for_tools = int(policy.tools_share * window)
             return RequestHeadRoom(tokens_for_tools, policy.catalogue_tokens)
 

@@ -98,18 +98,18 @@ def test_each_model_has_its_own_factor() -> None:
 
 
 def test_a_window_that_is_not_known_is_the_policys() -> None:
-    talk = Talk()
-    talk.add(ModelSet(ModelRole.MAIN, "m", 0))
-    assert context_usage.window_tokens(talk.state, LAYERED) == LAYERED.window > 0
+    unknown = ModelSet(ModelRole.MAIN, "m", 0)
+    assert context_usage.window_tokens(unknown, LAYERED) == LAYERED.window > 0
 
 
 def test_window_and_reserve() -> None:
+    assert context_usage.window_tokens(None, LAYERED) == 128_000
+    assert context_usage.reserved_tokens(None, LAYERED) == 8_000 + 3_000
     talk = Talk()
-    assert context_usage.window_tokens(talk.state, LAYERED) == 128_000
-    assert context_usage.reserved_tokens(talk.state, LAYERED) == 8_000 + 3_000
-    talk.add(ModelSet(ModelRole.MAIN, "m", 32_000, max_output=1_000))
-    assert context_usage.window_tokens(talk.state, LAYERED) == 32_000
-    assert context_usage.reserved_tokens(talk.state, LAYERED) == 1_000 + 1_600
+    chosen = ModelSet(ModelRole.MAIN, "m", 32_000, max_output=1_000)
+    talk.add(chosen)
+    assert context_usage.window_tokens(chosen, LAYERED) == 32_000
+    assert context_usage.reserved_tokens(chosen, LAYERED) == 1_000 + 1_600
     talk.user("long", tokens=30_000)
     meter = context_usage.measure_window(talk.state, LAYERED)
     assert not meter.request_fits
@@ -267,10 +267,11 @@ def test_the_cache_lives_from_the_last_request_on_where_its_provider_says_for_ho
 
 def test_the_meter_names_the_main_model() -> None:
     talk = Talk()
-    talk.add(ModelSet(ModelRole.MAIN, "m", 9_005, 5_000))
+    chosen = ModelSet(ModelRole.MAIN, "m", 9_005, 5_000)
+    talk.add(chosen)
     meter = context_usage.measure_window(talk.state, LAYERED)
     assert (meter.model, meter.window) == ("m", 9_005)
-    assert str(context_usage.reserved_tokens(talk.state, LAYERED)) == str(900 + 450)
+    assert str(context_usage.reserved_tokens(chosen, LAYERED)) == str(900 + 450)
 
 
 def test_what_is_never_folded_counts_with_the_settings() -> None:
