@@ -109,7 +109,7 @@ class McpServerTool:
         return approved not in (self.fingerprint, self.earlier_fingerprint)
 
     def remember_approval(self) -> None:
-        """Note that the user allowed the tool as it is described now."""
+        """Note that the user allowed the tool as it is described now, to ask again if that changes."""
         approved = self.server.needs.approved
         if approved.get(self.spec.name) == self.fingerprint:
             return
@@ -197,8 +197,9 @@ class HostedServer:
         self._fail_waiting_calls()
 
     def sign_in_with_page(self, page: Callable[[str], Awaitable[object]]) -> None:
-        """Sign in at the user's request: reconnect, and let `page` open the address
-        that the server names.
+        """Sign in at the user's request: connect anew, and open the page that the server names.
+
+        `page` opens an address in the user's browser.
         """
 
         async def open_page_once(address: str) -> None:
@@ -212,7 +213,11 @@ class HostedServer:
         self.reconnect_now()
 
     async def keep_connected(self) -> None:
-        """Connect, stay connected and reconnect, until cancelled."""
+        """Connect, stay connected, and connect again after a failure, until cancelled.
+
+        Each failure in a row makes the pause longer. A server that wants a sign-in is left
+        alone until the user asks for it.
+        """
         failures = 0
         while True:
             connecting_since = time.monotonic()
@@ -252,7 +257,10 @@ class HostedServer:
                 await self._is_reconnect_wanted.wait()
 
     async def _run_server_connection(self) -> str:
-        """Open, list, and stay until the connection is lost. Return why it was."""
+        """Open the connection, list the server's tools, and stay until the connection is lost.
+
+        Returns why it was lost. Raises whatever prevented it from being opened.
+        """
         self._is_connection_lost = False
         self._is_tool_list_old = False
         self._has_news.clear()
@@ -263,6 +271,7 @@ class HostedServer:
             seconds = SIGN_IN_SECONDS
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(seconds) as opening:
+                # `reconnect_now` ends the opening early by this limit.
                 self._limit_of_opening = opening
                 try:
                     self._client = await stack.enter_async_context(self._open_client(open_page))
@@ -297,7 +306,7 @@ class HostedServer:
         self._has_news.set()
 
     async def _handle_changes_until_lost(self) -> None:
-        """Reload changed lists of tools until the connection is lost."""
+        """List the tools again whenever they have changed, until the connection is lost."""
         while not self._is_connection_lost:
             await self._has_news.wait()
             self._has_news.clear()
@@ -313,7 +322,10 @@ class HostedServer:
             await asyncio.sleep(seconds_of_listing)
 
     def _fail_waiting_calls(self) -> None:
-        """Fail all waiting calls, because the connection is lost."""
+        """Fail all waiting calls, because the connection is lost.
+
+        A call waits under a time limit. Setting the limit to a time in the past ends it now.
+        """
         self._is_connection_lost = True
         self._has_news.set()
         for limit in self._limits_of_calls:
@@ -435,7 +447,7 @@ class HostedServer:
             yield http
 
     async def _list_server_tools(self) -> None:
-        """Ask the server what it offers, and show what of it cannot be used."""
+        """Ask the server what it offers, and tell the user what of it cannot be used."""
         listed_tools, is_cut = await self._fetch_tool_list()
         await self._list_prompts_and_resources()
 
@@ -464,7 +476,7 @@ class HostedServer:
         self._set_status(McpConnectionState.READY, " ".join(notes), tools=usable_count)
 
     async def _fetch_tool_list(self) -> tuple[list[Any], bool]:
-        """Return the server's tools, and whether the list was too long for us."""
+        """Return the server's tools, and whether the end of the list was left out as too long."""
         tools: list[Any] = []
         bytes_left = MOST_TOOL_BYTES
         cursor = None
@@ -526,8 +538,10 @@ class HostedServer:
         return ForeignToolResult(text, images=tuple(content.images), files=tuple(content.files))
 
     async def _ask_server(self, name: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Return the server's answer, or fail at once if the connection is lost, with a
-        sentence that names the server.
+        """Return the server's answer to a question, which `ask` asks. `name`: for sentences.
+
+        Whatever goes wrong, it raises ProviderUnreachable with a sentence that names the
+        server, since the model is told of it. A lost connection ends the wait at once.
         """
         if self._client is None or self._is_connection_lost:
             raise ProviderUnreachable(
@@ -562,7 +576,11 @@ class HostedServer:
         return self.log is not None and bool(self.log.why)
 
     def _build_server_tool(self, tool: Any) -> McpServerTool:
-        """Return a tool with the fingerprints of what the server says of it."""
+        """Return a tool as it is offered to the model.
+
+        It has a fingerprint of all that the server says of it: what the user allows is the
+        tool as described, so a changed description is asked about again.
+        """
         spec = tool_results.build_tool_spec(self.config.name, tool)
         hints = tool.annotations
         hints_text = ""
@@ -607,8 +625,9 @@ class HostedServer:
             self._running_calls.remove(context)
 
     async def _fail_calls_if_session_lost(self) -> None:
-        """Ask a server over HTTP for its tools, since it silently loses our session
-        when it restarts.
+        """After a failed call, find out whether the server still knows us, and else reconnect.
+
+        A server over HTTP forgets its sessions when it restarts, and does not say so.
         """
         if self.config.kind == "stdio" or self._is_connection_lost:
             return
@@ -634,7 +653,11 @@ class HostedServer:
     async def _ask_user_for_server(
         self, context: "ClientRequestContext", params: "types.ElicitRequestParams"
     ) -> "types.ElicitResult":
-        """Ask the user what the server wants, a form or a page to open, under the server's name."""
+        """Ask the user what the server wants to know, and return the answer to the server.
+
+        The SDK calls this when a server asks, while one of its tools runs. It wants a form
+        filled in, or a page opened.
+        """
         import mcp_types as types
 
         del context
@@ -684,7 +707,11 @@ class HostedServer:
         self.needs.changed()
 
     def _explain_connection_error(self, error: BaseException | None) -> str:
-        """Explain what is wrong, from our own knowledge or else the error."""
+        """Return why there is no connection, as a sentence's end.
+
+        What we know ourselves says more than the error: a time limit, or why the server's
+        program ended. `error`: None if the connection was lost without one.
+        """
         last_output = ""
         if self.log and self.log.lines:
             last_output = f" Last output: {self.log.lines[-1][:200]}"

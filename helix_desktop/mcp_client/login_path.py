@@ -53,8 +53,10 @@ def _login_shell(environment: Mapping[str, str]) -> str:
 async def read_login_variables(
     names: Sequence[str], environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return a login shell's values, empty ones for what is not set, or nothing if the
-    shell does not answer.
+    """Return the values that variables have in the user's login shell.
+
+    It is empty for what is not set there. If the shell does not answer, nothing is returned.
+    The shell is started as in a terminal, so that it reads the user's own files.
     """
     if sys.platform == "win32":
         return {}
@@ -81,8 +83,10 @@ async def read_login_variables(
 
 
 async def _read_values_behind_mark(printed: asyncio.StreamReader) -> list[str]:
-    """Return the text after the marker at once, since the shell's children may hold the
-    pipe open longer.
+    """Return the values in the line that begins with our mark.
+
+    It does not wait for the end of the output, since what the user's files have started may
+    hold the pipe open longer.
     """
     with suppress(ValueError):  # An output line was too long.
         async for line in printed:
@@ -93,11 +97,10 @@ async def _read_values_behind_mark(printed: asyncio.StreamReader) -> list[str]:
 
 
 async def _wait_until_shell_ended(process: Process) -> None:
-    """End the shell with the signals of a closed terminal, so that it can clean up, and
-    then by force.
+    """End the shell as a closed terminal does, so that it can clean up, and then by force.
 
-    One after another, because a second signal interrupts cleaning up. Interactive
-    shells react only to the first, and shells under nohup only to the second.
+    The signals come one after another, because a second one interrupts cleaning up.
+    Interactive shells react only to the first, and shells under nohup only to the second.
     """
     for signal_number in (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):

@@ -73,7 +73,11 @@ class StoredSignIn:
         return None
 
     async def get_tokens(self) -> auth.OAuthToken | None:
-        """Return the stored tokens. What belongs to them goes into the SDK's context."""
+        """Return the stored tokens, or None. The SDK calls this when it needs them.
+
+        It also needs to know when they end and where they are renewed, which it would
+        otherwise forget with each start of the program.
+        """
         if self.context is not None:
             self.context.token_expiry_time = self._values.get("ends")
             self.context.oauth_metadata = self._parse_stored_part(auth.OAuthMetadata, "endpoints")
@@ -92,13 +96,17 @@ class StoredSignIn:
         await self._store_sign_in()
 
     async def get_client_info(self) -> auth.OAuthClientInformationFull | None:
-        """Return the user's own client, or else the one that was registered by signing in."""
+        """Return as whom this program signs in (a "client" of OAuth), or None.
+
+        That is what the user registered with the server, or else what an earlier sign-in did.
+        """
         client_id = self._users_client.get("clientId")
         if not client_id:
             stored: auth.OAuthClientInformationFull | None = self._parse_stored_part(
                 auth.OAuthClientInformationFull, "client"
             )
             return stored
+
         secret = self._users_client.get("clientSecret") or None
         method: Literal["none", "client_secret_basic"] = "none"
         if secret is not None:
@@ -278,7 +286,7 @@ async def _close_browser_server(server: asyncio.Server) -> None:
 
 
 async def _read_requested_address(reader: asyncio.StreamReader) -> SplitResult | None:
-    """Return what a request on this machine asks for, or None if it is no request."""
+    """Return the address in the first line of an HTTP request, or None if it is no request."""
     try:
         async with asyncio.timeout(10):
             head = await reader.readuntil(b"\r\n\r\n")

@@ -62,8 +62,10 @@ async def start_server_process(
     record: ServerLog,
     lost: Callable[[], None],
 ) -> AsyncIterator[Streams]:
-    """Start a server with the SDK's streams, and leave nothing of it. `lost`: called
-    when its output ends.
+    """Start a server, yield the streams of its messages, and leave nothing of it afterwards.
+
+    `record` gets what it writes to standard error. `lost` is called when its output ends. Three
+    tasks move messages and lines between the process and the streams, which the SDK uses.
     """
     launch = ProcessLaunch(
         CommandAuthor.USER, argv, folder, environment, place=ProcessPlace.WATCHED
@@ -89,8 +91,10 @@ async def start_server_process(
 
 
 def _server_keeper_command(argv: Sequence[str], lifeline: int) -> list[str]:
-    """Return a command that asks the server to end, then kills it and its children,
-    even if we are killed.
+    """Return the command line that runs the server under our keeper (`jail.py`).
+
+    The keeper ends the server with all that it started, even if this program is killed.
+    `lifeline`: the number of the pipe whose end tells it to.
     """
     if sys.platform == "win32":
         return list(argv)
@@ -103,7 +107,10 @@ async def _read_process_messages(
     record: ServerLog,
     lost: Callable[[], None],
 ) -> None:
-    """Pass on messages until the process closes its output or sends one that is too long."""
+    """Pass on the server's messages, each a line of JSON, until its output ends.
+
+    It also ends at a message that is too long. Then the connection counts as lost.
+    """
     output = cast(asyncio.StreamReader, process.stdout)
     unfinished_line: list[bytes] = []  # In pieces: joining them each time would copy them all.
     unfinished_bytes = 0
@@ -189,7 +196,10 @@ async def _read_standard_error(process: Process, record: ServerLog) -> None:
 
 
 async def _end_server_process(command: RunningCommand) -> None:
-    """End a server. Without `asyncio.timeout`, which fails in a cancelled task of Python 3.11.2."""
+    """End a server: ask it by closing its input, and then kill it with all that it started.
+
+    It waits without `asyncio.timeout`, which fails in a cancelled task of Python 3.11.2.
+    """
     process = command.process
     # A server that is well made ends when its input ends.
     if process.stdin is not None:

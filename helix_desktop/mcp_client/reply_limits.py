@@ -25,12 +25,15 @@ def create_limited_client(
 
 
 async def limit_reply_body(response: httpx2.Response) -> None:
-    """Limit a response before anybody reads it. It is decompressed here, to an unknown length."""
+    """Limit a response before anybody reads it.
+
+    It is decompressed here, so the headers must not promise a coding or a length any more.
+    """
     coding = response.headers.pop("content-encoding", "")
     response.headers.pop("content-length", None)
-    is_endless = not coding and response.headers.get("content-type", "").startswith(
-        "text/event-stream"
-    )
+    content_type = response.headers.get("content-type", "")
+    # A stream of events has no end. Each event is limited where it is read.
+    is_endless = not coding and content_type.startswith("text/event-stream")
     if not is_endless and isinstance(response.stream, httpx2.AsyncByteStream):
         response.stream = _LimitedReplyStream(response.stream, coding)
 

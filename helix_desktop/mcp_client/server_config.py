@@ -215,7 +215,10 @@ class PastedServers:
 
 
 def parse_server_table(name: str, table: Mapping[str, Any]) -> ServerConfig:
-    """Parse a server in a workspace's settings. One written by hand may be of any pasted form."""
+    """Return a server that stands in a workspace's settings.
+
+    What the program wrote there has a `kind`. One written by hand may be of any pasted form.
+    """
     if "kind" not in table:
         return replace(_build_server_config(name, table), name=name)
     values: dict[str, Any] = {}
@@ -236,15 +239,19 @@ def parse_server_table(name: str, table: Mapping[str, Any]) -> ServerConfig:
 
 
 def parse_pasted_text(text: str, *, name: str = "") -> PastedServers:
-    """Return a pasted text's servers. InvalidInput says what is wrong. `name`: for
-    forms without one.
+    """Return the servers in a text that the user pasted, with their secrets apart.
+
+    It is JSON in the form of some program, an address, or a command line. `name` is for forms
+    without one. Raises InvalidInput, which says what is wrong.
     """
     if len(text) > _LONGEST:
         raise InvalidInput("This text is too long for an MCP server configuration.")
-    text = text.strip()
-    if not text.startswith(("{", '"', "[")):
-        return _separate_secrets([_parse_bare_server(text, name)])
-    tables = _find_server_tables(_parse_lenient_json(text), name)
+    pasted = text.strip()
+    is_json = pasted.startswith(("{", '"', "["))
+    if not is_json:
+        return _separate_secrets([_parse_bare_server(pasted, name)])
+
+    tables = _find_server_tables(_parse_lenient_json(pasted), name)
     if not tables:
         raise InvalidInput(
             "This text doesn't contain an MCP server configuration.",
@@ -269,8 +276,9 @@ def _parse_bare_server(text: str, name: str) -> ServerConfig:
 
 
 def _name_of_package(words: Sequence[str]) -> str:
-    """Return a server's name from its command line. Most are started by another program, as in
-    `npx -y @scope/server@latest`.
+    """Return a name for a server, from its command line.
+
+    Most are started by another program: `npx -y @scope/server@latest` is named `server`.
     """
     if _INTERPRETER.fullmatch(words[0].rpartition("/")[2]):
         for word in words[1:]:
@@ -287,7 +295,10 @@ def _name_of_package(words: Sequence[str]) -> str:
 
 
 def _name_of_script(script: str) -> str:
-    """`weather` for `weather.py` and for `weather/build/index.js`."""
+    """Return a name for a server, from its script: `weather` for `weather.py`.
+
+    A general name says nothing, so `weather/build/index.js` is named by its folder, too.
+    """
     parts = script.replace("\\", "/").split("/")
     file_stem = parts[-1].rpartition(".")[0]
     for part in [file_stem] + parts[-2::-1]:
@@ -297,7 +308,7 @@ def _name_of_script(script: str) -> str:
 
 
 def _name_of_host(address: str) -> str:
-    """`example` for `https://mcp.example.org/`."""
+    """Return a name for a server, from its address: `example` for `https://mcp.example.org/`."""
     try:
         host = urlsplit(address).hostname or "server"
     except ValueError as error:
@@ -311,11 +322,15 @@ def _name_of_host(address: str) -> str:
 
 
 def _parse_lenient_json(text: str) -> dict[str, Any]:
-    """Parse JSON with comments, also a part of it without braces. Raises InvalidInput."""
+    """Return the object in a JSON text, which may have comments and trailing commas.
+
+    Raises InvalidInput for anything else.
+    """
+    whole_text = text
     if text.startswith('"'):  # The user may paste a part without braces: "github": {…}
-        text = "{" + text.rstrip().rstrip(",") + "}"
+        whole_text = "{" + text.rstrip().rstrip(",") + "}"
     try:
-        value = json.loads(blank_comments(text))
+        value = json.loads(blank_comments(whole_text))
     except (ValueError, RecursionError) as error:
         raise InvalidInput(
             f"This text is not valid JSON: {error}.",
@@ -327,15 +342,21 @@ def _parse_lenient_json(text: str) -> dict[str, Any]:
 
 
 def _find_server_tables(pasted: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:
-    """Return the servers by name, in whichever form programs write them."""
+    """Return the settings of each server by its name, in whichever form programs write them.
+
+    Most programs have them in a table under a name such as `mcpServers`. A single server has
+    no name but what it says itself, or the given one.
+    """
+    settings = pasted
     if isinstance(pasted.get("mcp"), dict):  # VS Code's settings have servers under "mcp".
-        pasted = pasted["mcp"]
+        settings = pasted["mcp"]
     for wrapper in _WRAPPERS:
-        if isinstance(pasted.get(wrapper), dict):
-            return _tables_in(pasted[wrapper])
-    if _is_single_server(pasted):
-        return {str(pasted.get("name") or name or "server"): pasted}
-    return _tables_in(pasted)
+        if isinstance(settings.get(wrapper), dict):
+            return _tables_in(settings[wrapper])
+    if _is_single_server(settings):
+        server_name = str(settings.get("name") or name or "server")
+        return {server_name: settings}
+    return _tables_in(settings)
 
 
 def _is_single_server(pasted: Mapping[str, Any]) -> bool:
@@ -366,31 +387,34 @@ _KNOWN_KEYS = frozenset((
 
 
 def _build_server_config(name: str, table: Mapping[str, Any]) -> ServerConfig:
-    """Build a server from its pasted settings, in whichever form they are."""
-    table = _without_zeds_nesting(table)
-    words = _read_command_words(name, table)
-    url = _find_server_address(table)
+    """Return a server from its pasted settings, in whichever form they are.
+
+    It is a program to start, or an address to connect to. Raises InvalidInput if it is neither.
+    """
+    settings = _without_zeds_nesting(table)
+    words = _read_command_words(name, settings)
+    url = _find_server_address(settings)
     if not words and not url:
         raise InvalidInput(f"The server {name[:60]!r} has neither a command nor a url.")
-    is_turned_off = table.get("disabled") is True or table.get("enabled") is False
+    is_turned_off = settings.get("disabled") is True or settings.get("enabled") is False
     server = ServerConfig(
         legal_server_name(name),
-        env=_get_text_table(table, "env"),
-        folder=text_at(table, "cwd"),
-        headers=_get_text_table(table, "headers"),
+        env=_get_text_table(settings, "env"),
+        folder=text_at(settings, "cwd"),
+        headers=_get_text_table(settings, "headers"),
         enabled=not is_turned_off,
-        call_seconds=_parse_timeout_seconds(table.get("timeout")),
-        approvals=_parse_approvals(table),
-        other={key: value for key, value in table.items() if key not in _KNOWN_KEYS},
+        call_seconds=_parse_timeout_seconds(settings.get("timeout")),
+        approvals=_parse_approvals(settings),
+        other={key: value for key, value in settings.items() if key not in _KNOWN_KEYS},
     )
     if words:
         return replace(server, kind="stdio", command=words[0], args=tuple(words[1:]))
 
     kind = "http"
-    transport = str(table.get("type") or table.get("transport") or "")
+    transport = str(settings.get("type") or settings.get("transport") or "")
     if transport.lower() == "sse":
         kind = "sse"
-    args = _get_text_list(table, "args")
+    args = _get_text_list(settings, "args")
     return replace(server, kind=kind, url=url, args=args)
 
 
@@ -460,7 +484,10 @@ def legal_server_name(name: str) -> str:
 
 
 def _separate_secrets(servers: list[ServerConfig]) -> PastedServers:
-    """Replace secrets by `${secret:…}`."""
+    """Return the servers with `${secret:…}` in place of each secret, and the secrets.
+
+    Raises ActionRefused for a pasted reference to a secret of another server.
+    """
     secrets: dict[str, str] = {}
     servers_without_secrets = []
     for server in servers:
@@ -492,8 +519,10 @@ def _hide_secrets_in_table(
 def _hide_secrets_in_args(
     server: str, args: Sequence[str], secrets: dict[str, str]
 ) -> tuple[str, ...]:
-    """Hide secrets in `--api-key X`, `--api-key=X`, `--header "Authorization: Bearer
-    X"`, and lone keys.
+    """Return a program's arguments with references for the secrets, which are added to `secrets`.
+
+    They are found in `--api-key X`, `--api-key=X` and `--header "Authorization: Bearer X"`, and
+    where an argument looks like a key.
     """
     args_without_secrets: list[str] = []
     previous_argument = ""
@@ -528,7 +557,10 @@ def _may_be_secret(option: str, value: str) -> bool:
 
 
 def _hide_secrets_in_url(server: str, url: str, secrets: dict[str, str]) -> str:
-    """Hide a key in an address's parameters and a password before its host."""
+    """Return an address with references for its secrets, which are added to `secrets`.
+
+    They may be in its parameters, or be a password before its host.
+    """
 
     def hide_parameter(parameter: re.Match[str]) -> str:
         """Return a parameter of the address with a reference for its value, if this is a secret."""
@@ -602,7 +634,11 @@ def secret_references(server: ServerConfig) -> tuple[str, ...]:
 def fill_in_references(
     server: ServerConfig, secrets: Mapping[str, str], environment: Mapping[str, str]
 ) -> ServerConfig:
-    """Replace references by their values. InvalidInput names a missing secret."""
+    """Return a server with values in place of its references, just before it is started.
+
+    `${secret:…}` stands for a secret of its own, `${env:…}` and `${…}` for a variable. Raises
+    InvalidInput for a missing secret.
+    """
 
     def value_of_reference(reference: re.Match[str]) -> str:
         """Return the value that a reference stands for."""

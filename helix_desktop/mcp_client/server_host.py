@@ -59,7 +59,10 @@ class McpServerHost:
         return list(offered.values())
 
     async def configure_servers(self, configs: Sequence[ServerConfig]) -> None:
-        """Run exactly these servers: start new or changed ones, and end the others."""
+        """Run exactly these servers: start new or changed ones, and end the others.
+
+        A server goes on running if only a setting has changed that needs no new start.
+        """
         configs_by_name = {config.name: config for config in configs}
         names_to_stop: list[str] = []
         for name, server in self._servers.items():
@@ -102,7 +105,10 @@ class McpServerHost:
     ) -> tuple[
         hosted_server.McpConnectionStatus, Sequence[hosted_server.McpServerTool], Sequence[str]
     ]:
-        """Try a server once. Return its status, its tools, and what it wrote to standard error."""
+        """Connect to a server once, before the user adds it. It ends again afterwards.
+
+        Returns its status, its tools, and what it wrote to standard error.
+        """
         changed = asyncio.Event()
         needs = replace(self._needs, changed=changed.set)
         server = hosted_server.HostedServer(
@@ -125,7 +131,11 @@ class McpServerHost:
             await asyncio.wait([task], timeout=2)
 
     async def _login_environment(self) -> Mapping[str, str]:
-        """Ask the shell once, in its own task, since the first server may end before it answers."""
+        """Return the variables that servers get: a few of ours, and the PATH of the login shell.
+
+        The shell is asked once, in a task of its own, since the server that asks first may end
+        before it answers.
+        """
         if self._reading_login_path is None:
             reading = read_login_path(self._own_environment)
             self._reading_login_path = self._spawn(reading, name="login path")

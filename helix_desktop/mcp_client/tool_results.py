@@ -81,7 +81,10 @@ class ServerContent:
 
 
 def convert_tool_result(result: Any) -> ForeignToolResult:
-    """Return a server's result in the form in which the model gets it."""
+    """Return a server's result in the form in which the model gets it.
+
+    Its texts become one, in which a note stands for each picture and file.
+    """
     content = ServerContent()
     for part in result.content:
         content.append_part(part)
@@ -133,7 +136,11 @@ def describe_whole_tool(tool: Any) -> str:
 
 
 def build_tool_name(server: str, tool: str) -> str:
-    """Return a name of up to 64 legal characters. A digest tells similar names apart."""
+    """Return the name under which the model calls a server's tool: `server__tool`.
+
+    Providers allow 64 characters of a few kinds. Where the name has to be changed for that, or
+    could be that of another tool, it ends with a digest of the real name.
+    """
     whole_name = f"{server}__{tool}"
     legal_name = _ILLEGAL_IN_NAME.sub("_", whole_name)
     # Two servers, or a name with a digest, must not be able to make one name.

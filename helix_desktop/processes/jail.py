@@ -168,7 +168,11 @@ def _wake_from_signal(*_: object) -> None:
 
 
 def _jail_and_exec_command(options: dict[str, Any], group: str, command: list[str]) -> None:
-    """Lock the child process in, then replace it with the command. Never returns."""
+    """Lock the child process in, then replace it with the command. Never returns.
+
+    It runs in the child, after the fork. What the options ask for holds from here on, for the
+    command and all that it starts.
+    """
     try:
         if group:
             _write_to_system_file(f"{group}/cgroup.procs", "0")
@@ -193,8 +197,10 @@ def _jail_and_exec_command(options: dict[str, Any], group: str, command: list[st
 
 
 def _watch_until_end(child: int, lifeline: int, wake: int, use: _ResourceUse) -> int:
-    """Wait until the command ends or must be ended, and return its exit code. Reap
-    orphans meanwhile.
+    """Wait until the command ends or must be ended, and return its exit code.
+
+    It must end if it exceeds a limit, if this process is told to end, or if the lifeline is
+    closed. The caller then kills what is left. Ended orphans are collected meanwhile.
     """
     seconds_between_looks = None
     if use.limits:
@@ -215,8 +221,10 @@ def _watch_until_end(child: int, lifeline: int, wake: int, use: _ResourceUse) ->
 
 
 def _wait_and_pass_signals_on(child: int, lifeline: int, wake: int) -> int:
-    """Wait for a command with the terminal, passing signals on. If told to end, kill
-    what is left of it.
+    """Wait for a command that has the terminal, and return its exit code.
+
+    Signals to end are passed on to it. It has a few seconds to restore the terminal then,
+    before it is killed with all that it started.
     """
     watched = [lifeline, wake]
     seconds_to_end = None
@@ -251,19 +259,21 @@ def _wait_and_pass_signals_on(child: int, lifeline: int, wake: int) -> int:
 
 
 def _reap_until_ended(child: int) -> int | None:
-    """Reap ended processes until the command is among them. Return its exit code, or
-    None while it runs.
+    """Return the exit code of the command if it has ended, or None while it runs.
+
+    All processes that have ended are collected ("reaped"), as the system keeps them until then.
     """
     with _Suppressing(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return None
-            if pid == child:
-                code = os.waitstatus_to_exitcode(status)
-                if code < 0:  # A signal ended it, which a shell reports in this way.
-                    return 128 - code
-                return code
+            if pid != child:
+                continue
+            code = os.waitstatus_to_exitcode(status)
+            if code < 0:  # A signal ended it, which a shell reports in this way.
+                return 128 - code
+            return code
     return None
 
 
@@ -284,6 +294,7 @@ class _ResourceUse:
     """Measures, a few times a second, what the command and everything it started use."""
 
     def __init__(self, group: str, limits: dict[str, int]) -> None:
+        """`group`: the folder of the control group that they are in, or empty for none."""
         self.group = group
         self.limits = limits
         self.next_look = 0.0
@@ -351,8 +362,10 @@ def _set_system_limits(limits: dict[str, int]) -> None:
 
 
 def _kill_all_remaining(group: str) -> None:
-    """Kill the remaining descendants until none is left. Processes forked meanwhile are
-    among them.
+    """Kill all that the command started, until nothing is left.
+
+    Processes may start others while they are killed, so it is done again and again. `group`:
+    the folder of their control group, whose members the system kills at once.
     """
     with _Suppressing(OSError):
         _write_to_system_file(f"{group}/cgroup.kill", "1")
@@ -400,8 +413,10 @@ def _process_group_of(pid: int) -> int:
 
 
 def _create_control_group() -> str:
-    """Create a control group, to kill its members at once. Return an empty string if
-    that is impossible.
+    """Create a control group below our own, and return its folder, or an empty string.
+
+    The system keeps a list of a group's processes and can kill all of them at once. Not every
+    system lets a user create one.
     """
     try:
         own_group = ""
@@ -486,7 +501,11 @@ def landlock_version() -> int:
 
 
 def restrict_this_process(options: dict[str, Any]) -> None:
-    """Restrict this process and what it will execute. After an error, the command must not run."""
+    """Restrict by Landlock what this process, and what it will execute, can do with files.
+
+    A set of rules takes all rights away, and each rule gives some back for a path. Sockets are
+    refused by seccomp. After an error, the command must not run.
+    """
     # Each version of Landlock knows more rights. Each right is a bit, counted from the lowest.
     version = landlock_version()
     known_rights = {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)
@@ -543,9 +562,10 @@ def _allow_path_in_ruleset(ruleset: int, path: str, rights: int) -> None:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
-    if not os.path.isdir(path):
-        rights &= _FILE_RIGHTS
-    rule = ctypes.create_string_buffer(struct.pack("=Qi", rights, handle))
+    possible_rights = rights
+    if not os.path.isdir(path):  # The kernel refuses a rule with a folder's rights for a file.
+        possible_rights = rights & _FILE_RIGHTS
+    rule = ctypes.create_string_buffer(struct.pack("=Qi", possible_rights, handle))
     try:
         _check_system_call(_open_c_library().syscall(_ADD_RULE, ruleset, 1, rule, 0))
     finally:
@@ -553,8 +573,9 @@ def _allow_path_in_ruleset(ruleset: int, path: str, rights: int) -> None:
 
 
 def _folders_without_closed(closed: list[str], opened: list[str]) -> list[str]:
-    """Return folders that together hold everything in `opened` except `closed`, since
-    Landlock can only allow.
+    """Return folders that together hold everything in `opened`, but nothing in `closed`.
+
+    Landlock can only allow, so a folder with a closed one in it is allowed by its parts.
     """
     folders_to_check = [os.path.realpath(path) for path in opened]
     open_folders: list[str] = []

@@ -50,7 +50,11 @@ if sys.platform == "win32":
     _kernel.CloseHandle.argtypes = [wintypes.HANDLE]
 
     def create_job_for_process(pid: int) -> int:
-        """Put the process into a new job. `close_job` kills everything in it."""
+        """Put a process into a new job, and return the job's handle.
+
+        What the process starts is in the job, too. `close_job` kills everything in it, and so
+        does the end of this program.
+        """
         job = _require_handle(_kernel.CreateJobObjectW(None, None))
         limits = _ExtendedLimits()
         limits.BasicLimitInformation.LimitFlags = _KILL_ON_CLOSE

@@ -42,7 +42,12 @@ class RunningCommand:
         stdin: int = starter.DEVNULL,
         stderr: int = starter.STDOUT,
     ) -> "RunningCommand":
-        """Start the command locked in, with one stream of output unless `stderr` is a pipe."""
+        """Start a command that ends with us, whatever happens to us, and all that it starts.
+
+        Its output is one stream, unless `stderr` is a pipe. `command_line` gets the number of
+        our pipe to it, and returns the words that run the command under `jail.py`. If this is
+        cancelled, the command is killed.
+        """
         starting = cls._start_with_lifeline(launch, command_line, stdin, stderr)
         return await finish_even_if_cancelled(starting, cls.kill_and_wait)
 
@@ -105,7 +110,10 @@ class RunningCommand:
         self.lifeline = -1
 
     async def kill_and_wait(self) -> int:
-        """Kill the tree, also while being cancelled, and return the exit code."""
+        """Kill the command and all that it started, and return its exit code.
+
+        This goes on to its end even if the caller is cancelled meanwhile.
+        """
         self.kill_process_tree()
         # If nobody reads the pipe, it is never closed and delays the end of the process.
         if not self.is_reading:

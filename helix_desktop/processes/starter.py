@@ -165,11 +165,10 @@ def _is_bundle() -> bool:
 
 
 def _own_module_folders() -> list[str]:
-    """Return folders of ours (a checkout, the user's site) that an isolated interpreter
-    does not search.
+    """Return the folders with our modules that an isolated Python would not search by itself.
 
-    Importing the package removes the user's folders from `sys.path`, so none of them is
-    among these.
+    These are a checkout, or the user's own packages. Importing our package has removed folders
+    from `sys.path` that might be an agent's, so none of them is among these.
     """
     searched_folders: list[str] = []
     for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix):
@@ -185,8 +184,10 @@ def _own_module_folders() -> list[str]:
 
 
 def find_program(name: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return the full path of a program, or an empty string if it is not found. It is looked up
-    in the PATH of this environment, or of this process.
+    """Return the full path of a program, or an empty string if it is not found.
+
+    It is looked up in the PATH of this environment, or of this process. A relative path finds
+    nothing, since it would depend on the working folder.
     """
     if os.path.dirname(name):  # noqa: PTH120 -- a name with a folder in it is no name to look up
         is_absolute = os.path.isabs(name)  # noqa: PTH117
@@ -224,8 +225,10 @@ async def start_process(
     line_limit: int = _LINE_LIMIT,
     end: Callable[[Process], Awaitable[object]] | None = None,
 ) -> Process:
-    """Start a process without blocking the event loop. If this is cancelled, end the
-    process, by `end` if given.
+    """Start a process without blocking the event loop.
+
+    If this is cancelled, the process is killed, or ended by `end` if given. `line_limit`: the
+    longest line, in bytes, that can be read from its output at once.
     """
     starting = start_without_cleanup(
         launch, stdin=stdin, stdout=stdout, stderr=stderr, line_limit=line_limit
@@ -258,7 +261,10 @@ async def start_without_cleanup(
 async def start_isolated_script(
     script: Path, *, line_limit: int = _LINE_LIMIT, memory_bytes: int = 0
 ) -> Process:
-    """Start a script of ours that works on foreign bytes. It gets little of our environment."""
+    """Start a script of ours that reads foreign bytes, such as a document from the web.
+
+    A flaw in it should find nothing of ours, so it gets hardly any of our variables.
+    """
     environment: dict[str, str] = {}
     for name in ("SYSTEMROOT", "LD_LIBRARY_PATH"):
         if name in os.environ:
@@ -289,8 +295,9 @@ def open_process(
     stderr: int | None = None,
     pipe_bytes: int = -1,
 ) -> ChildProcess:
-    """Start a process without an event loop. Its output is text; streams that are not
-    given are inherited.
+    """Start a process without an event loop. What it prints is read as text.
+
+    Streams that are not given are those of this process.
     """
     return subprocess.Popen(
         argv_with_program_path(launch),
@@ -317,8 +324,9 @@ def close_or_kill_process(process: ChildProcess, patience_seconds: float) -> Non
 def run_process(
     launch: ProcessLaunch, *, input_bytes: bytes = b"", seconds: float | None = None
 ) -> FinishedProcess:
-    """Run a process in the calling thread and wait for its end. Raises ProcessTimeout
-    if it takes longer.
+    """Run a process in the calling thread, and return its output once it has ended.
+
+    Raises ProcessTimeout if it takes longer than so many seconds.
     """
     return subprocess.run(
         argv_with_program_path(launch),

@@ -46,7 +46,10 @@ class RawEventSplitter:
     events_left: int = MOST_EVENTS
 
     def feed_raw_chunk(self, chunk: bytes) -> Iterator[bytes]:
-        """Take in the next bytes, and yield the events that are complete by them."""
+        """Take in the next bytes, and yield the events that they complete.
+
+        The rest is kept until more bytes come.
+        """
         # The end of an event may have begun in the bytes before: it has at most three of them.
         search_from = max(0, len(self.unfinished) - 3)
         self.unfinished += chunk
@@ -60,7 +63,11 @@ class RawEventSplitter:
             event_end = self._find_event_end(0)
 
     def _find_event_end(self, search_from: int) -> int:
-        """Return where the first event ends, or 0. Of too many, where the last of them ends."""
+        """Return where the first complete event ends, or 0 if none is complete.
+
+        After very many events, it is where the last complete one ends: then they are passed
+        on together, as each by itself would take too long.
+        """
         event_end = 0
         for match in _END.finditer(self.unfinished, search_from):
             event_end = match.end()
@@ -142,8 +149,9 @@ def _read_event_fields(raw_event: bytes) -> _EventFields:
 
 
 def parse_event_data(event: bytes) -> Json | None:
-    """Return an event's object, or None for comments, `[DONE]`, other values and values
-    too large to parse.
+    """Return the JSON object that an event has as its data, or None if it has none.
+
+    Comments, `[DONE]` and other values are none, and neither is one too large to parse.
     """
     if _is_too_large_to_parse(event):
         return None

@@ -41,7 +41,8 @@ class PieceKind(StrEnum):
 class Piece:
     """A part of a message. `path`: where the piece is in the message's units.
 
-    `outlives_folds`: it goes on where it stood, although a fold stands for its message.
+    `outlives_folds`: it goes on where it stood, although a fold (a shorter text) takes the
+    place of its message.
     """
 
     kind: PieceKind
@@ -67,25 +68,30 @@ class ProtocolMessage:
 
     @property
     def identity_key(self) -> str:
-        """Return what identifies the message, without what clients change, such as white space.
+        """Return a short text by which the message is known again in a later request.
 
-        A reply with calls is known by these, another reply by its words, and what the user says
-        by all of it.
+        Clients change details of what they send again, such as white space. So a reply with
+        calls is known by these, another reply by its letters, and what the user says by all
+        of it.
         """
         digest = hashlib.blake2b(self.speaker.encode(), digest_size=16)
-        calls = self.pieces_of_kind(PieceKind.CALL)
         if self.speaker is not Speaker.ASSISTANT:
             for piece in self.pieces:
                 _add_to_digest(digest, f"{piece.kind}\0{piece.id}\0", piece.text)
-        elif calls:
+            return digest.hexdigest()
+
+        calls = self.pieces_of_kind(PieceKind.CALL)
+        if calls:
             for call in calls:
                 _add_to_digest(digest, f"{call.name}\0{call.id}")
-        else:
-            # Clients join, split and trim a reply's texts.
-            digest.update(b"\1")
-            for piece in self.pieces_of_kind(PieceKind.TEXT):
-                for part in slice_text(piece.text):
-                    digest.update("".join(part.split()).encode("utf-8", "surrogatepass"))
+            return digest.hexdigest()
+
+        # Clients join, split and trim a reply's texts.
+        digest.update(b"\1")
+        for piece in self.pieces_of_kind(PieceKind.TEXT):
+            for part in slice_text(piece.text):
+                letters = "".join(part.split())
+                digest.update(letters.encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
 
 
@@ -163,12 +169,13 @@ def text_of_content(content: Json) -> str:
     """Return the texts of a content, which is a text, a part or a list of both."""
     if isinstance(content, str):
         return content
+    parts = content
     if isinstance(content, Mapping):
-        return text_of_content([content])
-    if not isinstance(content, Sequence):
+        parts = [content]
+    if not isinstance(parts, Sequence):
         return ""
-    texts = []
-    for part in content:
+    texts: list[str] = []
+    for part in parts:
         text = part
         if isinstance(part, Mapping):
             text = part.get("text")
@@ -194,9 +201,10 @@ def parse_tool(value: Mapping[str, Json], schema: Json, default_name: str = "") 
 def piece_of_part(
     part: Mapping[str, Json], image_url: str, path: Path, folded: Collection[str]
 ) -> Piece:
-    """Return the text of a part, or the image if its address is a `data:` address.
+    """Return a part of a content as a piece: a text, an image, or something unknown.
 
-    `folded`: the types of parts that folds may stand for.
+    Only an image whose address has it all (`data:…`) is one here. `folded`: the types of parts
+    for which a fold, a shorter text, may stand.
     """
     outlives_folds = text_at(part, "type") not in folded
     if isinstance(part.get("text"), str):
@@ -223,8 +231,10 @@ def edit_pieces(
     edits: Sequence[PieceEdit],
     find_field: Callable[[Json, Piece, str], tuple[Path, Json]],
 ) -> list[Json]:
-    """Return the message with some pieces changed. `find_field`: the field with a
-    piece's text, and its new value.
+    """Return the message's JSON with some pieces changed or removed. All else stays as it came.
+
+    `find_field` is the protocol's: it returns the field in which a piece has its text, and the
+    field's new value.
     """
     units: Any = list(message.units)
     # From the last to the first, so that the paths of the others stay right.
@@ -275,7 +285,11 @@ def join_added_messages(
     parts_of: Callable[[Json], list[Json]],
     is_result: Callable[[Json], bool],
 ) -> list[Json]:
-    """Merge neighbours of one role if one of them was added here (`True`). Results come first."""
+    """Merge neighbours of one role if one of them was added here (`True`). Results come first.
+
+    `field_name` is where a message has its parts. `parts_of` and `is_result` are the
+    protocol's: a message's parts, and whether a part is the result of a call.
+    """
     joined: list[Json] = []
     last_is_added = False  # Whether the last of `joined` is, or has in it, what was added here.
     for unit, is_added in units:

@@ -15,7 +15,13 @@ HIDDEN_TOOLS = frozenset({"recall_cached_content", "search_cached_content", "rec
 
 
 class HiddenCallFilter(ABC):
-    """`hold`: keep reasoning back until it is known whether a hidden call follows."""
+    """Takes calls of the recall tools out of a reply on its way to the agent.
+
+    These tools fetch what was left out of the agent's request. The gateway offers them to
+    the model and answers their calls itself, so the agent, its client, knows nothing of them.
+
+    `hold`: keep reasoning back until it is known whether a hidden call follows.
+    """
 
     def __init__(self, *, hold: bool) -> None:
         self.holds_reasoning = hold
@@ -64,7 +70,7 @@ class HiddenCallFilter(ABC):
 
 
 class NumberedCallFilter(HiddenCallFilter):
-    """For protocols that number a reply's blocks or items. The client's numbers skip
+    """For protocols that number a reply's parts (blocks or items). The client's numbers skip
     hidden ones.
     """
 
@@ -72,6 +78,7 @@ class NumberedCallFilter(HiddenCallFilter):
 
     def __init__(self, *, hold: bool) -> None:
         super().__init__(hold=hold)
+        # The number under which the client sees a part, by the provider's. None: it is hidden.
         self._numbers: dict[int, int | None] = {}
         self._held_parts: set[int] = set()  # Reasoning whose events are held back.
 
@@ -104,6 +111,7 @@ class NumberedCallFilter(HiddenCallFilter):
         return released
 
     def _drop_held_events(self) -> None:
+        """Hide the reasoning that was held back, as it led to a hidden call."""
         for _, event in self._held_events:
             self._numbers[number_at(event, self.index_name)] = None
         self._held_events = []
@@ -138,6 +146,7 @@ class NumberedCallFilter(HiddenCallFilter):
         return b"".join(shown_events)
 
     def _show_part_event(self, raw: bytes, event: Mapping[str, Json], index: int) -> bytes:
+        """Return a part's event with the client's number, or nothing for a hidden part."""
         shown_index = self._numbers.get(index, index)
         if shown_index is None:
             return b""
@@ -153,8 +162,10 @@ class NumberedCallFilter(HiddenCallFilter):
 def add_earlier_output(
     usage: Mapping[str, Json], earlier: int, field: str, input_field: str = ""
 ) -> dict[str, Json]:
-    """Add earlier replies' output to a usage. `field`: the output's; `input_field`:
-    given if there is a total.
+    """Return a usage (a reply's token counts) with the output of earlier replies added to it.
+
+    `field` is where the usage has its output. `input_field` is where it has its input, given
+    if it has a total of both, too.
     """
     output_of_all = number_at(usage, field) + earlier
     usage_of_all = dict(usage)

@@ -57,8 +57,10 @@ def read_refusal_body(content: bytes) -> Json:
 
 
 def failure_of_refusal(refusal: ProviderRefusal) -> errors.ModelFailed:
-    """Return the error that a refusal is: of the request, of the account, or of the provider's
-    load, or else an unknown one.
+    """Return the error that a refusal is, with what the user can do about it.
+
+    It may be about the request, the account or the provider's load, which is tried in this
+    order: each is told by the status, or by words that providers are known to use.
     """
     providers_words = provider_sentence(refusal.body)
     # Codes are examined, too, but not shown: they say nothing to people.
@@ -87,7 +89,7 @@ def _sentence_about(refusal: ProviderRefusal, providers_words: str) -> str:
 def _request_failure(
     refusal: ProviderRefusal, evidence: str, sentence: str
 ) -> errors.ModelFailed | None:
-    """Return what is wrong with the request, if the refusal is about that."""
+    """Return the error if the request itself was refused: too long, with tools, or redirected."""
     # Some local servers refuse a long request with status 500.
     says_too_long = refusal.status <= 500 and known_refusals.CONTEXT_TOO_LONG.search(evidence)
     if refusal.status == 413 or says_too_long:
@@ -104,6 +106,7 @@ def _request_failure(
 
 
 def _redirect_failure(refusal: ProviderRefusal) -> errors.ModelFailed:
+    """Say to where the provider redirected the request. No redirect is followed."""
     # The host alone is shown, since an address can have a password or a key in it.
     target = refusal.headers.get("location", "")
     host = re.sub(r"^(https?://)?([^/]*@)?([^/?#]*).*$", r"\3", target) or "another address"
@@ -132,7 +135,7 @@ def _window_in_refusal(body: Json, sentence: str) -> int:
 def _account_failure(
     refusal: ProviderRefusal, evidence: str, sentence: str
 ) -> errors.ModelFailed | None:
-    """Return what is wrong with the account, its key or what it may use, if it is about that."""
+    """Return the error if the account was refused: its credit, its key or its use of a model."""
     is_servers_fault = refusal.status >= 500
     if refusal.status == 402 or known_refusals.NO_CREDIT.search(evidence):
         return errors.NoCreditLeft(

@@ -48,20 +48,25 @@ class _DraftPart:
     half: str = ""
 
     def add_piece(self, piece: str) -> str:
-        """Add a piece, and return what can be shown. A character may be split over two
-        pieces as a surrogate pair.
+        """Add a piece, and return what can be shown of it now.
+
+        JSON writes a rare character, such as an emoji, as two halves (a surrogate pair), and a
+        server may split it between two pieces. The first half then waits for the second.
         """
-        text = self.half + piece
+        received = self.half + piece
         self.half = ""
-        ends_with_first_half = "\ud800" <= text[-1:] <= "\udbff"
+        ends_with_first_half = "\ud800" <= received[-1:] <= "\udbff"
         if ends_with_first_half:
-            self.half = text[-1]
-            text = text[:-1]
-        if _HALVES.search(text):
-            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        if text:
-            self.pieces.append(text)
-        return text
+            self.half = received[-1]
+            received = received[:-1]
+        shown_text = received
+        if _HALVES.search(received):
+            # UTF-16 writes such characters as their halves, so reading it again joins them.
+            halves = received.encode("utf-16-le", "surrogatepass")
+            shown_text = halves.decode("utf-16-le", "replace")
+        if shown_text:
+            self.pieces.append(shown_text)
+        return shown_text
 
 
 def _random_id() -> str:
@@ -139,14 +144,19 @@ class ReplyDraft:
         return part.add_piece(piece)
 
     def seal_reasoning(self, key: Hashable, /, **needed: Json) -> None:
-        """Set what the provider needs back with this reasoning, replacing what was set before."""
+        """Keep what the provider needs back with this reasoning, such as its signature.
+
+        It replaces what was kept before.
+        """
         part = self._parts.setdefault(key, _DraftPart("reasoning"))
         part.opaque = format_json_value(needed)
 
     def add_call_piece(
         self, key: Hashable, *, call_id: str = "", name: str = "", arguments: str = ""
     ) -> list[Delta]:
-        """Begin or continue a call. Its first delta has its id and name."""
+        """Begin or continue a call of a tool, and return what is new to show: its name, or a
+        piece of its arguments.
+        """
         part = self._parts.get(key)
         if part is None:
             part = _DraftPart("call", index=self.call_count, id=self._unique_call_id(call_id))
@@ -182,7 +192,10 @@ class ReplyDraft:
         return tuple(reply_parts)
 
     def _finish_part(self, part: _DraftPart, *, cut: bool) -> ReplyPart | None:
-        """Return a part of the reply, or None for one that must be left out."""
+        """Return a part of the reply, or None for one that must be left out.
+
+        `cut`: the reply broke off. Then a call may be half a call, and must not be run.
+        """
         content = "".join(part.pieces)
         if part.half:
             content += LOST  # The second half of the character never came.

@@ -66,8 +66,9 @@ def _legal_id(call_id: str, pattern: re.Pattern[str], length: int) -> str:
 
 
 def without_foreign_reasoning(request: Request) -> Request:
-    """Remove reasoning of other models that another program recorded, since only its
-    own model can read it.
+    """Return a request without the reasoning of other models, which this one cannot read.
+
+    Only reasoning that another program recorded names its model.
     """
     messages: list[Message] = []
     has_foreign_reasoning = False
@@ -101,7 +102,10 @@ def text_for_omitted_image(image: Image) -> str:
 
 
 def start_of_open_tool_loop(messages: Sequence[Message]) -> int:
-    """Return where the open tool loop begins, inside which some providers require the reasoning."""
+    """Return the position after the user's last words, since which the model only called tools.
+
+    From there on, some providers want the model's reasoning back with its calls.
+    """
     for position in range(len(messages) - 1, -1, -1):
         message = messages[position]
         has_result = any(isinstance(part, ToolResult) for part in message.parts)

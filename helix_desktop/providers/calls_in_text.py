@@ -77,7 +77,11 @@ class _NotACall(Exception):
 
 
 def find_calls_in_text(text: str, tool_names: Collection[str]) -> TextWithCalls | None:
-    """Return the calls at the end of a text, or None if there are none that can be made."""
+    """Return the calls at the end of a text, or None if there are none that can be made.
+
+    Each form in which a model may write a call is tried. All calls must be of tools that
+    exist, because the text may also be about calls.
+    """
     if len(text) > LONGEST_READ:
         return None
     for text_with_calls in _read_each_form(text):
@@ -99,26 +103,31 @@ def looks_like_a_call(text: str) -> bool:
         last_mark = mark
     if last_mark is None:
         return False
-    written = text[last_mark.end() :].strip()
-    written = written.removesuffix(_END_OF_LLAMA_CALL).removesuffix(_END_OF_TOOL_CALL).rstrip()
-    written = written.removesuffix(_END_OF_FUNCTION)
-    is_example = "`" in written or _END_OF_TOOL_CALL in written or _END_OF_FUNCTION in written
-    if is_example:
-        return False
+    # What stands behind the last mark of a call, without the marks that end a call.
+    behind_mark = text[last_mark.end() :].strip()
+    without_end = behind_mark.removesuffix(_END_OF_LLAMA_CALL).removesuffix(_END_OF_TOOL_CALL)
+    written_call = without_end.rstrip().removesuffix(_END_OF_FUNCTION)
+    # A text that goes on behind a call, or quotes it, is an explanation.
+    for sign in ("`", _END_OF_TOOL_CALL, _END_OF_FUNCTION):
+        if sign in written_call:
+            return False
     if last_mark[0].startswith("<function="):
         return True
-    return written.startswith(("{", "["))
+    return written_call.startswith(("{", "["))
 
 
 def remove_template_marks(text: str) -> str:
-    """Return a reply's text without the marks that begin and end the model's turn."""
-    text = _MARK_AT_START.sub("", text)
+    """Return a reply's text without the marks that begin and end the model's turn.
+
+    The server should have read them, but some leave them in the text, even several at the end.
+    """
+    rest = _MARK_AT_START.sub("", text)
     while True:
-        without_space = text.rstrip()
+        without_space = rest.rstrip()
         if not without_space.endswith(_MARKS_AT_END):
-            return text
+            return rest
         mark_start = without_space.rfind("<")
-        text = without_space[:mark_start].rstrip()
+        rest = without_space[:mark_start].rstrip()
 
 
 def split_off_thoughts(text: str) -> ThoughtsAndText:
@@ -163,8 +172,10 @@ def _read_tagged_calls(text: str) -> Iterator[TextWithCalls]:
 
 
 def _read_blocks_to_end(text: str, position: int) -> Iterator[TextCall]:
-    """Yield the calls of the blocks from a position to the end. A model may leave out the mark
-    at the end of the last one.
+    """Yield the calls of the blocks from a position to the end. Raises _NotACall if anything
+    else stands there.
+
+    A model may leave out the mark at the end of the last block.
     """
     while position < len(text):
         if text.startswith(_TOOL_CALL, position):
@@ -195,12 +206,14 @@ def _cut_until(text: str, start: int, end_mark: str) -> tuple[str, int]:
 
 def _read_function_tags(text: str) -> Iterator[TextCall]:
     """Yield the calls of `<function=NAME>…`, one after another."""
-    while text:
-        head = _FUNCTION.match(text)
+    rest = text
+    while rest:
+        head = _FUNCTION.match(rest)
         if head is None:
             raise _NotACall
-        body, _, text = text[head.end() :].partition(_END_OF_FUNCTION)
-        text = text.strip()
+        behind_head = rest[head.end() :]
+        body, _, behind_call = behind_head.partition(_END_OF_FUNCTION)
+        rest = behind_call.strip()
         arguments: Json
         if body.lstrip().startswith("{"):  # Llama 3.1 writes JSON into the same tag.
             arguments = _read_json_document(body)
@@ -210,13 +223,15 @@ def _read_function_tags(text: str) -> Iterator[TextCall]:
 
 
 def _read_parameters(body: str) -> dict[str, Json]:
+    """Return the arguments in `<parameter=NAME>VALUE</parameter>`, one after another."""
     arguments: dict[str, Json] = {}
     position = 0
     while body[position:].strip():
         parameter = _PARAMETER.match(body, position)
         if parameter is None:
             raise _NotACall
-        arguments[parameter[1]] = parameter[2]
+        name, value = parameter.groups()
+        arguments[name] = value
         position = parameter.end()
     return arguments
 
@@ -274,6 +289,9 @@ def _read_json_document(text: str) -> Json:
 
 
 def _read_json_documents(text: str) -> list[Json]:
+    """Return the JSON documents of a text, which stand one after another. Raises _NotACall if
+    there is anything else.
+    """
     decoder = json.JSONDecoder()
     documents: list[Json] = []
     rest = text.strip()
@@ -288,13 +306,15 @@ def _read_json_documents(text: str) -> list[Json]:
 
 
 def _call_of_object(value: Json) -> TextCall:
+    """Return the call that a JSON object describes. Raises _NotACall if it describes none."""
     if not isinstance(value, dict):
         raise _NotACall
+    call = value
     function = value.get("function")
     if isinstance(function, dict):  # OpenAI's form.
-        value = function
-    name = value.get("name")
-    arguments = value.get("arguments", value.get("parameters", {}))
+        call = function
+    name = call.get("name")
+    arguments = call.get("arguments", call.get("parameters", {}))
     if isinstance(arguments, str):  # JSON within JSON; empty if there are no arguments.
         arguments = _read_json_document(arguments.strip() or "{}")
     if not isinstance(name, str) or not isinstance(arguments, dict):

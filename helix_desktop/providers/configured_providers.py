@@ -61,44 +61,50 @@ class ConfiguredProviders:
         return tuple(self._config_from_table(name, table) for name, table in tables.items())
 
     def find_provider(self, name: str) -> ProviderConfig:
-        """Return a provider that is set up, or a well-known one whose usual settings suffice."""
+        """Return a provider that is set up, or a well-known one whose usual settings suffice.
+
+        Raises NotFound, with the names that there are, if it is neither.
+        """
         tables = self._provider_tables(self._read_document())
         if name in tables:
             return self._config_from_table(name, tables[name])
-        if name in PRESETS:
-            return replace(
-                PRESETS[name],
-                reported={**PRESETS[name].reported, **_model_notes_of(self._reported, name)},
-                learned=_model_notes_of(self._learned, name),
-            )
+        preset = PRESETS.get(name)
+        if preset is not None:
+            reported = {**preset.reported, **_model_notes_of(self._reported, name)}
+            learned = _model_notes_of(self._learned, name)
+            return replace(preset, reported=reported, learned=learned)
+
         available = list(tables)
-        for preset in PRESETS:
-            if preset not in tables:
-                available.append(preset)
+        for preset_name in PRESETS:
+            if preset_name not in tables:
+                available.append(preset_name)
         raise NotFound(
             f"There is no provider {name!r}.",
             remedy=f"Available: {', '.join(available)}. To add another provider, use `provider add`.",
         )
 
     def save_provider(self, config: ProviderConfig) -> ProviderConfig:
-        """Add a provider, or replace its settings. Corrections to models stay."""
+        """Add a provider to the file, or replace its settings, and return it as it was saved.
+
+        What the user corrected about its models stays.
+        """
         if not NAME.fullmatch(config.name):
             raise InvalidInput(
                 f"{config.name!r} is not a valid provider name.",
                 remedy="Use only lowercase letters, digits, periods, hyphens and underscores.",
             )
-        config = check_provider_config(config)
+        checked = check_provider_config(config)
         with self._open_document_for_change() as document:
             tables = self._provider_tables(document, make=True)
-            table = tables.setdefault(config.name, tomlkit.table())
-            _set_or_remove(table, "kind", config.kind)
-            _set_or_remove(table, "base_url", config.base_url)
-            _set_or_remove(table, "variable", config.variable)
-            _set_or_remove(table, "key_host", config.key_host)
-            _set_or_remove(table, "key_header", config.key_header)
-            _set_or_remove(table, "headers", dict(config.headers))
-            _set_or_remove(table, "query", dict(config.query))
-        return config
+            table = tables.setdefault(checked.name, tomlkit.table())
+            _set_or_remove(table, "kind", checked.kind)
+            _set_or_remove(table, "base_url", checked.base_url)
+            _set_or_remove(table, "variable", checked.variable)
+            _set_or_remove(table, "key_host", checked.key_host)
+            _set_or_remove(table, "key_header", checked.key_header)
+            _set_or_remove(table, "headers", dict(checked.headers))
+            _set_or_remove(table, "query", dict(checked.query))
+        return checked
 
     def remove_provider(self, name: str) -> None:
         """Remove a provider and what the user corrected about its models from the file."""
@@ -111,7 +117,10 @@ class ConfiguredProviders:
     def correct_model(
         self, provider: str, model: str, values: Mapping[str, float | str | bool]
     ) -> None:
-        """Save what the user knows better than the catalogue about a model."""
+        """Save what the user knows better than the catalogue about a model.
+
+        A well-known provider that is used as it is gets a place in the file for it.
+        """
         for name in values:
             if name not in CORRECTABLE:
                 raise InvalidInput(
@@ -164,7 +173,10 @@ class ConfiguredProviders:
 
     @contextmanager
     def _open_document_for_change(self) -> Iterator[tomlkit.TOMLDocument]:
-        """Yield the current file, to be written if changed. Nobody else can change it meanwhile."""
+        """Yield the current file as a document. If the caller changes it, it is written at the end.
+
+        Meanwhile, no other program of ours can change the file.
+        """
         with atomic_files.hold_for_change(self._file):
             document = self._read_document()
             before = tomlkit.dumps(document)
@@ -174,6 +186,7 @@ class ConfiguredProviders:
                 atomic_files.write_file_atomically(self._file, after, private=True)
 
     def _read_document(self) -> tomlkit.TOMLDocument:
+        """Return the file as it is now, with its comments. Without a file, the document is empty."""
         try:
             return tomlkit.parse(atomic_files.read_settings_text(self._file))
         except FileNotFoundError:
@@ -243,7 +256,11 @@ class ConfiguredProviders:
         return {str(name): str(value) for name, value in values.items()}
 
     def _patience_setting(self, provider: str, table: Mapping[str, Any]) -> ProviderPatience:
-        """Return `[provider.name.patience]`: seconds and attempts that differ from the defaults."""
+        """Return how long to wait for a provider, and how often to try.
+
+        `[provider.name.patience]` has the values that differ from the usual ones. Raises
+        ConfigFileMistake for an unknown name, and for what is no positive number.
+        """
         defaults = {field.name: field.default for field in fields(ProviderPatience)}
         values: dict[str, Any] = {}
         for key, value in self._table_setting(provider, table, "patience").items():

@@ -15,8 +15,10 @@ MARKS: Mapping[str, re.Pattern[str]] = {
 
 
 def choose_translator(texts: Iterable[str]) -> Say:
-    """Choose the language of `texts`, newest first. An earlier one decides if the
-    newest could be any.
+    """Return a function that says the demonstration's sentences in the user's language.
+
+    `texts`: what the user wrote, the newest first. A text that could be of any language
+    leaves the choice to the one before it.
     """
     translations = translations_of(_language_of(texts))
 

@@ -109,8 +109,10 @@ def _text_of_part(part: object) -> str:
 
 
 def choose_scripted_reply(request: Request) -> ScriptedReply:
-    """Return what the script answers: a summary, what the user's command asks for, the next
-    step of the tour, or who it is.
+    """Return what the demonstration answers to a request.
+
+    That is a summary if the program asks for one. To the user, it is what a command such as
+    `read README.md` asks for, the next step of the tour, or who it is.
     """
     if request.purpose is not Purpose.STEP:
         return ScriptedReply(demo_summaries.write_demo_answer(request))
@@ -134,7 +136,9 @@ def choose_scripted_reply(request: Request) -> ScriptedReply:
 
 
 def build_demo_scene(request: Request) -> DemoScene:
-    """Return what the script needs: the user's last question, and calls and results since."""
+    """Return what the script needs to know of a request: the user's last question, and the
+    calls and results since.
+    """
     messages = request.messages
     question_position, question = _last_question(messages)
     calls: list[ToolCall] = []
@@ -199,12 +203,13 @@ def _call_named_tool(scene: DemoScene, word: str, words_behind: str) -> Scripted
     if scene.done:
         outcomes = [_describe_tool_outcome(call, result, scene.say) for call, result in scene.done]
         return ScriptedReply("\n\n".join(outcomes))
+
     name, arguments = demo_tour.tool_call_for_word(word, words_behind)
     if not scene.offers_tool(name):
         missing = scene.say("This conversation does not offer the tool {name}.", name=name)
         return ScriptedReply(f"{scene.say(WHO)} {missing}")
-    arguments = demo_tour.add_keep_argument_if_large(arguments, word, scene)
-    return ScriptedReply("", ((name, arguments),))
+    all_arguments = demo_tour.add_keep_argument_if_large(arguments, word, scene)
+    return ScriptedReply("", ((name, all_arguments),))
 
 
 def _describe_tool_outcome(call: ToolCall, result: ToolResult | None, say: Say) -> str:

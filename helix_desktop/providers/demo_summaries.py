@@ -214,7 +214,11 @@ def _todo_lines(material: _SortedMaterial) -> list[str]:
 
 
 def _sort_material(request: Request) -> _SortedMaterial:
-    """Sort everything but the question, which is the last text."""
+    """Return what a request holds, sorted by kind: what the user said, calls, outputs, reports.
+
+    The last text is the question of the summary itself, so it is left out. Calls whose files
+    the user has put back as they were do not count.
+    """
     parts: list[_PartOfMessage] = []
     for message in request.messages:
         for part in message.parts:
@@ -301,7 +305,10 @@ def _sort_transcript_lines(text: str, material: _SortedMaterial) -> None:
 
 
 def write_compaction(request: Request) -> str:
-    """Return the output's lines with the rarest words of what was requested, in order."""
+    """Return an excerpt of a large output: the lines that have words of what was asked for.
+
+    Words that most of the lines have say nothing about a line, so they do not count.
+    """
     texts = _texts_of_request(request)
     question = ""
     if texts:

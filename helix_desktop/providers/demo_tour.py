@@ -113,8 +113,10 @@ def station_of_call(call: ToolCall) -> TourStation | None:
 
 
 def next_tour_step(scene: DemoScene) -> ScriptedReply:
-    """Return the first station after the last visible one whose tool is offered, or the
-    closing words.
+    """Return what the tour says and calls next, or its closing words.
+
+    Which stations it has visited is seen from the calls in the request. Those whose tool
+    this conversation does not offer are left out, as are those with nothing to show.
     """
     answer_to_note = _answer_note(scene)
     last_station = _last_visited_station(scene)
@@ -257,7 +259,11 @@ def _large_output_step(scene: DemoScene) -> ScriptedReply:
 
 
 def _recall_step(scene: DemoScene) -> ScriptedReply | None:
-    """Recall a part of the large output, or of another one that was shortened."""
+    """Recall a part of an output that the request shows only in part.
+
+    The whole output is in the cache under its hash: that of the large one, or of another that
+    was shortened. Without the tool for it, the cache is searched.
+    """
     if scene.offers_tool(ToolName.RECALL):
         large_outputs = _hashes_in(scene.results_of_station(TourStation.LARGE))
         if large_outputs:

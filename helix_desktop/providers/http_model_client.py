@@ -74,8 +74,11 @@ class HttpModelClient:
         return self.info.name
 
     async def stream_reply(self, request: Request) -> AsyncGenerator[Delta]:
-        """Send the request and yield its reply as it comes. After a failure, try again: at once
-        without a parameter that the provider did not accept, or else after a pause.
+        """Send a request, and yield its reply piece by piece, with the whole `Reply` at the end.
+
+        After a failure it is sent again: at once if the provider named an optional parameter
+        that it refuses, without that one; otherwise after a pause, which is yielded as a
+        `RetryDelay`. Raises ModelFailed once there is no further try.
         """
         post = await asyncio.to_thread(self._compile_request, request)
         attempt = 1
@@ -119,7 +122,11 @@ class HttpModelClient:
             await pause_is_over.wait()
 
     def _describe_reached_limit(self, request: Request, reply: Reply) -> str:
-        """Return why a reply that was cut at its length cannot go on, or an empty string."""
+        """Return why a reply that was cut at its length cannot go on, or an empty string.
+
+        That is so if the limit was the user's for this model, or the room in its window. Where
+        the caller asked for a short reply, it is no failure.
+        """
         limit = limit_reply(request, self.info).max_output
         if reply.stop is not Stop.LENGTH or request.max_output or not limit:
             return ""
@@ -140,7 +147,11 @@ class HttpModelClient:
         return self.dialect.compile_request(own_request, self.info.abilities)
 
     async def _try_once(self, post: OutgoingRequest, request: Request) -> AsyncGenerator[Delta]:
-        """Try once: yield deltas and the Reply, or raise a failure while nothing was shown."""
+        """Send the request once, and yield the reply's pieces and then the whole `Reply`.
+
+        A failure is raised only while nothing was shown, as the request can then be sent
+        again. Later, the reply ends with what has come, and says why it was cut.
+        """
         reader = self.dialect.build_reply_reader(request)
         content = await asyncio.to_thread(dump_json_body, post.body)
         has_shown_something = False
@@ -169,7 +180,10 @@ class HttpModelClient:
     async def _read_deltas(
         self, answer: http_transport.HttpAnswer, reader: ReplyReaderBase
     ) -> AsyncGenerator[Delta]:
-        """Yield what the answer adds to the reply, until nothing more will come."""
+        """Yield what the answer adds to the reply, until nothing more will come.
+
+        After a reply, only its token counts may follow, for which no server needs long.
+        """
         async with aclosing(_events_of_answer(answer)) as events:
             async for event in events:
                 for delta in self._feed_event(reader, event):
@@ -196,8 +210,10 @@ class HttpModelClient:
         )
 
     def _read_calls_in_text(self, reply: Reply, request: Request) -> Reply:
-        """Read a call that a local model wrote as text as the call that it is. Elsewhere,
-        and where it cannot be read, the reply says that nothing was run.
+        """Return the reply with the calls that the model wrote as text, if there are any.
+
+        A local model writes so if its server does not know its form of calls. Elsewhere, and
+        where the text cannot be read, the reply says that nothing was run.
         """
         text = ""
         parts: list[ReplyPart] = []
@@ -211,9 +227,9 @@ class HttpModelClient:
         if self.info.is_free:
             tool_names = {tool.name for tool in request.tools}
             text_with_calls = find_calls_in_text(text, tool_names)
+        if text_with_calls is None and looks_like_a_call(text):
+            return replace(reply, why=CALL_AS_TEXT)
         if text_with_calls is None:
-            if looks_like_a_call(text):
-                return replace(reply, why=CALL_AS_TEXT)
             return reply
 
         if text_with_calls.text:
@@ -224,21 +240,22 @@ class HttpModelClient:
         return replace(reply, parts=tuple(parts), stop=Stop.CALLS)
 
     async def _raise_for_refusal(self, answer: http_transport.HttpAnswer) -> None:
-        """Raise ModelFailed unless the answer is a reply."""
-        if answer.status_code == 200 and not answer.is_web_page:
+        """Raise ModelFailed, with what the user can do, unless the answer is a reply."""
+        is_accepted = answer.status_code == 200
+        if is_accepted and not answer.is_web_page:
             return
-        if answer.status_code == 200:
+        if is_accepted:
             raise http_transport.UnmendableFailure(
                 f"{self.transport.where} returned a web page instead of a reply.",
                 remedy="Check the address.",
             )
-        body = read_refusal_body(await answer.read_whole_body(http_transport.LONGEST_REFUSAL))
+        content = await answer.read_whole_body(http_transport.LONGEST_REFUSAL)
         refusal = ProviderRefusal(
-            self.transport.where,
-            answer.status_code,
-            body,
-            answer.response_headers,
-            self.info.id,
+            where=self.transport.where,
+            status=answer.status_code,
+            body=read_refusal_body(content),
+            headers=answer.response_headers,
+            model=self.info.id,
         )
         failure = failure_of_refusal(refusal)
         if isinstance(failure, ProviderKeyRefused) and not self.key:
@@ -261,8 +278,8 @@ class HttpModelClient:
             ) from error
 
     def _seconds_until_retry(self, failure: ModelFailed, attempt: int) -> float:
-        """Return the seconds before the next try, doubled each time. Raises the failure
-        if there is none.
+        """Return the seconds before the next try: what the provider asked for, or else a pause
+        that doubles each time. Raises the failure if it was the last try.
         """
         patience = self.transport.patience
         failure = self._remove_key_from_error(failure)
@@ -312,8 +329,11 @@ def _read_template_marks(reply: Reply) -> Reply:
 
 
 def limit_reply(request: Request, info: ModelInfo) -> Request:
-    """Return the request with the user's limit for replies, and on this computer with the
-    room in the window. Otherwise a model that does not end fills the window.
+    """Return the request with a limit for its reply's length, if it needs one and has none.
+
+    `info.reply_limit` is the user's limit for this model. `request.room` is what is left of
+    the window, given for a model on this computer: one that does not end would fill it. 0
+    means that there is no such limit.
     """
     if request.max_output:
         return request
@@ -346,11 +366,16 @@ def fill_in_cost(usage: Usage, info: ModelInfo) -> Usage:
 
 
 async def _events_of_answer(answer: http_transport.HttpAnswer) -> AsyncGenerator[ServerSentEvent]:
-    """Yield a stream's events. A server's single JSON document counts as one event."""
+    """Yield the events of an answer as they come.
+
+    A server that does not stream sends a single JSON document, which counts as one event.
+    Ollama sends a document on each line, others server-sent events.
+    """
     if not answer.is_stream:
         body = await answer.read_whole_body()
         yield ServerSentEvent(body.decode("utf-8", errors="replace"))
         return
+
     parser: LineStreamParser | EventStreamParser = EventStreamParser()
     if answer.has_a_document_on_each_line:
         parser = LineStreamParser()

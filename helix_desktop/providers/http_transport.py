@@ -79,15 +79,17 @@ class ProviderConnections:
         self._clients: dict[bool, httpx.AsyncClient] = {}
 
     def direct_or_proxied_client(self, url: str) -> httpx.AsyncClient:
-        """Return a client without proxy for this machine, or one with the system's
-        proxy for others.
+        """Return the client for an address: without proxy if it is on this machine, or else
+        with the system's proxy. Each of the two is built when it is first needed.
         """
         is_local = is_loopback(url)
-        if is_local not in self._clients:
-            self._clients[is_local] = build_http_client(
+        client = self._clients.get(is_local)
+        if client is None:
+            client = build_http_client(
                 self._connect, write=120.0, uses_environment=not is_local, kept=16
             )
-        return self._clients[is_local]
+            self._clients[is_local] = client
+        return client
 
     async def aclose(self) -> None:
         clients = list(self._clients.values())
@@ -97,8 +99,9 @@ class ProviderConnections:
 
 
 def load_http_and_certificates() -> None:
-    """Import what requests need and read certificates, in a thread before the first
-    message (0.1 s).
+    """Import what requests need and read the certificates.
+
+    It takes 0.1 s, so it is done in a thread before the first message.
     """
     import httpx  # noqa: F401
 
@@ -114,7 +117,12 @@ def build_http_client(
     kept: int = 64,  # How many idle connections stay open.
     proxies: Mapping[str, str] | None = None,
 ) -> httpx.AsyncClient:
-    """Build a client. `proxies`: another environment's variables for proxies and certificates."""
+    """Build an HTTP client, which opens no connection yet.
+
+    `connect` and `write` are time limits in seconds. `uses_environment`: it takes the proxy
+    from this program's environment. `proxies`: variables for proxies and certificates from
+    another program's environment, by their names in lower case.
+    """
     import httpx
 
     if proxies is None:
@@ -144,7 +152,10 @@ def build_http_client(
 def _proxy_mounts(
     proxies: Mapping[str, str], limits: httpx.Limits, trusted: ssl.SSLContext
 ) -> dict[str, httpx.AsyncHTTPTransport | None]:
-    """Return which addresses use which proxy, by an environment's variables."""
+    """Return which addresses are reached by which proxy, as an environment's variables say.
+
+    httpx takes it as a table from the beginnings of addresses. None: without a proxy.
+    """
     import httpx
 
     mounts: dict[str, httpx.AsyncHTTPTransport | None] = {}
@@ -152,10 +163,11 @@ def _proxy_mounts(
         proxy = proxies.get(f"{scheme}_proxy")
         if not proxy:
             continue
+        proxy_address = proxy
         if "://" not in proxy:
-            proxy = f"http://{proxy}"
+            proxy_address = f"http://{proxy}"
         mounts[f"{scheme}://"] = httpx.AsyncHTTPTransport(
-            verify=trusted, proxy=proxy, limits=limits
+            verify=trusted, proxy=proxy_address, limits=limits
         )
 
     # Hosts that are reached without a proxy, with all below them.
@@ -171,9 +183,11 @@ def _proxy_mounts(
 
 @cache
 def trusted_certificates(variables: frozenset[tuple[str, str]] | None = None) -> ssl.SSLContext:
-    """Return whom to trust: SSL_CERT_FILE or SSL_CERT_DIR, or else the system's and
-    certifi's lists; also what agents read, and the client certificate. `variables`:
-    another environment's, in lower case.
+    """Return which certificates of servers are trusted, and the one that we show to them.
+
+    Trusted are those in SSL_CERT_FILE or SSL_CERT_DIR, or else the system's and certifi's
+    lists. Added are files that the variables of coding agents name, such as a company's
+    proxy. `variables`: those of another program's environment, with names in lower case.
     """
     if variables is None:
         environment = {name.lower(): value for name, value in os.environ.items()}
@@ -212,13 +226,18 @@ def _name_variable_in_errors(name: str) -> Iterator[None]:
 
 
 def _load_base_certificates(own_file: str | None, own_folder: str | None) -> ssl.SSLContext:
-    """Return whom to trust: the user's own list, or else the system's and certifi's."""
+    """Return whom to trust: the user's own file or folder, or else the system's list.
+
+    Windows and macOS are asked themselves, by truststore. On Linux, where the list may be
+    missing, certifi's list is read, too.
+    """
     if own_file or own_folder:
         variable = "ssl_cert_dir"
         if own_file:
             variable = "ssl_cert_file"
         with _name_variable_in_errors(variable):
             return ssl.create_default_context(cafile=own_file or None, capath=own_folder or None)
+
     if sys.platform in {"win32", "darwin"}:
         import truststore
 
@@ -246,7 +265,9 @@ def is_loopback(url: str) -> bool:
 
 
 def strip_and_check_key(key: str, provider: str) -> str:
-    """Strip a key. Refuse what can't be in a header, before a library quotes it in a message."""
+    """Return a key without the space around it. Raises ProviderKeyRefused for what cannot be in
+    a header, before a library refuses it and quotes the key in its message.
+    """
     stripped_key = key.strip()
     is_plain_text = stripped_key.isascii() and stripped_key.isprintable()
     if not is_plain_text or " " in stripped_key:
@@ -303,7 +324,11 @@ class HttpAnswer:
                     pass
 
     async def body_chunks(self) -> AsyncGenerator[bytes]:
-        """Yield the body as it comes. Silence and a lost connection raise ProviderUnreachable."""
+        """Yield the body as it comes. Silence and a lost connection raise ProviderUnreachable.
+
+        The first piece may take long, as the model reads the request before. Once the reply
+        is complete, hardly anything is worth waiting for.
+        """
         import httpx
 
         seconds = self._patience.first_byte
@@ -328,8 +353,9 @@ class HttpAnswer:
                     seconds = self._patience.silence
 
     async def _decoded_pieces(self) -> AsyncGenerator[bytes]:
-        """Yield decompressed pieces. Not by httpx, which decompresses each piece
-        completely at once.
+        """Yield the body decompressed, and raise ProviderUnreachable if it gets too large.
+
+        httpx would decompress each piece at once, however large that makes it.
         """
         try:
             body = BodyDecompressor(self.response_headers.get("content-encoding", ""), LONGEST_BODY)
@@ -389,14 +415,19 @@ class ProviderTransport:
     async def open_post(
         self, path: str, content: bytes, headers: Mapping[str, str]
     ) -> AsyncIterator[HttpAnswer]:
-        """Send a JSON document and yield the answer once its head has come."""
-        all_headers = {
+        """Send a JSON document and yield the answer once its head has come.
+
+        `headers` are those of the protocol. They override the ones that all requests have.
+        """
+        request_headers = {
             "content-type": "application/json",
             "accept": "text/event-stream, application/json",
         }
-        all_headers.update(headers)
+        request_headers.update(headers)
         seconds = self.patience.first_byte
-        async with self._open_http_request("POST", path, content, all_headers, seconds) as answer:
+        async with self._open_http_request(
+            "POST", path, content, request_headers, seconds
+        ) as answer:
             yield answer
 
     @asynccontextmanager
@@ -415,19 +446,22 @@ class ProviderTransport:
         headers: Mapping[str, str],
         seconds: float,
     ) -> AsyncIterator[HttpAnswer]:
-        """Send a request and yield its answer once the head has come. The answer is closed
-        afterwards.
+        """Send a request, and yield its answer once the head has come within so many seconds.
+
+        The body is read by the caller, and the answer is closed afterwards. A request without
+        an answer raises ProviderUnreachable with what went wrong.
         """
         import httpx
 
         client = self.connections.direct_or_proxied_client(self.base_url)
-        all_headers = dict(headers)
-        all_headers.update(self.headers)
+        headers_with_key = dict(headers)
+        headers_with_key.update(self.headers)
         request = client.build_request(
-            method, self.full_url(path), content=content, headers=all_headers
+            method, self.full_url(path), content=content, headers=headers_with_key
         )
         try:
             async with asyncio.timeout(seconds):
+                # `stream=True`: return after the head, instead of after the whole body.
                 response = await client.send(request, stream=True)
         except TimeoutError as error:
             raise ProviderUnreachable(
@@ -445,25 +479,23 @@ CHECK = "Check the network connection, and make sure that the server is running.
 def _build_no_connection_error(
     error: BaseException, provider: str, url: str, library_message: str
 ) -> NoConnection:
-    """Build an error from the original cause, above which libraries only say that all
-    attempts failed.
+    """Say why no connection could be made.
+
+    The libraries' own error says only that all attempts failed, so the one below it, which
+    the system raised, is looked at.
     """
     original_error = _original_cause(error)
-    at_address = ""
+    no_connection = f"No connection to {provider}"
     if url:
-        at_address = f" at {url}"
+        no_connection += f" at {url}"
     if isinstance(original_error, ConnectionRefusedError):
-        return NoConnection(
-            f"No connection to {provider}{at_address}: connection refused.", remedy=CHECK
-        )
+        return NoConnection(f"{no_connection}: connection refused.", remedy=CHECK)
     if isinstance(original_error, socket.gaierror):
         return NoConnection(
-            f"No connection to {provider}{at_address}: host not found.",
+            f"{no_connection}: host not found.",
             remedy="Check the address and the network connection.",
         )
-    return NoConnection(
-        f"No connection to {provider}{at_address}: {library_message}.", remedy=CHECK
-    )
+    return NoConnection(f"{no_connection}: {library_message}.", remedy=CHECK)
 
 
 def _original_cause(error: BaseException) -> BaseException:

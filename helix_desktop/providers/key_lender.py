@@ -50,6 +50,10 @@ class KeyLender:
 
     @asynccontextmanager
     async def open_lent_answer(self, request: LentRequest) -> AsyncIterator["AnswerWithoutKey"]:
+        """Send a request of the other computer with the user's key, and yield the answer.
+
+        Raises InvalidInput before anything is sent if the request does not ask a model.
+        """
         config = provider_catalog.check_provider_config(
             self._configured.find_provider(request.provider)
         )
@@ -119,8 +123,10 @@ def list_lendable_providers(configured: ConfiguredProviders) -> list[LentProvide
 
 
 def check_lent_address(config: ProviderConfig, url: str) -> str:
-    """Return the path behind the provider's address. InvalidInput if the request is for another
-    address, or does not ask a model.
+    """Return the path behind the provider's address that a request of the other computer is for.
+
+    Raises InvalidInput if it is for another address, or for a path that does not ask a model:
+    the user's key must not open anything else.
     """
     own = urlsplit(config.base_url)
     try:
@@ -134,10 +140,12 @@ def check_lent_address(config: ProviderConfig, url: str) -> str:
             f"The other computer asked for an address that is not that of {config.name}. Nothing was sent."
         )
     path = asked.path.removeprefix(own_path)
-    if unquote(path) != path or not _PATHS_THAT_ASK_A_MODEL.fullmatch(path):
+    # Quoted letters (%2e) could lead elsewhere once the provider has read them.
+    has_quoted_letters = unquote(path) != path
+    if has_quoted_letters or not _PATHS_THAT_ASK_A_MODEL.fullmatch(path):
         raise InvalidInput(
             f"The other computer asked {config.name} for something else than a model's reply. Nothing was sent."
         )
-    if asked.query == "alt=sse":
+    if asked.query == "alt=sse":  # Gemini's parameter for a reply as a stream.
         return f"{path}?alt=sse"
     return path

@@ -33,11 +33,16 @@ class LentConnections(ProviderConnections):
 
 
 class LentHttpTransport(httpx.AsyncBaseTransport):
+    """Hands each request to the lender, instead of opening a connection to the provider."""
+
     def __init__(self, lent: LentProviders, provider: str) -> None:
         self._lent = lent
         self._provider = provider
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Wait for the lender, let it send the request, and return the answer once its head has
+        come. The body is passed on as it is read.
+        """
         headers: list[tuple[str, str]] = []
         for name, value in request.headers.items():
             if name.lower() not in _OF_ONE_CONNECTION:
@@ -47,6 +52,7 @@ class LentHttpTransport(httpx.AsyncBaseTransport):
         lender = await self._lent.wait_for_lender(self._provider)
         async with AsyncExitStack() as closing:
             answer = await closing.enter_async_context(lender.open_lent_answer(lent_request))
+            # The answer stays open until its body is closed, which now has to do that.
             body = _LentBody(answer, closing.pop_all())
         # The lender has decompressed the body already.
         shown_headers = {"content-type": answer.response_headers.get("content-type", "")}

@@ -73,7 +73,7 @@ class LentProviders:
         self._has_new_lender = asyncio.Event()
 
     def add_lender(self, lender: ProviderLender) -> Callable[[], None]:
-        """Returns what to call when the lender leaves."""
+        """Add a computer that lends its providers. Returns what to call when it leaves."""
         earlier = self._lenders.pop(lender.computer, None)
         if earlier is not None:
             # Its line is dead, though nobody here has noticed: requests on it would wait for ever.
@@ -94,7 +94,7 @@ class LentProviders:
         return self._configs.get(name)
 
     async def wait_for_lender(self, provider: str) -> ProviderLender:
-        """Return the lender that came last of those with this provider."""
+        """Return the lender that came last of those with this provider. Without any, wait for one."""
         while True:
             for lender in reversed(self._lenders.values()):
                 if any(lent.name == provider for lent in lender.providers):
@@ -104,7 +104,9 @@ class LentProviders:
 
 
 def _config_of_lent_provider(provider: LentProvider) -> ProviderConfig:
-    """It has no variable for a key: none is looked for on this computer."""
+    """Return a lent provider as this computer knows it: without a variable in which to look for
+    a key here, and with patience for a lender that is away.
+    """
     config = ProviderConfig(provider.name, provider.kind, provider.base_url)
     patience = replace(config.patience, first_byte=PATIENCE_SECONDS, silence=PATIENCE_SECONDS)
     return replace(config, patience=patience)

@@ -33,8 +33,10 @@ class LocalModelState:
     _unknown_since: dict[str, float] = field(default_factory=dict)
 
     async def update_model(self, provider: str, model: str, *, may_load: bool) -> None:
-        """Ask the server, and save what has changed. `may_load`: load the model if the
-        server has not, because nothing else tells its window.
+        """Ask a local server about a model before a request, and save what has changed.
+
+        `may_load`: make the server load the model if it has not, because nothing else tells
+        with which window it will run. Does nothing for a provider elsewhere.
         """
         config = await asyncio.to_thread(self.configured.find_provider, provider)
         is_here = provider_catalog.has_address_of_this_computer(config)
@@ -55,7 +57,11 @@ class LocalModelState:
     async def _ask_model_server(
         self, config: ProviderConfig, model: str, known_details: Object, *, may_load: bool
     ) -> Object:
-        """Return what the server says of a model now, or an empty object."""
+        """Return what the server says of a model now, or an empty object if it says nothing.
+
+        First it is asked as the kind of server that it was last time. If that gives nothing,
+        it may be another one now, so it is asked who it is, but only once a minute.
+        """
         dialect = provider_catalog.dialect_of_provider(config)
         transport = provider_catalog.transport_to_provider(config, dialect, "", self.connections)
         root = local_server_details.server_root(transport)
@@ -91,6 +97,7 @@ class LocalModelState:
 async def _fetch_details_now(
     root: ProviderTransport, kind: LocalServerKind | None, model: str
 ) -> Object:
+    """Return what a server of this kind says of a model, or an empty object."""
     if kind is None:
         return {}
     details = await local_server_details.fetch_details_of_kind(root, kind, (model,), ASKING_SECONDS)

@@ -59,7 +59,10 @@ def server_root(transport: ProviderTransport) -> ProviderTransport:
 
 
 async def identify_local_server(root: ProviderTransport, seconds: float) -> LocalServerKind | None:
-    """Return the kind of server at an address, or None if it is none of those known."""
+    """Return the kind of server at an address, or None if it is none of those known.
+
+    It is asked for a path that only one kind has, for each kind, and known by its answer.
+    """
     # All are asked at once, as most servers do not answer to the questions for others.
     seconds_for_each = min(seconds, ANSWER_SECONDS)
     questions = [_answers_as(root, server, seconds_for_each) for server in _SERVERS]
@@ -98,8 +101,10 @@ async def fetch_details_of_kind(
 
 
 async def load_model(root: ProviderTransport, kind: LocalServerKind, model: str) -> Object:
-    """Make a server load a model, if it loads them when they are needed, and return what
-    is known then. Nothing else tells the window with which Ollama and LM Studio run it.
+    """Make a server load a model, and return what it says of the model then.
+
+    Nothing else tells the window with which Ollama and LM Studio run it. Other servers have
+    loaded their model when they start.
     """
     body: Object = {"model": model, "stream": False}
     try:
@@ -169,7 +174,7 @@ def _is_jan(answer: Object) -> bool:
 async def _fetch_ollama_details(
     root: ProviderTransport, models: Sequence[str], seconds: float
 ) -> Details:
-    """Ask Ollama which models are loaded, and about each of them."""
+    """Ask Ollama which models are in memory, and then about each of these models."""
     list_of_loaded = await fetch_json(root, "/api/ps", seconds)
     loaded_models: dict[str, json_values.Json] = {}
     for item in json_values.list_at(list_of_loaded, "models"):
@@ -210,14 +215,20 @@ async def _describe_ollama_model(root: ProviderTransport, model: str, seconds: f
 
 
 def _with_ollama_window(description: Object, loaded: json_values.Json) -> Object:
-    """Add the window to ask for. Each request names it, so the model runs with no other."""
-    window = json_values.number_at(description, "own_window") or LEAST_OLLAMA_WINDOW
+    """Return a model's description with the window that Ollama is to be asked for.
+
+    Each request names it, so the model runs with no other. A model that is in memory keeps
+    its window, since another one would load it again. `loaded`: what Ollama says of it then.
+    """
+    own_window = json_values.number_at(description, "own_window") or LEAST_OLLAMA_WINDOW
     running_window = json_values.number_at(loaded, "context_length")
+    wanted_window = own_window
     if running_window:
-        window = max(running_window, min(window, LEAST_OLLAMA_WINDOW))
-    largest_window = json_values.number_at(description, "largest_window") or window
+        least_window = min(own_window, LEAST_OLLAMA_WINDOW)
+        wanted_window = max(running_window, least_window)
+    largest_window = json_values.number_at(description, "largest_window") or wanted_window
     details = json_values.without_fields(description, "own_window")
-    details["window"] = min(window, largest_window)
+    details["window"] = min(wanted_window, largest_window)
     if not running_window:
         details["note"] = "window that Ollama is asked for; the model is not loaded yet"
         return details
@@ -259,7 +270,9 @@ async def _fetch_lm_studio_details(
 async def _fetch_llama_cpp_details(
     root: ProviderTransport, models: Sequence[str], seconds: float
 ) -> Details:
-    """llama.cpp and llamafile run one model, under whatever name it is asked for."""
+    """Ask llama.cpp or llamafile for its window. It runs one model, under whatever name it is
+    asked for.
+    """
     answer = await fetch_json(root, "/props", seconds)
     model_details: Object = {
         "window": json_values.number_at(answer, "default_generation_settings", "n_ctx"),

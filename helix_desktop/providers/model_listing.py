@@ -65,22 +65,23 @@ def _describe_reported_models(
 async def check_provider_address(
     config: provider_catalog.ProviderConfig, connections: ProviderConnections
 ) -> None:
-    """Contact an address without a key, unless it is a well-known provider's. Raises
-    what is wrong.
+    """Check an address that the user entered, before a key is sent there. Raises what is wrong.
+
+    It is asked for its models without a key. A well-known provider's needs no check.
     """
-    config = provider_catalog.check_provider_config(config)
-    if not provider_catalog.may_carry_key(config.base_url):
+    checked = provider_catalog.check_provider_config(config)
+    if not provider_catalog.may_carry_key(checked.base_url):
         raise InvalidInput(
-            f"A key for {config.name} cannot be sent to an http:// address, because anyone on the network could read it.",
+            f"A key for {checked.name} cannot be sent to an http:// address, because anyone on the network could read it.",
             remedy="Use an https:// address.",
         )
     for preset in provider_catalog.PRESETS.values():
-        if config.host == preset.host:  # It needs no check.
+        if checked.host == preset.host:
             return
-    dialect = provider_catalog.dialect_of_provider(config)
+    dialect = provider_catalog.dialect_of_provider(checked)
     with suppress(ProviderKeyRefused):  # This is how a provider answers a request without a key.
-        transport = provider_catalog.transport_to_provider(config, dialect, "", connections)
-        await fetch_json(transport, _models_path(config), SECONDS)
+        transport = provider_catalog.transport_to_provider(checked, dialect, "", connections)
+        await fetch_json(transport, _models_path(checked), SECONDS)
 
 
 async def fetch_reported_models(
@@ -89,26 +90,33 @@ async def fetch_reported_models(
     connections: ProviderConnections,
     seconds: float = SECONDS,
 ) -> Mapping[str, json_values.Object]:
-    """Return what the provider says about each chat model, under the catalogue's names."""
+    """Return what a provider says of each chat model, by the model's name.
+
+    The values have the names that our catalogue of models uses, such as `window`. An
+    extension may declare more models than the provider lists. A local server is then asked
+    about each of its models.
+    """
     if config.kind == demo_model.DEMO:
         return {demo_model.DEMO: {}}
-    config = provider_catalog.check_provider_config(config)
-    dialect = provider_catalog.dialect_of_provider(config)
-    usable_key = provider_catalog.require_usable_key(config, key)
-    transport = provider_catalog.transport_to_provider(config, dialect, usable_key, connections)
-    declared = provider_catalog.declared_models_of(config)
+    checked = provider_catalog.check_provider_config(config)
+    dialect = provider_catalog.dialect_of_provider(checked)
+    usable_key = provider_catalog.require_usable_key(checked, key)
+    transport = provider_catalog.transport_to_provider(checked, dialect, usable_key, connections)
+
+    declared = provider_catalog.declared_models_of(checked)
     reported: dict[str, json_values.Object] = dict(declared)
-    for item in await _fetch_model_items(
-        config, transport, seconds, has_other_models=bool(declared)
-    ):
+    items = await _fetch_model_items(checked, transport, seconds, has_other_models=bool(declared))
+    for item in items:
         name = _name_of_listed_model(item)
         if name and not _is_for_no_chat(name):
             reported[name] = {**declared.get(name, {}), **_reported_details(item)}
-    if config.is_local:
-        names = list(reported)
-        details = await local_server_details.fetch_local_details(transport, names, seconds)
-        for name in names:
-            reported[name] |= details.get(name, {})
+    if not checked.is_local:
+        return reported
+
+    names = list(reported)
+    details = await local_server_details.fetch_local_details(transport, names, seconds)
+    for name in names:
+        reported[name] |= details.get(name, {})
     return reported
 
 
@@ -119,8 +127,9 @@ async def _fetch_model_items(
     *,
     has_other_models: bool,
 ) -> list[json_values.Json]:
-    """Return the items of the provider's list. A provider whose models are declared may have
-    none.
+    """Return the models in the provider's list, as it describes them.
+
+    `has_other_models`: an extension declares some. Then the provider may have no list at all.
     """
     try:
         return await _fetch_all_pages(config, transport, seconds)
@@ -224,7 +233,9 @@ def _reported_details(item: json_values.Json) -> json_values.Object:
 
 
 def _reported_prices(item: json_values.Json) -> json_values.Object:
-    """Convert OpenRouter's prices, which are dollars per token, as text."""
+    """Return OpenRouter's prices as dollars for a million tokens. It states them for each token,
+    as text.
+    """
     names = {
         "input": "prompt",
         "output": "completion",
@@ -266,9 +277,10 @@ async def ask_provider_about_model(
     key: str | None,
     connections: ProviderConnections,
 ) -> ModelInfo:
-    """Return what is known of a model being chosen: ask the provider, and load it on a
-    local server to learn its real window. NotFound if a local server lacks it; other
-    providers' lists may be incomplete.
+    """Ask a provider about the model that the user chooses, and return what is known then.
+
+    A local server loads the model, which shows its real window. Raises NotFound if a local
+    server lacks the model. The lists of other providers may be incomplete.
     """
     config = configured.find_provider(provider)
     reported = dict(await fetch_reported_models(config, key, connections))

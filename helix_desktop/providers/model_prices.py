@@ -81,6 +81,7 @@ class ModelInfo:
         return f"{self.provider}/{self.id}"
 
     def as_model_set(self, role: ModelRole) -> ModelSet:
+        """Return the fact to be recorded in a conversation that uses this model from now on."""
         return ModelSet(
             role=role,
             model=self.name,
@@ -103,7 +104,7 @@ def shipped_prices(model: str) -> ModelSet:
 
 
 def usage_cost(usage: Usage, prices: TokenPrices) -> float:
-    """Return dollars by the prices, whatever the provider has reported."""
+    """Return what a reply costs by these prices, in dollars, whatever the provider reported."""
     priced_model = ModelSet(
         role=ModelRole.MAIN,
         model="",
@@ -147,8 +148,9 @@ def shipped_models() -> ShippedModels:
 
 
 def model_info_from(provider: str, model: str, knowledge: Object, note: str = "") -> ModelInfo:
-    """Build a model from an entry of the data file or the user's corrections, which
-    have the same fields.
+    """Return a model with what is known of it. A missing value is taken as usual for models.
+
+    `knowledge` has the fields of the data file `models.json`, as do the user's corrections.
     """
     abilities = ModelAbilities(
         max_output=number_at(knowledge, "max_output"),
@@ -183,16 +185,19 @@ def merge_model_knowledge(
     corrected: Object | None = None,
     is_local: bool = False,
 ) -> ModelInfo:
-    """Merge what is known: by the user, from refusals, from the provider's list, and
-    from the shipped data. `is_local`: the model runs on this computer.
+    """Return what is known of a model, of which the most certain counts.
+
+    That is what the user `corrected`, then what refused requests showed (`learned`), then what
+    the provider's list says (`reported`), and then the data shipped with the program.
+    `is_local`: the model runs on this computer.
     """
     reported = reported or {}
     learned = learned or {}
     corrected = corrected or {}
     shipped = shipped_models().entry_for_model(model)
     server = text_at(reported, "server")
+    runs_here = is_local or bool(server)
     if server:
-        is_local = True
         # The catalogue knows what others charge for a model, and how large its window
         # may be. A server on this computer charges nothing, and usually runs it with less.
         shipped = without_fields(shipped, "window", *_PRICES)
@@ -201,14 +206,14 @@ def merge_model_knowledge(
     merged: Object = {}
     for knowledge in (shipped, reported, learned, corrected):
         merged.update(knowledge)  # It overrides what was merged before.
-    if source is WindowSizeSource.ASSUMED and is_local:
+    if source is WindowSizeSource.ASSUMED and runs_here:
         merged.setdefault("window", ASSUMED_LOCAL_WINDOW)
     _limit_window_to_largest(merged)
 
     note = _window_note(shipped, reported, source, number_at(merged, "window"))
     info = model_info_from(provider, model, merged, note)
     has_price = any(_price_or_zero(merged, name) for name in _PRICES)
-    is_free = is_local and not has_price
+    is_free = runs_here and not has_price
     return replace(
         info,
         window_from=source,
@@ -262,9 +267,10 @@ def _window_note(
 def window_shown_by_reply(info: ModelInfo, counted: int, usage: Usage) -> Object:
     """Return what a reply shows of an assumed window, to be saved, or an empty object.
 
-    `counted`: our own count of the request. A server that read much less of a long
-    request has cut its beginning. A request that filled most of the assumed window and
-    was read whole shows that the window may be larger.
+    A server on this computer may not say how many tokens fit into its window. `counted` is
+    our own count of the request. A server that read much less of a long request has cut its
+    beginning. A request that filled most of the assumed window and was read whole shows that
+    the window may be larger.
     """
     is_assumed = info.window_from is WindowSizeSource.ASSUMED
     if not is_assumed or not usage.input or not info.is_free:

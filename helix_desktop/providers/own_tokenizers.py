@@ -23,7 +23,10 @@ COUNTING_SERVERS = frozenset(
 
 
 async def count_with_server(root: ProviderTransport, kind: LocalServerKind, body: Object) -> int:
-    """Return the tokens of a request's body, or 0 if the server does not count it."""
+    """Return how many tokens the server makes of a request's body, or 0 if it does not count.
+
+    Each kind of server is asked in another way.
+    """
     try:
         if kind is LocalServerKind.VLLM:
             return await _count_at_vllm(root, body)

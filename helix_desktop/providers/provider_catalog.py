@@ -106,6 +106,7 @@ class ProviderConfig:
 
 
 def _build_preset(known: KnownProvider) -> ProviderConfig:
+    """Return the usual settings of a provider that the program or an extension declares."""
     return ProviderConfig(
         known.name,
         known.kind,
@@ -178,8 +179,9 @@ class SystemClock:
 
 
 def check_provider_config(config: ProviderConfig) -> ProviderConfig:
-    """Normalise the configuration, or raise InvalidInput. URLs and headers must not
-    contain keys.
+    """Return a provider's settings in their usual form, or raise InvalidInput for wrong ones.
+
+    Address and headers must not contain a key, because the settings are stored in a file.
     """
     if config.kind not in KINDS:
         raise InvalidInput(
@@ -281,23 +283,25 @@ def connect_model_client(
     connections: http_transport.ProviderConnections | None = None,
     clock: Clock | None = None,
 ) -> ModelClient:
-    """Create a client, which sends nothing yet. `connections`: shared ones, which the
-    program closes.
+    """Return a client that asks this model. It sends nothing yet.
+
+    `connections`: those that all models of the program share, and the program closes. Raises
+    ProviderKeyRefused if there is no key, or none that may be sent.
     """
-    config = check_provider_config(config)
+    checked = check_provider_config(config)
     clock = clock or SystemClock()
     if isinstance(model, ModelInfo):
         info = model
     else:
-        info = describe_model(config, model)
-    if config.kind == DEMO:
+        info = describe_model(checked, model)
+    if checked.kind == DEMO:
         return DemoModel(info.name, clock.sleep_seconds)
 
-    dialect = dialect_of_model(config, info)
-    clean_key = require_usable_key(config, key)
+    dialect = dialect_of_model(checked, info)
+    clean_key = require_usable_key(checked, key)
     if connections is None:
-        connections = http_transport.ProviderConnections(connect=config.patience.connect)
-    transport = transport_to_provider(config, dialect, clean_key, connections)
+        connections = http_transport.ProviderConnections(connect=checked.patience.connect)
+    transport = transport_to_provider(checked, dialect, clean_key, connections)
     if isinstance(dialect, OllamaChat):
         transport = server_root(transport)
     return HttpModelClient(info, dialect, transport, clock, key=clean_key)
@@ -328,8 +332,10 @@ class KeySource(Protocol):
 
 
 async def find_provider_key(config: ProviderConfig, keys: KeySource) -> str | None:
-    """Return a provider's key, or None. A failing keyring matters only if a key is needed or was
-    entered, and then raises ProviderKeyRefused, as does a key that was entered for another address.
+    """Return a provider's key, or None if there is none.
+
+    A keyring that fails matters only if a key is needed or was entered. Then it raises
+    ProviderKeyRefused, as does a key that was entered for another address.
     """
     if config.kind == DEMO:
         return None
@@ -344,8 +350,9 @@ async def find_provider_key(config: ProviderConfig, keys: KeySource) -> str | No
 
 
 def require_usable_key(config: ProviderConfig, key: str | None) -> str:
-    """Return the key to send, or an empty string. ProviderKeyRefused says why there is
-    none to send.
+    """Return the key to send, or an empty string for a provider that needs none.
+
+    Raises ProviderKeyRefused if a key is missing, or if it would go over an open network.
     """
     if not key and config.needs_key:
         raise ProviderKeyRefused(
@@ -363,8 +370,9 @@ def require_usable_key(config: ProviderConfig, key: str | None) -> str:
 
 
 def describe_model(config: ProviderConfig, model: str, reported: Object | None = None) -> ModelInfo:
-    """Return what is known of a model: corrections, refusals, the provider's list, the
-    catalogue.
+    """Return what is known of a provider's model: its window, prices and abilities.
+
+    `reported`: what the provider says of it now, if it was just asked.
     """
     if reported is None:
         reported = config.reported.get(model)
@@ -376,10 +384,12 @@ def describe_model(config: ProviderConfig, model: str, reported: Object | None =
         corrected=config.corrections.get(model),
         is_local=runs_on_this_computer(config),
     )
+    abilities = info.abilities
     if info.server == LocalServerKind.OLLAMA:
-        abilities = replace(info.abilities, window=info.window)
-        info = replace(info, abilities=abilities)
-    return replace(info, cache_seconds=cache_life_seconds(config, model))
+        # Each request names the window with which Ollama is to run the model.
+        abilities = replace(abilities, window=info.window)
+    seconds = cache_life_seconds(config, model)
+    return replace(info, abilities=abilities, cache_seconds=seconds)
 
 
 def runs_on_this_computer(config: ProviderConfig) -> bool:

@@ -37,7 +37,10 @@ Read = Callable[[Digest], Awaitable[bytes]]
 
 
 def details_of_recorded_message(message: RecordedMessage) -> Iterator[str]:
-    """Yield the user's demands word for word, and errors, addresses, paths and names."""
+    """Yield what must not get lost when a message is replaced by a shorter text.
+
+    That is each demand of the user word for word, and errors, addresses, paths and names.
+    """
     if message.role == "user":
         # What an agent's own program adds is nobody's demand.
         words, _ = split_off_agent_additions([Text(message.text)])
@@ -80,6 +83,7 @@ def text_or_json_values(text: str) -> str:
 
 
 def _values_in_json(value: object) -> Iterator[str]:
+    """Yield the names and values in a JSON value, at any depth, as texts."""
     if isinstance(value, dict):
         for key, field_value in value.items():
             yield str(key)
@@ -122,7 +126,9 @@ def _normalize_as_in_requests(text: str) -> str:
 
 
 def digests_in_view(blocks: Iterable[Block], text_of: Callable[[Block], str]) -> Iterator[Digest]:
-    """Yield every hash that the view mentions, and those of the contents behind its folds."""
+    """Yield the hash of everything that can be fetched back from a view, which is what the model
+    is shown: what its texts name, and the contents behind its folds (the shorter texts).
+    """
     for block in blocks:
         yield from map(Digest.from_hex, NAMED.findall(text_of(block)))
         for stored in block.cached:

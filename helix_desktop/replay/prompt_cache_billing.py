@@ -100,13 +100,19 @@ class BillingLedger:
         *,
         beside: bool = True,
     ) -> Usage:
-        """Bill a request to the main model. `reason_of` tells which parts recalls brought."""
+        """Bill a request to the main model, and return the usage that it would report.
+
+        `seconds` is the time of the request, by which the cache forgets. `beside`: it is no
+        step of the conversation, such as one for a summary. `reason_of` tells which parts were
+        brought by recalls, whose cost is also counted apart.
+        """
         total = sum(tokens for _, tokens in pieces)
         request_before = self._sent
         cached = self._update_cache(pieces, seconds)
         if beside:
             # The conversation's next request continues the one before this.
             self._sent = request_before
+
         self.sent += total
         self.output += output
         self.peak = max(self.peak, total)
@@ -119,11 +125,13 @@ class BillingLedger:
         request_cost += total - cached.read - cached.written
         request_cost += output * self.prices.output
         self.billed += request_cost
+
         tokens_so_far = 0
         for content, tokens in pieces:
             tokens_so_far += tokens
             piece_cost = tokens * self._price_of_token_before(tokens_so_far, cached)
             self._add_cost_if_recalled(piece_cost, reason_of(content))
+
         usage = Usage(
             input=total, cache_read=cached.read, cache_write=cached.written, output=output
         )
@@ -149,7 +157,10 @@ class BillingLedger:
         reason: RecallReason = RecallReason.RECALLED,
         reason_of: ReasonOf = never_recalled,
     ) -> Usage:
-        """Bill a recall's request: reading the context again, and the call."""
+        """Bill a request whose answer is a recall: the context is read again, and a call written.
+
+        All of it is the recall's cost, since without folds there would be no such request.
+        """
         usage = self.bill_cached_request(pieces, output, seconds, reason_of, beside=False)
         own_tokens = 0
         for content, tokens in pieces:
@@ -206,7 +217,10 @@ class BillingLedger:
     def _last_block_read(
         self, beginnings: Sequence["_Beginning"], marked_blocks: Sequence[int], seconds: float
     ) -> int:
-        """Return the number of the block with which the longest cached beginning ends, or -1."""
+        """Return the number of the block with which the longest cached beginning ends, or -1.
+
+        The provider looks for one only a few blocks before each mark.
+        """
         blocks_looked_at: set[int] = set()
         for marked_block in marked_blocks:
             first_block = max(0, marked_block - LOOK_BACK + 1)
@@ -235,6 +249,10 @@ class _Beginning:
 
 
 def _beginnings_of_request(blocks: Sequence[int], pieces: Sequence[Piece]) -> list[_Beginning]:
+    """Return the beginning that ends with each block of a request.
+
+    Its hash is made of the hash before and the block, so that equal ones have equal content.
+    """
     beginnings: list[_Beginning] = []
     chained_hash = 0
     tokens_so_far = 0
@@ -246,7 +264,7 @@ def _beginnings_of_request(blocks: Sequence[int], pieces: Sequence[Piece]) -> li
 
 
 def billing_pieces(request: Request, system_tokens: int, count: Count) -> list[Piece]:
-    """Return the system prompt and each part of a request, as the cache sees them."""
+    """Return the system prompt and each part of a request, with the tokens that each takes."""
     pieces: list[Piece] = [(request.system, system_tokens)]
     for message in request.messages:
         has_only_calls = all(isinstance(part, ToolCall) for part in message.parts)
@@ -287,7 +305,10 @@ def count_output_tokens(message: RecordedMessage, count: Count) -> int:
 
 
 def request_times(messages: Sequence[RecordedMessage]) -> Iterator[float]:
-    """Yield the time of each request of a session, taken from the recording if it has times."""
+    """Yield the time of each request of a session, in seconds from its beginning.
+
+    A recording without times has the usual pause before each request.
+    """
     request_time = 0.0
     last_recorded_time = 0.0
     for message in messages:

@@ -153,6 +153,7 @@ def _names_of_integer_fields() -> list[str]:
 
 
 def _brief_figures(group: Sequence[ReplayFigures]) -> dict[str, object]:
+    """Return the most telling totals of a group of sessions."""
     if not group:
         return {"sessions": 0}
     total = replace(sum_figures(group), of=())
@@ -165,7 +166,10 @@ def _brief_figures(group: Sequence[ReplayFigures]) -> dict[str, object]:
 
 
 def sum_figures(sessions: Sequence[ReplayFigures]) -> ReplayFigures:
-    """Return the totals of several sessions, with the largest peak and the steps of all of them."""
+    """Return the totals of several sessions, in the form of one session's figures.
+
+    Most figures are added up. Of the largest request and the longest waits, the largest counts.
+    """
     folds: Counter[str] = Counter()
     details: Counter[str] = Counter()
     steps: list[int] = []

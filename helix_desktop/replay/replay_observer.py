@@ -87,7 +87,11 @@ class ReplayObserver:
     async def pages_recalled_before_reply(
         self, view: View, reply: RecordedMessage, recall_mode: simulated_recalls.RecallMode
     ) -> list[simulated_recalls.RecalledPage]:
-        """Return the pages that bring back what a reply uses but the view no longer shows."""
+        """Return the pages to fetch back before a reply: with what it uses but was not shown.
+
+        The view is what the model was sent. An agent that really worked with it would have
+        asked for these pages, which costs something.
+        """
         self._misses.set_shown_view(view.blocks, self._text_in_block)
         view_texts = [self._text_in_block(block) for block in view.blocks]
         used_references = self._misses.references_used_but_not_in_view(reply)
@@ -161,6 +165,7 @@ class ReplayObserver:
     # --- Observing facts and events
 
     def _observe_event(self, event: Event) -> None:
+        """Note each fold that the engine makes. The conversation calls this for all events."""
         if not isinstance(event, FactAppended):
             return
         fact = event.recorded.fact
@@ -172,19 +177,22 @@ class ReplayObserver:
                 self._document_is_new = True
 
     async def _remember_block_texts(self, blocks: Iterable[Block]) -> None:
+        """Read the text of each block whose content is in the cache. An image has none."""
         for block in blocks:
             stored = _stored_of_block(block)
-            if stored is not None and stored.digest not in self._texts:
-                contents = await self._contents.read_view_contents(View((block,)))
-                content = contents.get(stored, "")
-                if isinstance(content, Image):
-                    content = ""
-                self._texts[stored.digest] = content
+            if stored is None or stored.digest in self._texts:
+                continue
+            contents = await self._contents.read_view_contents(View((block,)))
+            content = contents.get(stored, "")
+            if isinstance(content, Image):
+                content = ""
+            self._texts[stored.digest] = content
 
     def _text_of_stored(self, stored: facts.Stored) -> str:
         return self._texts.get(stored.digest, "")
 
     def _text_in_block(self, block: Block) -> str:
+        """Return what a block says to the model. What is stored must have been read before."""
         match block.content:
             case facts.Text(text=text) | facts.Reasoning(text=text):
                 return text
@@ -197,7 +205,10 @@ class ReplayObserver:
                 return self._text_of_stored(stored)
 
     async def _verify_new_hashes(self, blocks: Sequence[Block]) -> None:
-        """Recall every new hash. The cache may lack those of the recording."""
+        """Fetch every hash that is new in the view, to find out whether it gives the original.
+
+        The recording may name hashes of its own, which our cache never had.
+        """
         new_blocks = [block for block in blocks if id(block) not in self._verified_blocks]
         # The blocks are kept, too, so that no new one is given the id of an old one.
         self._verified_blocks = {id(block): block for block in blocks}
@@ -210,6 +221,7 @@ class ReplayObserver:
                 self._recalled[digest] = came_back
 
     async def _record_unreachable_details(self, view_blocks: Sequence[Block]) -> None:
+        """Note the details that stand neither in the view nor in an entry that it names."""
         reachable_texts = [self._text_in_block(block) for block in view_blocks]
         for digest in dict.fromkeys(lost_details.digests_in_view(view_blocks, self._text_in_block)):
             content = await lost_details.recall_and_verify(digest, self._cache.read_content)

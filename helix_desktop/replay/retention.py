@@ -44,7 +44,11 @@ class ReferenceRetention:
             self._earlier_identifiers |= self._identifiers_in(text)
 
     def set_current_view(self, blocks: Iterable[Block]) -> None:
-        """Set the view for the next reply. Views share blocks, so only new blocks are examined."""
+        """Set what the model is shown before its next reply.
+
+        The next view has most of the blocks of this one. So only what has gone and what is new
+        is counted.
+        """
         blocks_by_id = {id(block): block for block in blocks}
         for block_id in self._shown_blocks.keys() - blocks_by_id.keys():
             _, names, plain_names = self._shown_blocks.pop(block_id)
@@ -82,6 +86,7 @@ class ReferenceRetention:
         return names, self._identifiers_in(_NAMES_ONLY.sub("", text))
 
     def _text_shown_by(self, block: Block) -> str:
+        """Return what a block says to the model."""
         match block.content:
             case Text(text=text) | Reasoning(text=text):
                 return text

@@ -81,19 +81,17 @@ class AnsweredRecall:
 
 @dataclass(frozen=True, slots=True)
 class ReplayTerms:
-    """The settings of a replay. `head` is the number of tokens in the system prompt and
-    tools, and `recalls` says how missed references are recalled. `output_growth` is the
-    share by which outputs would grow if no context were sent. A trial of compressed
-    prompts (arXiv 2603.23525) saw 3 % more output with a fifth kept, which corresponds
-    to 0.0375.
-    """
+    """The settings of a replay."""
 
-    policy: Policy
+    policy: Policy  # How and when the conversation is shortened.
     window: int = 128_000
     prices: RelativePrices = RelativePrices(0.1, 1.25, 5.0)
-    stand_in: str = "works"
-    head: int = HEAD_TOKENS
+    stand_in: str = "works"  # How the model behaves that writes summaries; see `KINDS`.
+    head: int = HEAD_TOKENS  # The number of tokens in the system prompt and tools.
+    # How the agent gets back what its reply uses but was not shown.
     recalls: RecallMode = RecallMode.NAMED
+    # The share by which outputs would grow if no context were sent. A trial of compressed
+    # prompts (arXiv 2603.23525) saw 3 % more output with a fifth kept, which is 0.0375 here.
     output_growth: float = 0.0
     # Whether price and lifetime of cached text are those that the recording's usage shows.
     is_cache_recorded: bool = True
@@ -177,6 +175,9 @@ class SessionPlayer:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _build_folding(self) -> ConversationFolding:
+        """Return the engine's own folding, which shortens the conversation, with stand-ins for
+        the models that it asks.
+        """
         clients: dict[facts.ModelRole, ModelClient] = {}
         for role, name in MODELS.items():
             clients[role] = StandInModel(
@@ -263,7 +264,11 @@ class SessionPlayer:
             self._waited_now = 0.0
 
     async def _play_reply(self, message: RecordedMessage) -> None:
-        """Play a recorded reply at its time: fold what is due, recall what it needs, and bill it."""
+        """Play a recorded reply at its time, as if the agent had just got it.
+
+        First comes the request that it answers: what is due is folded (shortened), what the
+        reply needs is recalled, and then the request is billed. Then the reply is recorded.
+        """
         loop = asyncio.get_running_loop()
         await asyncio.sleep(max(0.0, next(self._times) - loop.time()))
         view, request = await self._fold_and_build_next_request()
@@ -294,7 +299,10 @@ class SessionPlayer:
         return view, request_building.build_request(view, contents)
 
     async def _play_recalls(self, request: Request, pages: Sequence[RecalledPage]) -> Request:
-        """Recall pages in rounds, as an agent would. Return the request after the last round."""
+        """Recall pages, as an agent would, and return the agent's request after that.
+
+        A round is one request of the agent, in which it asks for several pages.
+        """
         text_from_searches = ""
         for pages_of_round in _rounds_of_recalls(pages):
             # A search may have shown what a page is for. Results of the same round do not
@@ -388,6 +396,7 @@ class SessionPlayer:
         return work_result
 
     def _bill_fold_request(self, answered: StandInRequest) -> None:
+        """Bill a request for a summary. Only one to the main model shares its cache."""
         pieces = self._billing_pieces_of(answered.request)
         if answered.client == MAIN:
             seconds = asyncio.get_running_loop().time()
@@ -402,6 +411,10 @@ class SessionPlayer:
         return request_tokens <= self._terms.window
 
     def _billing_pieces_of(self, request: Request) -> Sequence[Piece]:
+        """Return the parts of a request with the tokens that each takes.
+
+        The conversation's system prompt stands for a longer one, whose tokens are set.
+        """
         if request.system == self._system_text:
             system_tokens = self._system_tokens
         else:
@@ -411,6 +424,11 @@ class SessionPlayer:
         )
 
     async def _collect_figures(self) -> ReplayFigures:
+        """Return the figures of the session, once all of it is played.
+
+        They are compared with the same session without any folds, and with one whose whole
+        history is summarised each time that the window is full.
+        """
         messages = self._recording.messages
         head_tokens = self._terms.head
         bill_without_folds = prompt_cache_billing.bill_without_folds(
@@ -507,6 +525,9 @@ def join_recordings(recordings: Sequence[RecordedSession]) -> RecordedSession:
 def _messages_with_unique_call_ids(
     recording: RecordedSession, number: int
 ) -> Iterator[RecordedMessage]:
+    """Yield a recording's messages, with its number before each call's id: two recordings may
+    have the same ids. Only the first one keeps its system prompt.
+    """
     for message in recording.messages:
         if message.role == "system" and number:
             continue

@@ -102,6 +102,11 @@ class _RecallQuery:
     uses: Callable[[str], Uses]
 
     def words_to_search(self, missed: Uses) -> str:
+        """Return the words that an agent would search for to find what it misses.
+
+        It knows only words that it still sees, so these are taken from the lines of the reply
+        in which the missed things stand, or else from all of its lines.
+        """
         lines = self._lines_of_reply()
         lines_with_missed = [line for line in lines if not missed.isdisjoint(self.uses(line))]
         seen_words: dict[str, None] = {}  # In the order of the reply.
@@ -195,8 +200,12 @@ class MissedReferences:
         has_summary: bool,
         recall_mode: RecallMode = RecallMode.SEARCHED,
     ) -> list[RecalledPage]:
-        """Return the pages to read, in order: of the entries that the view names, or, if the agent
-        searches and the view has a summary, of everything before. `view` has the view's texts.
+        """Return the pages to read, in order, to bring back what a reply misses.
+
+        The simplest agent reads the pages that have it, of the entries that the view names.
+        One that searches does not know where it is: it opens entries that sound right, and
+        then, if the view has a summary, searches what the summary stands for. `view` has the
+        texts that the model was shown.
         """
         if recall_mode is RecallMode.NAMED:
             return self._pages_of_named_entries(missed, entries)
@@ -232,8 +241,10 @@ class MissedReferences:
     def _choose_entries_holding(
         self, missed: set[str], entries: Sequence[ShownEntry]
     ) -> list[tuple[ShownEntry, Uses]]:
-        """Choose, one by one, the entry with most of what is still missed; of equals,
-        the shortest. Return each with the missed references that it was chosen for.
+        """Choose entries until nothing is missed that any entry has.
+
+        Each time, it is the entry with most of what is still missed, and of equals the
+        shortest. Each is returned with the missed references that it was chosen for.
         """
         still_missed = frozenset(missed)
         candidates: list[ShownEntry] = []
@@ -299,7 +310,7 @@ class MissedReferences:
     def _pages_from_search(
         self, missed: Uses, query: _RecallQuery, entries: Sequence[ShownEntry], first_round: int
     ) -> list[RecalledPage]:
-        """Return a search, and the pages with what the search did not show."""
+        """Return a search of all entries, and the pages with what the search may not show."""
         chosen_pages: list[RecalledPage] = []
         words = query.words_to_search(missed)
         if words:
@@ -313,7 +324,12 @@ class MissedReferences:
     def _pages_from_history_search(
         self, missed: set[str], query: _RecallQuery, behind_summary: Sequence[ShownEntry]
     ) -> list[RecalledPage]:
-        """Return a search for each missed thing, and the pages to read if it fails."""
+        """Return the searches for what only a summary mentions, and the pages to read after each.
+
+        Before the right page, the agent opens a few wrong ones that sound right, too. A search
+        that has shown everything makes its pages unnecessary, which is decided when it is
+        played.
+        """
         chosen_pages: list[RecalledPage] = []
         for entry, missed_in_entry in self._choose_entries_holding(missed, behind_summary):
             words = query.words_to_search(missed_in_entry)
@@ -357,7 +373,11 @@ class MissedReferences:
     def _choose_pages_of_entry(
         self, entry: ShownEntry, missed: Uses, words: str
     ) -> list[RecalledPage]:
-        """Return all pages if much is needed, or else those found by words."""
+        """Return the pages of an entry that an agent would read to find what it misses.
+
+        A short entry is read whole, and so is one of which much is needed. In others the agent
+        searches for words, and reads on in order if that did not show everything.
+        """
         pages = self._all_pages_of(entry)
         if len(pages) == 1 and len(entry.text) <= SHORT:
             return pages
@@ -372,7 +392,8 @@ class MissedReferences:
         chosen_pages = [RecalledPage(entry.name, arguments, passages, references_found)]
         still_missed = missed - references_found
         if still_missed:
-            for page in self._choose_pages_in_order(entry, still_missed):
+            pages_read_then = self._choose_pages_in_order(entry, still_missed)
+            for page in pages_read_then:
                 chosen_pages.append(replace(page, round=page.round + 1))
         return chosen_pages
 
@@ -386,6 +407,7 @@ class MissedReferences:
         return [replace(pages[number], round=number) for number in range(last_needed + 1)]
 
     def _all_pages_of(self, entry: ShownEntry) -> list[RecalledPage]:
+        """Return an entry's pages, each with the arguments by which it is recalled."""
         name = entry.name
         if name not in self._pages:
             self._pages[name] = list(_cut_into_pages(self._tokens, entry.text.split("\n")))
@@ -411,6 +433,7 @@ class MissedReferences:
 
 
 def _find_references(text: str) -> Uses:
+    """Return what a later reply could refer to: names of joined parts, paths, and whole lines."""
     references: set[str] = set()
     for identifier in IDENTIFIER.findall(text):
         name = identifier.rstrip("./-")
@@ -509,6 +532,7 @@ def _move_to_later_round(
 
 
 def _build_search(words: str, seeks: Uses, round_number: int, tool: ToolName) -> RecalledPage:
+    """Return a search for words. What it finds is known only when it is played."""
     argument_name = "find"
     if tool is ToolName.SEARCH_CACHE:
         argument_name = "query"
@@ -542,7 +566,10 @@ def _pages_that_help(pages: Sequence[RecalledPage], missed: Iterable[str]) -> li
 
 
 def _cut_into_pages(tokens: TokenCounter, lines: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """Yield a text's pages as the tool returns them, each with its range of lines."""
+    """Yield a text's pages as the tool returns them, each after its range of lines.
+
+    The range is empty for a text of one page, which is recalled without naming lines.
+    """
     first_line = 1
     while first_line <= len(lines):
         # Lines count from 1.
@@ -552,7 +579,6 @@ def _cut_into_pages(tokens: TokenCounter, lines: Sequence[str]) -> Iterable[tupl
         )
         is_whole_entry = first_line == 1 and last_line == len(lines)
         if is_whole_entry and tokens.count_tokens(text) <= PAGE_TOKENS:
-            # An entry that fits on a page is recalled without asking for lines.
             yield "", text
         else:
             yield f"{first_line}-{last_line}", text

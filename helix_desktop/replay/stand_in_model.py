@@ -75,6 +75,7 @@ class StandInModel:
     fits: Callable[[Request], bool] = lambda _: True
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
+        """Answer after some time as a model of this kind does, or raise what it raises."""
         delay_of_kind = {"hangs": FOREVER, "slow": FIRST_WORD_SECONDS}
         usual_delay = SECONDS.get(request.purpose, USUAL_SECONDS)
         await asyncio.sleep(delay_of_kind.get(self.kind, usual_delay))
@@ -99,6 +100,7 @@ class StandInModel:
         yield Reply(parts, Stop.END, Usage(output=output_tokens), self.model_name)
 
     def _write_stand_in_answer(self, request: Request) -> str:
+        """Return an answer of the usual length, right or wrong as this kind of model writes it."""
         answer_tokens = SIZES.get(request.purpose, OTHER_SIZE)
         match self.kind:
             case "empty":
@@ -113,6 +115,7 @@ class StandInModel:
                 return self._write_by_purpose(request, answer_tokens)
 
     def _write_by_purpose(self, request: Request, answer_tokens: int) -> str:
+        """Return an answer in the form that the request asks for: a choice, sections or lines."""
         match request.purpose:
             case Purpose.ADMISSION:
                 return _choose_compactions(request)
@@ -134,6 +137,9 @@ class StandInModel:
     def _write_sections(
         self, tokens: int, headings: tuple[str, ...], fill: str, details: str
     ) -> str:
+        """Return a summary of about so many tokens: a section for each heading, with a sentence
+        that is repeated, and the details in one of them.
+        """
         fill_tokens = tokens - self.tokens.count_tokens(details) - HEADINGS_TOKENS
         tokens_for_each = max(LEAST_SECTION_TOKENS, fill_tokens // len(headings))
         section_text = self._repeat_to_token_count(tokens_for_each, fill)

@@ -119,6 +119,7 @@ def legend_lines() -> list[str]:
 
 
 def _result_as_json(result: PolicyResult, *, with_points: bool) -> dict[str, object]:
+    """Return a policy's figures for each session and in total."""
     sessions = []
     for figures in result.sessions:
         session = {"session": figures.name, **figures.as_json()}
@@ -192,14 +193,17 @@ def _format_heading(first_column: str) -> str:
 
 
 def _format_report_row(cells: Mapping[str, str]) -> str:
-    placed = []
+    """Return a row of the table, with each cell as wide as its column."""
+    placed: list[str] = []
     for column in REPORT_COLUMNS:
-        text = cells[column.name]
-        if 0 < column.width < len(text):
+        cell = cells[column.name]
+        shown_text = cell
+        if 0 < column.width < len(cell):
             # The end of a path tells more than its beginning.
-            text = f"…{text[1 - column.width :]}"
+            end_of_cell = cell[1 - column.width :]
+            shown_text = f"…{end_of_cell}"
         if column.is_left_aligned:
-            placed.append(text.ljust(column.width))
+            placed.append(shown_text.ljust(column.width))
         else:
-            placed.append(text.rjust(column.width))
+            placed.append(shown_text.rjust(column.width))
     return "  ".join(placed).rstrip()

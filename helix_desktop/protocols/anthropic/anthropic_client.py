@@ -74,20 +74,26 @@ class AnthropicMessages(protocol_dialect.ProtocolDialect):
 
     def compile_request(self, request: Request, abilities: ModelAbilities) -> OutgoingRequest:
         """Write a request as Anthropic's Messages have it."""
-        limit = request.max_output or min(abilities.max_output or DEFAULT_OUTPUT, MOST_ASKED)
+        # The provider refuses a request that does not say how long the reply may be.
+        usual_limit = min(abilities.max_output or DEFAULT_OUTPUT, MOST_ASKED)
+        limit = request.max_output or usual_limit
         body: Object = {"model": request.model, "max_tokens": limit, "stream": True}
         body.update(_tools_and_system(request, abilities))
 
-        ids = legal_ids(request.messages, _ID, 40)
-        writer = _AnthropicMessageWriter(self.reasoning_owner, ids, abilities)
+        accepted_ids = legal_ids(request.messages, _ID, 40)
+        writer = _AnthropicMessageWriter(self.reasoning_owner, accepted_ids, abilities)
+        # A reply that says nothing is written as None: it keeps its place only for the count.
         written_messages = [writer.write_message(message) for message in request.messages]
-        # The provider's cache is marked where the last request ended, where a fold changed
-        # something last, and at the end of this request.
-        for marked_count in {request.stable, request.settled, len(written_messages)}:
-            if 0 < marked_count <= len(written_messages):
+        # Up to a mark, the provider reads a request from its cache, which is cheap. The marks
+        # stand where the last request ended, where a fold (a shorter text in place of
+        # messages) changed something last, and at the end of this request.
+        message_count = len(written_messages)
+        for marked_count in {request.stable, request.settled, message_count}:
+            if 0 < marked_count <= message_count:
                 _mark_last_block(written_messages[marked_count - 1])
         body["messages"] = [message for message in written_messages if message is not None]
 
+        # A request that asks for thinking must not set a temperature, too.
         thinking = _thinking_options(request, abilities, limit, written_messages)
         body.update(thinking or _anthropic_sampling(request, abilities))
         return OutgoingRequest(self._messages_path(), body, {"anthropic-version": VERSION})
@@ -102,15 +108,22 @@ class AnthropicMessages(protocol_dialect.ProtocolDialect):
         return AnthropicReplyReader(self.reasoning_owner, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
-        """Remove thinking that this provider cannot read any more, or an unknown effort."""
-        for words in _REFUSES_THINKING:
-            if words in failure.what:
-                return _without_thinking(body)
+        """Return a refused request without what was refused, so that it can be sent again.
+
+        That is thinking which this provider cannot read any more, or an option that it does
+        not know. None: the refusal is about something else.
+        """
+        refuses_thinking = any(words in failure.what for words in _REFUSES_THINKING)
+        if refuses_thinking:
+            return _without_thinking(body)
         return protocol_dialect.without_refused_option(body, failure, _OPTIONAL)
 
 
 def _without_thinking(body: Object) -> Object | None:
-    """Return a request without any thinking, or None if there is none in it."""
+    """Return a request without any thinking, or None if there is none in it.
+
+    A message of nothing but thinking is left out, as the provider refuses empty messages.
+    """
     messages: list[Json] = []
     for message in list_at(body, "messages"):
         blocks = _blocks_without_thinking(message)
@@ -126,7 +139,11 @@ def _without_thinking(body: Object) -> Object | None:
 
 
 def _tools_and_system(request: Request, abilities: ModelAbilities) -> Object:
-    """Return the tools and the system prompt, with a mark for the cache at their end."""
+    """Return a request's tools and system prompt, with a mark for the cache at their end.
+
+    They are the same in each request of a conversation, so the provider can read them from
+    its cache, which is cheaper.
+    """
     fields: Object = {}
     has_system = bool(request.system.strip())
     if request.tools and abilities.tools:
@@ -157,16 +174,17 @@ def _mark_last_block(message: Json) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _AnthropicMessageWriter:
-    """Writes messages as this protocol has them. `tag`: the mark of this provider's reasoning.
-    `ids`: those that it accepts, by the calls' own.
-    """
+    """Writes messages as this protocol has them."""
 
-    tag: str
-    ids: Mapping[str, str]
+    tag: str  # The mark of this provider's own reasoning. That of others is not sent to it.
+    ids: Mapping[str, str]  # Call ids that this provider accepts, by those that the calls have.
     abilities: ModelAbilities
 
     def write_message(self, message: Message) -> Object | None:
-        """Return the message, or None for an empty reply: this provider refuses empty messages."""
+        """Return the message, or None for an empty reply: this provider refuses empty messages.
+
+        Results of tools come first, as Anthropic requires.
+        """
         result_blocks: list[Json] = []
         other_blocks: list[Json] = []
         for part in message.parts:
@@ -178,7 +196,6 @@ class _AnthropicMessageWriter:
             else:
                 other_blocks.append(block)
 
-        # Tool results come first, as Anthropic requires.
         blocks = result_blocks + other_blocks
         if message.role is not Role.ASSISTANT:
             return {"role": "user", "content": blocks or [{"type": "text", "text": "(empty)"}]}
@@ -191,7 +208,9 @@ class _AnthropicMessageWriter:
         if isinstance(part, Text):
             return _text_block(part.text)
         if isinstance(part, Reasoning):
-            if part.provider != self.tag or not part.opaque:
+            # Thinking is signed by its provider, and another one refuses it.
+            is_own = part.provider == self.tag
+            if not is_own or not part.opaque:
                 return None
             return json_values.parse_object(part.opaque)
         if isinstance(part, ToolCall):
@@ -223,7 +242,9 @@ class _AnthropicMessageWriter:
         return block
 
     def _image_block(self, image: Image) -> Object:
-        if not self.abilities.images or image.media_type not in IMAGE_TYPES:
+        """Return an image, or a sentence in its place if this model cannot take it."""
+        is_accepted = self.abilities.images and image.media_type in IMAGE_TYPES
+        if not is_accepted:
             return {"type": "text", "text": text_for_omitted_image(image)}
         return {
             "type": "image",
@@ -245,7 +266,11 @@ def _text_block(text: str) -> Object | None:
 def _thinking_options(
     request: Request, abilities: ModelAbilities, limit: int, written: list[Object | None]
 ) -> Object:
-    """Return the options that ask for thinking. A budget is only sent where it is allowed."""
+    """Return the options that ask the model to think, or none if it shall or may not.
+
+    Newer models are told how hard to think, older ones how many tokens they may spend on it.
+    `limit`: the reply's longest length in tokens. `written`: the request's messages.
+    """
     if not request.reasoning:
         return {}
     if abilities.reasoning == "adaptive":
@@ -263,7 +288,7 @@ def _thinking_options(
 
 
 def _anthropic_sampling(request: Request, abilities: ModelAbilities) -> Object:
-    """Return sampling options, which exclude thinking. Temperatures end at 1 here."""
+    """Return the user's temperature and the like. Anthropic refuses a temperature above 1."""
     options = protocol_dialect.sampling_options(request, abilities)
     if request.temperature is not None and "temperature" in options:
         options["temperature"] = min(request.temperature, 1.0)
@@ -271,8 +296,13 @@ def _anthropic_sampling(request: Request, abilities: ModelAbilities) -> Object:
 
 
 def _may_think(written: list[Object | None]) -> bool:
-    """Whether thinking is allowed: in a tool loop, the last reply must begin with thinking."""
-    if not written or not _has_tool_result(written[-1]):
+    """Whether a request may ask for thinking.
+
+    When the model gets results of tools that it called, the reply with the calls must have
+    begun with thinking. Otherwise the provider refuses the request.
+    """
+    brings_results = bool(written) and _has_tool_result(written[-1])
+    if not brings_results:
         return True
     for message in reversed(written):
         if json_values.value_at(message, "role") == "assistant":
@@ -353,6 +383,7 @@ class AnthropicReplyReader(ReplyReaderBase):
         return []
 
     def _start_call(self, index: int, block: Object) -> list[Delta]:
+        """Begin a call of a tool, with its arguments if they are here already."""
         # In a stream the input is empty here and follows in pieces.
         whole_input = object_at(block, "input")
         arguments = ""
@@ -389,8 +420,10 @@ class AnthropicReplyReader(ReplyReaderBase):
         block.signatures.append(signature)
 
     def reply_so_far(self, cut: str = "") -> Reply:
-        """Return the reply with its blocks of thinking as they must be sent back, which
-        needs a signature.
+        """Return the reply as far as it has come. `cut`: why it broke off, if it did.
+
+        Each block of thinking is kept with its signature, since the provider wants it back
+        exactly as it was. One whose signature has not come cannot be sent back.
         """
         for index, block in self._thinking.items():
             thinking = "".join(block.texts)

@@ -115,7 +115,10 @@ def parse_messages(
 
 
 def parse_message(unit: Json) -> ProtocolMessage:
-    """Return a message of a request, with its pieces."""
+    """Return a message of a request, with its pieces: texts, calls, results and so on.
+
+    Each piece knows its path in the JSON, so that a changed text can be put back there.
+    """
     value = object_at(unit)
     role = text_at(value, "role")
     speaker = _SPEAKERS.get(role, Speaker.USER)
@@ -132,7 +135,11 @@ def parse_message(unit: Json) -> ProtocolMessage:
 
 
 def _goes_on_as_a_whole(message: Mapping[str, Json], role: str) -> bool:
-    """Whether folds leave the message alone: the system's, one of an unknown role or setting."""
+    """Whether a message must never be replaced by a fold, which is a shorter text.
+
+    That holds for the system's messages, and for what this program does not understand: an
+    unknown role, or a field that may set something for what follows.
+    """
     if role == "assistant":
         return False  # Its fields are the provider's own, which belong to the reply.
     if role == "system":
@@ -143,7 +150,10 @@ def _goes_on_as_a_whole(message: Mapping[str, Json], role: str) -> bool:
 
 
 def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
-    """Return the piece that a block of content is."""
+    """Return a block of a message's content as a piece. `path`: where the block stands.
+
+    An unknown block becomes a piece, too, which is sent on as it came.
+    """
     match block.get("type"):
         case "text":
             return Piece(PieceKind.TEXT, text_at(block, "text"), path)
@@ -217,7 +227,9 @@ def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
 
 
 def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
-    """Merge messages of one role if one of them was added here (`True`). Results come first."""
+    """Join neighbours of one role if one of them was added here (`True`), as Anthropic wants
+    the results of all calls of a reply in one message. Results come first.
+    """
     return gateway_message.join_added_messages(units, "content", _content_blocks, _is_result_block)
 
 
@@ -297,7 +309,10 @@ def without_cache_marks(unit: Json) -> Json:
 
 
 def with_cache_mark(unit: Json, mark: Json) -> Json:
-    """Return the message with a mark on its last block that can have one."""
+    """Return the message with a mark on its last block that can have one.
+
+    The provider refuses a mark on thinking and on an empty text.
+    """
     blocks = _content_blocks(unit)
     for position in reversed(range(len(blocks))):
         block = blocks[position]
@@ -324,12 +339,15 @@ def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
 
 
 def parse_usage(value: Mapping[str, Json]) -> Usage:
-    """Return the usage as the engine counts it: input includes its cached parts."""
+    """Return the tokens of a reply as the engine counts them: input includes its cached parts,
+    which Anthropic states beside it.
+    """
+    uncached_input = number_at(value, "input_tokens")
     cache_read = number_at(value, "cache_read_input_tokens")
     cache_write = number_at(value, "cache_creation_input_tokens")
     written_for_an_hour = number_at(value, "cache_creation", "ephemeral_1h_input_tokens")
     return Usage(
-        input=number_at(value, "input_tokens") + cache_read + cache_write,
+        input=uncached_input + cache_read + cache_write,
         cache_read=cache_read,
         cache_write=cache_write,
         output=number_at(value, "output_tokens"),
@@ -405,12 +423,20 @@ class ReplyAssembler:
 
 
 class AnthropicCallFilter(NumberedCallFilter):
-    """Content blocks are numbered. The client's numbers skip hidden ones."""
+    """Takes the calls that the agent must not see out of a streamed reply.
+
+    They are calls of this program's own recall tools, which it answers itself. Anthropic
+    numbers a reply's blocks, and the agent's numbers skip the hidden ones.
+    """
 
     index_name = "index"
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
-        """Return what the agent gets of an event, in which hidden calls leave no gap."""
+        """Return the bytes that the agent gets for an event, which may be none.
+
+        `raw` is the event as it came, `event` the same as JSON. `released` are events that
+        were held back until it was clear whether the agent may see them.
+        """
         event_type = text_at(event, "type")
         if event is None or event_type in ("ping", "error", ""):
             return raw
@@ -426,8 +452,11 @@ class AnthropicCallFilter(NumberedCallFilter):
         return released + self.hold_or_show_event(raw, event, index)
 
     def _filter_begin_or_end(self, raw: bytes, event_type: str) -> bytes:
-        """Hide the beginning of a reply that continues another, and the end of one that is
-        continued.
+        """Return the first or the last event of a reply, or nothing if the agent must not get it.
+
+        After a reply of hidden calls alone, the provider is asked again, and the agent gets
+        both replies as one. So it sees neither the end of the first nor the beginning of
+        the second.
         """
         if event_type == "message_start" and self.replies_before:
             return b""
@@ -451,7 +480,11 @@ class AnthropicCallFilter(NumberedCallFilter):
         return encode_event({**event, "index": shown_index}, text_at(event, "type"))
 
     def _finish_message(self, raw: bytes, event: Mapping[str, Json]) -> bytes:
-        """Return the event with the stop reason and the usage, which is that of all replies."""
+        """Return the event that says why the reply ended and how many tokens it took.
+
+        If hidden calls were answered in between, the tokens are those of all replies that the
+        agent gets as this one.
+        """
         if self.has_only_hidden_calls:
             return b""  # The next reply continues this one.
         released = self.release_held_events()
@@ -463,7 +496,11 @@ class AnthropicCallFilter(NumberedCallFilter):
         return released + encode_event({**event, "usage": usage_of_all}, "message_delta")
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
-        """Return several replies as one, without hidden calls."""
+        """Return several whole replies as one, without the calls that the agent must not see.
+
+        Thinking is shown only at the beginning of what the agent gets, and only that of the
+        last reply: the provider wants it back as it wrote it.
+        """
         content: list[Json] = []
         last_reply = values[-1]
         for number, reply in enumerate(values):
@@ -472,8 +509,6 @@ class AnthropicCallFilter(NumberedCallFilter):
                 is_hidden_call = block_type == "tool_use" and block.get("name") in HIDDEN_TOOLS
                 if is_hidden_call:
                     continue
-                # Thinking is shown only at the beginning of what the client gets, and only that
-                # of the last reply: the provider wants it back as it wrote it.
                 follows_other_reply = bool(content) and number > 0
                 is_of_earlier_reply = reply is not last_reply
                 if block_type in THINKING and (follows_other_reply or is_of_earlier_reply):

@@ -44,7 +44,7 @@ class GeminiProtocol(protocol_dialect.ProtocolDialect):
     def compile_request(
         self, request: Request, abilities: protocol_dialect.ModelAbilities
     ) -> protocol_dialect.OutgoingRequest:
-        """Write a request as Gemini's protocol has it."""
+        """Write a request as Gemini's protocol has it. The model's name is in the address."""
         body: Object = {"contents": self._write_contents(request, abilities)}
         if request.system:
             body["systemInstruction"] = {"parts": [{"text": request.system}]}
@@ -54,8 +54,10 @@ class GeminiProtocol(protocol_dialect.ProtocolDialect):
         settings = _generation_config(request, abilities)
         if settings:
             body["generationConfig"] = settings
-        model = quote(request.model.removeprefix("models/"), safe="-._~")
-        path = f"{self._version_path()}/models/{model}:streamGenerateContent?alt=sse"
+        # Google lists its models as "models/…", which is the same model.
+        model_name = request.model.removeprefix("models/")
+        quoted_name = quote(model_name, safe="-._~")
+        path = f"{self._version_path()}/models/{quoted_name}:streamGenerateContent?alt=sse"
         return protocol_dialect.OutgoingRequest(path, body)
 
     def _version_path(self) -> str:
@@ -70,6 +72,8 @@ class GeminiProtocol(protocol_dialect.ProtocolDialect):
         """Write the messages. Those that say nothing are left out."""
         tool_names = _tool_names_by_call(request)
         writer = _GeminiContentWriter(self.reasoning_owner, tool_names, abilities)
+        # Since the user last said something, the model has only called tools. For this stretch
+        # of the conversation, Gemini wants its calls back with their signatures.
         loop_start = request_parts.start_of_open_tool_loop(request.messages)
         contents: list[Json] = []
         for position, message in enumerate(request.messages):
@@ -82,7 +86,11 @@ class GeminiProtocol(protocol_dialect.ProtocolDialect):
         return GeminiReplyReader(self.reasoning_owner, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
-        """Remove signatures that this model cannot read, or thinking that it refuses."""
+        """Return a refused request without what was refused, so that it can be sent again.
+
+        That is a signature which this model cannot read, or thinking which it does not offer.
+        None: the refusal is about something else.
+        """
         refusal = failure.what.lower()
         if "signature" in refusal:
             return _with_foreign_signatures(body)
@@ -104,7 +112,7 @@ def _tool_names_by_call(request: Request) -> dict[str, str]:
 
 
 def _generation_config(request: Request, abilities: protocol_dialect.ModelAbilities) -> Object:
-    """Return the settings of a request: the limit of its reply, sampling and thinking."""
+    """Return the settings of a request: the longest reply, temperature and thinking."""
     settings: Object = {}
     if request.max_output:
         settings["maxOutputTokens"] = request.max_output
@@ -123,9 +131,9 @@ def _generation_config(request: Request, abilities: protocol_dialect.ModelAbilit
 
 @dataclass(frozen=True, slots=True)
 class _GeminiContentWriter:
-    """Writes messages as this protocol has them. `tag`: the mark of this provider's reasoning."""
+    """Writes messages as this protocol has them."""
 
-    tag: str
+    tag: str  # The mark of this provider's own reasoning. That of others is not sent to it.
     tool_names: Mapping[str, str]  # By the call's id.
     abilities: protocol_dialect.ModelAbilities
 
@@ -157,7 +165,9 @@ class _GeminiContentWriter:
         return responses + result_images + users_parts
 
     def _reply_parts(self, message: Message, *, in_loop: bool) -> list[Object]:
-        """Return a reply's parts, each with the signature that preceded it."""
+        """Return the parts of an earlier reply, each with its signature, by which Google knows
+        its own work again. Here the signature is kept as reasoning before its part.
+        """
         written: list[Object] = []
         signature = ""
         for part in message.parts:
@@ -206,7 +216,9 @@ class _GeminiContentWriter:
         return {"functionResponse": {"name": tool_name, "response": response}}
 
     def _inline_image(self, image: Image) -> Object:
-        if not self.abilities.images or image.media_type not in IMAGE_TYPES:
+        """Return an image, or a sentence in its place if this model cannot take it."""
+        is_accepted = self.abilities.images and image.media_type in IMAGE_TYPES
+        if not is_accepted:
             return {"text": request_parts.text_for_omitted_image(image)}
         return {
             "inlineData": {"mimeType": image.media_type, "data": request_parts.base64_text(image)}
@@ -225,7 +237,11 @@ def _sign_first_call(parts: list[Object]) -> list[Object]:
 
 
 def _with_foreign_signatures(body: Object) -> Object | None:
-    """Replace signatures that this model can no longer read by the placeholder."""
+    """Return a request without the signatures that this model cannot read, or None if it has none.
+
+    The first call of each message gets Google's placeholder, since the model wants some
+    signature there.
+    """
     contents: list[Json] = []
     for content in list_at(body, "contents"):
         unsigned_parts: list[Object] = []
@@ -272,7 +288,11 @@ class GeminiReplyReader(ReplyReaderBase):
         return deltas
 
     def _read_response(self, value: Object) -> list[Delta]:
-        """Read a response, which has a piece of the reply, and figures that may be its last."""
+        """Read a response of the stream, and return what it adds to the reply.
+
+        Each response may repeat the token counts and the reason for the end, of which the
+        last ones hold.
+        """
         if protocol_dialect.find_error_in(value):
             status = json_values.number_at(value, "error", "code") or 500
             raise self._failure_in_stream(status, value)
@@ -313,18 +333,26 @@ class GeminiReplyReader(ReplyReaderBase):
         self._sealed = self._draft.last_key
 
     def _read_gemini_call(self, call: Object) -> list[Delta]:
+        """Read a call of a tool, which Gemini always sends whole."""
+        arguments = json_values.dump_json(object_at(call, "args")).decode()
         return self._draft.add_call_piece(
             self._key_for_part("call", fresh=True),
             call_id=text_at(call, "id"),
             name=checked_text_at(call, "name"),
-            arguments=json_values.dump_json(object_at(call, "args")).decode(),
+            arguments=arguments,
         )
 
     def _key_for_part(self, kind: str, *, fresh: bool = False) -> tuple[str, int]:
-        """Return the key of the current part if it is of this kind, or else a new one."""
+        """Return the key of the part to which a piece of this kind belongs.
+
+        Gemini does not say which part a piece continues. It is the last one if that is of the
+        same kind, and otherwise, or if a `fresh` one is asked for, a new part.
+        """
         last_key = self._draft.last_key
-        if not fresh and isinstance(last_key, tuple) and last_key[0] == kind:
-            return (kind, last_key[1])
+        if not fresh and isinstance(last_key, tuple):
+            last_kind, last_number = last_key
+            if last_kind == kind:
+                return (kind, last_number)
         self._parts += 1
         return (kind, self._parts)
 

@@ -51,7 +51,12 @@ def gemini_parameters(schema: Object) -> Object:
 
 
 def _convert_schema(schema: Json, definitions: Object, depth: int) -> Object:
-    """Return a JSON schema as Gemini accepts it, which knows only a part of what others say."""
+    """Return a tool's JSON schema, or a part of it, as Gemini accepts it.
+
+    Gemini knows only a part of JSON schemas, and refuses a request with anything else in them.
+    `definitions`: the schemas to which others refer by name. `depth`: how deep this part is.
+    """
+    # A schema can refer to itself, and would then have no end.
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return {"type": "string"}
     resolved_schema = _resolve_reference(schema, definitions)
@@ -87,8 +92,10 @@ def _resolve_reference(schema: Object, definitions: Object) -> Object:
 def _convert_alternatives(
     schema: Object, alternatives: list[Json], definitions: Object, depth: int
 ) -> Object:
-    """Return a schema of several alternatives, or the only one if the others are null."""
-    # Gemini has no type "null": what may be null says so beside its type.
+    """Return a schema of several alternatives, or the only one if the others are null.
+
+    Gemini has no type "null": what may be null says so beside its type.
+    """
     options: list[Object] = []
     is_nullable = False
     for alternative in alternatives:
@@ -109,15 +116,18 @@ def _convert_alternatives(
 
 
 def _first_type(schema: Object) -> str:
-    """Return a schema's first type, or what its fields suggest."""
-    kind = value_at(schema, "type")
-    if isinstance(kind, list):
-        for listed_type in kind:
+    """Return the one type that Gemini is told, as it takes no list of types.
+
+    That is the first one which is not null. Without any, the fields show what is meant.
+    """
+    stated_type = value_at(schema, "type")
+    if isinstance(stated_type, list):
+        for listed_type in stated_type:
             if isinstance(listed_type, str) and listed_type != "null":
                 return listed_type
         return "string"
-    if isinstance(kind, str) and kind != "null":
-        return kind
+    if isinstance(stated_type, str) and stated_type != "null":
+        return stated_type
     if object_at(schema, "properties"):
         return "object"
     if "items" in schema:
@@ -126,11 +136,11 @@ def _first_type(schema: Object) -> str:
 
 
 def _may_be_null(schema: Object) -> bool:
-    kind = value_at(schema, "type")
-    if isinstance(kind, list):
-        return "null" in kind
+    stated_type = value_at(schema, "type")
+    if isinstance(stated_type, list):
+        return "null" in stated_type
     # What has properties is an object, whatever its type says.
-    return kind == "null" and not object_at(schema, "properties")
+    return stated_type == "null" and not object_at(schema, "properties")
 
 
 def _schema_details(kind: str, schema: Object, definitions: Object, depth: int) -> Object:
@@ -247,7 +257,11 @@ def parse_messages(
 
 
 def parse_message(unit: Json, numbering: CallNumbering | None = None) -> ProtocolMessage:
-    """Return a message. `numbering`: numbers its calls behind those of the messages before."""
+    """Return a message with its pieces: texts, calls, results and so on.
+
+    Calls have no ids in this protocol, so `numbering` counts them, behind those of the
+    messages before.
+    """
     value = object_at(unit)
     if numbering is None:
         numbering = CallNumbering()
@@ -268,7 +282,10 @@ def parse_message(unit: Json, numbering: CallNumbering | None = None) -> Protoco
 def _piece_of_gemini_part(
     part: Mapping[str, Json], path: tuple[int | str, ...], numbering: CallNumbering
 ) -> Piece:
-    """Return the piece that a part of a message is."""
+    """Return a part of a message as a piece. `path`: where the part stands.
+
+    An unknown part becomes a piece, too, which is sent on as it came.
+    """
     if isinstance(part.get("functionCall"), Mapping):
         return _piece_of_call(part["functionCall"], path, numbering)
     if isinstance(part.get("functionResponse"), Mapping):
@@ -289,6 +306,7 @@ def _piece_of_gemini_part(
 def _piece_of_call(
     call: Mapping[str, Json], path: tuple[int | str, ...], numbering: CallNumbering
 ) -> Piece:
+    """Return a call of a tool as a piece, with the next number as its id."""
     name = text_at(call, "name")
     return Piece(
         PieceKind.CALL,
@@ -302,6 +320,7 @@ def _piece_of_call(
 def _piece_of_response(
     response: Mapping[str, Json], path: tuple[int | str, ...], numbering: CallNumbering
 ) -> Piece:
+    """Return a tool's result as a piece. It answers the oldest call of this tool without one."""
     name = text_at(response, "name")
     field, text = _text_of_response(response)
     return Piece(
@@ -316,14 +335,16 @@ def _piece_of_response(
 
 
 def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:
-    """Return the name of a result's text field, and the text, or "" and the whole
-    result as JSON.
+    """Return the name of the field with a result's text, and that text.
+
+    A result that is no text alone is taken as JSON, and has no such field.
     """
     value = object_at(response, "response")
-    if len(value) == 1:
-        for field in _TEXT_FIELDS:
-            if isinstance(value.get(field), str):
-                return field, value[field]
+    if len(value) != 1:
+        return "", format_json_value(value)
+    for field in _TEXT_FIELDS:
+        if isinstance(value.get(field), str):
+            return field, value[field]
     return "", format_json_value(value)
 
 
@@ -335,6 +356,7 @@ def apply_edits(message: ProtocolMessage, edits: Sequence[gateway_message.PieceE
 def _path_and_value_in_part(
     _units: Json, piece: Piece, text: str
 ) -> tuple[gateway_message.Path, Json]:
+    """Return where within its part a piece's text stands, and the value that replaces it."""
     if piece.kind is PieceKind.CALL:
         return ("functionCall", "args"), json.loads(text)
     if piece.kind is PieceKind.RESULT:
@@ -357,7 +379,9 @@ def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
 
 
 def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
-    """Merge contents of one role if one of them was added here. Results come first."""
+    """Join neighbours of one role if one of them was added here (`True`), as Gemini wants the
+    results of all calls of a reply in one message. Results come first.
+    """
     return gateway_message.join_added_messages(
         units, "parts", _parts_of_content, _is_function_response
     )
@@ -374,7 +398,11 @@ def _is_function_response(part: Json) -> bool:
 def with_added_tools(
     body: Mapping[str, Json], added_tools: list[dict[str, Json]]
 ) -> dict[str, Json]:
-    """Return the body with these tools, which `tools_as_json` made, before its own."""
+    """Return the body with these tools, which `tools_as_json` made, before its own.
+
+    Gemini's tools come in groups, and these join the group that declares functions, if there
+    is one. Clients write that field in either of two spellings.
+    """
     groups = list(list_at(body, "tools"))
     for position, group in enumerate(groups):
         for field in ("functionDeclarations", "function_declarations"):
@@ -490,8 +518,11 @@ class GeminiCallFilter(HiddenCallFilter):
         self._signed = False
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
-        """Return what the agent gets of an event, without hidden calls and the thoughts before
-        them.
+        """Return the bytes that the agent gets for an event, which may be none.
+
+        `raw` is the event as it came, `event` the same as JSON. Left out are calls of this
+        program's own recall tools and the thoughts before them. So thoughts are held back
+        until it is known what follows them.
         """
         if event is None:
             return raw
@@ -567,6 +598,8 @@ class GeminiCallFilter(HiddenCallFilter):
             return part
         if self.count_and_check_hidden(text_at(part["functionCall"], "name")):
             return None
+        # Of several calls, only the first has a signature, and Google wants one on the first
+        # that comes back. If that first call was hidden, this one gets the placeholder.
         is_first_call = not self._signed
         self._signed = True
         if is_first_call and self.hidden_count and "thoughtSignature" not in part:
@@ -585,7 +618,7 @@ class GeminiCallFilter(HiddenCallFilter):
         return {**value, "usageMetadata": usage_of_all}
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
-        """Return several replies as one, without hidden calls."""
+        """Return several whole replies as one, without the calls that the agent must not see."""
         parts: list[Json] = []
         last_reply = values[-1]
         for reply in values:

@@ -27,8 +27,10 @@ class OllamaChat(protocol_dialect.ProtocolDialect):
     def compile_request(
         self, request: Request, abilities: protocol_dialect.ModelAbilities
     ) -> protocol_dialect.OutgoingRequest:
-        """Write a request as Ollama's own protocol has it, with the window that the model is to
-        have.
+        """Write a request as Ollama's own protocol has it.
+
+        It names the context window with which the model is to run. Without that, Ollama would
+        run it with a small one and cut the request.
         """
         options: Object = protocol_dialect.sampling_options(request, abilities)
         if abilities.window:
@@ -58,6 +60,7 @@ class OllamaChat(protocol_dialect.ProtocolDialect):
         return OllamaReplyReader(self.reasoning_owner, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
+        """Return a refused request without the option that was refused, or None if it was none."""
         if "think" in body and _NO_THINKING.search(failure.what):
             return json_values.without_fields(body, "think")
         return protocol_dialect.without_refused_option(body, failure, _OPTIONAL)
@@ -114,7 +117,10 @@ class OllamaChat(protocol_dialect.ProtocolDialect):
     def _write_users_words(
         self, message: Message, abilities: protocol_dialect.ModelAbilities
     ) -> list[Json]:
-        """Write what the user said, and the pictures of results: these are texts here."""
+        """Write what the user said, with the images of tool results, which are texts in Ollama.
+
+        A message of results alone says nothing here, as each of them is a message of its own.
+        """
         texts: list[str] = []
         has_results = False
         for part in message.parts:
@@ -188,13 +194,17 @@ class OllamaReplyReader(ReplyReaderBase):
         )
 
     def _add_to_run(self, kind: str, piece: str) -> list[Delta]:
-        """Add a piece of thinking or text: to the last part, or to a new one of its kind."""
+        """Add a piece of thinking or text, and return what can be shown of it now.
+
+        Ollama does not say which part a piece continues. It is the last one if that is of the
+        same kind, and a new one otherwise.
+        """
         if not piece:
             return []
-        key = (kind, self._runs)
-        if self._draft.last_key not in (None, key):
+        continues_last_part = self._draft.last_key in (None, (kind, self._runs))
+        if not continues_last_part:
             self._runs += 1
-            key = (kind, self._runs)
+        key = (kind, self._runs)
         if kind == "text":
             return self._draft.add_text(key, piece)
         return self._draft.add_reasoning(key, piece)

@@ -63,6 +63,11 @@ class OpenAIChat(protocol_dialect.ProtocolDialect):
         return ChatReplyReader(self.reasoning_owner, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
+        """Return a refused request without what was refused, so that it can be sent again.
+
+        That is an option, or the reasoning of earlier replies, which some servers refuse and
+        others demand. None: the refusal is about something else.
+        """
         if "reasoning_content" in failure.what or "reasoning_details" in failure.what:
             return _change_reasoning(body, needed="must be" in failure.what)
         return protocol_dialect.without_refused_option(body, failure, _OPTIONAL)
@@ -90,6 +95,8 @@ class OpenAIChat(protocol_dialect.ProtocolDialect):
             abilities,
             reasoning_needed=self.host.endswith("deepseek.com"),
         )
+        # Since the user last said something, the model has only called tools. For this stretch
+        # of the conversation, servers want the model's reasoning back.
         loop_start = request_parts.start_of_open_tool_loop(request.messages)
         written: list[Json] = []
         if request.system:
@@ -113,22 +120,20 @@ class OpenAIChat(protocol_dialect.ProtocolDialect):
 
 @dataclass(frozen=True, slots=True)
 class _ChatMessageWriter:
-    """Writes messages as this protocol has them. `tag`: the mark of this server's reasoning.
-    `ids`: those that it accepts, by the calls' own. `reasoning_needed`: it wants its reasoning
-    back with every reply.
-    """
+    """Writes messages as this protocol has them."""
 
-    tag: str
-    ids: Mapping[str, str]
+    tag: str  # The mark of this server's own reasoning. That of others is not sent to it.
+    ids: Mapping[str, str]  # Call ids that this server accepts, by those that the calls have.
     abilities: protocol_dialect.ModelAbilities
-    reasoning_needed: bool
+    reasoning_needed: bool  # Whether the server wants its reasoning back with every reply.
 
     def write_user_message(self, message: Message) -> list[Json]:
-        """Write the results, each as a message, and then what the user says, with the
-        results' images.
+        """Write the results of tools, each as a message, and then what the user says.
+
+        A message with the role "tool" can carry text alone, so a result's images follow in the
+        user's message.
         """
         written: list[Json] = []
-        # A message with the role "tool" can carry text alone, so its images follow in the user's.
         result_images: list[MessagePart] = []
         users_parts: list[MessagePart] = []
         for part in message.parts:
@@ -166,11 +171,11 @@ class _ChatMessageWriter:
         """Return a text or an image as this protocol has it, or None for what is not sent."""
         if isinstance(part, Text):
             return part.text or None
-        if isinstance(part, Image):
-            if not self.abilities.images:
-                return request_parts.text_for_omitted_image(part)
-            return {"type": "image_url", "image_url": {"url": request_parts.data_url(part)}}
-        return None
+        if not isinstance(part, Image):
+            return None
+        if not self.abilities.images:
+            return request_parts.text_for_omitted_image(part)
+        return {"type": "image_url", "image_url": {"url": request_parts.data_url(part)}}
 
     def write_assistant_message(self, message: Message, *, in_loop: bool) -> list[Json]:
         """Write a reply. One that says nothing is left out. `in_loop`: it belongs to the tool
@@ -214,23 +219,29 @@ class _ChatMessageWriter:
 
 
 def _fields_of_own_reasoning(own_reasoning: list[Reasoning]) -> Object:
-    """Return a server's own reasoning as it wants it back."""
-    # The reply's reader sealed the name or the details into the last part.
-    sealed = parse_object(own_reasoning[-1].opaque) or {}
-    details = list_at(sealed, "details")
+    """Return a server's own reasoning as it wants it back: in the field in which it came.
+
+    The reply's reader noted in the last part which field that was, or the details, which
+    must go back word for word.
+    """
+    noted = parse_object(own_reasoning[-1].opaque) or {}
+    details = list_at(noted, "details")
     if details:
         return {"reasoning_details": details}
-    field_name = text_at(sealed, "field") or "reasoning_content"
-    return {field_name: "".join(part.text for part in own_reasoning)}
+    field_name = text_at(noted, "field") or "reasoning_content"
+    whole_reasoning = "".join(part.text for part in own_reasoning)
+    return {field_name: whole_reasoning}
 
 
 def _change_reasoning(body: Object, *, needed: bool) -> Object | None:
-    """Remove reasoning from the messages, or add a blank one if required. Return None
-    if nothing changes.
+    """Return a request without the reasoning of earlier replies, or None if it had none.
+
+    `needed`: the server demands reasoning instead, so a reply without any gets a blank one.
     """
     messages: list[Json] = []
     for message in list_at(body, "messages"):
-        if not isinstance(message, dict) or message.get("role") != "assistant":
+        is_reply = isinstance(message, dict) and message.get("role") == "assistant"
+        if not is_reply:
             messages.append(message)
         elif needed:
             messages.append({"reasoning_content": " ", **message})

@@ -85,11 +85,15 @@ def parse_messages(
 
 
 def parse_message(unit: Json) -> ProtocolMessage:
-    """Return a message of a request, with its pieces."""
+    """Return a message of a request, with its pieces: texts, calls, results and so on.
+
+    Each piece knows its path in the JSON, so that a changed text can be put back there.
+    """
     value = object_at(unit)
     role = text_at(value, "role")
     if role in ("tool", "function"):
         return ProtocolMessage(Speaker.USER, (unit,), (_piece_of_tool_message(value),))
+
     pieces: list[Piece] = []
     for name in REASONING:
         text = text_at(value, name)
@@ -98,6 +102,7 @@ def parse_message(unit: Json) -> ProtocolMessage:
     pieces.extend(_pieces_of_chat_content(value.get("content")))
     for position, call in enumerate(list_at(value, "tool_calls")):
         pieces.append(_piece_of_chat_call(object_at(call), (0, "tool_calls", position)))
+
     speaker = _SPEAKERS.get(role, Speaker.USER)
     if _outlives_folds_as_a_whole(value, role):
         return ProtocolMessage(speaker, (unit,), loaded_state.mark_all(pieces, value))
@@ -105,6 +110,7 @@ def parse_message(unit: Json) -> ProtocolMessage:
 
 
 def _piece_of_tool_message(message: Mapping[str, Json]) -> Piece:
+    """Return the result of a call, which is a whole message in this protocol."""
     content = message.get("content")
     return Piece(
         PieceKind.RESULT,
@@ -128,13 +134,18 @@ def _pieces_of_chat_content(content: Json) -> list[Piece]:
 
 
 def _outlives_folds_as_a_whole(message: Mapping[str, Json], role: str) -> bool:
-    """Whether folds leave the message alone: the system's, one of an unknown role or setting."""
+    """Whether a message must never be replaced by a fold, which is a shorter text.
+
+    That holds for the system's messages, and for what this program does not understand: an
+    unknown role, or a field that may set something for what follows.
+    """
     if role == "assistant":
         return False  # Its fields are the provider's own, which belong to the reply.
     return role != "user" or loaded_state.has_unknown_fields(message, USER_FIELDS)
 
 
 def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
+    """Return a call of a tool as a piece. `path`: where the call stands."""
     function = object_at(call, "function")
     return Piece(
         PieceKind.CALL,
@@ -211,7 +222,11 @@ def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
 
 
 def parse_usage(value: Mapping[str, Json]) -> Usage:
-    """Return the usage, under the names that OpenAI, DeepSeek, OpenRouter and Moonshot use."""
+    """Return the tokens of a reply, and its cost where the server states one.
+
+    OpenAI, DeepSeek and Moonshot each have a name of their own for what was read from the
+    cache, and OpenRouter states the cost.
+    """
     cache_read = max(
         number_at(value, "prompt_tokens_details", "cached_tokens"),
         number_at(value, "prompt_cache_hit_tokens"),
@@ -274,7 +289,7 @@ class ReplyAssembler:
             self._message[name] = value
 
     def _add_call_piece_to_reply(self, piece: Mapping[str, Json]) -> None:
-        """Add a piece of a call, which is known by its index."""
+        """Add a piece of a call. The piece's index says which call of the reply it belongs to."""
         new_call = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
         call = self._calls.setdefault(number_at(piece, "index"), new_call)
         for name, value in piece.items():
@@ -301,22 +316,28 @@ class ReplyAssembler:
 
 
 class ChatCallFilter(HiddenCallFilter):
-    """Calls are numbered in a stream's pieces, and each chunk may have several."""
+    """Takes the calls that the agent must not see out of a streamed reply.
+
+    They are calls of this program's own recall tools, which it answers itself. Calls are
+    numbered in a stream's pieces, and each chunk may have several.
+    """
 
     def __init__(self, *, hold: bool) -> None:
         super().__init__(hold=hold)
         # The index under which the agent sees a call, by the provider's. None: it is hidden.
         self._numbers: dict[int, int | None] = {}
-        self._calls = 0
-        self._id: Json = None
+        self._calls = 0  # How many calls the agent has seen.
+        self._id: Json = None  # The first reply's, which the agent sees on all that continue it.
 
     def reset_for_retry(self) -> None:
         super().reset_for_retry()
         self._numbers = {}
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
-        """Return what the agent gets of a chunk, without hidden calls and the reasoning before
-        them.
+        """Return the bytes that the agent gets for a chunk, which may be none.
+
+        `raw` is the chunk as it came, `event` the same as JSON. Left out are hidden calls and
+        the reasoning before them. So reasoning is held back until it is known what follows it.
         """
         if event is None:
             if self.has_only_hidden_calls and b"[DONE]" in raw:
@@ -348,7 +369,11 @@ class ChatCallFilter(HiddenCallFilter):
         *,
         is_last: bool,
     ) -> bytes:
-        """Return an event with what is visible of its delta, as it came where nothing changes."""
+        """Return a chunk with what the agent may see of it, as it came where nothing changes.
+
+        `visible_delta`: what is left of the piece of the reply in it. `is_last`: it says why
+        the reply ended.
+        """
         choice = object_at(event, "choices", 0)
         loses_end = self.has_only_hidden_calls and (is_last or "usage" in event)
         is_unchanged = visible_delta == object_at(choice, "delta")
@@ -387,7 +412,7 @@ class ChatCallFilter(HiddenCallFilter):
         return released
 
     def _filter_delta(self, delta: Mapping[str, Json]) -> dict[str, Json]:
-        """Return the delta without hidden pieces."""
+        """Return a chunk's piece of the reply without the pieces of hidden calls in it."""
         visible_delta = dict(delta)
         if self.replies_before:  # The client has the role from the first reply.
             visible_delta.pop("role", None)
@@ -430,7 +455,11 @@ class ChatCallFilter(HiddenCallFilter):
             self._calls += 1
 
     def _add_earlier_usage(self, raw: bytes, value: Mapping[str, Json]) -> bytes:
-        """Report the usage of all replies together."""
+        """Return a chunk whose token counts are those of all replies that the agent gets as one.
+
+        `raw`: the chunk as it came, which goes on if nothing changes. Empty: `value` is a
+        changed chunk. A reply of hidden calls alone is continued, so its counts come later.
+        """
         usage = value.get("usage")
         if not isinstance(usage, Mapping):
             return raw or encode_event(value)
@@ -444,7 +473,10 @@ class ChatCallFilter(HiddenCallFilter):
         return encode_event({**value, "id": self._id, "usage": usage_of_all})
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
-        """Return several replies as one, without hidden calls."""
+        """Return several whole replies as one, without the calls that the agent must not see.
+
+        It has the texts of all of them, and everything else of the last one.
+        """
         text_of_all = ""
         for value in values:
             text_of_all += text_at(value, "choices", 0, "message", "content")

@@ -29,9 +29,9 @@ class ChatReplyReader(ReplyReaderBase):
 
     def __init__(self, tag: str, where: str, model: str) -> None:
         super().__init__(tag, where, model)
-        self._finish = ""
+        self._finish = ""  # The reason for the reply's end, as the server named it.
         self._turn = 0  # Counts changes between text and reasoning: each run is a part.
-        self._field = ""
+        self._field = ""  # The name under which the server sends its reasoning.
         self._details: list[json_values.Json] = []
         self._ids: dict[int, str] = {}  # Call ids by index in the stream.
 
@@ -76,11 +76,13 @@ class ChatReplyReader(ReplyReaderBase):
         return deltas
 
     def _read_calls(self, delta: json_values.Object, *, are_whole: bool) -> list[Delta]:
-        """Read the calls in a piece of the reply, or in a whole message."""
-        deltas: list[Delta] = []
+        """Read the calls in a piece of the reply, or in a whole message. Raises ValueError for
+        anything but a list.
+        """
         calls = json_values.value_at(delta, "tool_calls")
         if calls is not None and not isinstance(calls, list):
             raise ValueError("tool_calls is no list")
+        deltas: list[Delta] = []
         for position, call in enumerate(calls or []):
             deltas += self._read_call(json_values.require_object(call), position, is_only=are_whole)
         # Old servers know one call per reply, under the name that came before "tool_calls".
@@ -91,8 +93,10 @@ class ChatReplyReader(ReplyReaderBase):
         return deltas
 
     def _fields_not_streamed(self, message: json_values.Object) -> json_values.Object:
-        """Return what a final whole message adds to its pieces, since a call that came
-        twice would run twice.
+        """Return a whole message without the fields whose content has come in pieces before.
+
+        Some servers repeat the whole reply at the end, and a call that came twice would run
+        twice.
         """
         if not self._draft.has_begun:
             return message
@@ -120,7 +124,11 @@ class ChatReplyReader(ReplyReaderBase):
         return deltas
 
     def _read_reasoning(self, delta: json_values.Object) -> list[Delta]:
-        """Read reasoning, which servers send under one of several names."""
+        """Read reasoning, which servers send under one of several names.
+
+        OpenRouter adds details, which may be encrypted. They are kept to be sent back as
+        they came.
+        """
         details = json_values.list_at(delta, "reasoning_details")
         self._details += details
         for field_name in chat_gateway.REASONING:
@@ -154,14 +162,12 @@ class ChatReplyReader(ReplyReaderBase):
         return (kind, self._turn)
 
     def _read_call(self, call: json_values.Json, position: int, *, is_only: bool) -> list[Delta]:
-        """Read a piece of a call. Without an index, a new id, or a name when the last
-        call has one, begins a new call.
+        """Read a call, or a piece of one, and return what is new to show.
+
+        `is_only`: it is a whole call. Then `position` says which one of the reply it is.
         """
-        arguments = json_values.value_at(call, "function", "arguments")
-        if isinstance(arguments, dict | list):
-            arguments = json_values.dump_json(arguments).decode()
-        piece = json_values.checked_text_at({"arguments": arguments}, "arguments")
         _object_or_empty(call, "function")  # Refuses a function that is no object.
+        arguments = _text_of_arguments(call)
         call_id = json_values.text_at(call, "id")
         name = json_values.checked_text_at(call, "function", "name")
         key: Hashable
@@ -169,10 +175,14 @@ class ChatReplyReader(ReplyReaderBase):
             key = ("call", "position", position)
         else:
             key = self._key_of_streamed_call(call, call_id, name)
-        return self._draft.add_call_piece(key, call_id=call_id, name=name, arguments=piece)
+        return self._draft.add_call_piece(key, call_id=call_id, name=name, arguments=arguments)
 
     def _key_of_streamed_call(self, call: json_values.Json, call_id: str, name: str) -> Hashable:
-        """Return the key of the call that a piece belongs to: by its index, its id, or its order."""
+        """Return the key of the call that a piece belongs to: by its index, its id, or its order.
+
+        Without index and id, a piece with a name begins a new call, and one without a name
+        continues the last.
+        """
         index = json_values.value_at(call, "index")
         if isinstance(index, int) and not isinstance(index, bool):
             return self._key_of_indexed_call(index, call_id, name)
@@ -238,6 +248,16 @@ def _object_or_empty(value: json_values.Json, name: str) -> json_values.Object:
     if field_value is None:
         return {}
     return json_values.require_object(field_value)
+
+
+def _text_of_arguments(call: json_values.Json) -> str:
+    """Return a call's arguments as text, although some servers send them as JSON. Raises
+    ValueError for any other value.
+    """
+    arguments = json_values.value_at(call, "function", "arguments")
+    if isinstance(arguments, dict | list):
+        return json_values.dump_json(arguments).decode()
+    return json_values.checked_text_at({"arguments": arguments}, "arguments")
 
 
 def _thinking_of_piece(piece: json_values.Json) -> str:

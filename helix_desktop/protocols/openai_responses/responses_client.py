@@ -52,9 +52,9 @@ class OpenAIResponses(protocol_dialect.ProtocolDialect):
     kind = KIND
 
     def compile_request(self, request: Request, abilities: ModelAbilities) -> OutgoingRequest:
-        """Write a request as OpenAI's Responses have it."""
-        ids = request_parts.legal_ids(request.messages, _ID, 40)
-        writer = _ResponsesItemWriter(self.reasoning_owner, ids, abilities)
+        """Write a request as OpenAI's Responses have it: all items anew, as nothing is stored."""
+        accepted_ids = request_parts.legal_ids(request.messages, _ID, 40)
+        writer = _ResponsesItemWriter(self.reasoning_owner, accepted_ids, abilities)
         items: list[Json] = []
         for message in request.messages:
             items.extend(writer.write_items(message))
@@ -66,6 +66,7 @@ class OpenAIResponses(protocol_dialect.ProtocolDialect):
         if request.max_output:
             body["max_output_tokens"] = request.max_output
         if abilities.reasoning:
+            # Reasoning comes encrypted, so that it can be sent back with the next request.
             body["include"] = ["reasoning.encrypted_content"]
             reasoning: Object = {"summary": "auto"}
             if request.reasoning:
@@ -78,8 +79,10 @@ class OpenAIResponses(protocol_dialect.ProtocolDialect):
         return ResponsesReplyReader(self.reasoning_owner, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
-        """Remove reasoning this organisation can't decrypt, summaries it may not see,
-        or options.
+        """Return a refused request without what was refused, so that it can be sent again.
+
+        That is reasoning which this organisation cannot decrypt, summaries which it may not
+        see, or an option. None: the refusal is about something else.
         """
         if "encrypted" in failure.what or "reasoning' was provided without" in failure.what:
             return _without_reasoning_items(body)
@@ -102,12 +105,10 @@ def _without_reasoning_items(body: Object) -> Object | None:
 
 @dataclass(frozen=True, slots=True)
 class _ResponsesItemWriter:
-    """Writes messages as the items of this protocol. `tag`: the mark of this provider's reasoning.
-    `ids`: those that it accepts, by the calls' own.
-    """
+    """Writes messages as the items of this protocol."""
 
-    tag: str
-    ids: Mapping[str, str]
+    tag: str  # The mark of this provider's own reasoning. That of others is not sent to it.
+    ids: Mapping[str, str]  # Call ids that this provider accepts, by those that the calls have.
     abilities: ModelAbilities
 
     def write_items(self, message: Message) -> list[Object]:
@@ -237,10 +238,11 @@ class ResponsesReplyReader(ReplyReaderBase):
         """Read a piece of a text, of reasoning, or of a call's arguments."""
         event_type = text_at(value, "type")
         index = json_values.number_at(value, "output_index")
-        is_later_summary = json_values.number_at(value, "summary_index") > 0
         delta = ""
         if event_type.endswith(".delta"):
             delta = json_values.checked_text_at(value, "delta")
+        # A summary of reasoning may have several parts, which are shown as paragraphs.
+        is_later_summary = json_values.number_at(value, "summary_index") > 0
         match event_type:
             case "response.output_text.delta" | "response.refusal.delta":
                 return self._draft.add_text(index, delta)
@@ -253,7 +255,10 @@ class ResponsesReplyReader(ReplyReaderBase):
         return []
 
     def _read_item(self, index: int, item: Object, *, done: bool) -> list[Delta]:
-        """Read an item that begins or is done."""
+        """Read an item that begins or is done.
+
+        A text whose pieces came before is complete without it.
+        """
         match text_at(item, "type"):
             case "function_call":
                 return self._read_call_item(index, item, done=done)
@@ -267,6 +272,7 @@ class ResponsesReplyReader(ReplyReaderBase):
         return []
 
     def _read_call_item(self, index: int, item: Object, *, done: bool) -> list[Delta]:
+        """Read a call that begins, or one that is done and has all of its arguments."""
         call_id = text_at(item, "call_id") or text_at(item, "id")
         deltas = self._draft.add_call_piece(
             index, call_id=call_id, name=json_values.checked_text_at(item, "name")
@@ -276,20 +282,23 @@ class ResponsesReplyReader(ReplyReaderBase):
         return deltas
 
     def _read_reasoning_item(self, index: int, item: Object) -> list[Delta]:
-        """Keep the item to send it back as it came, which needs encrypted content
-        without the provider's memory.
+        """Read an item of reasoning that is done, and keep it to send it back as it came.
+
+        The provider stores nothing, so only an item with encrypted content is of use to it.
         """
         summary = ""
         # The summary's pieces came before, where the server streams them.
         if not self._draft.kind_of_part(index):
             summary = "\n\n".join(text_at(piece, "text") for piece in list_at(item, "summary"))
         deltas = self._draft.add_reasoning(index, summary)
-        if text_at(item, "encrypted_content"):
-            fields_to_send_back: Object = {}
-            for name, value in json_values.without_fields(item, "status", "content").items():
-                if value is not None:
-                    fields_to_send_back[name] = value
-            self._draft.seal_reasoning(index, **fields_to_send_back)
+        if not text_at(item, "encrypted_content"):
+            return deltas
+
+        fields_to_send_back: Object = {}
+        for name, value in json_values.without_fields(item, "status", "content").items():
+            if value is not None:
+                fields_to_send_back[name] = value
+        self._draft.seal_reasoning(index, **fields_to_send_back)
         return deltas
 
     def _read_whole_response(self, response: Object) -> list[Delta]:

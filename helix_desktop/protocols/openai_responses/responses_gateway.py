@@ -109,7 +109,11 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
 def parse_messages(
     body: Mapping[str, Json], before: Sequence[ProtocolMessage] = ()
 ) -> list[ProtocolMessage]:
-    """Return a request's messages, one for the items of each reply."""
+    """Return a request's messages. `before`: the first ones, if they are parsed already.
+
+    A reply consists of several items in a row, such as reasoning, calls and a text. They
+    become one message, and each other item a message of its own.
+    """
     text_or_items = body.get("input")
     if isinstance(text_or_items, str):
         piece = Piece(PieceKind.TEXT, text_or_items, path=(0,))
@@ -163,7 +167,10 @@ def _speaker_of_item(item: Mapping[str, Json]) -> Speaker:
 
 
 def _pieces_of_item(item: Mapping[str, Json], item_position: int) -> list[Piece]:
-    """Return the pieces of one of a message's items, which is at this position."""
+    """Return the pieces of one of a message's items, which is at this position.
+
+    An unknown item becomes a piece, too, which is sent on as it came.
+    """
     item_type = text_at(item, "type")
     if item_type in ("", "message"):
         return _pieces_of_item_content(item.get("content"), item_position)
@@ -201,6 +208,7 @@ def _pieces_of_item_content(content: Json, item_position: int) -> list[Piece]:
 
 
 def _piece_of_result_item(item: Mapping[str, Json], item_position: int) -> Piece:
+    """Return the result of a call, which is a whole item in this protocol."""
     output = item.get("output")
     return Piece(
         PieceKind.RESULT,
@@ -350,7 +358,12 @@ class ReplyAssembler:
 
 
 class ResponsesCallFilter(NumberedCallFilter):
-    """Items and events are numbered. The last event contains the whole reply again."""
+    """Takes the calls that the agent must not see out of a streamed reply.
+
+    They are calls of this program's own recall tools, which it answers itself. Items and
+    events are numbered, and the agent's numbers have no gaps. The last event contains the
+    whole reply again.
+    """
 
     index_name = "output_index"
 
@@ -363,7 +376,11 @@ class ResponsesCallFilter(NumberedCallFilter):
         self._is_rewriting = False
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
-        """Return what the agent gets of an event, in which hidden calls leave no gap."""
+        """Return the bytes that the agent gets for an event, which may be none.
+
+        `raw` is the event as it came, `event` the same as JSON. `released` are events that
+        were held back until it was clear whether the agent may see them.
+        """
         if event is None:
             return self._filter_mark_of_end(raw)
         kind = text_at(event, "type")
@@ -417,7 +434,11 @@ class ResponsesCallFilter(NumberedCallFilter):
     def _number_sent_event(
         self, raw: bytes, event: Mapping[str, Json], *, changed: bool = False
     ) -> bytes:
-        """Number an event as the client sees it."""
+        """Return an event with its number as the agent counts, or as it came if nothing changes.
+
+        `changed`: the event is another than `raw`. Once one was changed or left out, all later
+        ones are written anew.
+        """
         providers_number = event.get("sequence_number")
         clients_number = self._sent_events
         self._sent_events += 1
@@ -449,7 +470,7 @@ class ResponsesCallFilter(NumberedCallFilter):
         return self._number_sent_event(raw, changed_event, changed=True)
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
-        """Return several replies as one, without hidden calls."""
+        """Return several whole replies as one, without the calls that the agent must not see."""
         visible_items: list[Json] = []
         last_reply = values[-1]
         for reply in values:
