@@ -509,7 +509,7 @@ class Tour:
         dialog._open_new_task_dialog()
         await self.shot("46-new-task", 1)
         next(each for each in dialog.findChildren(QDialog)).reject()
-        dialog._pages.setCurrentIndex(2)
+        dialog._workers_tab.click()
         await self.shot("47-workers", 1)
         await self.close()
 

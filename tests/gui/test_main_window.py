@@ -643,7 +643,7 @@ def test_what_is_chosen_at_the_top_is_kept_by_the_workspace(
     window.context_panel.policy.chosen.emit("observational")
     window.chat.composer.mode_chosen.emit("plan")
     assert (bench.policy_name, bench.permission_mode) == ("observational", "plan")
-    assert window.context_panel.policy.text() == "Observational memory ▾"
+    assert window.context_panel.policy.text() == "Dated notes ▾"
     assert window.chat.composer._mode.text() == "Read only ▾"
 
 

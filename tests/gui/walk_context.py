@@ -394,7 +394,7 @@ class Walk:
         await press(dialog, "Use this preset")
         await until(lambda: self.bench.policy_name == "helix")
         assert self.bench.workspace.settings.preset == "helix"
-        await until(lambda: self.window.context_panel.policy.text().startswith("One summary"))
+        await until(lambda: self.window.context_panel.policy.text().startswith("Late summary"))
         await key("Escape")
 
     # --- whole workspaces

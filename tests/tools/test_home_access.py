@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from helix_desktop.tools import home_access
-from helix_desktop.tools.home_access import CommandOpenings
+from helix_desktop.tools.home_access import CommandOpenings, find_openings_on_computer
 
 OPENED = CommandOpenings(("ssh", "docker", "no such opening"), ("~/data", "/srv/x", "/home/me/y"))
 
@@ -52,4 +54,17 @@ def test_what_a_program_complains_about_names_the_opening(output: str, missed: l
 def test_titles_are_those_of_known_openings() -> None:
     assert home_access.titles_of_openings(["gh", "nothing"]) == [
         "GitHub and GitLab command-line tools"
+    ]
+
+
+def test_only_what_a_computer_has_is_listed_and_what_is_open(tmp_path: Path) -> None:
+    """Nine sign-ins were listed, most of them for programs that nobody had here."""
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".config/gh").mkdir(parents=True)
+    found = find_openings_on_computer(tmp_path, {"AWS_PROFILE": "work"}, ["azure"])
+    assert [opening.name for opening in found if opening.name != "docker"] == [
+        "ssh",
+        "gh",
+        "aws",
+        "azure",
     ]

@@ -16,6 +16,7 @@ from helix_desktop.tools.permission import (
     decide_permission,
     describe_allowing_rule,
     describe_choice,
+    does_rule_fit,
     is_rule_too_wide,
     list_asked_programs,
     list_folders_of_choices,
@@ -798,3 +799,15 @@ def test_a_rule_for_a_prefix_knows_options_that_are_cut_short(
 )
 def test_ordinary_calculations_hide_nothing(line: str) -> None:
     assert isinstance(find_started_programs(line), KnownPrograms)
+
+
+def test_a_rule_is_tried_as_it_would_decide() -> None:
+    allow_ls = PermissionRule("allow", tool="run_command", command="ls *")
+    assert does_rule_fit(allow_ls, "ls -la")
+    assert not does_rule_fit(allow_ls, "ls; rm -r build")
+    assert not does_rule_fit(allow_ls, 'eval "$X"'), "nobody knows what it runs"
+    deny_push = PermissionRule("deny", command="git push *")
+    assert does_rule_fit(deny_push, "cd a && git push --force")
+    edits = PermissionRule("allow", tool="edit_file", path="docs/*")
+    assert does_rule_fit(edits, "docs/a.md")
+    assert not does_rule_fit(edits, "src/a.py")

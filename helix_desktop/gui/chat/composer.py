@@ -357,6 +357,9 @@ class Composer(QWidget):
         parts = self.message_parts()
         if not parts:
             return
+        # The pressed button is hidden with the last letter, and Qt would move the focus far away.
+        if self._send.hasFocus() or self._steer.hasFocus():
+            self.text.setFocus()
         edited = self._edited
         self._add_to_sent_history(self.text.toPlainText())
         self.text.clear()

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -206,7 +206,10 @@ class PermissionsPage(WorkspaceSettingsPage):
         for name in read_shown_names()["rule decision"]:
             self._decision.addItem(translate_name("rule decision", name), name)
         self._tool = widgets.build_combo_box(tr("Tool"), self.page_content)
-        self._tool.setEditable(True)
+        # A screen reader reads the field in the choice, which has no name of its own.
+        tool_field = QLineEdit(self._tool)
+        tool_field.setAccessibleName(tr("Tool"))
+        self._tool.setLineEdit(tool_field)
         self._tool.addItem(tr("Everything"), "")
         for tool in TOOLS_OF_RULES:
             self._tool.addItem(name_tool_of_rule(tool), tool)

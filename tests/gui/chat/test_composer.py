@@ -366,6 +366,25 @@ def test_the_meter_follows_what_is_attached_at_once(composer: Composer) -> None:
     assert composer._figures.text() == "19% full"
 
 
+def test_a_press_on_a_way_to_send_leaves_the_focus_in_the_text(composer: Composer) -> None:
+    """It went to the tab of the preview, as the button is hidden once the text is empty."""
+    window = QWidget()
+    composer.setParent(window)
+    behind = QPushButton("a tab of the preview", window)
+    QWidget.setTabOrder(composer._steer, behind)
+    composer.show_run_state(ConversationActivity.TOOLS)
+    composer.text.setPlainText("go on")
+    window.show()
+    composer.show()
+    QApplication.processEvents()
+    composer._steer.setFocus()
+    composer._steer.click()
+    focused = window.focusWidget()
+    is_steer_hidden = composer._steer.isHidden()
+    composer.setParent(None)
+    assert (focused, is_steer_hidden) == (composer.text, True)
+
+
 def test_the_price_of_the_next_message_is_beside_send_and_gone_where_it_is_not_known(
     composer: Composer,
 ) -> None:

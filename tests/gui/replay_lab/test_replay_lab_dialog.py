@@ -59,20 +59,22 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
         ([story.CONVERSATION], policies, bench.rows[story.CONVERSATION].window)
     ]
     assert lab.answer.text().startswith(
-        "“One summary near the end (Helix)” would have cost least here: 83% of what “Cheapest” cost."
+        "“Late summary” would have cost least here: 83% of what “Cheapest” cost."
     )
-    assert "Observational memory" in said(lab)
+    assert "Dated notes" in said(lab)
     assert offered(lab) == [each for each in policies if each != bench.policy_name]
     assert [button.text() for button in lab._adopting.values()].count("in use") == 1
     take = next(
-        each for each in lab.findChildren(QPushButton) if each.accessibleName().endswith("(Helix)")
+        each
+        for each in lab.findChildren(QPushButton)
+        if each.accessibleName().endswith("Late summary")
     )
     take.click()
     assert bench.policy_name == "helix"
     assert offered(lab) == policies[1:]
-    assert "This workspace now uses: One summary near the end (Helix)." in said(lab)
+    assert "This workspace now uses: Late summary." in said(lab)
     window.context_panel_opener.toggle_context_panel()
-    assert window.context_panel.policy.text() == "One summary near the end (Helix) ▾"
+    assert window.context_panel.policy.text() == "Late summary ▾"
 
 
 def test_money_stands_in_the_lab_as_in_the_meter_where_something_was_paid(
@@ -137,7 +139,7 @@ def test_the_policy_page_compares_the_last_conversations(
     assert len(played) > 1
     assert "keeps_most" in policies
     assert (
-        f"In your last {len(played)} conversations, “One summary near the end (Helix)” would have cost least: 83%"
+        f"In your last {len(played)} conversations, “Late summary” would have cost least: 83%"
         in said(lab)
     )
     assert "In view" in said(lab)
