@@ -108,9 +108,9 @@ def looks_like_a_call(text: str) -> bool:
     without_end = behind_mark.removesuffix(_END_OF_LLAMA_CALL).removesuffix(_END_OF_TOOL_CALL)
     written_call = without_end.rstrip().removesuffix(_END_OF_FUNCTION)
     # A text that goes on behind a call, or quotes it, is an explanation.
-    for sign in ("`", _END_OF_TOOL_CALL, _END_OF_FUNCTION):
-        if sign in written_call:
-            return False
+    signs_of_explanation = ("`", _END_OF_TOOL_CALL, _END_OF_FUNCTION)
+    if any(sign in written_call for sign in signs_of_explanation):
+        return False
     if last_mark[0].startswith("<function="):
         return True
     return written_call.startswith(("{", "["))
