@@ -57,6 +57,7 @@ from helix_desktop.program_settings import (
 
 if TYPE_CHECKING:
     from helix_desktop.console import Console
+    from helix_desktop.desktop.host_connections import HostConnections
     from helix_desktop.workbench.all_workbenches import Workbenches
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ _MODULES_BEHIND_WINDOW = (
     "desktop.provider_administration",
     "desktop.settings_backend",
     "desktop.history_import",
+    "desktop.host_connections",
     "gui.dialogs_and_notifications",
     "gui.transcript.transcript_pane",
     "resident.agent_routes",
@@ -153,6 +155,7 @@ class WindowProgram:
         self._tasks = concurrency.OwnedTasks("window", report=self._report_failed_task)
         self._beginning = concurrency.OwnedTasks("window", report=self._report_failed_task)
         self._desk: Workbenches | None = None
+        self._connections: HostConnections | None = None
         self._owner: running_instance.RequestListener | None = None
         self._is_closing = False
         self._agents_done_timer = QtCore.QTimer(interval=AGENTS_DONE_MS)
@@ -241,6 +244,7 @@ class WindowProgram:
 
     def _open_stores(self) -> None:
         """Opens what was imported meanwhile, and connects the window with it."""
+        from helix_desktop.desktop.host_connections import HostConnections
         from helix_desktop.desktop.provider_administration import ProviderAdministration
         from helix_desktop.desktop.settings_backend import SettingsBackend
         from helix_desktop.gui import dialogs_and_notifications
@@ -267,7 +271,8 @@ class WindowProgram:
             self._where.tour_folder,
             self._tasks.spawn_task,
         )
-        self.window.workspaces.set_workspaces_and_start(self._desk)
+        self._connections = HostConnections(self._where, self._desk)
+        self.window.workspaces.set_workspaces_and_start(self._desk, self._connections)
 
     def _allow_keys_in_file(self) -> None:
         self._settings.change_setting(KEYS_IN_FILE, True)
@@ -428,6 +433,8 @@ class WindowProgram:
                 await self._beginning.aclose(limit=LONGEST_CLOSING_OF_TASKS_SECONDS)
                 if self._owner is not None:
                     await self._owner.aclose()
+                if self._connections is not None:
+                    await self._connections.close_all_clients()
                 if self._desk is not None:
                     await self._desk.aclose()
                 await self._tasks.aclose(limit=LONGEST_CLOSING_OF_TASKS_SECONDS)

@@ -66,10 +66,10 @@ class ChatActionHandler(QObject):
         for name, kind in FOLD_KIND_BY_ACTION.items():
             fold = partial(self.carry_out_intent, chat_actions.AskToFold(kind))
             parts.actions.set_action_handler(name, fold, when=parts.showing.has_conversation)
-        has_workspace = parts.showing.has_workspace
-        parts.actions.set_action_handler("push", self._push_branch_on_page, when=has_workspace)
+        has_workbench = parts.showing.has_workbench
+        parts.actions.set_action_handler("push", self._push_branch_on_page, when=has_workbench)
         parts.actions.set_action_handler(
-            "pull-request", self._open_pull_request_on_page, when=has_workspace
+            "pull-request", self._open_pull_request_on_page, when=has_workbench
         )
 
     def _push_branch_on_page(self) -> None:

@@ -19,12 +19,12 @@ class ConversationStarter(QObject):
         self._parts = parts
         self._showing = parts.showing
         self._sides = sides
-        has_workspace = parts.showing.has_workspace
+        has_workbench = parts.showing.has_workbench
         set_handler = parts.actions.set_action_handler
         set_handler("new", self._begin_here, when=self._can_begin_here)
-        set_handler("new-with", self._ask_how_to_begin, when=has_workspace)
-        set_handler("new-copy", self._ask_to_begin_in_copy, when=has_workspace)
-        set_handler("new-acp", self._ask_agent_and_begin, when=has_workspace)
+        set_handler("new-with", self._ask_how_to_begin, when=has_workbench)
+        set_handler("new-copy", self._ask_to_begin_in_copy, when=has_workbench)
+        set_handler("new-acp", self._ask_agent_and_begin, when=has_workbench)
 
     def _can_begin_here(self) -> bool:
         # While the last workspace is still being opened, a new conversation can be written.

@@ -104,10 +104,10 @@ class DialogsAndNotifications(QObject):
 
     def _declare_dialog_actions(self) -> None:
         set_handler = self._parts.actions.set_action_handler
-        has_workspace = self._showing.has_workspace
+        has_workbench = self._showing.has_workbench
         set_handler("tour", self.start_window_tour)
-        set_handler("lab", self.open_replay_lab, when=has_workspace)
-        set_handler("compare-presets", self._open_replay_lab_for_last, when=has_workspace)
+        set_handler("lab", self.open_replay_lab, when=has_workbench)
+        set_handler("compare-presets", self._open_replay_lab_for_last, when=has_workbench)
         set_handler("bring-in", self.open_import_dialog)
         set_handler("connect-agent", self.open_connect_agents)
 

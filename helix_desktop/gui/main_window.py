@@ -4,6 +4,7 @@ opened. What the parts do for the user is in their own modules.
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, Signal
@@ -37,7 +38,7 @@ from helix_desktop.gui.place_opening import PlaceOpener
 from helix_desktop.gui.question_dialogs import DialogChoice, ask_to_choose_one
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.sharing.sharing_controller import SharingController
-from helix_desktop.gui.shown_workspace import ShownWorkspace
+from helix_desktop.gui.shown_workspace import ShownWorkspace, client_of_host
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.view_actions import ViewActions
@@ -47,6 +48,7 @@ from helix_desktop.gui.window_parts import WindowParts, WindowRequests
 from helix_desktop.gui.workbench_types import Session, Workbench
 from helix_desktop.gui.workspace_actions import WorkspaceActions
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
+from helix_desktop.gui.workspace_line import WorkspaceLine
 from helix_desktop.program_settings import ProgramSettings
 
 if TYPE_CHECKING:
@@ -130,9 +132,10 @@ class MainWindow(WindowFrame):
         )
         ConversationStarter(self.parts, self.sides)
         WorkspaceActions(self.parts, self, self.workspaces)
+        self.workspace_line = WorkspaceLine(self.parts, self, self.workspaces, self.sides)
         ViewActions(contents)
         self.window_actions.set_action_handler(
-            "forget-text", self.open_forget_text, when=self.showing.has_workspace
+            "forget-text", self.open_forget_text, when=self.showing.has_workbench
         )
 
     def _connect_parts(self) -> None:
@@ -251,6 +254,9 @@ class MainWindow(WindowFrame):
 
     def _show_workspace_title(self, bench: ShownWorkspace) -> None:
         first_folder = next(iter(bench.allowed_folders), None)
+        client = client_of_host(bench)
+        if client is not None and client.line.computer and first_folder is not None:
+            first_folder = Path(f"{client.line.computer}:{first_folder}")
         self.sidebar.show_workspace_title(bench.name, first_folder)
 
     def _show_changed_settings(self, bench: ShownWorkspace) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,16 @@ from PySide6.QtCore import QObject, Signal
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.gui.colours import WORKSPACE_COLOURS
+from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.gui.frame.welcome_page import WelcomePage
 from helix_desktop.gui.frame.workspace_rail import WorkspaceRail
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shown_workspace import ShownWorkspace
+from helix_desktop.gui.shown_workspace import (
+    RememberedWorkspace,
+    ShownWorkspace,
+    WorkspaceConnections,
+    client_of_host,
+)
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_parts import WindowParts
 from helix_desktop.gui.workbench_types import KnownWorkspace, Workbenches
@@ -44,6 +51,7 @@ class OpenWorkspaces(QObject):
         self._rail = rail
         self._welcome = welcome
         self._desk: Workbenches | None = None
+        self._connections: WorkspaceConnections | None = None
         # Called once the stores are open: the window is painted and used before that.
         self._startup_queue: list[Callable[[], object]] = []
         self._blocking_error: HelixError | None = None  # Why the stores cannot be opened.
@@ -64,8 +72,12 @@ class OpenWorkspaces(QObject):
     def is_started(self) -> bool:
         return self._desk is not None
 
-    def set_workspaces_and_start(self, desk: Workbenches) -> None:
+    def set_workspaces_and_start(
+        self, desk: Workbenches, connections: WorkspaceConnections | None = None
+    ) -> None:
+        """Without `connections`, workspaces are opened in this process alone."""
         self._desk = desk
+        self._connections = connections
         self._welcome.enable_first_steps(ready=True)
         waiting_actions = self._startup_queue
         self._startup_queue = []
@@ -96,12 +108,15 @@ class OpenWorkspaces(QObject):
     def _show_listed_workspaces(
         self, then: Callable[[], object], rows: Sequence[KnownWorkspace]
     ) -> None:
-        self.listed = self._sort_workspaces_and_save_order(rows)
+        all_rows = list(rows)
+        if self._connections is not None:
+            all_rows += self._connections.list_remembered(self.read_remembered())
+        self.listed = self._sort_workspaces_and_save_order(all_rows)
         self._rail.show_workspace_buttons(self.listed, self._parts.showing.workspace_id)
         for name, activity in self.activity_by_workspace.items():
             self._rail.show_workspace_state(name, activity.most_urgent_state)
         self._welcome.trash.hide()
-        if not rows:
+        if not all_rows:
             self._offer_trashed_workspaces()
         then()
 
@@ -153,10 +168,18 @@ class OpenWorkspaces(QObject):
             self._do_after_start(partial(self.go_to_workspace, workspace, then))
             return
         self._parts.run_for_window(
-            self._desk.open_workspace(workspace),
+            self._open_wherever_it_is(workspace),
             then=partial(self._show_workspace_if_wanted, workspace, then),
             failed=self._report_workspace_not_opened,
         )
+
+    async def _open_wherever_it_is(self, workspace: str) -> ShownWorkspace:
+        if self._connections is None:
+            return await self.workbenches.open_workspace(workspace)
+        remembered = self.find_remembered(workspace)
+        if remembered is not None:
+            return await self._connections.open_remembered(remembered)
+        return await self._connections.open_workspace(workspace)
 
     def _show_workspace_if_wanted(
         self, workspace: str, then: Callable[[], object], bench: ShownWorkspace
@@ -203,11 +226,85 @@ class OpenWorkspaces(QObject):
         rows = await asyncio.to_thread(self.workbenches.list_workspaces)
         for row in rows:
             if row.first_folder == folder:
-                return await self.workbenches.open_workspace(row.id)
+                return await self._open_wherever_it_is(row.id)
         colour = WORKSPACE_COLOURS[len(self.listed) % len(WORKSPACE_COLOURS)]
         bench = await self.workbenches.create_workspace(self.suggest_workspace_name(folder), folder)
         await self.workbenches.recolour_workspace(bench.id, colour)
         return bench
+
+    # --- Folders on other computers
+
+    @property
+    def connections(self) -> WorkspaceConnections:
+        if self._connections is None:
+            raise ActionRefused(tr("Helix Desktop is still starting. Try again in a moment."))
+        return self._connections
+
+    def read_remembered(self) -> list[RememberedWorkspace]:
+        """Returns the folders on other computers that the user has opened."""
+        remembered: list[RememberedWorkspace] = []
+        for entry in self._parts.state_file.get_remembered("elsewhere", default=list[object]()):
+            if not isinstance(entry, dict):
+                continue
+            texts = [entry.get(key, "") for key in ("id", "address", "name", "colour")]
+            # Anything else in the file is no such folder.
+            if all(isinstance(text, str) for text in texts) and entry.get("id"):
+                remembered.append(RememberedWorkspace(*texts))
+        return remembered
+
+    def find_remembered(self, workspace: str) -> RememberedWorkspace | None:
+        for remembered in self.read_remembered():
+            if remembered.id == workspace:
+                return remembered
+        return None
+
+    def save_remembered(self, changed: RememberedWorkspace) -> None:
+        """Adds a folder on another computer to the list, or replaces what is remembered of it."""
+        kept = [entry for entry in self.read_remembered() if entry.id != changed.id]
+        kept.append(changed)
+        self._write_remembered(kept)
+
+    def forget_remembered(self, workspace: str) -> None:
+        """Takes a folder on another computer out of the list. Nothing changes over there."""
+        kept = [entry for entry in self.read_remembered() if entry.id != workspace]
+        self._write_remembered(kept)
+        self.leave_trashed_workspace(workspace)
+        self._parts.run_for_window(self.connections.close_client(workspace))
+
+    def _write_remembered(self, remembered: Sequence[RememberedWorkspace]) -> None:
+        values: list[dict[str, str]] = []
+        for entry in remembered:
+            values.append(
+                {
+                    "id": entry.id,
+                    "address": entry.address,
+                    "name": entry.name,
+                    "colour": entry.colour,
+                }
+            )
+        self._parts.state_file.remember_value("elsewhere", value=values)
+
+    async def open_folder_elsewhere(self, address: str) -> ShownWorkspace:
+        """Connects to a folder on another computer, and adds it to the list if that works."""
+        new = self.connections.remember_address(address)
+        remembered = self.find_remembered(new.id)
+        if remembered is None:
+            colour = WORKSPACE_COLOURS[len(self.listed) % len(WORKSPACE_COLOURS)]
+            remembered = replace(new, colour=colour)
+        workspace = await self.connections.open_remembered(remembered)
+        self.save_remembered(replace(remembered, name=workspace.name or new.name))
+        return workspace
+
+    def open_again(self, workspace: str) -> None:
+        """Opens a workspace of this computer here, because the process that had it has ended."""
+        is_shown = self._parts.showing.workspace_id == workspace
+        self.stop_following_workspace(workspace)
+        self._parts.run_for_window(self._close_client_and_open(workspace, is_shown=is_shown))
+
+    async def _close_client_and_open(self, workspace: str, *, is_shown: bool) -> None:
+        await self.connections.close_client(workspace)
+        if is_shown:
+            self.go_to_workspace(workspace)
 
     def suggest_workspace_name(self, folder: Path) -> str:
         """Returns the folder's name, with its parent folder if another workspace has that name."""
@@ -286,9 +383,10 @@ class OpenWorkspaces(QObject):
         activity.settings_changed.connect(partial(self._pass_on_changed_settings, bench))
         activity.state_changed.connect(partial(self._show_conversation_state, activity))
         activity.activity_ended.connect(partial(self.activity_ended.emit, bench.id))
-        # These failed before the program was started.
-        for conversation in activity.conversations_in(ConversationActivity.FAILED):
-            self._show_conversation_state(activity, conversation, ConversationActivity.FAILED)
+        # These failed before the program was started, or run in another process.
+        for running in WORKING_STATES | {ConversationActivity.FAILED}:
+            for conversation in activity.conversations_in(running):
+                self._show_conversation_state(activity, conversation, running)
 
     def stop_following_workspace(self, workspace: str) -> None:
         activity = self.activity_by_workspace.pop(workspace, None)
@@ -345,5 +443,7 @@ class OpenWorkspaces(QObject):
     def count_working_agents(self) -> int:
         count = 0
         for activity in self.activity_by_workspace.values():
-            count += len(activity.working_agents())
+            # Agents of another process go on without this window.
+            if client_of_host(activity.bench) is None:
+                count += len(activity.working_agents())
         return count

@@ -17,11 +17,22 @@ from helix_desktop.engine.request_costs import RequestCost
 from helix_desktop.engine.session_events import ConversationActivity, Event
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import ConversationState
-from helix_desktop.gui.workbench_types import NeededSummary, ProjectItem, Session, Workbench
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.workbench_types import (
+    KnownWorkspace,
+    NeededSummary,
+    ProjectItem,
+    Session,
+    Workbench,
+)
 
 if TYPE_CHECKING:
     from helix_desktop.engine.session_setup import QueuedMessage
     from helix_desktop.workspace_host.client_workspace import ClientWorkspace
+
+
+# How the id begins that the window gives to a workspace on another computer.
+OTHER_COMPUTER = "ssh-"
 
 
 class ShownHistory(Protocol):
@@ -165,6 +176,31 @@ class ShownWorkspace(Protocol):
     ) -> tuple[Attachment, ...]: ...
     async def count_sent_tokens(self, attachment: Attachment) -> int: ...
     async def complete_file_paths(self, prefix: str, limit: int = 20) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedWorkspace:
+    """A folder on another computer that the user opened. `id`: its workspace's id in the window.
+    `address`: as of `SshAddress`.
+    """
+
+    id: str
+    address: str
+    name: str
+    colour: str = ""
+
+
+class WorkspaceConnections(Protocol):
+    """Opens workspaces wherever they are. Implemented by `desktop/host_connections.py`."""
+
+    async def open_workspace(self, workspace: str) -> ShownWorkspace: ...
+    async def open_remembered(self, remembered: RememberedWorkspace) -> ShownWorkspace: ...
+    async def close_client(self, workspace: str) -> None: ...
+    def remember_address(self, text: str) -> RememberedWorkspace: ...
+    def list_remembered(
+        self, remembered: Sequence[RememberedWorkspace]
+    ) -> Sequence[KnownWorkspace]: ...
+    async def list_machines(self) -> Sequence[str]: ...
 
 
 @runtime_checkable

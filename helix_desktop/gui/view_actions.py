@@ -48,7 +48,9 @@ class ViewActions(QObject):
         set_handler("find", self._open_search_of_shown_page, when=has_workspace)
         set_handler("bottom", self._jump_to_newest_message, when=has_workspace)
         set_handler("sidebar", self._frame.toggle_sidebar, when=has_workspace)
-        set_handler("inspector", self._frame.toggle_side_panel, when=has_workspace)
+        set_handler(
+            "inspector", self._frame.toggle_side_panel, when=self._parts.showing.has_workbench
+        )
         set_handler("next-area", self._focus_next_area, when=has_workspace)
 
     def _connect_built_page(self, name: str, page: Any) -> None:
@@ -139,15 +141,15 @@ class ViewActions(QObject):
     # --- Settings, help and the end
 
     def _declare_settings_and_help(self) -> None:
-        has_workspace = self._parts.showing.has_workspace
+        has_workbench = self._parts.showing.has_workbench
         set_handler = self._parts.actions.set_action_handler
         set_handler("settings", partial(self._open_settings, ""))
         set_handler(
             "workspace-settings",
             partial(self._open_settings, "workspace"),
-            when=has_workspace,
+            when=has_workbench,
         )
-        set_handler("brought", partial(self._open_settings, "brought"), when=has_workspace)
+        set_handler("brought", partial(self._open_settings, "brought"), when=has_workbench)
         set_handler("shortcuts", partial(self._open_settings, "shortcuts"))
         set_handler("doctor", partial(self._open_settings, "about"))
         set_handler("about", partial(self._open_settings, "about"))

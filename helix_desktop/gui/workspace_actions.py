@@ -1,6 +1,7 @@
 """Actions on whole workspaces: open, rename, colour, folders, share, export, import, trash."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from helix_desktop.gui.frame.workspace_trash_dialog import WorkspaceTrashDialog
 from helix_desktop.gui.open_workspaces import OpenWorkspaces
 from helix_desktop.gui.question_dialogs import ask_file, ask_folder, ask_new_file, ask_text
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shown_workspace import ShownWorkspace
+from helix_desktop.gui.shown_workspace import RememberedWorkspace, ShownWorkspace
 from helix_desktop.gui.text_file_saving import file_name_from_title
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.user_terminal import open_user_terminal
@@ -58,27 +59,28 @@ class WorkspaceActions(QObject):
         act_on_shown = self._act_on_shown_workspace
         set_handler = self._parts.actions.set_action_handler
         set_handler("open-folder", partial(unless_blocked, self._ask_folder_to_open))
+        set_handler("open-folder-elsewhere", partial(unless_blocked, self._open_elsewhere_dialog))
         set_handler("join-workspace", partial(unless_blocked, self._open_join_dialog))
         set_handler(
             "import-workspace", partial(unless_blocked, self.ask_which_file_and_import_workspace)
         )
         set_handler("fleet", partial(unless_blocked, self._open_fleet_dialog))
         set_handler("workspace-trash", self.open_trash_dialog)
-        set_handler("share-workspace", self._open_share_dialog, when=showing.has_workspace)
+        set_handler("share-workspace", self._open_share_dialog, when=showing.has_workbench)
         set_handler(
             "workspace-folder",
             partial(act_on_shown, self.go_to_workspace_and_ask_folder),
-            when=showing.has_workspace,
+            when=showing.has_workbench,
         )
         set_handler(
             "export-workspace",
             partial(act_on_shown, self.ask_where_to_and_export_workspace),
-            when=showing.has_workspace,
+            when=showing.has_workbench,
         )
         set_handler(
             "trash-workspace",
             partial(act_on_shown, self.trash_workspace_with_undo),
-            when=showing.has_workspace,
+            when=showing.has_workbench,
         )
 
     def _go_to_chosen_workspace(self, workspace: str) -> None:
@@ -93,6 +95,10 @@ class WorkspaceActions(QObject):
         """Does what was chosen in the menu of a workspace, which may be another than the shown."""
         row = self._workspaces.row_of(workspace)
         if row is None:
+            return
+        remembered = self._workspaces.find_remembered(workspace)
+        if remembered is not None:
+            self._run_action_on_remembered(action, remembered)
             return
         match action:
             case "rename":
@@ -111,7 +117,56 @@ class WorkspaceActions(QObject):
             case "trash":
                 self.trash_workspace_with_undo(row)
 
+    def _run_action_on_remembered(self, action: str, remembered: RememberedWorkspace) -> None:
+        """Does what can be done with a folder on another computer in the list of workspaces."""
+        match action:
+            case "rename":
+                save_name = partial(self._rename_remembered, remembered)
+                heading = tr("Rename workspace")
+                ask_text(self._frame, heading, tr("Name"), remembered.name, save_name)
+            case "recolour":
+                index = 0
+                if remembered.colour in WORKSPACE_COLOURS:
+                    index = WORKSPACE_COLOURS.index(remembered.colour) + 1
+                colour = WORKSPACE_COLOURS[index % len(WORKSPACE_COLOURS)]
+                self._workspaces.save_remembered(replace(remembered, colour=colour))
+                self._workspaces.refresh_workspaces()
+            case "trash":
+                self._workspaces.forget_remembered(remembered.id)
+                restore = partial(self._remember_again, remembered)
+                text = tr(
+                    "“{name}” was taken out of the list. Nothing was changed on the other computer.",
+                    name=remembered.name,
+                )
+                self._parts.notices.show_notice(text, act=restore)
+            case _:
+                self._parts.notices.show_notice(
+                    tr("This can only be done where the workspace is open, not from here.")
+                )
+
+    def _rename_remembered(self, remembered: RememberedWorkspace, name: str) -> None:
+        self._workspaces.save_remembered(replace(remembered, name=name.strip() or remembered.name))
+        self._workspaces.refresh_workspaces()
+
+    def _remember_again(self, remembered: RememberedWorkspace) -> None:
+        self._workspaces.save_remembered(remembered)
+        self._workspaces.refresh_workspaces()
+
     # --- Opening and sharing
+
+    def _open_elsewhere_dialog(self) -> None:
+        from helix_desktop.gui.open_folder_elsewhere_dialog import OpenFolderElsewhereDialog
+
+        OpenFolderElsewhereDialog(
+            self._workspaces,
+            self._parts.runner,
+            self._show_folder_elsewhere,
+            self._frame,
+        ).open()
+
+    def _show_folder_elsewhere(self, workspace: ShownWorkspace) -> None:
+        self._workspaces.refresh_workspaces()
+        self._workspaces.bring_to_front(workspace)
 
     def _open_workspace_by_number(self, number: int) -> None:
         workspace = self._frame.rail.workspace_id_at(number)

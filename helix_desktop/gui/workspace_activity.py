@@ -44,6 +44,11 @@ class WorkspaceActivity(QObject):
         self._states: dict[str, ConversationActivity] = dict.fromkeys(
             failed, ConversationActivity.FAILED
         )
+        # What runs already, as in a workspace that another process had open before.
+        for row in bench.list_conversations():
+            running = bench.running_state_of(row.id)
+            if running is not ConversationActivity.IDLE:
+                self._states[row.id] = running
         # The conversations whose failures the user has already seen.
         self._seen_failures: set[str] = set()
         self._bridge = EventBridge(self)

@@ -384,6 +384,9 @@ class ClientQueue:
     def __getitem__(self, index: int) -> QueuedMessage:
         return self._list_all()[index]
 
+    def list_unconfirmed(self) -> Sequence[UnconfirmedMessage]:
+        return tuple(self._unsent)
+
     # --- What the user does
 
     def add_unsent(

@@ -6,6 +6,7 @@ told by the host and keeps what it was told, so that a page can be painted witho
 
 import asyncio
 import contextlib
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +21,7 @@ from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, OwnerEnded
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.workspace_host import host_interface
-from helix_desktop.workspace_host.client_session import ClientSession
+from helix_desktop.workspace_host.client_session import ClientSession, UnconfirmedMessage
 from helix_desktop.workspace_host.host_interface import (
     LONGEST_RANGE,
     FactsAdded,
@@ -252,7 +253,7 @@ class ClientWorkspace:
 
     async def start_users_conversation(self) -> ClientSession:
         started = await self.line.run_at_host(host_interface.StartConversation())
-        return await self.open_session(started.conversation)
+        return await self._open_new_session(started.conversation)
 
     async def fork_conversation(
         self, conversation: str, last_seq: int = 0, *, title: str = "", in_copy: bool = False
@@ -263,7 +264,16 @@ class ClientWorkspace:
             )
         fork = host_interface.ForkConversation(conversation, last_seq, title)
         forked = await self.line.run_at_host(fork)
-        return await self.open_session(forked.conversation)
+        return await self._open_new_session(forked.conversation, title)
+
+    async def _open_new_session(self, conversation: str, title: str = "") -> ClientSession:
+        """Opens a conversation that was just created. The host tells its row a moment later, and a
+        conversation without a row would be taken for a deleted one.
+        """
+        if conversation not in self._rows:
+            row = ConversationListRow(conversation, title, time.time())
+            self._rows[conversation] = HostListRow(row, ConversationActivity.IDLE)
+        return await self.open_session(conversation)
 
     async def predict_next_request(self, conversation: str) -> None:
         """The host measures the next request itself, and tells it in the list."""
@@ -345,6 +355,13 @@ class ClientWorkspace:
     ) -> None:
         for listener in tuple(self._refusal_listeners):
             listener(conversation, parts, error)
+
+    def unconfirmed_messages_of(self, conversation: str) -> Sequence[UnconfirmedMessage]:
+        """Returns the messages that the host has not confirmed yet, oldest first."""
+        session = self._sessions.get(conversation)
+        if session is None:
+            return ()
+        return session.queue.list_unconfirmed()
 
     def start_command(self, conversation: str, command: HostCommand) -> None:
         self.tasks.spawn_task(

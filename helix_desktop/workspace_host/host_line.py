@@ -5,6 +5,7 @@ on its way is sent again with the same id, so that it is done once.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 
@@ -34,7 +35,9 @@ class LineStage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LineState:
-    """`why`: what went wrong last. `next_try`: the event loop's time at which it is tried again."""
+    """`why`: what went wrong last. `next_try`: when it is tried again, in seconds of
+    `time.monotonic`.
+    """
 
     stage: LineStage
     why: str = ""
@@ -58,15 +61,16 @@ class HostLine:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    async def connect_line(self) -> None:
-        """Connects for the first time, and raises what is wrong if that fails."""
+    async def connect_line(self) -> bool:
+        """Connects for the first time, and raises what is wrong if that fails. Returns False if no
+        process has the workspace open.
+        """
         host = await self._connect()
         if host is None:
-            raise OwnerEnded(
-                "The program that had the workspace open has ended.", remedy="Try again."
-            )
+            return False
         self._use_host(host)
         self._tasks.spawn_task(self._connect_as_often_as_it_breaks(host), name="keep connected")
+        return True
 
     def try_now(self) -> None:
         """Ends the pause before the next attempt."""
@@ -121,15 +125,13 @@ class HostLine:
 
     async def _connect_again(self) -> RemoteWorkspaceHost | None:
         """Returns the next connection, or None if nobody has the workspace open any more."""
-        loop = asyncio.get_running_loop()
         pause_seconds = FIRST_PAUSE_SECONDS
         while True:
             try:
                 host = await self._connect()
             except HelixError as error:
-                self._set_line_state(
-                    LineState(LineStage.WAITING, error.what, loop.time() + pause_seconds)
-                )
+                next_try = time.monotonic() + pause_seconds
+                self._set_line_state(LineState(LineStage.WAITING, error.what, next_try))
                 await self._pause_before_next_try(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
                 self._set_line_state(LineState(LineStage.CONNECTING, error.what))

@@ -80,9 +80,12 @@ def ssh_command(address: SshAddress, arguments: Sequence[str]) -> list[str]:
     return command
 
 
-async def connect_over_ssh(address: SshAddress, workspace: str = "") -> RemoteWorkspaceHost:
+async def connect_over_ssh(
+    address: SshAddress, workspace: str = "", *, has_terminal: bool = True
+) -> RemoteWorkspaceHost:
     """Connects to the host of the folder's workspace over there, or of the named one. HelixError
-    says what is wrong, if it is not reached.
+    says what is wrong, if it is not reached. Without a terminal, ssh asks in a window of its own,
+    if the user has set one up (SSH_ASKPASS), or not at all.
     """
     arguments = ["host", "--over-line"]
     if address.folder:
@@ -91,7 +94,10 @@ async def connect_over_ssh(address: SshAddress, workspace: str = "") -> RemoteWo
         arguments += ["--workspace", workspace]
     if not (address.folder or workspace):
         raise _invalid_address(f"ssh://{address.target}")
-    launch = ProcessLaunch(CommandAuthor.USER, ssh_command(address, arguments))
+    # In a session of its own, ssh cannot wait for an answer in a terminal that nobody looks at.
+    launch = ProcessLaunch(
+        CommandAuthor.USER, ssh_command(address, arguments), has_own_session=not has_terminal
+    )
     try:
         process = await starter.start_process(launch, stdin=starter.PIPE, line_limit=PIECE)
     except FileNotFoundError:
@@ -157,7 +163,10 @@ class SshStream:
                 remedy=INSTALL,
             )
         if code == SSH_FAILED:
-            return HelixError(f"There is no connection to {machine}. {complaint}".strip())
+            return HelixError(
+                f"There is no connection to {machine}. {complaint}".strip(),
+                remedy=f"If `ssh {machine}` asks for something in a terminal, answer it there once, and try again.",
+            )
         if "--over-line" in complaint or "invalid choice: 'host'" in complaint:
             return HelixError(
                 f"Helix Desktop on {machine} is of an older version, which cannot be used from here. Nothing was changed there.",

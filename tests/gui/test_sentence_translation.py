@@ -32,7 +32,7 @@ NOT_SHOWN = {  # what the window shows nothing of
     "window_start.py", "cli.py", "acp_agent", "commands", "console.py", "mcp_server", "desktop", "gui", "running_instance.py",
     "engine/content_recall.py",  # a tool's answers, for the model
     "replay/stand_in_model.py",
-    "phone_page", "workspace_host",  # said on the page for phones, and to other processes
+    "phone_page",  # said on the page for phones
     "store/in_memory_stores.py",  # the same sentences as the journal and the cache
 }  # fmt: skip
 LEFT_OUT = {

@@ -121,6 +121,7 @@ async def test_a_turn_is_seen_as_the_host_has_it(client: ClientWorkspace, bench:
     assert client.name == "Pairs"
     assert client.main_model_name == "demo/demo"
     session = await client.start_users_conversation()
+    assert client.conversation_row(session.id) is not None  # Else the window would close it.
     heard: list[Event] = []
     client.subscribe_to_events(heard.append)
     session.send_message((Text("hello"),))

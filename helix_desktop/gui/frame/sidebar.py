@@ -108,6 +108,12 @@ class Sidebar(QWidget):
         self.shared.setStyleSheet("padding-left: 0; padding-right: 0")
         self.shared.hide()
 
+        # Of a workspace that another process has open: how it is reached.
+        self.line = widgets.build_plain_label("", "small", self)
+        self.try_line = self._build_sidebar_link(tr("Try now"))
+        self.line.hide()
+        self.try_line.hide()
+
         self.new = widgets.build_tool_button(tr("New conversation"), self)
         self.more = widgets.build_tool_button(tr("Rename, export or remove this workspace"), self)
         self.more.clicked.connect(self._request_workspace_menu)
@@ -144,6 +150,8 @@ class Sidebar(QWidget):
         self._head.addWidget(self.new, 0, 2, Qt.AlignmentFlag.AlignTop)
         self._head.addWidget(self.more, 0, 1, Qt.AlignmentFlag.AlignTop)
         self._head.addWidget(self.shared, 1, 0, 1, 3, Qt.AlignmentFlag.AlignLeading)
+        self._head.addWidget(self.line, 2, 0, 1, 3)
+        self._head.addWidget(self.try_line, 3, 0, 1, 3, Qt.AlignmentFlag.AlignLeading)
         self._box = build_row(self.search)
         # The program moves this sidebar into its window. A label would lose its
         # margins; a layout keeps them.
@@ -186,6 +194,14 @@ class Sidebar(QWidget):
         self.shared.setText(summary)
         self.shared.setToolTip(safe_tooltip(details))
         self.shared.setVisible(bool(summary))
+
+    def show_line_to_host(self, description: str, *, is_broken: bool) -> None:
+        """Shows how a workspace that another process has open is reached; empty if it is open here.
+        What comes from another computer may be in the words, so they are plain text.
+        """
+        self.line.setText(description)
+        self.line.setVisible(bool(description))
+        self.try_line.setVisible(is_broken)
 
     def _request_workspace_menu(self) -> None:
         below_button = self.more.rect().bottomLeft()

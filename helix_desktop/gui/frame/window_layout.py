@@ -5,13 +5,14 @@ Widths and hidden parts are saved for each workspace in `WindowStateFile`.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QSplitter, QStackedWidget, QWidget
+from PySide6.QtWidgets import QLabel, QSplitter, QStackedWidget, QWidget
 
 from helix_desktop.gui import tab_order
+from helix_desktop.gui.common.widgets import build_plain_label
 from helix_desktop.gui.enter_key import press_focused_button
 from helix_desktop.gui.frame import sidebar as sidebar_module
 from helix_desktop.gui.frame.sidebar import Sidebar
@@ -21,7 +22,10 @@ from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.shown_state import ShownState
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.translation import tr
 
+# These pages show only workspaces that are open in this process.
+PAGES_OF_WORKBENCH = ("changes", "cache", "timeline", "inspector")
 SIDE_WIDTH = 300
 PREVIEW_SHARE = 0.46
 MAX_SIDE_SHARE = 0.55  # The side panel takes at most this share of the width beside the sidebar.
@@ -110,19 +114,34 @@ class WindowFrame(QWidget):
         self.page_area.addWidget(page)
 
     def switch_to_page(self, name: str) -> None:
-        if name in self.page_factories:
-            self.add_page(name, self.page_factories.pop(name)())
-        if name not in self._pages:
-            return
+        is_elsewhere = self.showing.has_workspace() and not self.showing.has_workbench()
+        if is_elsewhere and name in PAGES_OF_WORKBENCH:
+            page: QWidget = self._label_of_page_elsewhere
+            self._label_of_page_elsewhere.setText(explain_page_elsewhere(name))
+        else:
+            if name in self.page_factories:
+                self.add_page(name, self.page_factories.pop(name)())
+            if name not in self._pages:
+                return
+            page = self._pages[name]
         self.showing.set_shown_page(name)
         self._is_changing_page = True
-        self.page_area.setCurrentWidget(self._pages[name])
+        self.page_area.setCurrentWidget(page)
         self._is_changing_page = False
         self.top.setVisible(name in PAGES)
         if name in PAGES:
             self.top.mark_open_page(name)
             self.state_file.remember_value("layout", self._workspace, "page", value=name)
         self._update_visible_sides()
+
+    @cached_property
+    def _label_of_page_elsewhere(self) -> QLabel:
+        """Stands where a page would be that can only show a workspace of this process."""
+        label = build_plain_label(
+            "", "muted", self.page_area, alignment=Qt.AlignmentFlag.AlignCenter
+        )
+        self.page_area.addWidget(label)
+        return label
 
     @property
     def is_sidebar_shown(self) -> bool:
@@ -291,3 +310,14 @@ class WindowFrame(QWidget):
             save("sidebar-width", value=sidebar_width)
         if self.is_side_panel_shown and side_width:
             save("side-width", self._side_name, value=side_width)
+
+
+def explain_page_elsewhere(page: str) -> str:
+    """Says why a page shows nothing of a workspace that another process has open."""
+    if page == "changes":
+        return tr("The changes of a workspace that is open elsewhere are not shown here yet.")
+    if page == "cache":
+        return tr("The cache of a workspace that is open elsewhere is not shown here yet.")
+    if page == "timeline":
+        return tr("The timeline of a workspace that is open elsewhere is not shown here yet.")
+    return tr("The context of a workspace that is open elsewhere is not shown here yet.")

@@ -5,8 +5,18 @@ from functools import partial
 from os.path import commonprefix
 from pathlib import Path
 
-from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal, SignalInstance
-from PySide6.QtGui import QColor, QFont, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtCore import (
+    QPoint,
+    QPointF,
+    QRectF,
+    QSize,
+    QSizeF,
+    Qt,
+    QTimer,
+    Signal,
+    SignalInstance,
+)
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QAbstractButton, QApplication, QSizePolicy, QToolButton, QWidget
 
 from helix_desktop.engine.session_events import ConversationActivity
@@ -15,6 +25,7 @@ from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.running_states import describe_running_state
 from helix_desktop.gui.frame.top_level_window import RAIL_SQUARE, RAIL_WIDTH, rail_width
 from helix_desktop.gui.rows_and_columns import build_column, clear_layout
+from helix_desktop.gui.shown_workspace import OTHER_COMPUTER
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
@@ -22,6 +33,7 @@ from helix_desktop.gui.translation import read_shown_names, tr
 from helix_desktop.gui.workbench_types import KnownWorkspace
 
 GAP = 10
+SSH_BADGE = "ssh"
 USUAL_COLOUR = "#4a5fa5"  # Of a workspace whose settings have no colour that Qt knows.
 _STATE_SIGNS = {ConversationActivity.ASKING: "?", ConversationActivity.FAILED: "!"}
 _COLOURS_OF_SIGNS = {"?": "handover", "!": "danger"}
@@ -73,6 +85,7 @@ class WorkspaceButton(QAbstractButton):
             self._colour = QColor(row.settings.colour)
         self.running_state = ConversationActivity.IDLE
         self.workspace = row.id
+        self._is_on_other_computer = row.id.startswith(OTHER_COMPUTER)
         # Where in the square the mouse button went down, from the square's top.
         self._press_offset: int | None = None
         self._is_dragged = False
@@ -158,14 +171,30 @@ class WorkspaceButton(QAbstractButton):
             painter.setPen(QPen(self._theme.colour_of_token("text"), 2))
             painter.drawRoundedRect(square.adjusted(1, 1, -1, -1), 9, 9)
 
+        if self._is_on_other_computer:
+            self._draw_ssh_badge(painter, square)
         if self.running_state is not ConversationActivity.IDLE:
             self._draw_state_dot(painter, square)
+
+    def _draw_ssh_badge(self, painter: QPainter, square: QRectF) -> None:
+        """Marks a workspace on another computer in the lower corner of its square."""
+        font = self._theme.build_font(8, weight=QFont.Weight.Bold)
+        text_width = QFontMetricsF(font).horizontalAdvance(SSH_BADGE)
+        size = QSizeF(text_width + 6, 12 * self.height() / RAIL_SQUARE)
+        corner = square.bottomRight() + QPointF(4, 1)
+        badge = QRectF(corner - QPointF(size.width(), size.height()), size)
+        self._theme.fill_surface(painter, badge, "panel", 4)
+        self._theme.draw_words(
+            painter, badge, SSH_BADGE, font, "text", Qt.AlignmentFlag.AlignCenter
+        )
 
     def _draw_state_dot(self, painter: QPainter, square: QRectF) -> None:
         """Draws the state's dot with a symbol in it, for people who are colour-blind."""
         sign = _STATE_SIGNS.get(self.running_state, "")
         colour_token = _COLOURS_OF_SIGNS.get(sign, "output")
         middle = square.bottomRight() - QPointF(2, 8)
+        if self._is_on_other_computer:  # Its lower corner has a badge.
+            middle = square.topRight() + QPointF(-2, 8)
         radius = 5.5
         if sign:
             radius = 7.0

@@ -1,0 +1,141 @@
+"""How the window opens a workspace that another process has open, and folders of another computer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.desktop.host_connections import HostConnections, read_ssh_host_names
+from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.gui.shown_workspace import client_of_host, workbench_of_shown
+from helix_desktop.program_folders import ProgramFolders, find_program_folders
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench.all_workbenches import Workbenches
+from helix_desktop.workspace_host.host_line import LineStage
+from tests.peers.ssh_machine import SshMachine
+
+
+@pytest.fixture
+def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProgramFolders:
+    monkeypatch.setenv("HELIX_HOME", str(tmp_path / "home"))
+    return find_program_folders()
+
+
+@pytest.fixture
+async def desk(where: ProgramFolders) -> AsyncIterator[Workbenches]:
+    desk = Workbenches(where, SecretStorage(where.key_file, consent=lambda: False))
+    yield desk
+    await desk.aclose()
+
+
+@pytest.fixture
+async def connections(where: ProgramFolders, desk: Workbenches) -> AsyncIterator[HostConnections]:
+    connections = HostConnections(where, desk)
+    yield connections
+    await connections.close_all_clients()
+
+
+@pytest.fixture
+async def workspace(desk: Workbenches, tmp_path: Path) -> str:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    bench = await desk.create_workspace("Pairs", folder)
+    await bench.choose_model_for_role("demo/demo")
+    await desk.close_workspace(bench.id)
+    return bench.id
+
+
+@pytest.fixture
+def working_agent(workspace: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process, in which an agent of the workspace is at work."""
+    command = [sys.executable, "-m", "helix_desktop", "ask", "-w", workspace, "--allow", "all"]
+    agent = subprocess.Popen(
+        [*command, "run echo begun; sleep 30"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert agent.stdout is not None
+    line = agent.stdout.readline()
+    while line and "run_command" not in line:
+        line = agent.stdout.readline()
+    assert line
+    yield agent
+    agent.kill()
+    agent.wait()
+    agent.stdout.close()
+
+
+async def test_a_workspace_that_nobody_has_is_opened_here(
+    connections: HostConnections, workspace: str
+) -> None:
+    opened = await connections.open_workspace(workspace)
+    assert client_of_host(opened) is None
+    assert workbench_of_shown(opened) is opened
+    assert await connections.open_workspace(workspace) is opened
+
+
+async def test_where_an_agent_works_the_window_is_a_client_until_that_process_ends(
+    connections: HostConnections, workspace: str, working_agent: subprocess.Popen[str]
+) -> None:
+    opened = await connections.open_workspace(workspace)
+    client = client_of_host(opened)
+    assert client is not None
+    assert workbench_of_shown(opened) is None
+    assert client.id == workspace
+    assert client.line.computer == ""
+    assert await connections.open_workspace(workspace) is opened
+    (row,) = client.list_conversations()
+    session = await client.open_session(row.id)
+    assert session.conversation.state.facts
+    await connections.close_client(workspace)
+    assert client.line.state.stage is LineStage.CLOSED
+
+
+async def test_a_folder_of_another_computer_is_opened_over_ssh(
+    connections: HostConnections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "there"
+    project.mkdir()
+    with SshMachine(tmp_path / "ssh") as machine:
+        monkeypatch.setenv("PATH", machine.environment["PATH"])
+        remembered = connections.remember_address(machine.address(project))
+        opened = await connections.open_remembered(remembered)
+        client = client_of_host(opened)
+        assert client is not None
+        assert (client.name, client.line.computer) == ("there", "testbox")
+        assert client.id == remembered.id
+        session = await client.start_users_conversation()
+        await session.set_title("From here")
+        (row,) = connections.list_remembered([remembered])
+        assert (row.id, row.name, str(row.first_folder)) == (
+            remembered.id,
+            "there",
+            f"testbox:{project}",
+        )
+        with pytest.raises(HelixError, match="is not a folder there"):
+            await connections.open_remembered(
+                connections.remember_address(machine.address(tmp_path / "nowhere"))
+            )
+        await connections.close_all_clients()
+
+
+async def test_what_is_no_address_is_refused(connections: HostConnections) -> None:
+    with pytest.raises(InvalidInput, match="is not the address"):
+        connections.remember_address("ssh://-oProxyCommand=x/y")
+
+
+def test_machines_of_the_users_ssh_configuration_are_offered_without_patterns(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "config"
+    assert read_ssh_host_names(file) == []
+    file.write_text(
+        "# Host commented\nHost box gpu-01 *.example !no\n  HostName h\nhost=pi\nMatch host x\nHost -o\nHost box\n"
+    )
+    assert read_ssh_host_names(file) == ["box", "gpu-01", "pi"]

@@ -1,0 +1,130 @@
+"""What the window shows of a workspace that another process has open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from helix_desktop.engine.facts import Text, UserPart
+from helix_desktop.engine.session_events import MessagesQueued
+from helix_desktop.engine.session_setup import QueuedMessage
+from helix_desktop.errors import ActionRefused
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.workspace_line import describe_line
+from helix_desktop.workspace_host.client_session import UnconfirmedMessage
+from helix_desktop.workspace_host.host_line import LineStage, LineState
+from tests.gui import story
+from tests.gui.fake_desk import FakeWorkbench
+
+
+class FakeLine:
+    computer = "buildbox"
+
+    def __init__(self) -> None:
+        self.state = LineState(LineStage.CONNECTED)
+        self.tries = 0
+        self._listeners: list[Callable[[LineState], None]] = []
+
+    def watch_line(self, listener: Callable[[LineState], None]) -> Callable[[], None]:
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def try_now(self) -> None:
+        self.tries += 1
+
+    def tell(self, state: LineState) -> None:
+        self.state = state
+        for listener in tuple(self._listeners):
+            listener(state)
+
+
+class WorkspaceElsewhere(FakeWorkbench):
+    """The desk's workspace, as if another process had it open."""
+
+    def __init__(self, bench: Any) -> None:
+        self.__dict__.update(vars(bench))
+        self.id = "ssh-elsewhere"
+        self.line = FakeLine()
+        self.unconfirmed: list[UnconfirmedMessage] = []
+        self.refuse: Callable[..., None] = lambda *_: None
+
+    def watch_refusals(self, listener: Callable[..., None]) -> Callable[[], None]:
+        self.refuse = listener
+        return lambda: None
+
+    def unconfirmed_messages_of(self, _conversation: str) -> list[UnconfirmedMessage]:
+        return self.unconfirmed
+
+
+@pytest.fixture
+def elsewhere(window: MainWindow) -> WorkspaceElsewhere:
+    workspace = WorkspaceElsewhere(window.current_workbench)
+    window.workspaces.bring_to_front(workspace)
+    window.sides.go_to_conversation(story.CONVERSATION)
+    return workspace
+
+
+def test_its_line_is_shown_quietly_and_can_be_tried_at_once(
+    window: MainWindow, elsewhere: WorkspaceElsewhere
+) -> None:
+    sidebar = window.sidebar
+    assert sidebar.line.text() == "Connected to buildbox"
+    assert sidebar.try_line.isHidden()
+    elsewhere.line.tell(LineState(LineStage.WAITING, "Unreachable.", time.monotonic() + 4))
+    words = sidebar.line.text()
+    assert "The line to buildbox broke. The agent goes on there." in words
+    assert "Unreachable." in words
+    assert "4 s" in words
+    sidebar.try_line.click()
+    assert elsewhere.line.tries == 1
+    elsewhere.line.tell(LineState(LineStage.CONNECTED))
+    assert sidebar.try_line.isHidden()
+    window.workspaces.go_to_workspace("storage-engine")
+    assert sidebar.line.isHidden()
+
+
+def test_words_of_another_computer_are_plain_and_short() -> None:
+    state = LineState(LineStage.WAITING, "<b>\u202e" + "x" * 5_000)
+    words = describe_line("box", state, 1)
+    assert "\u202e" not in words
+    assert len(words) < 400
+    assert "another process" in describe_line("", LineState(LineStage.CONNECTED), 0)
+
+
+def test_pages_that_need_the_workbench_show_nothing_and_fail_at_nothing(
+    window: MainWindow, elsewhere: WorkspaceElsewhere
+) -> None:
+    assert window.current_workbench is None
+    assert window.current_session is None
+    assert window.showing.conversation_id == story.CONVERSATION
+    for page in ("changes", "cache", "timeline", "inspector", "chat"):
+        window.switch_to_page(page)
+    for name in ("export", "bring-back", "share-workspace", "export-workspace", "forget-text"):
+        assert not window.window_actions[name].isEnabled(), name
+    for name in ("rename", "pin", "archive", "trash", "fork", "compose"):
+        assert window.window_actions[name].isEnabled(), name
+
+
+def test_what_was_refused_is_given_back(window: MainWindow, elsewhere: WorkspaceElsewhere) -> None:
+    parts: tuple[UserPart, ...] = (Text("not lost"),)
+    elsewhere.refuse(story.CONVERSATION, parts, ActionRefused("It was refused."))
+    assert "not lost" in window.chat.composer.text.toPlainText()
+    assert "It was refused." in window.notices.shown_text
+
+
+def test_unconfirmed_messages_are_kept_until_the_host_has_them(
+    window: MainWindow, elsewhere: WorkspaceElsewhere
+) -> None:
+    key = ("waiting", "ssh-elsewhere", story.CONVERSATION)
+    message = QueuedMessage((Text("kept"),), steer=False)
+    elsewhere.unconfirmed.append(UnconfirmedMessage("1", message, 7))
+    session = elsewhere.sessions[story.CONVERSATION]
+    session.tell(MessagesQueued(story.CONVERSATION, (message.parts,)))
+    (kept,) = window.state_file.get_remembered(*key, default=list[Any]())
+    assert "kept" in str(kept)
+    elsewhere.unconfirmed.clear()
+    session.tell(MessagesQueued(story.CONVERSATION, ()))
+    assert window.state_file.get_remembered(*key, default=list[Any]()) == []
