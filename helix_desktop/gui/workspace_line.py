@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject, QTimer
 from helix_desktop.engine.facts import UserPart
 from helix_desktop.engine.session_events import Event, MessagesQueued
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.chat.message_drafts import encode_queued_message
+from helix_desktop.gui.chat.message_drafts import DraftPlace, encode_queued_message
 from helix_desktop.gui.conversation_sides import ConversationSides
 from helix_desktop.gui.frame.window_layout import WindowFrame
 from helix_desktop.gui.open_workspaces import OpenWorkspaces
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SECOND_MS = 1_000
 FROM_THE_BEGINNING = 1.0  # In seconds since 1970. 0 would mean that no time is known.
-LONGEST_REASON = 200  # So many characters of what another computer says are shown in the sidebar.
+LONGEST_REASON = 300  # So many characters are shown of what another computer says.
 
 
 class WorkspaceLine(QObject):
@@ -51,6 +51,8 @@ class WorkspaceLine(QObject):
         self._sides = sides
         # By workspace: how to stop hearing of it.
         self._stops_by_workspace: dict[str, list[Callable[[], None]]] = {}
+        # The conversations of which such messages were kept since the start.
+        self._places_with_unconfirmed: set[DraftPlace] = set()
         self._countdown = QTimer(self, interval=SECOND_MS)
         self._countdown.timeout.connect(self._show_line)
         self._sidebar.try_line.clicked.connect(self._try_now)
@@ -88,7 +90,7 @@ class WorkspaceLine(QObject):
         client = self._client
         if client is None:
             self._countdown.stop()
-            self._sidebar.show_line_to_host("", is_broken=False)
+            self._sidebar.show_line_to_host("", "", is_broken=False)
             return
         state = client.line.state
         is_broken = state.stage == "waiting"
@@ -99,7 +101,8 @@ class WorkspaceLine(QObject):
         else:
             self._countdown.stop()
         description = describe_line(client.line.computer, state, seconds)
-        self._sidebar.show_line_to_host(description, is_broken=is_broken)
+        reason = make_safe_text(translate_sentences(state.why))[:LONGEST_REASON]
+        self._sidebar.show_line_to_host(description, reason, is_broken=is_broken)
 
     def _try_now(self) -> None:
         if self._client is not None:
@@ -125,18 +128,20 @@ class WorkspaceLine(QObject):
         if not isinstance(event, MessagesQueued):
             return
         unconfirmed = client.unconfirmed_messages_of(event.conversation)
+        place = (client.id, event.conversation)
+        if unconfirmed:
+            self._places_with_unconfirmed.add(place)
+        elif place in self._places_with_unconfirmed:
+            self._places_with_unconfirmed.discard(place)
+        else:
+            return  # What the file has is of an earlier start, and is not a draft yet.
         encoded: list[object] = []
         for unsent in unconfirmed:
             # The clocks of two computers differ, so what was recorded since is told by its number.
             parts = unsent.message.parts
             encoded.append(encode_queued_message(parts, FROM_THE_BEGINNING, unsent.known_seq))
         state_file = self._parts.state_file
-        before = state_file.get_remembered(
-            "waiting", client.id, event.conversation, default=list[object]()
-        )
-        if encoded == before:
-            return
-        state_file.remember_value("waiting", client.id, event.conversation, value=encoded)
+        state_file.remember_value("waiting", *place, value=encoded)
         if encoded:
             state_file.start_waiting_write()
 
@@ -150,11 +155,6 @@ def describe_line(computer: str, state: "LineState", seconds: int) -> str:
     if state.stage != "waiting":
         return tr("Connecting again…")
     place = make_safe_text(computer) or tr("the other process")
-    reason = make_safe_text(translate_sentences(state.why))[:LONGEST_REASON]
-    sentences = [
-        tr("The line to {computer} broke. The agent goes on there.", computer=place),
-        tr("Trying again in {seconds} s.", seconds=seconds),
-    ]
-    if reason:
-        sentences.append(reason)
-    return " ".join(sentences)
+    broken = tr("The line to {computer} broke. The agent goes on there.", computer=place)
+    next_try = tr("Trying again in {seconds} s.", seconds=seconds)
+    return f"{broken} {next_try}"

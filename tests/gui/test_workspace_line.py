@@ -76,7 +76,7 @@ def test_its_line_is_shown_quietly_and_can_be_tried_at_once(
     elsewhere.line.tell(LineState(LineStage.WAITING, "Unreachable.", time.monotonic() + 4))
     words = sidebar.line.text()
     assert "The line to buildbox broke. The agent goes on there." in words
-    assert "Unreachable." in words
+    assert "Unreachable." in sidebar.line.toolTip()
     assert "4 s" in words
     sidebar.try_line.click()
     assert elsewhere.line.tries == 1
@@ -86,11 +86,17 @@ def test_its_line_is_shown_quietly_and_can_be_tried_at_once(
     assert sidebar.line.isHidden()
 
 
-def test_words_of_another_computer_are_plain_and_short() -> None:
-    state = LineState(LineStage.WAITING, "<b>\u202e" + "x" * 5_000)
-    words = describe_line("box", state, 1)
+def test_words_of_another_computer_are_plain_and_short(
+    window: MainWindow, elsewhere: WorkspaceElsewhere
+) -> None:
+    elsewhere.line.tell(LineState(LineStage.WAITING, "<b>bold</b>\u202e" + "x" * 5_000))
+    words = window.sidebar.line.toolTip()
     assert "\u202e" not in words
-    assert len(words) < 400
+    assert "<b>" not in words
+    assert len(words) < 500
+
+
+def test_another_process_of_this_computer_is_named_so() -> None:
     assert "another process" in describe_line("", LineState(LineStage.CONNECTED), 0)
 
 
@@ -119,9 +125,12 @@ def test_unconfirmed_messages_are_kept_until_the_host_has_them(
     window: MainWindow, elsewhere: WorkspaceElsewhere
 ) -> None:
     key = ("waiting", "ssh-elsewhere", story.CONVERSATION)
+    session = elsewhere.sessions[story.CONVERSATION]
+    window.state_file.remember_value(*key, value=["of the last start"])
+    session.tell(MessagesQueued(story.CONVERSATION, ()))
+    assert window.state_file.get_remembered(*key, default=list[Any]()) == ["of the last start"]
     message = QueuedMessage((Text("kept"),), steer=False)
     elsewhere.unconfirmed.append(UnconfirmedMessage("1", message, 7))
-    session = elsewhere.sessions[story.CONVERSATION]
     session.tell(MessagesQueued(story.CONVERSATION, (message.parts,)))
     (kept,) = window.state_file.get_remembered(*key, default=list[Any]())
     assert "kept" in str(kept)

@@ -195,11 +195,12 @@ class Sidebar(QWidget):
         self.shared.setToolTip(safe_tooltip(details))
         self.shared.setVisible(bool(summary))
 
-    def show_line_to_host(self, description: str, *, is_broken: bool) -> None:
+    def show_line_to_host(self, description: str, reason: str, *, is_broken: bool) -> None:
         """Shows how a workspace that another process has open is reached; empty if it is open here.
-        What comes from another computer may be in the words, so they are plain text.
+        `reason`: why it is not reached, which may come from another computer.
         """
         self.line.setText(description)
+        self.line.setToolTip(safe_tooltip(reason))
         self.line.setVisible(bool(description))
         self.try_line.setVisible(is_broken)
 
