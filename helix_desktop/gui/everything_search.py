@@ -19,6 +19,7 @@ from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRe
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.command_palette import HEADING, PaletteItem
 from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shown_workspace import OTHER_COMPUTER
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_contents import WindowContents
 from helix_desktop.gui.workbench_types import KnownWorkspace, ProjectItem, Workbench
@@ -127,7 +128,9 @@ class EverythingSearch(QObject):
         opened_ids = {bench.id for bench in opened}
         closed_rows: list[KnownWorkspace] = []
         for row in self._workspaces.listed:
-            if row.id not in opened_ids:
+            # What is on another computer is not searched from here yet.
+            is_searched_here = not row.id.startswith(OTHER_COMPUTER)
+            if row.id not in opened_ids and is_searched_here:
                 closed_rows.append(row)
 
         results = PaletteSearch(query, closed_rows)

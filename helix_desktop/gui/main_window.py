@@ -189,13 +189,14 @@ class MainWindow(WindowFrame):
 
     def changeEvent(self, event: QEvent) -> None:
         """Lists the workspaces again, because the command line may have created,
-        renamed or trashed one.
+        renamed or trashed one. Another window may have chosen another model.
         """
         super().changeEvent(event)
         if event.type() is not QEvent.Type.ActivationChange:
             return
         if self.isActiveWindow() and self.workspaces.is_started:
             self.workspaces.refresh_workspaces()
+            self.workspace_line.reread_description()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Letters typed at a tab, a tile or the tour's card go into the message, too."""

@@ -108,6 +108,14 @@ class WorkspaceLine(QObject):
         if self._client is not None:
             self._client.line.try_now()
 
+    def reread_description(self) -> None:
+        """Asks the host how the workspace is set up, as others may have changed that."""
+        client = self._client
+        if client is not None and client.line.state.stage == "connected":
+            reading = client.read_description()
+            # If the line breaks just now, that is shown already.
+            self._parts.runner.run_in_background(reading, failed=lambda _error: None)
+
     # --- What could not be done
 
     def _give_back(

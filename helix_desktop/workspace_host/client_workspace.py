@@ -15,6 +15,7 @@ from pathlib import Path
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine import facts, session_events
 from helix_desktop.engine.facts import Recorded, UserPart
+from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.session_events import ConversationActivity, Event
 from helix_desktop.engine.sha256_digest import Digest
@@ -37,6 +38,7 @@ Listener = Callable[[Event], None]
 # Takes a conversation, what was to be sent there (empty for another command), and why it was not.
 RefusalListener = Callable[[str, tuple[UserPart, ...], HelixError], None]
 MOST_QUIET_SESSIONS = 8  # So many conversations that nobody shows are followed on.
+LONGEST_NAME = 80  # So many characters of a name that another computer gives are shown.
 CLOSE_SECONDS = 1.0
 
 
@@ -63,7 +65,7 @@ class ClientWorkspace:
     async def begin_with_list(self) -> None:
         """Waits until the list of conversations is known."""
         host = await self.line.wait_for_host()
-        self.name = host.workspace_name
+        self.name = mark_on_one_line(host.workspace_name)[:LONGEST_NAME]
         await self.read_description()
         follower = await host.follow_list()
         self._apply_rows(await follower.next_rows())

@@ -66,13 +66,14 @@ class SharingController(QObject):
             session = side.session
             agent = ""
             machine = ""
-            if bench is None:
+            if self._showing.workspace is None:
                 session = None
             elif session is not None:
-                machine = bench.sharing.other_machine_writing(session.id)
-                row = bench.conversation_row(session.id)
+                row = self._showing.workspace.conversation_row(session.id)
                 if row is not None:
                     agent = row.agent
+                if bench is not None:
+                    machine = bench.sharing.other_machine_writing(session.id)
             side.show_foreign_writer_or_composer(agent, machine)
             side.turn_end_help.show_last_turn_end(session)
 
