@@ -98,6 +98,8 @@ class MessageQueueFiles:
         self._folder = folder
         self._find_open_session = find_open_session
         self._queues: dict[str, _KeptQueue] = {}
+        # Of all messages that an earlier process left. Their clients may still send them again.
+        self._left_command_ids: set[str] = set()
 
     def update_queue_file(self, event: Event) -> None:
         """Write at once what has changed. What left the message box is nowhere else."""
@@ -126,6 +128,8 @@ class MessageQueueFiles:
         opened. Those that the conversation has already are left out.
         """
         kept = self._read_file(session.id)
+        for kept_message in kept:
+            self._left_command_ids.add(kept_message.message.command_id)
         unrecorded = find_unrecorded_messages(kept, session.all_facts)
         if not unrecorded:
             self._file_of(session.id).unlink(missing_ok=True)
@@ -133,13 +137,11 @@ class MessageQueueFiles:
         self._queues[session.id] = _KeptQueue(waiting=unrecorded)
         session.queue.extend(kept_message.message for kept_message in unrecorded)
 
-    def was_queued_by_command(self, conversation: str, command_id: str) -> bool:
-        """Return whether a message of this command waits, perhaps since the program was killed."""
-        queue = self._queues.get(conversation)
-        if queue is None:
-            return False
-        waiting = queue.waiting + queue.unrecorded
-        return any(kept.message.command_id == command_id for kept in waiting)
+    def was_left_by_command(self, command_id: str) -> bool:
+        """Return whether an earlier process, which was killed, left a message of this command. It
+        waits now, or was recorded since.
+        """
+        return command_id in self._left_command_ids
 
     def messages_queued_since(self, conversation: str, moment: float) -> Sequence[QueuedMessage]:
         queue = self._queues.get(conversation, _KeptQueue())

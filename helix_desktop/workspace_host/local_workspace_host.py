@@ -150,7 +150,7 @@ class LocalWorkspaceHost:
         lock = self._memory.sending_locks.setdefault(command.conversation, asyncio.Lock())
         async with lock:
             # The client may have sent it to an earlier process that was killed.
-            if not queue_files.was_queued_by_command(session.id, command_id):
+            if not queue_files.was_left_by_command(command_id):
                 parts = await self._bench.slash_commands.expand_command_message(session, said)
                 session.send_message(parts, steer=command.steer, command_id=command_id)
         try:

@@ -157,6 +157,9 @@ class RemoteWorkspaceHost:
             return await answer
         finally:
             self._answers.pop(number, None)
+            # The line may have ended while the question was written: that is raised already.
+            if answer.done() and not answer.cancelled():
+                answer.exception()
 
     async def _send_to_host(self, message: host_wire.WireMessage) -> None:
         try:

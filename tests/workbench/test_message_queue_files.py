@@ -150,6 +150,24 @@ async def test_a_client_that_sends_again_after_a_kill_sends_once(
     assert again.waiting == ["once"]
 
 
+async def test_what_was_left_and_recorded_since_is_not_sent_again_either(
+    opened: OpenConversation, desks: Desks
+) -> None:
+    """The client's line broke, so it does not know yet that its message is in the conversation."""
+    await opened.wait_for_question()
+    command = SendMessage(opened.session.id, "once")
+    await LocalWorkspaceHost(opened.bench).run_host_command(command, "the same")
+    await opened.desk.aclose()
+    again = await open_again(desks, opened)
+    again.session.resume_turn()
+    await again.session.wait_until_idle()
+    await LocalWorkspaceHost(again.bench).run_host_command(command, "the same")
+    await again.session.wait_until_idle()
+    said = [entry for entry in again.session.all_facts if isinstance(entry.fact, UserSaid)]
+    assert len(said) == 2
+    assert again.waiting == []
+
+
 async def test_a_message_that_cannot_be_kept_is_refused_and_not_sent(
     opened: OpenConversation, expect: Expect
 ) -> None:
