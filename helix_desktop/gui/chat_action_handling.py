@@ -31,7 +31,7 @@ from helix_desktop.gui.transcript.chat_actions import ConversationAct, MessageAc
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_contents import WindowContents
 from helix_desktop.gui.window_parts import WindowParts
-from helix_desktop.gui.workbench_types import FileUndoResult, PreviewedFile, Workbench
+from helix_desktop.gui.workbench_types import FileUndoResult, PreviewedFile
 
 FOLD_KIND_BY_ACTION = {
     "fold-observations": FoldKind.OBSERVATIONS,
@@ -214,30 +214,27 @@ class ChatActionHandler(QObject):
 
     def _open_file_in_preview(self, intent: chat_actions.OpenFile) -> None:
         """Shows a file that a text names, at its line. A file that is not there is said."""
-        bench = self._showing.bench
-        if bench is None:
-            self._parts.notices.show_notice(
-                tr("Files of a workspace that is open elsewhere are not shown here yet.")
-            )
+        workspace = self._showing.workspace
+        if workspace is None:
             return
         conversation = self._showing.conversation_id
-        reading = bench.read_file_for_preview(conversation, intent.path)
-        show = partial(self._show_preview_if_still_open, bench, conversation, intent)
+        reading = workspace.read_file_for_preview(conversation, intent.path)
+        show = partial(self._show_preview_if_still_open, workspace, conversation, intent)
         self._parts.run_for_window(reading, then=show)
 
     def _show_preview_if_still_open(
         self,
-        bench: Workbench,
+        workspace: ShownWorkspace,
         conversation: str,
         intent: chat_actions.OpenFile,
         file: PreviewedFile,
     ) -> None:
-        if self._showing.bench is not bench:
+        if self._showing.workspace is not workspace:
             return
         self._frame.switch_to_page("chat")
         preview = self._pages.preview
         preview.show_file(
-            bench, file, intent.first_line, intent.last_line, conversation=conversation
+            workspace, file, intent.first_line, intent.last_line, conversation=conversation
         )
         self._frame.show_preview(preview)
 

@@ -298,6 +298,11 @@ class OpenWorkspaces(QObject):
     def open_again(self, workspace: str) -> None:
         """Opens a workspace of this computer here, because the process that had it has ended."""
         is_shown = self._parts.showing.workspace_id == workspace
+        activity = self.activity_by_workspace.get(workspace)
+        if activity is not None:  # What that process did, nobody does any more.
+            for conversation in activity.conversations_in(*WORKING_STATES):
+                self.state_changed.emit(activity, conversation, ConversationActivity.IDLE)
+        self._rail.show_workspace_state(workspace, ConversationActivity.IDLE)
         self.stop_following_workspace(workspace)
         self._parts.run_for_window(self._close_client_and_open(workspace, is_shown=is_shown))
 

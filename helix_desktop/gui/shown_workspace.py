@@ -21,6 +21,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.workbench_types import (
     KnownWorkspace,
     NeededSummary,
+    PreviewedFile,
     ProjectItem,
     Session,
     Workbench,
@@ -175,6 +176,12 @@ class ShownWorkspace(Protocol):
         self, name: str, content: bytes, conversation: str = ""
     ) -> tuple[Attachment, ...]: ...
     async def count_sent_tokens(self, attachment: Attachment) -> int: ...
+    async def read_file_for_preview(
+        self, conversation: str, written_path: str
+    ) -> PreviewedFile: ...
+    async def draw_document_pages(
+        self, file: PreviewedFile, page_numbers: Sequence[int], edge: int
+    ) -> Sequence[object]: ...
     async def complete_file_paths(self, prefix: str, limit: int = 20) -> Sequence[str]: ...
 
 

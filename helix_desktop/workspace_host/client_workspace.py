@@ -13,6 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.documents.document_kinds import PDF
+from helix_desktop.documents.document_page import PagePicture
+from helix_desktop.documents.document_reading import draw_pages
 from helix_desktop.engine import facts, session_events
 from helix_desktop.engine.facts import Recorded, UserPart
 from helix_desktop.engine.hidden_characters import mark_on_one_line
@@ -21,6 +24,7 @@ from helix_desktop.engine.session_events import ConversationActivity, Event
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, OwnerEnded
 from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.workbench.file_preview import PreviewedFile, PreviewKind
 from helix_desktop.workspace_host import host_interface
 from helix_desktop.workspace_host.client_session import ClientSession, UnconfirmedMessage
 from helix_desktop.workspace_host.host_interface import (
@@ -38,6 +42,7 @@ Listener = Callable[[Event], None]
 # Takes a conversation, what was to be sent there (empty for another command), and why it was not.
 RefusalListener = Callable[[str, tuple[UserPart, ...], HelixError], None]
 MOST_QUIET_SESSIONS = 8  # So many conversations that nobody shows are followed on.
+MOST_PAGES = 10_000  # Of a document, as another computer counts them.
 LONGEST_NAME = 80  # So many characters of a name that another computer gives are shown.
 CLOSE_SECONDS = 1.0
 
@@ -346,6 +351,19 @@ class ClientWorkspace:
         found = await self.line.run_at_host(host_interface.CompletePaths(prefix, limit))
         return found.paths
 
+    async def read_file_for_preview(self, conversation: str, written_path: str) -> PreviewedFile:
+        """Reads a file of the host's folders. Its path leads nowhere here."""
+        result = await self.line.run_at_host(host_interface.ReadFile(conversation, written_path))
+        if result.file is None:
+            raise NotFound("The file was not sent.", remedy="Try again.")
+        return build_previewed_file(result.file)
+
+    async def draw_document_pages(
+        self, file: PreviewedFile, page_numbers: Sequence[int], edge: int
+    ) -> list[PagePicture]:
+        """Draws pages here, in the limited process that draws all documents."""
+        return await draw_pages(file.shown_path, file.content, PDF, page_numbers, edge)
+
     # --- What could not be done
 
     def watch_refusals(self, listener: RefusalListener) -> Callable[[], None]:
@@ -397,6 +415,17 @@ class ClientSlashCommands:
         self, session: ClientSession, parts: tuple[UserPart, ...]
     ) -> tuple[UserPart, ...]:
         return parts
+
+
+def build_previewed_file(sent: host_interface.FileForPreview) -> PreviewedFile:
+    """Returns a file that a host has sent. A kind that this version does not know is not shown."""
+    kind = PreviewKind.OTHER
+    if sent.kind in list(PreviewKind):
+        kind = PreviewKind(sent.kind)
+    page_count = min(max(sent.page_count, 0), MOST_PAGES)
+    return PreviewedFile(
+        sent.shown_path, Path(sent.full_path), kind, sent.content, sent.text, page_count
+    )
 
 
 def _time_of_change(row: ConversationListRow) -> float:

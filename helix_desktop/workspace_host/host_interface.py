@@ -251,6 +251,13 @@ class CompletePaths(_TaggedCommand, frozen=True):
     limit: int = 20
 
 
+class ReadFile(_TaggedCommand, frozen=True):
+    """Asks for a file of the workspace's folders, as somebody wrote its path, for a preview."""
+
+    conversation: str
+    path: str
+
+
 class ListChangesAfter(_TaggedCommand, frozen=True):
     """Asks which files were changed after the fact `seq`, and so can be undone with it."""
 
@@ -288,6 +295,7 @@ HostCommand = (
     | ChoosePermissionMode
     | AttachEntry
     | CompletePaths
+    | ReadFile
     | ListChangesAfter
 )
 
@@ -310,6 +318,19 @@ class WorkspaceDescription(msgspec.Struct, frozen=True):
     slash_commands: tuple[OfferedCommand, ...] = ()
 
 
+class FileForPreview(msgspec.Struct, frozen=True):
+    """A file as the host has read it. `kind`: how it is shown. `text`: of a document, what was read
+    from it. `page_count`: a PDF's pages.
+    """
+
+    shown_path: str
+    full_path: str
+    kind: str
+    content: bytes
+    text: str = ""
+    page_count: int = 0
+
+
 class ChangedPath(msgspec.Struct, frozen=True):
     """A file that was changed. `by`: who did it last. `has_conflict`: others have changed it since,
     so it is not undone.
@@ -323,7 +344,7 @@ class ChangedPath(msgspec.Struct, frozen=True):
 class CommandResult(msgspec.Struct, frozen=True):
     """`conversation`: that was started or forked. `paths`: of files that an undo has restored.
     `left_alone`: those that it has not. `attachments`: what content was stored as. `changed`:
-    files, as ListChangesAfter asks for them.
+    files, as ListChangesAfter asks for them. `file`: as ReadFile asks for it.
     """
 
     conversation: str = ""
@@ -332,6 +353,7 @@ class CommandResult(msgspec.Struct, frozen=True):
     attachments: tuple[facts.Attachment, ...] = ()
     description: WorkspaceDescription | None = None
     changed: tuple[ChangedPath, ...] = ()
+    file: FileForPreview | None = None
 
 
 def new_command_id() -> str:

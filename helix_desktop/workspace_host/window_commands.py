@@ -16,6 +16,7 @@ from helix_desktop.workspace_host import host_interface
 from helix_desktop.workspace_host.host_interface import (
     ChangedPath,
     CommandResult,
+    FileForPreview,
     HostCommand,
     OfferedCommand,
     QueueChange,
@@ -25,6 +26,7 @@ from helix_desktop.workspace_host.host_interface import (
 
 RunCommand = Callable[[Any], Awaitable[CommandResult]]
 MOST_PATHS = 200
+LARGEST_FILE = 16 << 20  # A file goes over the line whole.
 DONE = CommandResult()
 
 
@@ -45,6 +47,7 @@ class WindowCommands:
             host_interface.ChoosePermissionMode: self._set_permission_mode,
             host_interface.AttachEntry: self._attach_entry,
             host_interface.CompletePaths: self._complete_paths,
+            host_interface.ReadFile: self._read_file,
             host_interface.ListChangesAfter: self._list_changes_after,
         }
 
@@ -157,6 +160,22 @@ class WindowCommands:
         return CommandResult(attachments=(attachment,))
 
     # --- Files
+
+    async def _read_file(self, command: host_interface.ReadFile) -> CommandResult:
+        if command.conversation:  # It may work in a copy of the folders.
+            await self._bench.open_session(command.conversation)
+        file = await self._bench.read_file_for_preview(command.conversation, command.path)
+        if len(file.content) > LARGEST_FILE or len(file.text) > LARGEST_FILE:
+            raise InvalidInput(f"{file.shown_path} is too large to be shown from here.")
+        read_file = FileForPreview(
+            file.shown_path,
+            str(file.full_path),
+            file.kind.value,
+            file.content,
+            file.text,
+            file.page_count,
+        )
+        return CommandResult(file=read_file)
 
     async def _list_changes_after(self, command: host_interface.ListChangesAfter) -> CommandResult:
         """Lists the files whose change UndoFileChanges would undo, and those that it would not."""

@@ -14,6 +14,8 @@ from helix_desktop.gui.open_folder_elsewhere_dialog import (
     build_ssh_address,
 )
 from helix_desktop.gui.shown_workspace import RememberedWorkspace
+from helix_desktop.workbench.file_preview import PreviewedFile, PreviewKind
+from helix_desktop.workspace_host.host_line import LineStage, LineState
 from tests.gui.fake_desk import FakeDesk
 from tests.gui.test_workspace_line import WorkspaceElsewhere
 
@@ -122,6 +124,35 @@ def test_it_is_renamed_recoloured_and_taken_out_of_the_list(
     assert window.showing.workspace is not connections.workspace
     window.window_actions["undo"].trigger()
     assert [entry.id for entry in window.workspaces.read_remembered()] == [remembered.id]
+
+
+def test_a_workspace_whose_process_has_ended_is_opened_here(
+    window: MainWindow, connections: FakeConnections
+) -> None:
+    elsewhere = connections.workspace
+    elsewhere.id = "storage-engine"
+    window.workspaces.stop_following_workspace("storage-engine")
+    window.workspaces.bring_to_front(elsewhere)
+    assert window.current_workbench is None
+    elsewhere.line.tell(LineState(LineStage.UNHOSTED))
+    assert connections.closed == ["storage-engine"]
+    assert window.current_workbench is not None
+    assert window.sidebar.line.isHidden()
+
+
+def test_a_file_there_is_previewed_but_its_path_is_not_opened_here(
+    window: MainWindow, connections: FakeConnections, tmp_path: Path
+) -> None:
+    window.workspaces.bring_to_front(connections.workspace)
+    file = PreviewedFile("notes.txt", tmp_path / "notes.txt", PreviewKind.TEXT, b"x", "x")
+    preview = window.pages.preview
+    opened: list[Any] = []
+    preview.open_wanted.connect(opened.append)
+    preview.show_file(connections.workspace, file)
+    preview._open.click()
+    assert not opened
+    assert preview._open.isHidden()
+    assert preview._watcher.files() == []
 
 
 def test_a_damaged_list_is_an_empty_one(window: MainWindow, connections: FakeConnections) -> None:

@@ -20,10 +20,15 @@ from helix_desktop.engine.session_events import (
 )
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, OwnerEnded
 from helix_desktop.workbench import Workbench
+from helix_desktop.workbench.file_preview import PreviewKind
 from helix_desktop.workspace_host.client_session import ClientSession
-from helix_desktop.workspace_host.client_workspace import ClientWorkspace
+from helix_desktop.workspace_host.client_workspace import (
+    MOST_PAGES,
+    ClientWorkspace,
+    build_previewed_file,
+)
 from helix_desktop.workspace_host.followed_conversation import digest_of_view
-from helix_desktop.workspace_host.host_interface import CommandResult
+from helix_desktop.workspace_host.host_interface import CommandResult, FileForPreview
 from helix_desktop.workspace_host.host_line import HostLine, LineStage
 from helix_desktop.workspace_host.host_server import serve_host_client
 from helix_desktop.workspace_host.local_workspace_host import LocalWorkspaceHost
@@ -225,6 +230,39 @@ async def test_content_is_attached_and_read_by_its_digest(client: ClientWorkspac
     assert await client.read_content_range(attachment.stored.digest, 11, 10) == b"gooseberry"
     assert await client.count_sent_tokens(attachment) == attachment.tokens
     assert await client.complete_file_paths("readme") == ("README.md",)
+
+
+async def test_a_file_is_read_for_a_preview_and_what_a_host_says_of_it_is_checked(
+    client: ClientWorkspace, folder: Path
+) -> None:
+    (folder / "notes.txt").write_text("a note")
+    file = await client.read_file_for_preview("", "notes.txt")
+    assert (file.kind, file.text) == (PreviewKind.TEXT, "a note")
+    hostile = FileForPreview("x", "/x", "a kind of tomorrow", b"", "", 10**12)
+    assert build_previewed_file(hostile).kind is PreviewKind.OTHER
+    assert build_previewed_file(hostile).page_count == MOST_PAGES
+
+
+async def test_two_windows_show_the_same(
+    client: ClientWorkspace, line: BreakableLine, bench: Workbench
+) -> None:
+    other = await opened(line)
+    session = await client.start_users_conversation()
+    same = await other.open_session(session.id)
+    session.send_message((Text("write b.txt: text"),))
+    await until(lambda: bool(session.questions), client)
+    await until(lambda: bool(same.questions), other)
+    session.send_message((Text("hello"),))
+    await until(lambda: len(same.queue) == 1, other)
+    same.answer_question(next(iter(same.questions)), PermissionAnswer(allowed=True))
+    await until(lambda: is_done(session, 2), client)
+    await until(lambda: is_done(same, 2), other)
+    assert not session.questions
+    assert not same.questions
+    assert digest_of_view(session.conversation.state) == digest_of_view(same.conversation.state)
+    own = await bench.open_session(session.id)
+    assert digest_of_view(same.conversation.state) == digest_of_view(own.conversation.state)
+    await other.close_client()
 
 
 async def test_a_line_that_breaks_comes_back_with_what_was_missed(

@@ -27,7 +27,7 @@ from helix_desktop.engine.session_events import ReplyStreamed
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
 from helix_desktop.workbench import Workbench
-from helix_desktop.workspace_host import local_workspace_host
+from helix_desktop.workspace_host import local_workspace_host, window_commands
 from helix_desktop.workspace_host.followed_conversation import digest_of_view
 from helix_desktop.workspace_host.host_interface import (
     LONGEST_RANGE,
@@ -51,6 +51,7 @@ from helix_desktop.workspace_host.host_interface import (
     ListChangesAfter,
     LiveState,
     QueueChange,
+    ReadFile,
     RepeatFold,
     ResumeTurn,
     RetryModelNow,
@@ -565,6 +566,24 @@ async def test_changed_files_are_named_before_they_are_undone(
     (folder / "b.txt").write_text("others\n")
     changes = await host.run_host_command(ListChangesAfter(viewer.conversation, 1))
     assert [(file.path, file.has_conflict) for file in changes.changed] == [("b.txt", True)]
+
+
+async def test_a_file_of_the_folders_is_read_for_a_preview_and_no_other(
+    host: WorkspaceHost, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    viewer = await begun(host)
+    (folder / "notes.md").write_text("# Notes")
+    read = await host.run_host_command(ReadFile(viewer.conversation, "notes.md"))
+    assert read.file is not None
+    assert (read.file.shown_path, read.file.kind) == ("notes.md", "markdown")
+    assert (read.file.content, read.file.text) == (b"# Notes", "# Notes")
+    with pytest.raises(HelixError):
+        await host.run_host_command(ReadFile(viewer.conversation, "/etc/passwd"))
+    with pytest.raises(NotFound):
+        await host.run_host_command(ReadFile("", "nowhere.txt"))
+    monkeypatch.setattr(window_commands, "LARGEST_FILE", 3)
+    with pytest.raises(InvalidInput, match="too large to be shown from here"):
+        await host.run_host_command(ReadFile("", "notes.md"))
 
 
 async def test_what_does_not_run_is_stopped_without_an_error(host: WorkspaceHost) -> None:

@@ -30,6 +30,7 @@ from helix_desktop.gui.preview.file_views import (
 from helix_desktop.gui.preview.svg_drawing import draw_svg_as_png
 from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shown_workspace import ShownWorkspace, workbench_of_shown
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import LayoutBox
 from helix_desktop.gui.transcript.code_highlighting import (
@@ -43,7 +44,7 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.boxes_view import BoxesView
 from helix_desktop.gui.views.large_text_view import TextLineView, split_runs_by_line
-from helix_desktop.gui.workbench_types import PreviewedFile, Workbench
+from helix_desktop.gui.workbench_types import PreviewedFile
 
 MOST_TABS = 6
 WIDEST_PICTURE = 4_000
@@ -60,11 +61,18 @@ class OpenedFile:
     """
 
     file: PreviewedFile
-    bench: Workbench
+    workspace: ShownWorkspace
     conversation: str = ""
     first_line: int = 0
     last_line: int = 0
     shows_source: bool = False
+
+    @property
+    def is_on_this_computer(self) -> bool:
+        """Whether the file's path may be watched and opened here. One that the host of another
+        process sent may not: on another computer, it leads to something else.
+        """
+        return workbench_of_shown(self.workspace) is not None
 
 
 class PreviewPane(QWidget):
@@ -140,7 +148,7 @@ class PreviewPane(QWidget):
 
     def show_file(
         self,
-        bench: Workbench,
+        workspace: ShownWorkspace,
         file: PreviewedFile,
         first_line: int = 0,
         last_line: int = 0,
@@ -150,7 +158,7 @@ class PreviewPane(QWidget):
         """Shows a file in its tab. With a line, its source is shown, because that has lines."""
         has_lines = first_line > 0 and file.kind not in _KINDS_WITHOUT_SOURCE
         opened = OpenedFile(
-            file, bench, conversation, first_line, last_line, shows_source=has_lines
+            file, workspace, conversation, first_line, last_line, shows_source=has_lines
         )
         tabs = [tab for tab in self._opened if tab.file.full_path != file.full_path]
         tabs.append(opened)
@@ -180,7 +188,9 @@ class PreviewPane(QWidget):
             self._source.setText(tr("Drawn"))
         else:
             self._source.setText(tr("Source"))
-        self._changes.setVisible(self.has_changed(opened.file.shown_path))
+        is_here = opened.is_on_this_computer
+        self._open.setVisible(is_here)
+        self._changes.setVisible(is_here and self.has_changed(opened.file.shown_path))
         self._show_content(opened)
         self._update_comment_button()
         self._hide_tabs_without_room()
@@ -240,7 +250,7 @@ class PreviewPane(QWidget):
         watched = self._watcher.files() + self._watcher.directories()
         if watched:
             self._watcher.removePaths(watched)
-        if self._shown is not None:
+        if self._shown is not None and self._shown.is_on_this_computer:
             path = self._shown.file.full_path
             self._watcher.addPaths([str(path), str(path.parent)])
 
@@ -253,7 +263,7 @@ class PreviewPane(QWidget):
         if opened is None:
             return
         self._watch_shown_file()
-        reading = opened.bench.read_file_for_preview(
+        reading = opened.workspace.read_file_for_preview(
             opened.conversation, str(opened.file.full_path)
         )
         self._doing.run_in_background(
@@ -356,7 +366,7 @@ class PreviewPane(QWidget):
     def _show_pages(self, opened: OpenedFile) -> None:
         def draw_more(first: int, last: int) -> None:
             numbers = range(first, last + 1)
-            work = opened.bench.draw_document_pages(opened.file, numbers, PAGE_EDGE)
+            work = opened.workspace.draw_document_pages(opened.file, numbers, PAGE_EDGE)
             self._doing.run_in_background(
                 work, then=add_page_pictures, owner=self, failed=show_failure
             )
@@ -429,7 +439,7 @@ class PreviewPane(QWidget):
             )
 
     def _open_shown_file(self) -> None:
-        if self._shown is not None:
+        if self._shown is not None and self._shown.is_on_this_computer:
             self.open_wanted.emit(self._shown.file.full_path)
 
     def _show_in_changes(self) -> None:
