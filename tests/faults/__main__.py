@@ -97,6 +97,20 @@ ALL = (
         20,
     ),
     Trial(
+        "fleet_weather",
+        "kills, stops, promotions, cuts, full disks and wrong clocks at once",
+        "--tasks",
+        3000,
+        40,
+    ),
+    Trial(
+        "fleet_budget",
+        "workers of several computers spend a budget that is raised again and again",
+        "--tasks",
+        40,
+        12,
+    ),
+    Trial(
         "fleet_leaving",
         "SIGKILL at every step in which conversations leave a worker",
         "--conversations",

@@ -39,7 +39,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,10 +50,12 @@ from helix_desktop import concurrency
 from helix_desktop.store.shared import row_encryption
 from helix_desktop.workbench.conversation_sharing import MOST_UNSENT_FACTS
 from tests.benchmarks.fleet import _content
+from tests.faults import fleet_trial_worker
+from tests.faults.fleet_trial_worker import CLAIMS_FOLDER, WORKER_VARIABLE, TrialProgram
 from tests.faults.processor_time import ProcessorTimes
 from tests.faults.shared_kill import SETTINGS, Pair
 from tests.faults.store_report import report
-from tests.peers import pgbouncer, postgres
+from tests.peers import left_servers, pgbouncer, postgres
 from tests.peers.chat_server import ChatServer, reply
 from tests.peers.peer import Answer, Seen
 
@@ -86,19 +88,6 @@ CLOCKS = (0, 3, -5)  # hours that the homes' clocks are wrong by
 UNCERTAIN = re.compile(
     "It may have had effects|was not run|before it had ended|was stopped before it was done"
 )
-
-
-def program_with_clock(hours: int, bound: int) -> str:
-    return (
-        f"import time; right = time.time; time.time = lambda: right() + {hours * 3600};"
-        "import sys; from helix_desktop import cli; from helix_desktop.store import fleet_notes;"
-        f"fleet_notes.FAILOVER_SECONDS = {FAILOVER};"
-        "from helix_desktop.workbench import claimed_fleet_task, fleet_worker;"
-        f"claimed_fleet_task.TASK_LEASE_SECONDS = {LEASE}; fleet_worker.RELEASE_SECONDS = {RELEASE};"
-        "from helix_desktop.workbench import conversation_sharing;"
-        f"conversation_sharing.MOST_UNSENT_FACTS = {bound};"
-        "sys.exit(cli.main(sys.argv[1:]))"
-    )
 
 
 def read_sessions(folder: Path) -> list[tuple[int, ...]]:
@@ -144,8 +133,10 @@ def answer(
     if done >= len(session):
         return reply(f"{name} is done")
     prints = f"; yes 'some output' | head -c {session[done]}" if session[done] else ""
+    # The ledger names the worker that did it, and the last claim that was made of the task here.
+    line = f"{name}:{done + 1} ${WORKER_VARIABLE} $(tail -n 1 {CLAIMS_FOLDER}/{name}.txt)"
     return reply(
-        calls=[("run_command", {"command": f"echo {name}:{done + 1} >> {ledger_of(name)}{prints}"})]
+        calls=[("run_command", {"command": f'echo "{line}" >> {ledger_of(name)}{prints}'})]
     )
 
 
@@ -172,11 +163,16 @@ class Home:
         about: HomeSettings = USUAL,
     ) -> None:
         self.name = name
-        self._program, self._about = program_with_clock(about.hours, about.bound), about
+        program = TrialProgram(about.hours, LEASE, RELEASE, FAILOVER, about.bound)
+        self._program = [sys.executable, "-P", fleet_trial_worker.__file__]
+        self._program.append(json.dumps(asdict(program)))
+        self._about = about
+        self._started_workers = 0
         self.project = folder / f"project-{name}"
         (self.project / "ledger").mkdir(parents=True)
+        (self.project / CLAIMS_FOLDER).mkdir()
         self.environment = {**os.environ, **environment, "HELIX_HOME": str(folder / name)}
-        (folder / name).mkdir(mode=0o700)
+        (folder / name).mkdir(mode=0o700, exist_ok=True)  # Perhaps it is a disk of its own.
         (folder / name / "settings.toml").write_text(f'[sharing]\nmachine = "{name}"\n')
         self.log = (folder / f"{name}.log").open("ab")
         self.journal: Path | None = None
@@ -201,28 +197,20 @@ class Home:
 
     def _run_once(self, arguments: tuple[str, ...], given: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-c", self._program, *arguments],
+            [*self._program, *arguments],
             check=False, env=self.environment, input=given, capture_output=True, text=True, cwd=self.project,
         )  # fmt: skip
 
     def start_worker(self) -> None:
-        command = [
-            sys.executable,
-            "-c",
-            self._program,
-            "worker",
-            "-w",
-            "Fleet",
-            "--allow",
-            "commands",
-            "--json",
-        ]
+        self._started_workers += 1
+        environment = self.environment | {WORKER_VARIABLE: f"{self.name}.{self._started_workers}"}
+        command = [*self._program, "worker", "-w", "Fleet", "--allow", "commands", "--json"]
         command += ["--keep", str(self._about.keep)]
         if self._about.at_once:
             command += ["--at-once", str(self._about.at_once)]
         self.workers.append(
             subprocess.Popen(
-                command, env=self.environment, stdout=self.log, stderr=self.log, cwd=self.project
+                command, env=environment, stdout=self.log, stderr=self.log, cwd=self.project
             )
         )
 
@@ -242,6 +230,11 @@ class Home:
                 self.paused.remove((at, worker))
                 worker.send_signal(signal.SIGCONT)
 
+    def resume_all_paused(self) -> None:
+        for _, worker in self.paused:
+            worker.send_signal(signal.SIGCONT)
+        self.paused.clear()
+
     def count_unsent(self, oldest: str = NEWEST) -> int:
         """Facts of this home that a loss of its disk would take along. 0 where nothing
         is shared so far.
@@ -256,12 +249,23 @@ class Home:
                 return int(connection.execute(UNSENT % oldest).fetchone()[0])
         return 0
 
-    def ledger(self) -> list[str]:
-        return [
-            line
-            for file in (self.project / "ledger").iterdir()
-            for line in file.read_text().split()
-        ]
+    def ledger(self) -> list[LedgerLine]:
+        lines = []
+        for file in (self.project / "ledger").iterdir():
+            for line in file.read_text().splitlines():
+                effect, _, done_by = line.partition(" ")
+                lines.append(LedgerLine(effect, done_by))
+        return lines
+
+
+@dataclass(frozen=True)
+class LedgerLine:
+    """An effect that a task had outside. `done_by`: the worker, then the last claim of the
+    task on this computer, as its worker and the number of its lease.
+    """
+
+    effect: str
+    done_by: str
 
 
 @dataclass
@@ -287,6 +291,8 @@ class Trial:
     bound: int = MOST_UNSENT_FACTS
     at_once: int = 0
     sessions: Sequence[tuple[int, ...]] = (SESSION,)
+    patience: float = PATIENCE
+    seconds_between_faults: tuple[float, float] = (2.0, 5.0)
     uncertain: set[str] = field(default_factory=set)
     homes: list[Home] = field(default_factory=list)
     ended: int = 0
@@ -294,10 +300,15 @@ class Trial:
     pooler: pgbouncer.Pooler | None = None
     times: ProcessorTimes = field(default_factory=ProcessorTimes)
 
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+
     def run(self) -> None:
-        self.chance, self.began = random.Random(self.seed), time.monotonic()
+        self.began = time.monotonic()
         folder = Path(tempfile.mkdtemp(prefix="helix-fleet-"))
+        left_servers.watch_folder(folder)
         with ExitStack() as last:
+            last.callback(left_servers.forget_folder, folder)
             last.callback(shutil.rmtree, folder, ignore_errors=True)
             server = last.enter_context(
                 ChatServer(default=lambda seen: answer(seen, self.uncertain, self.sessions))
@@ -351,22 +362,21 @@ class Trial:
         """How many tasks have ended, without a process of its own for it. None while
         the store is away.
         """
-        if self.pooler is None:
-            counted: dict[str, int] = json.loads(
-                self.homes[-1].run("fleet", "status", "-w", "Fleet", "--json")
-            )["tasks"]
-            return sum(counted[state] for state in ENDED)
-        with (
-            suppress(psycopg.Error),
-            psycopg.connect(self.pooler.url, prepare_threshold=None) as connection,
-        ):
-            row = connection.execute(
-                "SELECT (SELECT count(*) FROM helix.ended_tasks) + count(*) FROM helix.tasks"
-                " WHERE state = ANY(%s)",
-                [list(ENDED)],
-            ).fetchone()
-            return int(row[0]) if row else None
-        return None
+        if self.pooler is not None:
+            return count_ended_in_store(self.pooler.url)
+        counted: dict[str, int] = json.loads(
+            self.homes[-1].run("fleet", "status", "-w", "Fleet", "--json")
+        )["tasks"]
+        return sum(counted[state] for state in ENDED)
+
+    def end_all_faults(self) -> None:
+        for home in self.homes:
+            home.resume_all_paused()
+
+    def end_passed_faults(self) -> None:
+        """End the faults that last for a while, where that has passed."""
+        for home in self.homes:
+            home.resume_paused()
 
     def is_fault_due(self, ended: int) -> bool:
         """Every so many seconds, or, so that at a busy machine too most of the work is
@@ -429,6 +439,21 @@ class Trial:
             self.found["servers killed"] += 1
 
 
+def count_ended_in_store(url: str) -> int | None:
+    """Return how many tasks have ended, or None if the store does not say it at once."""
+    with (
+        suppress(psycopg.Error),
+        psycopg.connect(url, prepare_threshold=None, connect_timeout=5) as connection,
+    ):
+        row = connection.execute(
+            "SELECT (SELECT count(*) FROM helix.ended_tasks) + count(*) FROM helix.tasks"
+            " WHERE state = ANY(%s)",
+            [list(ENDED)],
+        ).fetchone()
+        return int(row[0]) if row else None
+    return None
+
+
 def trials(tasks: int, kills: int, seed: int, found: Counter[str], *, alone: bool = False) -> None:
     Trial(tasks, kills, seed, found, alone=alone).run()
 
@@ -470,9 +495,9 @@ def _kill_until_done(trial: Trial) -> None:
     if trial.kills:
         trial.kill_something()  # While the first tasks are under way, however fast the machine is.
     while not trial.seconds or time.monotonic() - trial.began < trial.seconds:
-        time.sleep(2.0 + 3.0 * trial.chance.random())
-        for home in homes:
-            home.resume_paused()
+        shortest, longest = trial.seconds_between_faults
+        time.sleep(trial.chance.uniform(shortest, longest))
+        trial.end_passed_faults()
         trial.look_at_processor_times()
         trial.model_server.requests.clear()  # Together they would take gigabytes.
         if (ended := trial.count_ended()) is None:
@@ -482,7 +507,7 @@ def _kill_until_done(trial: Trial) -> None:
             return
         if ended != seen:
             seen, since = ended, time.monotonic()
-        elif time.monotonic() - since > PATIENCE:
+        elif time.monotonic() - since > trial.patience:
             found["LOST: tasks that nobody ended"] = trial.tasks - ended
             return
         if trial.is_fault_due(ended):
@@ -491,6 +516,7 @@ def _kill_until_done(trial: Trial) -> None:
 
 def _check_outcome(trial: Trial) -> None:
     homes, found = trial.homes, trial.found
+    trial.end_all_faults()
     _end_all(homes)
     listed: list[dict[str, Any]] = json.loads(
         homes[-1].run("task", "list", "-w", "Fleet", "--most", "100000", "--json")
@@ -514,10 +540,12 @@ def _check_effects(trial: Trial, done: set[str]) -> None:
     the model was told.
     """
     found = trial.found
-    effects = Counter(line for home in trial.homes for line in home.ledger())
+    lines = [line for home in trial.homes for line in home.ledger()]
+    effects = Counter(line.effect for line in lines)
     found["effects"] = len(effects)
     if twice := [name for name, count in effects.items() if count > 1]:
-        found[f"LOST: effects that happened twice, such as {twice[:3]}"] = len(twice)
+        doers = [line for line in lines if line.effect in twice[:3]]
+        found[f"LOST: effects that happened twice, such as {doers}"] = len(twice)
     calls = {name: len(session_of(name, trial.sessions)) for name in done}
     missing = {
         f"{name}:{call}" for name in done for call in range(1, calls[name] + 1)

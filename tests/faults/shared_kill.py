@@ -54,10 +54,15 @@ PATIENCE = 60.0  # seconds a promotion may take
 
 
 class Pair:
-    """A primary and its synchronous standby."""
+    """A primary and its synchronous standby. `new_folder` makes each server's folder."""
 
-    def __init__(self, settings: Mapping[str, str] = SETTINGS) -> None:
-        self.primary = postgres.Server(settings)
+    def __init__(
+        self,
+        settings: Mapping[str, str] = SETTINGS,
+        new_folder: Callable[[], Path] = postgres.new_folder,
+    ) -> None:
+        self._new_folder = new_folder
+        self.primary = postgres.Server(settings, folder=new_folder())
         self._trust_replication(self.primary)
         self.primary.start()
         self.standby = self._standby_of(self.primary)
@@ -98,7 +103,7 @@ class Pair:
             file.write("host replication all 127.0.0.1/32 trust\n")
 
     def _standby_of(self, primary: postgres.Server) -> postgres.Server:
-        folder = postgres.new_folder()
+        folder = self._new_folder()
         postgres.hand_over(folder)
         source = f"host=127.0.0.1 port={primary.port} user=helix application_name=standby"
         primary.run(

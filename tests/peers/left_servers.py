@@ -93,7 +93,18 @@ def end_what_runs_in(folders: Collection[Path]) -> None:
         time.sleep(0.05)
     _signal_processes(folders, signal.SIGKILL)
     for folder in folders:
+        _unmount_disks_in(folder)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unmount_disks_in(folder: Path) -> None:
+    """Some trials have disks of their own there, or the folder is one."""
+    mounted = []
+    for path in (folder, *folder.glob("*")):
+        if path.is_mount():
+            mounted.append(str(path))
+    if mounted:
+        subprocess.run(["umount", "--lazy", *mounted], check=False)
 
 
 def _signal_processes(folders: Collection[Path], sign: signal.Signals) -> None:

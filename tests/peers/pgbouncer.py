@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -66,6 +67,10 @@ class Pooler:
                     return
             time.sleep(0.02)
         raise RuntimeError((self._folder / "log").read_text(errors="replace")[-2000:])
+
+    def send_signal(self, sign: signal.Signals) -> None:
+        """SIGSTOP leaves its clients without an answer, and without a closed connection."""
+        self._process.send_signal(sign)
 
     def kill(self) -> None:
         self._process.kill()

@@ -79,6 +79,16 @@ class Server:
         """Of the postmaster; 0 while none runs."""
         return self._process.pid if self._process is not None else 0
 
+    def processor_seconds(self) -> float:
+        """Return the processor time of all its processes that live. For what a connection
+        did, ask before and after.
+        """
+        processes = [self.pid, *_children_of(self.pid)]
+        return sum(_processor_seconds(process) for process in processes)
+
+    def has_ended_by_itself(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
     def configure(self, options: dict[str, str]) -> None:
         with (self.data / "postgresql.conf").open("a") as file:
             file.writelines(f"{name} = {value}\n" for name, value in options.items())
@@ -173,17 +183,29 @@ class Server:
                         f"It ended by itself: {(self.folder / 'log').read_text(errors='replace')[-2000:]}"
                     )
                 process.send_signal(signal.SIGSTOP)
-                for child in (
-                    Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-                ):
+                for child in _children_of(process.pid):
                     with suppress(ProcessLookupError):
-                        os.kill(int(child), by)
+                        os.kill(child, by)
             process.send_signal(by)
         process.wait(60)
 
     def remove(self) -> None:
         self.stop()
         remove_folder(self.folder)
+
+
+def _children_of(process: int) -> list[int]:
+    children = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(child) for child in children.split()]
+
+
+def _processor_seconds(process: int) -> float:
+    """Return what the scheduler counts in nanoseconds, or 0 for a process that has ended."""
+    try:
+        nanoseconds, _, _ = Path(f"/proc/{process}/schedstat").read_text().split()
+    except OSError:
+        return 0.0
+    return int(nanoseconds) / 1e9
 
 
 def new_folder() -> Path:
