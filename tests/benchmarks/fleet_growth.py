@@ -1,17 +1,29 @@
-"""How the list of tasks grows: taking, ending, counting and listing with 0 to 1,000,000
-ended tasks and 10,000 blocked ones, in a file or in PostgreSQL behind PgBouncer.
+"""How the list of tasks grows: taking, ending, counting and listing with 0, 10,000, 100,000
+and 1,000,000 ended tasks and 10,000 blocked ones, in files or in PostgreSQL behind PgBouncer.
 
-python -m tests.benchmarks.fleet_growth [--quick: to 100,000] [--postgres]
+All sizes are there at the same time, each in a database of its own, and are asked in turns.
+So what else the computer does slows each of them as often, and their ratios hold on a busy
+one. Of each question the median and the fastest tenth are given, and the processor time,
+which includes no waiting: that of PostgreSQL's processes, or of this process for files.
+
+python -m tests.benchmarks.fleet_growth [--quick: to 100,000] [--postgres] [--rounds 100]
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import shutil
+import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import psycopg
 
 from helix_desktop.store.fleet_task_files import SqliteTaskTables, open_shared_task_list
 from helix_desktop.store.fleet_task_list import FleetTaskList
@@ -25,15 +37,14 @@ from helix_desktop.store.fleet_tasks import (
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.workbench.fleet_overview import collect_fleet_state
-from tests.benchmarks import report
-from tests.benchmarks.growth import _taken
-from tests.benchmarks.row import Figure, Row
+from tests.peers import postgres
 from tests.peers.pgbouncer import Pooler
-from tests.peers.postgres import Server
 
 SIZES = (0, 10_000, 100_000, 1_000_000)
 BLOCKED = 10_000
 READY = 400
+ROUNDS = 100
+FIRST_ROUNDS = 5  # Not counted: connections and caches are new.
 ENDED_AT_ONCE = 50_000
 # Copies of a task, since ending a million one by one would take hours. Positions are below
 # those of live tasks, where older tasks are.
@@ -51,48 +62,81 @@ ADD_ENDED = {
         " generate_series(%s::bigint, %s::bigint) AS n WHERE space = %s AND id = %s"
     ),
 }
-
-
 ADD_COUNT = (
     "INSERT INTO helix.task_counts AS c VALUES (%s, 0, %s, %s) ON CONFLICT (space, slot, name) DO UPDATE SET amount ="
     " c.amount + excluded.amount"
 )
 
 
-def rows(sizes: Sequence[int], *, postgres: bool) -> list[Row]:
-    if not postgres:
-        folder = Path(tempfile.mkdtemp(prefix="helix-fleet-growth-"))
-        tables = SqliteTaskTables(folder / "tasks.sqlite3")
-        try:
-            return asyncio.run(_measure(tables.open_list_in_file(), sizes))
-        finally:
-            tables.close()
-            shutil.rmtree(folder)
-    server = Server().start()
-    pooler = Pooler(server)
-    seal = RowCipher(bytes(32))
-    engine = PostgresRowStore(pooler.url, seal.space)
-    try:
-        tasks = open_shared_task_list(engine, seal, asyncio.to_thread)
-        return asyncio.run(_measure(tasks, sizes))
-    finally:
-        engine.close()
-        pooler.remove()
-        server.remove()
+@dataclass
+class Measured:
+    """Of one question at one size, in milliseconds: a value for each time it was asked."""
+
+    wall: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
 
 
-async def _measure(tasks: FleetTaskList, sizes: Sequence[int]) -> list[Row]:
+@dataclass
+class GrownList:
+    """A list of tasks with `size` ended ones. `processor_seconds`: of what answers it."""
+
+    size: int
+    tasks: FleetTaskList
+    processor_seconds: Callable[[], float]
+    refresh_statistics: Callable[[], None] = lambda: None
+    measured: dict[str, Measured] = field(default_factory=dict)
+
+
+async def measure_in_turns(lists: Sequence[GrownList], rounds: int) -> None:
+    """Ask each question of each list in each round, and note how long it took."""
+    questions = [build_questions(grown.tasks) for grown in lists]
+    for number in range(FIRST_ROUNDS + rounds):
+        for name in questions[0]:
+            for grown, asked in zip(lists, questions, strict=True):
+                measured = grown.measured.setdefault(name, Measured())
+                processor_before = grown.processor_seconds()
+                began = time.perf_counter()
+                await asked[name]()
+                wall = time.perf_counter() - began
+                processor = grown.processor_seconds() - processor_before
+                if number >= FIRST_ROUNDS:
+                    measured.wall.append(1000 * wall)
+                    measured.processor.append(1000 * processor)
+
+
+def build_questions(tasks: FleetTaskList) -> dict[str, Callable[[], Awaitable[object]]]:
+    """Return what workers and people ask of the list, by name, in the order to ask it in."""
+    taken: list[FleetTask] = []
+
+    async def take() -> None:
+        taken.extend(await tasks.claim_fleet_tasks("desk 1.1", 1, 3600.0))
+
+    async def end() -> None:
+        await tasks.end_fleet_task(taken.pop(), FleetTaskState.DONE, FleetTaskResult("", "Done."))
+
+    middle = -10
+    return {
+        "take": take,
+        "end": end,
+        "counts": tasks.count_fleet_tasks,
+        "list of 100": lambda: tasks.list_fleet_tasks(limit=100),
+        "list of 100 done": lambda: tasks.list_fleet_tasks("done", 100),
+        "older page of 100": lambda: tasks.list_fleet_tasks(limit=100, before=middle),
+        "fleet status": lambda: collect_fleet_state(
+            tasks, [FleetTaskState.RUNNING, FleetTaskState.NEEDS_YOU, FleetTaskState.FAILED]
+        ),
+        "what the Fleet page shows": lambda: collect_fleet_state(tasks, FleetTaskState),
+        "the Fleet page's look for changes": tasks.read_fingerprint,
+    }
+
+
+# --- Lists of all sizes
+
+
+async def fill_list(tasks: FleetTaskList, size: int, ready: int) -> None:
     sample = await add_blocked_tasks(tasks)
-    ended = 0
-    measured: list[Row] = []
-    for size in sizes:
-        await add_ended_tasks(tasks, sample, ended, size)
-        ended = size
-        await add_ready_tasks(tasks)
-        for name, figure in (await _ask(tasks)).items():
-            title = f"{name}, with {size:,} ended and {BLOCKED:,} blocked tasks"
-            measured.append(Row(title, "µs", figure, {}, series=name, at=size))
-    return measured
+    await add_ended_tasks(tasks, sample, 0, size)
+    await add_ready_tasks(tasks, ready)
 
 
 async def add_blocked_tasks(tasks: FleetTaskList) -> str:
@@ -103,8 +147,8 @@ async def add_blocked_tasks(tasks: FleetTaskList) -> str:
     return needed
 
 
-async def add_ready_tasks(tasks: FleetTaskList) -> None:
-    await tasks.add_fleet_tasks([_new(f"ready {number}") for number in range(READY)])
+async def add_ready_tasks(tasks: FleetTaskList, number: int = READY) -> None:
+    await tasks.add_fleet_tasks([_new(f"ready {n}") for n in range(number)])
 
 
 async def add_ended_tasks(tasks: FleetTaskList, sample: str, ended: int, wanted: int) -> None:
@@ -134,40 +178,91 @@ async def _add_ended(tasks: FleetTaskList, sample: str, first: int, count: int) 
     await tasks._run_statements([without_triggers, adding, *counts])
 
 
-async def _ask(tasks: FleetTaskList) -> dict[str, Figure]:
-    return {name: await _taken(ask) for name, ask in build_questions(tasks).items()}
+def open_list_in_file(size: int, closing: ExitStack) -> GrownList:
+    folder = Path(tempfile.mkdtemp(prefix="helix-fleet-growth-"))
+    closing.callback(shutil.rmtree, folder)
+    tables = SqliteTaskTables(folder / "tasks.sqlite3")
+    closing.callback(tables.close)
+    return GrownList(size, tables.open_list_in_file(), time.process_time)
 
 
-def build_questions(tasks: FleetTaskList) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Return what workers and people ask of the list, by name, in the order to ask it in."""
-    taken: list[FleetTask] = []
+def open_list_in_postgres(size: int, closing: ExitStack) -> GrownList:
+    server = postgres.Server()
+    closing.callback(server.remove)
+    server.start()
+    pooler = Pooler(server)
+    closing.callback(pooler.remove)
+    seal = RowCipher(bytes(32))
+    engine = PostgresRowStore(pooler.url, seal.space)
+    closing.callback(engine.close)
+    tasks = open_shared_task_list(engine, seal, asyncio.to_thread)
 
-    async def take() -> None:
-        taken.extend(await tasks.claim_fleet_tasks("desk 1.1", 1, 3600.0))
+    def refresh_statistics() -> None:
+        """Do what PostgreSQL does by itself within a minute after many changes."""
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute("VACUUM (ANALYZE)")
 
-    async def end() -> None:
-        await tasks.end_fleet_task(taken.pop(), FleetTaskState.DONE, FleetTaskResult("", "Done."))
+    return GrownList(size, tasks, server.processor_seconds, refresh_statistics)
 
-    middle = -10
-    return {
-        "take": take,
-        "end": end,
-        "counts": tasks.count_fleet_tasks,
-        "list of 100": lambda: tasks.list_fleet_tasks(limit=100),
-        "list of 100 done": lambda: tasks.list_fleet_tasks("done", 100),
-        "older page of 100": lambda: tasks.list_fleet_tasks(limit=100, before=middle),
-        "fleet status": lambda: collect_fleet_state(
-            tasks, [FleetTaskState.RUNNING, FleetTaskState.NEEDS_YOU, FleetTaskState.FAILED]
-        ),
-        "what the Fleet page shows": lambda: collect_fleet_state(tasks, FleetTaskState),
-        "the Fleet page's look for changes": tasks.read_fingerprint,
-    }
+
+# --- What is printed
+
+
+def describe(lists: Sequence[GrownList]) -> list[str]:
+    """Return a line for each question and size. The ratios are to the least of all sizes."""
+    lines = [
+        f"{'':<36}{'ended':>10}{'median ms':>11}{'ratio':>7}{'fastest tenth':>15}{'ratio':>7}{'processor ms':>14}{'ratio':>7}"
+    ]
+    for name in lists[0].measured:
+        medians = [statistics.median(grown.measured[name].wall) for grown in lists]
+        fastest = [_fastest_tenth(grown.measured[name].wall) for grown in lists]
+        processor = [statistics.median(grown.measured[name].processor) for grown in lists]
+        for index, grown in enumerate(lists):
+            lines.append(
+                f"{name:<36}{grown.size:>10,}"
+                f"{medians[index]:>11.1f}{_ratio(medians, index):>7.2f}"
+                f"{fastest[index]:>15.1f}{_ratio(fastest, index):>7.2f}"
+                f"{processor[index]:>14.2f}{_ratio(processor, index):>7.2f}"
+            )
+    return lines
+
+
+def _fastest_tenth(values: Sequence[float]) -> float:
+    """Return the value that a tenth of all do not exceed."""
+    return sorted(values)[len(values) // 10]
+
+
+def _ratio(values: Sequence[float], index: int) -> float:
+    least = min(values)
+    if not least:
+        return 1.0
+    return values[index] / least
+
+
+async def _fill_and_measure(sizes: Sequence[int], rounds: int, *, in_postgres: bool) -> list[str]:
+    open_list = open_list_in_postgres if in_postgres else open_list_in_file
+    with ExitStack() as closing:
+        lists = []
+        for size in sizes:
+            grown = open_list(size, closing)
+            await fill_list(grown.tasks, size, FIRST_ROUNDS + rounds)
+            grown.refresh_statistics()
+            lists.append(grown)
+        await measure_in_turns(lists, rounds)
+        return describe(lists)
 
 
 def main() -> int:
-    sizes = SIZES[:3] if "--quick" in sys.argv else SIZES
-    measured = rows(sizes, postgres="--postgres" in sys.argv)
-    sys.stdout.write("\n".join([*report.table(measured), *report.fit_lines(measured)]) + "\n")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--postgres", action="store_true")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    given = parser.parse_args()
+    sizes = SIZES[:3] if given.quick else SIZES
+    filling = _fill_and_measure(sizes, given.rounds, in_postgres=given.postgres)
+    sys.stdout.write("\n".join(asyncio.run(filling)) + "\n")
     return 0
 
 
