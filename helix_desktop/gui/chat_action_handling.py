@@ -133,7 +133,8 @@ class ChatActionHandler(QObject):
                 go_to_place(WindowPlace("fold", workspace, conversation, fold=fold))
             case chat_actions.OpenChanges(seq, path):
                 self._frame.switch_to_page("changes")
-                self._pages.changes.show_turn_of_fact(seq, path)
+                if self._showing.has_workbench():
+                    self._pages.changes.show_turn_of_fact(seq, path)
             case chat_actions.OpenConversation(other):
                 go_to_place(WindowPlace("conversation", workspace, other))
             case chat_actions.OpenSubAgent(call):

@@ -28,8 +28,9 @@ class PlaceOpener(QObject):
     def _go_to_place_in_workspace(self, place: WindowPlace) -> None:
         match place.kind:
             case "entry":
-                if place.digest is not None:
-                    self._frame.switch_to_page("cache")
+                self._frame.switch_to_page("cache")
+                # The page has the cache of a workspace that is open in this process.
+                if place.digest is not None and self._parts.showing.has_workbench():
                     self._pages.cache.open_entry_from_elsewhere(place.digest, place.words)
             case "conversation":
                 self._frame.switch_to_page("chat")

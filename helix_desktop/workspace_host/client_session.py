@@ -7,6 +7,7 @@ the chat need not know which of the two it shows.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
@@ -42,6 +43,7 @@ from helix_desktop.workspace_host.host_interface import (
 from helix_desktop.workspace_host.host_line import HostLine
 from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHost
 
+log = logging.getLogger(__name__)
 Listener = Callable[[Event], None]
 _AT_REST = (ConversationActivity.IDLE, ConversationActivity.FAILED)
 
@@ -222,6 +224,12 @@ class ClientSession:
                     line.note_end_of_host(host)
                 else:  # There is no such conversation, or it cannot be read.
                     self.failure = error
+            except Exception:  # A host that lies may send facts that no journal would have.
+                log.exception("what a host told of a conversation could not be used")
+                self.failure = HelixError(
+                    "What the other side told of this conversation does not fit together.",
+                    remedy="Open it where its workspace is open.",
+                )
             self._has_news.set()
 
     async def _follow_at(self, host: RemoteWorkspaceHost) -> None:
@@ -300,7 +308,9 @@ class ClientSession:
             self._streamed_reply = ""
         if isinstance(fact, facts.UserSaid):
             self.queue.note_recorded_message(fact)
-        self.conversation.notify_listeners(session_events.FactAppended(recorded))
+        # The history from before it was opened is news to nobody.
+        if self._told_by is not None:
+            self.conversation.notify_listeners(session_events.FactAppended(recorded))
 
     def _apply_live_state(self, live: LiveState) -> None:
         """All facts have come. Tells listeners what is not stored, as far as it is new to them."""

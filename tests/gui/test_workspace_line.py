@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.facts import Text, UserPart
+from helix_desktop.engine.facts import FoldKind, Text, UserPart
 from helix_desktop.engine.session_events import MessagesQueued
 from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.errors import ActionRefused
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.transcript import chat_actions
+from helix_desktop.gui.transcript.chat_actions import MessageAct
 from helix_desktop.gui.workspace_line import describe_line
 from helix_desktop.workspace_host.client_session import UnconfirmedMessage
+from helix_desktop.workspace_host.host_interface import ChangedPath
 from helix_desktop.workspace_host.host_line import LineStage, LineState
 from tests.gui import story
 from tests.gui.fake_desk import FakeWorkbench
@@ -49,11 +52,15 @@ class WorkspaceElsewhere(FakeWorkbench):
         self.id = "ssh-elsewhere"
         self.line = FakeLine()
         self.unconfirmed: list[UnconfirmedMessage] = []
+        self.changed: list[ChangedPath] = []
         self.refuse: Callable[..., None] = lambda *_: None
 
     def watch_refusals(self, listener: Callable[..., None]) -> Callable[[], None]:
         self.refuse = listener
         return lambda: None
+
+    async def list_changes_after(self, _conversation: str, _seq: int) -> list[ChangedPath]:
+        return self.changed
 
     def unconfirmed_messages_of(self, _conversation: str) -> list[UnconfirmedMessage]:
         return self.unconfirmed
@@ -137,3 +144,27 @@ def test_unconfirmed_messages_are_kept_until_the_host_has_them(
     elsewhere.unconfirmed.clear()
     session.tell(MessagesQueued(story.CONVERSATION, ()))
     assert window.state_file.get_remembered(*key, default=list[Any]()) == []
+
+
+def test_whatever_is_pressed_in_the_chat_of_a_workspace_elsewhere_does_not_fail(
+    window: MainWindow, elsewhere: WorkspaceElsewhere
+) -> None:
+    digest = story.stored("ok\n").digest
+    act = window.chat_actions.carry_out_intent
+    for intent in (
+        chat_actions.OpenChanges(3, "src/a.py"),
+        chat_actions.OpenEntry(digest),
+        chat_actions.OpenFold("f1"),
+        chat_actions.OpenSubAgent("call"),
+        chat_actions.ShowInChat(story.CONVERSATION, 2),
+        chat_actions.ActOnMessage(MessageAct.SHOW_REQUEST, 3),
+        chat_actions.ActOnMessage(MessageAct.REWIND, 1),
+        chat_actions.ActOnMessage(MessageAct.EDIT, 1),
+        chat_actions.AskToFold(FoldKind.HANDOVER),
+    ):
+        act(intent)
+    window.window_actions["policy"].trigger()
+    window.context_panel_opener.toggle_context_panel()
+    for name in ("workspace-settings", "settings", "palette", "model", "mode"):
+        window.window_actions[name].trigger()
+    window.search.search_everywhere("lock")

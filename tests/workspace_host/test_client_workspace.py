@@ -33,6 +33,7 @@ from helix_desktop.workspace_host.host_line import HostLine, LineStage
 from helix_desktop.workspace_host.host_server import serve_host_client
 from helix_desktop.workspace_host.local_workspace_host import LocalWorkspaceHost
 from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHost
+from tests.conftest import Expect
 from tests.workspace_host.conftest import socket_streams
 
 LIMIT = 20.0
@@ -359,6 +360,23 @@ async def test_an_unknown_conversation_is_refused_and_not_followed(client: Clien
     with pytest.raises(NotFound, match="no conversation nowhere"):
         await client.open_session("nowhere")
     assert not client._sessions
+
+
+async def test_facts_that_do_not_fit_together_are_said_and_nobody_waits_for_ever(
+    client: ClientWorkspace, bench: Workbench, monkeypatch: pytest.MonkeyPatch, expect: Expect
+) -> None:
+    expect("could not be used")
+    session = await bench.start_conversation("Lies")
+
+    def fail(*_: object) -> None:
+        raise KeyError("a fact that no journal has")
+
+    with monkeypatch.context() as lying:
+        lying.setattr(ClientSession, "_apply_live_state", fail)
+        with pytest.raises(HelixError, match="does not fit together"):
+            await client.open_session(session.id)
+    again = await client.open_session(session.id)
+    assert again.conversation.state.title == "Lies"
 
 
 async def test_conversations_that_nobody_shows_are_not_followed_for_ever(
