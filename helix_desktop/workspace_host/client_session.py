@@ -44,6 +44,7 @@ from helix_desktop.workspace_host.host_line import HostLine
 from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHost
 
 log = logging.getLogger(__name__)
+FACTS_AT_ONCE = 50  # After so many, other work of the window gets its turn.
 Listener = Callable[[Event], None]
 _AT_REST = (ConversationActivity.IDLE, ConversationActivity.FAILED)
 
@@ -264,9 +265,11 @@ class ClientSession:
     async def _apply_event(self, event: ConversationEvent) -> None:
         match event:
             case FactsAdded():
-                for recorded in event.facts:
+                for index, recorded in enumerate(event.facts):
                     await self._take_over_fact(recorded)
-                await asyncio.sleep(0)  # A long history must not keep the window from painting.
+                    # A long history must not keep the window from painting.
+                    if index % FACTS_AT_ONCE == 0:
+                        await asyncio.sleep(0)
             case HistoryReplaced():
                 self._replacement = ConversationState()
             case LiveState():

@@ -26,6 +26,7 @@ from helix_desktop.workspace_host.wire_errors import rebuild_error
 log = logging.getLogger(__name__)
 GREETING_SECONDS = 30.0  # The other side may have to open its workspace first.
 MOST_UNREAD_EVENTS = 10_000
+LONG_FRAME = 16 << 10
 HOST_GONE = "The program that has the workspace open has closed the connection."
 CONNECTION_CLOSED = "The connection to the workspace was closed."
 
@@ -187,6 +188,9 @@ class RemoteWorkspaceHost:
         while piece := await self._stream.read_bytes():
             for frame in self._reader.take_whole_frames(piece):
                 self._handle_host_message(host_wire.decode_host_message(frame))
+                # Many pieces may have come already. A window must paint between long messages.
+                if len(frame) > LONG_FRAME:
+                    await asyncio.sleep(0)
 
     def _handle_host_message(self, message: host_wire.HostMessage) -> None:
         if not self._greeting.done():
