@@ -361,8 +361,8 @@ async def test_a_host_that_ends_is_said_to_all_who_wait() -> None:
 
 async def test_a_host_of_another_version_is_said_with_what_to_do() -> None:
     here, there = await socket_streams()
-    await there.write_bytes(greeting(3))
-    with pytest.raises(BrokenStream, match="version 3") as refused:
+    await there.write_bytes(greeting(host_wire.PROTOCOL_VERSION + 1))
+    with pytest.raises(BrokenStream, match=f"version {host_wire.PROTOCOL_VERSION + 1}") as refused:
         await RemoteWorkspaceHost.connect_over_stream(here)
     assert "Update Helix Desktop" in refused.value.remedy
     await there.close_stream()
