@@ -44,6 +44,11 @@ _LOOK = (
     " FROM tasks WHERE state = 'waiting' AND open_needs = 0 AND until > {now})"
 )
 
+_HAS_TASKS_TO_MOVE = (
+    "SELECT EXISTS (SELECT 1 FROM tasks WHERE state NOT IN ('done', 'failed', 'cancelled'))"
+    " OR EXISTS (SELECT 1 FROM notes WHERE name LIKE 'limit %')"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class TasksAhead:
@@ -121,13 +126,13 @@ async def open_fleet_task_list(
 ) -> AsyncIterator[FleetTaskList]:
     """Open the workspace's task list, even if it is closed. Raises
     SharedStoreUnreachable if its store is away.
+
+    A workspace that had tasks before it was shared has a list in its folder as well. What
+    has not ended there is moved to the shared list, where alone workers look.
     """
     if isinstance(workspace, KnownWorkspace) or workspace.link is None:
-        tables = await asyncio.to_thread(SqliteTaskTables, workspace.folder / NAME)
-        try:
-            yield tables.open_list_in_file()
-        finally:
-            await asyncio.to_thread(tables.close)
+        async with _open_list_in_folder(workspace.folder) as tasks:
+            yield tasks
         return
 
     connected = await workspace.link.ensure_connected()
@@ -136,7 +141,35 @@ async def open_fleet_task_list(
         raise NotFound(
             "This shared store cannot store tasks.", remedy="To share tasks, use PostgreSQL."
         )
-    yield open_shared_task_list(engine, connected.seal, connected.remote.run_in_thread)
+    shared_list = open_shared_task_list(engine, connected.seal, connected.remote.run_in_thread)
+    path = workspace.folder / NAME
+    if await asyncio.to_thread(_has_tasks_to_move, path):
+        async with _open_list_in_folder(workspace.folder) as earlier_list:
+            await shared_list.move_tasks_from(earlier_list)
+    yield shared_list
+
+
+@asynccontextmanager
+async def _open_list_in_folder(folder: Path) -> AsyncIterator[FleetTaskList]:
+    tables = await asyncio.to_thread(SqliteTaskTables, folder / NAME)
+    try:
+        yield tables.open_list_in_file()
+    finally:
+        await asyncio.to_thread(tables.close)
+
+
+def _has_tasks_to_move(path: Path) -> bool:
+    """Whether a list in a file has tasks that have not ended, or budgets. A file that cannot
+    be read is left as it is: the workspace works without it.
+    """
+    if not path.exists():
+        return False
+    try:
+        with closing(sqlite_database.connect_read_only(path, StoreFailed, _WHAT)) as connection:
+            ((has_tasks_or_budgets,),) = connection.execute(_HAS_TASKS_TO_MOVE).fetchall()
+    except (StoreFailed, sqlite3.Error):
+        return False
+    return bool(has_tasks_or_budgets)
 
 
 class RunInThread(Protocol):
@@ -165,24 +198,33 @@ async def forget_text_in_tasks(
         return 0, ()
     is_shared = workspace.link is not None
     has_task_file = (workspace.folder / NAME).exists()
-    if not is_shared and not has_task_file:
-        return 0, ()
+    blank_text = ForgetRequest(text, ()).blank_text
     # It was kept in case version 0.2 is needed again, and cannot be searched.
     await asyncio.to_thread((workspace.folder / COPY_NAME).unlink, missing_ok=True)
-    request = ForgetRequest(text, ())
-    try:
-        async with open_fleet_task_list(workspace) as tasks:
-            await tasks.remove_copy_of_0_2()
-            blanked = await tasks.blank_texts_of_tasks(request.blank_text)
-    except NotFound:  # This shared store cannot store tasks.
-        return 0, ()
-    except SharedStoreUnreachable:
-        return 0, (
-            "The tasks in the shared store could not be searched, because the store does not answer.",
-        )
+    number_changed = 0
+    running_ids: list[str] = []
     sentences: list[str] = []
-    for task in blanked.running_ids:
+    if has_task_file:
+        # Also in a shared workspace: tasks that had ended before it was shared are there.
+        async with _open_list_in_folder(workspace.folder) as list_in_folder:
+            blanked = await list_in_folder.blank_texts_of_tasks(blank_text)
+        number_changed += blanked.number_changed
+        running_ids += blanked.running_ids
+    if is_shared:
+        try:
+            async with open_fleet_task_list(workspace) as shared_list:
+                await shared_list.remove_copy_of_0_2()
+                blanked = await shared_list.blank_texts_of_tasks(blank_text)
+            number_changed += blanked.number_changed
+            running_ids += blanked.running_ids
+        except NotFound:  # This shared store cannot store tasks.
+            pass
+        except SharedStoreUnreachable:
+            sentences.append(
+                "The tasks in the shared store could not be searched, because the store does not answer."
+            )
+    for task in running_ids:
         sentences.append(
             f"The task {task} is running and still contains the text. Forget it again later."
         )
-    return blanked.number_changed, tuple(sentences)
+    return number_changed, tuple(sentences)

@@ -14,6 +14,8 @@ live tasks in the same transaction, how many needs of a task are open is counted
 need ends, and the database keeps the counts.
 """
 
+from __future__ import annotations
+
 import hashlib
 import time
 from collections import Counter
@@ -52,6 +54,9 @@ FIRST_PAUSE_SECONDS = 2.0  # After the first setback. It doubles with each furth
 LONGEST_PAUSE_SECONDS = 900.0
 # What a worker took but may not claim is taken again after so long: another one may have it.
 CLAIMED_ELSEWHERE_SECONDS = 5.0
+PASSED_DEADLINE_SECONDS = 0.001
+# The tasks that `move_tasks_from` takes over: all that have not ended and do not run.
+MOVED_STATES = (FleetTaskState.WAITING, FleetTaskState.NEEDS_YOU, FleetTaskState.DEAD_LETTER)
 TASKS_IN_CALL = 250  # One transaction adds at most this many tasks.
 TOO_LATE = FleetTaskResult("The task did not start before its deadline.")
 
@@ -95,10 +100,67 @@ class FleetTaskList(FleetTaskHistory):
         first_by_id: dict[str, _IdentifiedTask] = {}
         for task in tasks:
             first_by_id.setdefault(task.id, task)  # The same key twice is one task.
-        in_order = _needed_tasks_first(list(first_by_id.values()))
+        await self._add_identified_tasks(list(first_by_id.values()))
+        return [task.id for task in tasks]
+
+    async def _add_identified_tasks(self, tasks: Sequence[_IdentifiedTask]) -> None:
+        in_order = _needed_tasks_first(tasks)
         for start in range(0, len(in_order), TASKS_IN_CALL):
             await self._add_in_one_transaction(in_order[start : start + TASKS_IN_CALL])
-        return [task.id for task in tasks]
+
+    async def move_tasks_from(self, earlier: FleetTaskList) -> None:
+        """Take over the tasks of another list that have not ended, with their IDs, and
+        its budgets.
+
+        This is for a workspace that had tasks before it was shared. A task that waited for
+        a person waits for a worker again, which asks once more. While a worker still runs
+        a task of the other list, nothing is moved: the next opening of the list does it.
+        """
+        await earlier.return_overdue_tasks()
+        counts = await earlier.count_fleet_tasks()
+        if counts.by_state[FleetTaskState.RUNNING]:
+            return
+
+        earlier_state = await earlier.notes.read_state()
+        own_state = await self.notes.read_state()
+        for scope, dollars in earlier_state.limits.items():
+            if scope not in own_state.limits:
+                await self.notes.set_limit(scope, dollars)
+            await earlier.notes.set_limit(scope, 0.0)
+
+        tasks: list[_IdentifiedTask] = []
+        for state in MOVED_STATES:
+            tasks += await earlier.read_tasks_to_move(state, counts.by_state[state])
+        # Added before they are removed: an interrupted move is done again, and a task that
+        # is here already is not added twice.
+        await self._add_identified_tasks(tasks)
+        await earlier.remove_moved_tasks([task.id for task in tasks])
+
+    async def read_tasks_to_move(self, state: FleetTaskState, number: int) -> list[_IdentifiedTask]:
+        """Return up to `number` tasks in this state, the oldest first."""
+        tasks: list[_IdentifiedTask] = []
+        for task in reversed(await self.list_fleet_tasks(state, number)):
+            if task.result is UNREADABLE:
+                continue
+            (rows,) = await self._run_statements(
+                [self._statement("needs_of_task", self._space, task.id)]
+            )
+            needs = tuple(need for (need,) in rows)
+            deadline_seconds = task.deadline_seconds
+            if deadline_seconds < 0:  # It has passed. 0 would mean that there is none.
+                deadline_seconds = PASSED_DEADLINE_SECONDS
+            new_task = NewFleetTask(
+                task.order, priority=task.priority, deadline_seconds=deadline_seconds
+            )
+            tasks.append(_IdentifiedTask(task.id, needs, new_task))
+        return tasks
+
+    async def remove_moved_tasks(self, ids: Sequence[str]) -> None:
+        statements = []
+        for task in ids:
+            statements.append(self._statement("remove_moved", self._space, task))
+            statements.append(self._statement("remove_needs_of_moved", self._space, task))
+        await self._run_statements(statements)
 
     async def _add_in_one_transaction(self, tasks: Sequence[_IdentifiedTask]) -> None:
         looks = [self._statement("ready", self._space, task.id) for task in tasks]
@@ -254,6 +316,17 @@ class FleetTaskList(FleetTaskHistory):
             if not claimed_rows:
                 self._queue.give_back_task(transaction, task, CLAIMED_ELSEWHERE_SECONDS)
         return claimed
+
+    async def return_overdue_tasks(self) -> None:
+        """Let the tasks of lost workers be taken again, whose leases nobody renewed."""
+        most_lost = MOST_LOST_WORKERS
+        overdue = self._statement("overdue", most_lost, most_lost, self._space)
+
+        def return_rows(transaction: TableTransaction) -> None:
+            (rows,) = transaction.run_all([overdue])
+            self._return_to_queue(transaction, rows, free_setbacks=1)
+
+        await self._run_in_transaction(return_rows)
 
     def _return_to_queue(
         self, transaction: TableTransaction, tasks: Rows, free_setbacks: int = 0

@@ -146,6 +146,13 @@ SELECT {columns} FROM {t}tasks WHERE space = %s AND id >= %s AND id < %s UNION A
 -- has_ended
 SELECT id FROM {t}ended_tasks WHERE space = %s AND id = %s
 
+-- remove_moved
+--- What now is in a shared list.
+DELETE FROM {t}tasks WHERE space = %s AND id = %s
+
+-- remove_needs_of_moved
+DELETE FROM {t}task_needs WHERE space = %s AND task = %s
+
 -- find_copy
 --- Only in a shared store.
 SELECT to_regclass('helix.tasks_of_0_2')::text

@@ -488,6 +488,50 @@ def test_a_fleet_begins_with_a_key_made_on_the_command_line(
     assert not program_folders.find_program_folders(fleet).key_file.exists()
 
 
+def listed_tasks(helix: Helix, home: Path) -> dict[str, Any]:
+    code, out, err = helix("--home", home, "task", "list", "-w", "Work", "--json")
+    assert (code, err) == (0, "")
+    return {task["text"]: task for task in json.loads(out)}
+
+
+def test_tasks_and_budgets_from_before_a_workspace_is_shared_go_on_in_the_shared_list(
+    helix: Helix, fleet: Path
+) -> None:
+    """Nobody would look into the computer's own list any more."""
+    add = ("--home", fleet, "task", "add", "-w", "Work")
+    assert helix(*add, "--key", "first", "--priority", "3", "one")[0] == 0
+    assert helix(*add, "--after", "first", "two")[0] == 0
+    stopped = helix(*add, "three")[1].strip()
+    assert helix("--home", fleet, "task", "cancel", "-w", "Work", stopped)[0] == 0
+    assert helix("--home", fleet, "fleet", "budget", "-w", "Work", "2.5")[0] == 0
+    before = listed_tasks(helix, fleet)
+    assert helix("--home", fleet, "workspace", "share", "Work", "--yes")[0] == 0
+    after = listed_tasks(helix, fleet)
+    assert after.keys() == {"one", "two"}
+    for text, task in after.items():
+        assert task["id"] == before[text]["id"]
+        assert task["priority"] == before[text]["priority"]
+        assert task["state"] == "waiting"
+    status = json.loads(helix("--home", fleet, "fleet", "status", "-w", "Work", "--json")[1])
+    assert status["budgets"] == {"workspace": {"limit": 2.5, "spent": 0.0}}
+    # What waits for another task still does, and nothing is taken over a second time.
+    assert helix("--home", fleet, "task", "cancel", "-w", "Work", after["one"]["id"])[0] == 0
+    ended = listed_tasks(helix, fleet)
+    assert {task["state"] for task in ended.values()} == {"cancelled"}
+
+
+def test_forgetting_reaches_the_list_of_tasks_from_before_a_workspace_was_shared(
+    helix: Helix, fleet: Path
+) -> None:
+    task = helix("--home", fleet, "task", "add", "-w", "Work", "tell of the marmalade")[1].strip()
+    assert helix("--home", fleet, "task", "cancel", "-w", "Work", task)[0] == 0
+    assert helix("--home", fleet, "workspace", "share", "Work", "--yes")[0] == 0
+    assert helix("--home", fleet, "forget", "-w", "Work", "--text", "marmalade", "--yes")[0] == 0
+    (file,) = fleet.rglob("tasks.sqlite3")
+    for part in file.parent.glob("tasks.sqlite3*"):
+        assert b"marmalade" not in part.read_bytes(), part
+
+
 def questions(home: Path, name: str) -> list[str]:
     """How the conversations of a workspace begin, as its own disk has them."""
 

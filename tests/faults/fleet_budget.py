@@ -31,8 +31,9 @@ from tests.peers.peer import Answer, Seen
 REQUESTS_OF_TASK = 4  # Three calls and the answer.
 REQUEST_COST = 0.1
 REQUEST_SECONDS = 0.4  # So that requests of several tasks and workers run at the same time.
-# With a price of so much for a million tokens, each request of 100 tokens costs REQUEST_COST.
-DOLLARS_FOR_A_MILLION_TOKENS = REQUEST_COST / 100 * 1e6
+TOKENS_OF_REQUEST = 120  # What the model server says of each reply: `USAGE`.
+# With this price for tokens of every kind, each request of `USAGE` costs REQUEST_COST.
+DOLLARS_FOR_A_MILLION_TOKENS = REQUEST_COST / TOKENS_OF_REQUEST * 1e6
 QUIET_SECONDS = 12.0  # Nobody asked the model for so long: all workers wait for a higher budget.
 
 
@@ -64,11 +65,9 @@ class BudgetTrial:
     def run(self) -> None:
         home = self.trial.homes[0]
         for each in self.trial.homes:
-            prices = ("--input", "--output", "--cache-read", "--cache-write")
             words = ["model", "set", "-w", "Fleet", "peer/scripted"]
-            for price in prices:
-                dollars = DOLLARS_FOR_A_MILLION_TOKENS if price != "--output" else 0.0
-                words += [price, str(dollars)]
+            for price in ("--input", "--output", "--cache-read", "--cache-write"):
+                words += [price, str(DOLLARS_FOR_A_MILLION_TOKENS)]
             each.run(*words)
         _add_tasks(home, self.trial.tasks)
         whole = self.trial.tasks * REQUESTS_OF_TASK * REQUEST_COST
@@ -89,7 +88,12 @@ class BudgetTrial:
     def _wait_until_spent(self) -> None:
         trial = self.trial
         began = time.monotonic()
-        while time.monotonic() - self.ledger.last_request < QUIET_SECONDS:
+        requests_before = self.ledger.requests
+        # At first, workers must start, or notice the higher budget.
+        while (
+            self.ledger.requests == requests_before
+            or time.monotonic() - self.ledger.last_request < QUIET_SECONDS
+        ):
             time.sleep(0.2)
             if trial.chance.random() < 0.03 and trial.found["kills"] < trial.kills:
                 home = trial.chance.choice(trial.homes)
