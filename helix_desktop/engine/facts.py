@@ -484,7 +484,8 @@ class BroughtIn:
     had `size` bytes and was `modified` at this time (nanoseconds since 1970). `run`
     names the import. `undone`: it was undone. `cost`: the dollars that the other
     program paid for these facts. `unread`: the lines of the file that this program does
-    not understand, unchanged, without those of earlier imports.
+    not understand, unchanged, without those of earlier imports. `lines`: all lines of the
+    file, for the agent that wrote them, without those of earlier imports.
     """
 
     origin: Origin
@@ -495,6 +496,7 @@ class BroughtIn:
     undone: bool = False
     cost: float = 0.0
     unread: Stored | None = None
+    lines: Stored | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from helix_desktop.histories import (
     gemini_cli_history,
     gemini_cli_writer,
     history_reading,
+    kept_lines,
     opencode_history,
     opencode_writer,
     pi_history,
@@ -56,6 +57,7 @@ from helix_desktop.histories.recorded_session import (
     RecordedSession,
     reply_parts_from_message,
     texts_in_context,
+    time_of_newest_message,
 )
 from helix_desktop.histories.seen_twice import is_seen_live, keys_of_reply
 from helix_desktop.histories.session_from_facts import (
@@ -185,7 +187,10 @@ class RestoredSession:
 
 def digests_needed_for_restoring(facts: Sequence[Recorded]) -> list[Digest]:
     """Return the contents of a conversation's messages, and the lines that imports stored."""
-    return list(digests_needed_for_export(facts)) + _digests_of_own_lines(facts)
+    digests = list(digests_needed_for_export(facts))
+    digests += _digests_of_own_lines(facts)
+    digests += kept_lines.digests_of_kept_lines(facts)
+    return digests
 
 
 def _digests_of_own_lines(facts: Sequence[Recorded]) -> list[Digest]:
@@ -306,38 +311,29 @@ def _build_from_original_lines(
     """
     form = FORMATS[request.agent]
     origin = origin_of_conversation(facts)
-    if request.is_folded or not form.id_fields or origin.kind != form.kind:
+    is_able = form.id_fields or form.kind == opencode_history.KIND
+    if request.is_folded or not is_able or origin.kind != form.kind:
         return None
     whole_session = build_session_from_facts(
         facts, read_content, "", origin, is_for_same_agent=True
     )
-    file = _read_original_file(origin, form)
-    was_seen_live = is_seen_live(facts)
-    if file is None or not _is_same_session(file, whole_session, was_seen_live=was_seen_live):
+    file = _find_original_file(facts, read_content, whole_session, origin, form)
+    if file is None:
         return None
     number = request.before_compaction
-    # The compaction of this number may be another branch's, or one of the gateway.
-    if number and (file.has_branches or was_seen_live):
+    # The compaction of this number may be another branch's, or one of the gateway. Opencode's lines
+    # cannot be cut there.
+    if number and (file.has_branches or is_seen_live(facts) or not form.id_fields):
         return None
     lines = _lines_before_compaction(file.lines, form, number)
     if lines is None:
         return None
-    ours = whole_session
-    if number:
-        end = whole_session.compactions[number - 1].at
-        ours = replace(
-            whole_session,
-            messages=whole_session.messages[:end],
-            compactions=whole_session.compactions[: number - 1],
-        )
-    # Behind "#" stands the name of a branch, which the agent does not know.
-    own_id, _, _ = origin.session.partition("#")
-    content = _replace_session_id(b"".join(lines), form.id_fields, own_id, session_id)
+    ours = _session_before_compaction(whole_session, number)
     return RestoredSession(
         request.agent,
         session_id,
         file.session.folder,
-        _with_title(content, request.agent, session_id, title),
+        _content_with_new_ids(lines, request.agent, origin, session_id, title),
         is_original=True,
         messages=len(ours.messages),
         compactions=len(ours.compactions),
@@ -346,14 +342,56 @@ def _build_from_original_lines(
     )
 
 
+def _find_original_file(
+    facts: Sequence[Recorded],
+    read_content: ReadContent,
+    whole_session: RecordedSession,
+    origin: Origin,
+    form: AgentFormat,
+) -> OriginalFile | None:
+    """Return the agent's file, or what was kept of it, if it has the same session as we have."""
+    was_seen_live = is_seen_live(facts)
+    file = _read_original_file(origin, form)
+    if file is not None and _is_same_session(file, whole_session, was_seen_live=was_seen_live):
+        return file
+    kept_file = _read_kept_lines(facts, read_content, origin, form)
+    if kept_file is None:
+        return None
+    if not _is_same_session(kept_file, whole_session, was_seen_live=was_seen_live):
+        return None
+    return kept_file
+
+
+def _session_before_compaction(session: RecordedSession, number: int) -> RecordedSession:
+    """Return what stands before the compaction of this number; 0: all of it."""
+    if number == 0:
+        return session
+    end = session.compactions[number - 1].at
+    return replace(
+        session,
+        messages=session.messages[:end],
+        compactions=session.compactions[: number - 1],
+    )
+
+
+def _content_with_new_ids(
+    lines: Lines, agent: str, origin: Origin, session_id: str, title: str
+) -> bytes:
+    """Return the agent's lines as those of another session, with this id and title."""
+    form = FORMATS[agent]
+    if form.kind == opencode_history.KIND:
+        return opencode_writer.build_document_of_kept_lines(lines, session_id, title, time.time())
+    # Behind "#" stands the name of a branch, which the agent does not know.
+    own_id, _, _ = origin.session.partition("#")
+    content = _replace_session_id(b"".join(lines), form.id_fields, own_id, session_id)
+    return _with_title(content, agent, session_id, title)
+
+
 def _read_original_file(origin: Origin, form: AgentFormat) -> OriginalFile | None:
     """Return the agent's own file as it is now, or None if it cannot be read or has
     another session.
     """
-    own_id, branch, _ = origin.session.partition("#")
-    path = Path(origin.path)
-    if branch:
-        path = Path(origin.path.rpartition("#")[0])
+    path = _path_of_original_file(origin)
     if not path.is_absolute():
         return None
     try:
@@ -361,6 +399,45 @@ def _read_original_file(origin: Origin, form: AgentFormat) -> OriginalFile | Non
         sessions = list(history_reading.read_sessions(path, ReadingReport(), form.kind))
     except (OSError, HelixError, UnreadableRow):
         return None
+    return _original_file_of_sessions(lines, sessions, origin)
+
+
+def _path_of_original_file(origin: Origin) -> Path:
+    _own_id, branch, _ = origin.session.partition("#")
+    if branch:
+        return Path(origin.path.rpartition("#")[0])
+    return Path(origin.path)
+
+
+def _read_kept_lines(
+    facts: Sequence[Recorded], read_content: ReadContent, origin: Origin, form: AgentFormat
+) -> OriginalFile | None:
+    """Return the agent's file as it was imported last, or None if its lines were not kept."""
+    stored: list[bytes] = []
+    for digest in kept_lines.digests_of_kept_lines(facts):
+        content = read_content(digest)
+        if content is None:
+            return None
+        stored.append(content)
+    lines_with_markers = kept_lines.join_kept_lines(stored)
+    lines = kept_lines.restore_contents(lines_with_markers, read_content)
+    if not lines:
+        return None
+    path = _path_of_original_file(origin)
+    try:
+        sessions = list(history_reading.read_sessions_of_lines(lines, path, form.kind))
+    except UnreadableRow:
+        return None
+    return _original_file_of_sessions(lines, sessions, origin)
+
+
+def _original_file_of_sessions(
+    lines: Lines, sessions: Sequence[RecordedSession], origin: Origin
+) -> OriginalFile | None:
+    """Return the lines with the branch that the agent would continue, or None if they are of
+    another session.
+    """
+    own_id, _branch, _ = origin.session.partition("#")
     branches: list[RecordedSession] = []
     for session in sessions:
         id_in_file, _, _ = session.session.partition("#")
@@ -368,7 +445,7 @@ def _read_original_file(origin: Origin, form: AgentFormat) -> OriginalFile | Non
             branches.append(session)
     if not branches:
         return None
-    newest = max(branches, key=_time_of_newest_message)
+    newest = max(branches, key=time_of_newest_message)
     return OriginalFile(lines, newest, has_branches=len(branches) > 1)
 
 
@@ -416,11 +493,6 @@ def _keys_of_replies(session: RecordedSession) -> list[set[str]]:
             if keys:
                 replies.append(keys)
     return replies
-
-
-def _time_of_newest_message(session: RecordedSession) -> float:
-    times = [message.time for message in session.messages]
-    return max(times, default=0.0)
 
 
 def _with_title(content: bytes, agent: str, session_id: str, title: str) -> bytes:

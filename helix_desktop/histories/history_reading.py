@@ -37,7 +37,11 @@ from helix_desktop.histories.anthropic_history import (
 from helix_desktop.histories.companion_files import list_files_below
 from helix_desktop.histories.history_rows import HistoryRow, ReadingReport, UnreadableRow
 from helix_desktop.histories.late_results import put_results_behind_their_calls
-from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
+from helix_desktop.histories.recorded_session import (
+    RecordedMessage,
+    RecordedSession,
+    time_of_newest_message,
+)
 from helix_desktop.histories.unknown_shapes import known_shapes, unknown_tables
 from helix_desktop.json_values import parse_json_or_none
 
@@ -114,6 +118,8 @@ DATABASES = (
     DatabaseForm(opencode2_history.TABLES, opencode2_history.read_opencode2_database),
     DatabaseForm(goose_history.TABLES, goose_history.read_goose_database),
 )
+# Of these agents, a conversation keeps the lines of the file, to give them back unchanged.
+_KINDS_WITH_KEPT_LINES = (claude_code_history.KIND, codex_history.KIND, pi_history.KIND)
 _KINDS_OF_ROWS = [form.kind for form in FORMS_OF_ROWS]
 KINDS = tuple(dict.fromkeys([*_KINDS_OF_ROWS, opencode_history.KIND, cline_history.KIND]))
 
@@ -256,10 +262,40 @@ def _sessions_in_database(
 def _read_sessions_from_json_file(
     path: Path, report: ReadingReport, kind: str, readable_path: Path
 ) -> Iterator[RecordedSession]:
-    """Yield the sessions of a file of JSON lines or one JSON document. If the file has several,
-    their names and ids end in their number.
-    """
+    """Yield the sessions of a file of JSON lines or one JSON document."""
     all_rows = list(_read_rows(path, report, readable_path))
+    sessions = list(_sessions_of_all_rows(all_rows, path, report, kind))
+    main_sessions = [session for session in sessions if not session.parent]
+    continued_session = max(main_sessions, key=time_of_newest_message, default=None)
+    for session in sessions:
+        if session is continued_session and session.kind in _KINDS_WITH_KEPT_LINES:
+            # Without a line feed, the agent is still writing the line.
+            lines = tuple(row.line for row in all_rows if row.line.endswith(b"\n"))
+            yield replace(session, lines=lines)
+        else:
+            yield session
+
+
+def read_sessions_of_lines(
+    lines: Iterable[bytes], path: Path, kind: str
+) -> Iterator[RecordedSession]:
+    """Yield the sessions of lines that were kept of the file or database `path`."""
+    report = ReadingReport()
+    if kind == opencode_history.KIND:
+        sessions = opencode_history.read_opencode_lines(lines, path, report)
+    else:
+        rows = list(_rows_of_lines(lines, path, report))
+        sessions = _sessions_of_all_rows(rows, path, report, kind)
+    for session in sessions:
+        yield put_results_behind_their_calls(session)
+
+
+def _sessions_of_all_rows(
+    all_rows: Sequence[HistoryRow], path: Path, report: ReadingReport, kind: str
+) -> Iterator[RecordedSession]:
+    """Yield the sessions of a file's rows. If there are several that have nothing to do with each
+    other, their names and ids end in their number.
+    """
     groups = list(_group_into_sessions(all_rows))
     for number, rows in enumerate(groups, 1):
         for session in _read_sessions_of_rows(rows, path, report, kind):

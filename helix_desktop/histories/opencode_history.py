@@ -6,7 +6,8 @@ the call and its result. A result that opencode cleared is only marked as cleare
 part of a message, and the reply to that message, which is marked `summary`, is the summary.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -171,9 +172,11 @@ def _build_opencode_recordings(
     for entry in standing_messages:
         reader.read_opencode_message(entry.message, entry.parts)
     recording = _build_opencode_recording(session, reader, path)
-    yield recording
     if not reverted_messages:
+        yield replace(recording, lines=tuple(_lines_to_keep(session, messages)))
         return
+
+    yield recording
 
     for entry in reverted_messages:
         reader.read_opencode_message(entry.message, entry.parts)
@@ -185,6 +188,38 @@ def _build_opencode_recordings(
         forked_from=recording.session,
         forked_at=len(recording.messages),
     )
+
+
+def _lines_to_keep(
+    session: Mapping[str, object], messages: Sequence[MessageWithParts]
+) -> Iterator[bytes]:
+    """Yield a line for the session, and one for each message with its parts, from which
+    `opencode_writer` makes the same rows again.
+    """
+    yield _line_of_json({"session": session})
+    for entry in messages:
+        yield _line_of_json({"info": entry.message, "parts": entry.parts})
+
+
+def _line_of_json(value: Mapping[str, object]) -> bytes:
+    line = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return line.encode("utf-8", "replace") + b"\n"
+
+
+def read_opencode_lines(
+    lines: Iterable[bytes], path: Path, report: history_rows.ReadingReport
+) -> Iterator[recorded_session.RecordedSession]:
+    """Yield the session of such lines."""
+    session: Mapping[str, object] = {}
+    messages: list[MessageWithParts] = []
+    for line in lines:
+        value = object_at(parse_json_or_none(line.decode("utf-8", "replace")))
+        if "session" in value:
+            session = object_at(value, "session")
+        else:
+            parts = list(objects_at(value.get("parts")))
+            messages.append(MessageWithParts(object_at(value, "info"), parts))
+    yield from _build_opencode_recordings(session, messages, path, report)
 
 
 def _first_reverted_message_id(session: Mapping[str, object]) -> str:

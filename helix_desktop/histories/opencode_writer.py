@@ -9,7 +9,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -90,20 +90,65 @@ def build_opencode_lines(
             info["parentID"] = last_user_message_id
             messages.append({"info": info, "parts": parts})
     _name_models_of_replies([message["info"] for message in messages])
-    yield {
-        "info": {
-            "id": session_id,
-            "slug": f"restored-{session_id[-8:].lower()}",
-            "projectID": "global",
-            "directory": session.folder,
-            "title": session.title or _first_words_of_user(session),
-            "version": SEEN_VERSION,
-            "cost": 0,
-            "tokens": _NO_TOKENS,
-            "time": {"created": start_ms, "updated": start_ms},
-        },
-        "messages": messages,
+    title = session.title or _first_words_of_user(session)
+    info = _session_info(session_id, session.folder, title, start_ms)
+    yield {"info": info, "messages": messages}
+
+
+def _session_info(session_id: str, folder: str, title: str, start_ms: int) -> Line:
+    return {
+        "id": session_id,
+        "slug": f"restored-{session_id[-8:].lower()}",
+        "projectID": "global",
+        "directory": folder,
+        "title": title,
+        "version": SEEN_VERSION,
+        "cost": 0,
+        "tokens": _NO_TOKENS,
+        "time": {"created": start_ms, "updated": start_ms},
     }
+
+
+def build_document_of_kept_lines(
+    lines: Iterable[bytes], session_id: str, title: str, start_time: float
+) -> bytes:
+    """Return the document with the messages that opencode itself wrote, as `opencode_history` keeps
+    them. They get new ids, because the old ones may still be in the database.
+    """
+    folder = ""
+    old_session_id = ""
+    messages: list[Line] = []
+    for line in lines:
+        value = json.loads(line)
+        if "session" in value:
+            folder = value["session"].get("directory") or ""
+            old_session_id = value["session"]["id"]
+        else:
+            messages.append(value)
+
+    start_ms = round(start_time * 1000)
+    id_numbers = itertools.count(start_ms * 0x1000)
+    new_ids = {old_session_id: session_id}
+    for message in messages:
+        new_ids[message["info"]["id"]] = create_opencode_id("msg", next(id_numbers))
+    renamed_messages = _with_new_ids(messages, new_ids)
+    for message in renamed_messages:
+        for part in message["parts"]:
+            part["id"] = create_opencode_id("prt", next(id_numbers))
+    info = _session_info(session_id, folder, title, start_ms)
+    document = {"info": info, "messages": renamed_messages}
+    return json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def _with_new_ids(value: Any, new_ids: Mapping[str, str]) -> Any:
+    """Return the value with new ids wherever an old one is a whole text."""
+    if isinstance(value, str):
+        return new_ids.get(value, value)
+    if isinstance(value, list):
+        return [_with_new_ids(item, new_ids) for item in value]
+    if isinstance(value, dict):
+        return {name: _with_new_ids(item, new_ids) for name, item in value.items()}
+    return value
 
 
 def _name_models_of_replies(infos: list[Line]) -> None:

@@ -82,10 +82,17 @@ class RecordedSession:
     parent: str = ""
     parent_call: str = ""
     own_lines: tuple[bytes, ...] = ()  # Stored lines of its file that are no messages.
+    # All lines of its file, if its agent continues there with this session: see `kept_lines`.
+    lines: tuple[bytes, ...] = ()
 
     @property
     def identity_of_session(self) -> tuple[str, str]:
         return self.kind, self.session
+
+
+def time_of_newest_message(session: RecordedSession) -> float:
+    times = [message.time for message in session.messages]
+    return max(times, default=0.0)
 
 
 def message_texts(message: RecordedMessage) -> Sequence[str]:

@@ -632,8 +632,9 @@ def entries_used_by(fact: Fact) -> list[tuple[str, Digest]]:
             return _entries_used_by_tool(fact)
         case vocabulary.Folded(entries=entries):
             return [("fold", digest) for digest in entries]
-        case vocabulary.BroughtIn(unread=vocabulary.Stored(digest=digest)):
-            return [("import", digest)]
+        case vocabulary.BroughtIn(unread=unread, lines=lines):
+            kept = [stored for stored in (unread, lines) if stored is not None]
+            return [("import", stored.digest) for stored in kept]
         case vocabulary.ModelReplied(parts=parts):
             return [("recall", digest) for digest in _entries_recalled_by(parts)]
     return []

@@ -133,8 +133,10 @@ def _references_in(fact: Fact) -> Iterator[facts.Stored]:
             for part in parts:
                 if isinstance(part, facts.Attachment):
                     yield part.stored
-        case facts.BroughtIn(unread=facts.Stored() as unread):
-            yield unread
+        case facts.BroughtIn(unread=unread, lines=lines):
+            for stored in (unread, lines):
+                if stored is not None:
+                    yield stored
 
 
 def find_entries_of_checkpoints(

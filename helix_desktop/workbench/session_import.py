@@ -33,7 +33,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import history_facts
+from helix_desktop.histories import history_facts, kept_lines
 from helix_desktop.histories.history_facts import FactDraft
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
@@ -100,6 +100,8 @@ class SessionToImport:
     meter: WindowMeter | None  # The context's size, for the list. None: unknown until it is opened.
     keys: list[tuple[int, str]]  # Texts that look like keys, each with the number of its message.
     unread: Sequence[bytes] = ()  # Lines that the reader skipped. They are stored unchanged.
+    # All lines of its file, if the agent continues there with this session: see `kept_lines`.
+    lines: Sequence[bytes] = ()
     is_damaged: bool = False  # Whether some lines of the file cannot be read.
 
     def with_unique_session_name(self) -> "SessionToImport":
@@ -135,7 +137,13 @@ class SessionToImport:
             if message >= first_message:
                 keys.append((message, key))
         return replace(
-            self, recording=recording, drafts=newer_drafts, keys=keys, meter=None, unread=()
+            self,
+            recording=recording,
+            drafts=newer_drafts,
+            keys=keys,
+            meter=None,
+            unread=(),
+            lines=(),
         )
 
     def _drafts_from_words_on(self, first_message: int) -> list[FactDraft]:
@@ -230,8 +238,8 @@ class SessionWriter:
                 await self._create_imported_conversation()
                 return
             if await self._was_text_forgotten(facts):
-                # The lines that are not read may contain the text again.
-                self.session = replace(self.session, unread=())
+                # The lines may contain the text again.
+                self.session = replace(self.session, unread=(), lines=())
             decision = self._decide_what_is_new(facts)
             await self._act_on_decision(facts, decision)
         if isinstance(decision, Reject):
@@ -280,8 +288,9 @@ class SessionWriter:
                 await self._fork_with_new_messages(decision)
 
     async def _was_text_forgotten(self, facts: Sequence[Recorded]) -> bool:
-        """Whether the user had a text forgotten, also one of the lines that are not read."""
+        """Whether the user had a text forgotten, also one of the file's lines."""
         digests = set(_digests_of_unread_lines(facts))
+        digests.update(kept_lines.digests_of_kept_lines(facts))
         missing_digests = await self.workspace.cache.find_missing_content(digests)
         if missing_digests:
             return True
@@ -454,6 +463,21 @@ class SessionWriter:
         )
         return await self.workspace.cache.store_content(b"\n".join(new_lines), origin)
 
+    async def _store_lines(self, earlier_facts: Sequence[Recorded]) -> Stored | None:
+        """Store the lines of the agent's file that no earlier import has stored."""
+        if not self.session.lines:
+            return None
+        digests = kept_lines.digests_of_kept_lines(earlier_facts)
+        contents = await self.workspace.cache.read_contents(digests)
+        earlier = [contents[digest] for digest in digests]
+        to_store = kept_lines.build_kept_lines(earlier, self.session.lines)
+        if not to_store:
+            return None
+        origin = EntryOrigin(
+            "import", f"lines of {self.session.file.name}", "application/octet-stream"
+        )
+        return await self.workspace.cache.store_content(to_store, origin)
+
     async def _append_with_import_fact(
         self,
         timed_facts: list[tuple[float, Fact]],
@@ -499,6 +523,7 @@ class SessionWriter:
             modified=modified,
             cost=cost,
             unread=await self._store_unread_lines(earlier_facts),
+            lines=await self._store_lines(earlier_facts),
         )
 
 

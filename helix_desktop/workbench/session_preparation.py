@@ -19,12 +19,19 @@ from helix_desktop.engine import context_policy
 from helix_desktop.engine.context_usage import WindowMeter, measure_window
 from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.ports import TokenCounter
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.request_settings import RequestSettings
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.extensions.extension_loading import load_extensions_in_thread
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import foreign_sqlite, history_facts, history_reading, leaked_keys
+from helix_desktop.histories import (
+    foreign_sqlite,
+    history_facts,
+    history_reading,
+    kept_lines,
+    leaked_keys,
+)
 from helix_desktop.histories.history_facts import FactDraft
 from helix_desktop.histories.history_rows import ReadingReport
 from helix_desktop.histories.pending_copies import path_of_copy
@@ -159,7 +166,15 @@ class SessionPreparation:
             keys = _find_leaked_keys(recording)
         except Exception as error:  # noqa: BLE001 - the same for a session
             return _complaint_about_reading(recording.name, error)
-        return SessionToImport(file, _without_texts(recording), drafts, (0, 0), meter, keys)
+        return SessionToImport(
+            file,
+            _without_texts(recording),
+            drafts,
+            (0, 0),
+            meter,
+            keys,
+            lines=_lines_without_contents(recording, drafts),
+        )
 
     def _measure_session(self, drafts: Sequence[FactDraft]) -> WindowMeter | None:
         if self.settings is None:
@@ -233,7 +248,17 @@ def _without_texts(recording: RecordedSession) -> RecordedSession:
         )
         outline.append(message_without_text)
     title = history_facts.title_of_recording(recording)
-    return replace(recording, title=title, messages=tuple(outline), compactions=())
+    return replace(recording, title=title, messages=tuple(outline), compactions=(), lines=())
+
+
+def _lines_without_contents(recording: RecordedSession, drafts: Sequence[FactDraft]) -> list[bytes]:
+    """Return the lines of the agent's file, with markers in place of what the drafts store."""
+    digests: set[str] = set()
+    for draft in drafts:
+        for content, _origin in draft.contents:
+            if len(content) >= kept_lines.SHORTEST_TEXT:
+                digests.add(Digest.of_content(content).hex)
+    return kept_lines.replace_stored_contents(recording.lines, digests)
 
 
 def _find_leaked_keys(recording: RecordedSession) -> list[tuple[int, str]]:

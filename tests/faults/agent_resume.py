@@ -5,7 +5,7 @@ python -m tests.faults.agent_resume [--conversations N] [--seed S] [--agent NAME
     [--first N --seconds N]      in slices: from this number on, and no conversation begins after so long
 
 Each conversation is made by an agent itself against a scripted provider and imported. Then it is resumed by that agent with its file
-still there and, written anew, after the file was deleted; and by every other agent. The user's words must be equal byte for byte, every
+still there and after the file was deleted; and by every other agent. The user's words must be equal byte for byte, every
 output and every text must be in the request, and each agent must make one more step.
 """
 
@@ -80,24 +80,10 @@ def run_agent(
     own: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """The agent, straight at the provider; what it printed. `own`: variables of its own."""
-    work = home.parent / "work"
-    program = _program(name)
-    variables = {
-        "HOME": str(home),
-        "PATH": f"{program.parent}:{os.environ['PATH']}",
-        "PWD": str(work),
-        **dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), KEY),
-        "ANTHROPIC_BASE_URL": provider.url,
-        "GOOGLE_GEMINI_BASE_URL": provider.url,
-        "IS_SANDBOX": "1",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "DISABLE_AUTOUPDATER": "1",
-        "NO_PROXY": "127.0.0.1,localhost",
-        "OPENCODE_CONFIG_CONTENT": json.dumps(_opencode_settings(provider.url)),
-    }
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    command = [str(_program(name)), *_usual_arguments(name, provider, home), *given]
+    variables = {**environment_of_agent(name, provider, home), **own}
     done = subprocess.run(
-        [str(program), *_usual_arguments(name, provider, home), *given], cwd=work, env={**inherited, **variables, **own},
+        command, cwd=home.parent / "work", env=variables,
         capture_output=True, text=True, timeout=LONGEST, stdin=subprocess.DEVNULL, check=False,
     )  # fmt: skip
     if done.returncode:
@@ -105,6 +91,27 @@ def run_agent(
             f"{name} {given} ended with {done.returncode}: {(done.stdout + done.stderr)[-600:]}"
         )
     return done.stdout
+
+
+def environment_of_agent(name: str, provider: Provider, home: Path) -> dict[str, str]:
+    """The variables with which the agent asks the provider and has this home."""
+    variables = {}
+    for variable, value in os.environ.items():
+        if not variable.startswith("XDG_"):
+            variables[variable] = value
+    for variable in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"):
+        variables[variable] = KEY
+    variables["HOME"] = str(home)
+    variables["PATH"] = f"{_program(name).parent}:{os.environ['PATH']}"
+    variables["PWD"] = str(home.parent / "work")
+    variables["ANTHROPIC_BASE_URL"] = provider.url
+    variables["GOOGLE_GEMINI_BASE_URL"] = provider.url
+    variables["IS_SANDBOX"] = "1"
+    variables["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1"
+    variables["DISABLE_AUTOUPDATER"] = "1"
+    variables["NO_PROXY"] = "127.0.0.1,localhost"
+    variables["OPENCODE_CONFIG_CONTENT"] = json.dumps(_opencode_settings(provider.url))
+    return variables
 
 
 def _opencode_settings(url: str) -> dict[str, Any]:
@@ -360,9 +367,9 @@ def try_conversation(
         others = [one for one in targets if one != name]
         if "opencode" in others:
             list_sessions("opencode", provider, home)  # it makes its database when it first starts
-        own = () if name == OURS else (("its own lines", name), ("written anew", name))
+        own = () if name == OURS else (("its own lines", name), ("without its file", name))
         for way, agent in (*own, *(("relay", one) for one in others)):
-            if way == "written anew":
+            if way == "without its file":
                 delete_session(name, original, session)
             made = json.loads(
                 helix(
@@ -377,7 +384,7 @@ def try_conversation(
                     "--json",
                 )
             )
-            if made["original"] != (way == "its own lines" and name not in ("gemini", "opencode")):
+            if made["original"] != (way != "relay" and name not in ("gemini", OURS)):
                 wrong.append(
                     f"{way}: the lines are {'' if made['original'] else 'not '}the agent's own"
                 )

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine.facts import (
+    BroughtIn,
     ConversationStarted,
     Folded,
     FoldKind,
@@ -29,7 +30,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 from helix_desktop.histories import conversation_restoring as restoring
-from helix_desktop.histories import history_facts, history_reading
+from helix_desktop.histories import history_facts, history_reading, kept_lines
 from helix_desktop.histories.conversation_restoring import RestoreRequest
 from helix_desktop.histories.gemini_cli_writer import choose_gemini_project_name
 from helix_desktop.histories.history_finding import HistoryPlaces
@@ -130,6 +131,47 @@ def test_without_the_file_the_conversation_is_written_anew(
         one for one in said(session) if one[0] != "failure"
     ]
     assert [one.text for one in again.compactions] == [one.text for one in session.compactions]
+
+
+def test_without_the_file_its_lines_come_back_if_they_were_kept(
+    recorded: tuple[str, Path],
+) -> None:
+    agent, path = recorded
+    session = main_session(path)
+    facts, read_content = imported_with_lines(session)
+    own = path.read_bytes()
+    shutil.rmtree(path.parent)
+    request = RestoreRequest("c", agent, "/elsewhere")
+    restored = restoring.build_restored_session(facts, read_content, request)
+    assert restored.is_original
+    assert restored.folder == "/home/me/project"
+    content = re.sub(rb'"helix_title":"[^"]*",', b"", restored.content)
+    assert content.replace(restored.session.encode(), session.session.encode())[: len(own)] == own
+
+
+def imported_with_lines(session: RecordedSession) -> tuple[list[Recorded], ReadContent]:
+    facts, read_content = imported(session)
+    drafts = history_facts.draft_facts(session, Words(), lambda _: "")
+    digests = {Digest.of_content(content).hex for draft in drafts for content, _ in draft.contents}
+    lines = kept_lines.replace_stored_contents(session.lines, digests)
+    stored = kept_lines.build_kept_lines([], lines)
+    reference = history_facts.reference_to_content(stored)
+    brought_in = BroughtIn(history_facts.origin_of_recording(session), "run", 1, lines=reference)
+    facts.append(Recorded("c", len(facts) + 1, 0.0, brought_in))
+    return facts, lambda digest: stored if digest == reference.digest else read_content(digest)
+
+
+def test_lines_that_were_kept_are_not_given_back_once_the_conversation_went_on_here(
+    recorded: tuple[str, Path],
+) -> None:
+    agent, path = recorded
+    facts, read_content = imported_with_lines(main_session(path))
+    path.unlink()
+    words = Recorded("c", len(facts) + 1, 9e9, UserSaid((Text("and here"),)))
+    request = RestoreRequest("c", agent, "/home/me/project")
+    restored = restoring.build_restored_session([*facts, words], read_content, request)
+    assert not restored.is_original
+    assert b"and here" in restored.content
 
 
 @pytest.mark.parametrize("way", ["own lines", "anew"])

@@ -252,3 +252,29 @@ def test_where_opencode_has_no_database_none_is_made(tmp_path: Path, database: P
             "another file would be in the format of the agent it came from"
         )
     assert not (tmp_path / "none.db").exists()
+
+
+def test_messages_that_opencode_wrote_come_back_with_new_ids_and_nothing_else_changed() -> None:
+    session = {"id": "ses_1", "directory": "/work", "title": "Named"}
+    asked = {"id": "msg_1", "role": "user", "time": {"created": 5}}
+    told = {"id": "msg_2", "role": "assistant", "parentID": "msg_1", "time": {"created": 6}}
+    thought = {"type": "reasoning", "text": "hm", "metadata": {"anthropic": {"signature": "s"}}}
+    parts_of_reply = [thought, {"type": "text", "text": "msg_2 is said"}]
+    lines = [
+        {"session": session},
+        {"info": asked, "parts": [{"type": "text", "text": 'says "msg_1"'}]},
+        {"info": told, "parts": parts_of_reply},
+    ]
+    content = opencode_writer.build_document_of_kept_lines(
+        [json.dumps(line).encode() for line in lines], "ses_NEWNEWNEW", "Copy", 1.0
+    )
+    made = json.loads(content)
+    assert made["info"]["directory"] == "/work"
+    assert (made["info"]["id"], made["info"]["title"]) == ("ses_NEWNEWNEW", "Copy")
+    first, second = made["messages"]
+    assert second["info"]["parentID"] == first["info"]["id"] != "msg_1"
+    assert {**second["info"], "id": "", "parentID": ""} == {**told, "id": "", "parentID": ""}
+    assert first["parts"][0]["text"] == 'says "msg_1"'
+    for part in second["parts"]:
+        del part["id"]
+    assert second["parts"] == parts_of_reply

@@ -26,7 +26,7 @@ from helix_desktop.engine.facts import (
     Text,
     UserSaid,
 )
-from helix_desktop.histories import history_facts
+from helix_desktop.histories import history_facts, kept_lines
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -183,6 +183,26 @@ async def test_lines_that_nobody_reads_are_stored_once_and_not_where_text_was_fo
     last = (await facts_in(workspace, first.conversation))[-1]
     assert isinstance(last, BroughtIn)
     assert last.unread is None
+
+
+async def test_the_agents_lines_are_kept_once_and_not_where_text_was_forgotten(
+    workspace: StoredWorkspace,
+) -> None:
+    lines = [b'{"line":1}\n', b'{"line":2}\n', b'{"line":3}\n']
+    first = await write(workspace, replace(session(*FIRST), lines=lines[:2]))
+    more = await write(workspace, replace(session(*FIRST, *SECOND), lines=lines))
+    imports = [fact for fact in await facts_in(workspace, more.conversation) if isinstance(fact, BroughtIn)]  # fmt: skip
+    kept = [fact.lines.digest for fact in imports if fact.lines is not None]
+    contents = await workspace.cache.read_contents(kept)
+    assert kept_lines.join_kept_lines(contents[digest] for digest in kept) == lines
+    assert contents[kept[1]].endswith(b'continued\n{"line":3}\n')
+
+    await workspace.forget_content(entries=[kept[0]])
+    third = (said("again", 5.0), reply("and again", 6.0))
+    await write(workspace, replace(session(*FIRST, *SECOND, *third), lines=lines))
+    last = (await facts_in(workspace, first.conversation))[-1]
+    assert isinstance(last, BroughtIn)
+    assert last.lines is None
 
 
 async def test_what_a_reply_cost_is_computed_and_counted_where_it_is_new(
