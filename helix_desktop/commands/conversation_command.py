@@ -313,6 +313,8 @@ def add_conversation_commands(nouns: Subparsers) -> None:
     add_conversation_restore(verbs)
     _add_conversation_delete(verbs)
     _add_conversation_export(verbs)
+    _add_conversation_lend_key(verbs)
+    _add_conversation_take_key_back(verbs)
 
 
 def _add_conversation_list(verbs: Subparsers) -> None:
@@ -406,3 +408,40 @@ def _add_conversation_export(verbs: Subparsers) -> None:
     command.set_defaults(
         run=run_on_workspace, work=export_conversation_file, counts=False, reads=True
     )
+
+
+def _refuse_lending_here(_: Namespace) -> int:
+    raise InvalidInput(
+        "A key is lent to another computer only.",
+        remedy="Name it: helix-desktop --host ssh://MACHINE/FOLDER conversation lend-key CONVERSATION",
+    )
+
+
+def _add_conversation_lend_key(verbs: Subparsers) -> None:
+    """Declares `conversation lend-key`."""
+    command = add_command(
+        verbs,
+        "lend-key",
+        "with --host: let the agent there go on while this computer is away, with a key in its memory until its turn is done",
+    )
+    add_workspace_option(command)
+    add_conversation_argument(command)
+    command.add_argument(
+        "--provider",
+        metavar="NAME",
+        default="",
+        help="whose key (default: that of the conversation's model)",
+    )
+    add_json_option(command)
+    command.set_defaults(run=_refuse_lending_here, elsewhere="conversation lend-key")
+
+
+def _add_conversation_take_key_back(verbs: Subparsers) -> None:
+    """Declares `conversation take-key-back`."""
+    command = add_command(
+        verbs, "take-key-back", "with --host: end what `lend-key` has lent for a conversation"
+    )
+    add_workspace_option(command)
+    add_conversation_argument(command)
+    add_json_option(command)
+    command.set_defaults(run=_refuse_lending_here, elsewhere="conversation take-key-back")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from helix_desktop.commands import workspace_access
 from helix_desktop.commands.option_parsing import Subparsers, add_command, add_workspace_option
 from helix_desktop.console import Console, Terminal
-from helix_desktop.errors import InvalidInput
+from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gateway import project_workspace, wrapped_agent
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 
 def run_host_command(arguments: Namespace) -> int:
+    if arguments.hold_key:
+        with Terminal() as console:
+            return asyncio.run(_hold_lent_key(arguments, console))
     if not arguments.over_line:
         return workspace_access.run_on_workspace(arguments)
     with Terminal() as console:
@@ -38,6 +41,45 @@ async def _carry_line_of_other_computer(arguments: Namespace, console: Console) 
     program = wrapped_agent.command_of_this_program(arguments.places)
     starter = HostStarter(arguments.places.run, workspace, program)
     return await LineEnd(starter, console).carry_until_either_ends()
+
+
+async def _hold_lent_key(arguments: Namespace, console: Console) -> int:
+    """At the end of a line ("line"), hands the key to a process of its own. That process ("here")
+    holds it until the turn is done.
+    """
+    from helix_desktop.workspace_host import key_holder
+
+    workspace = await asyncio.to_thread(_find_or_create_workspace, arguments)
+    if arguments.hold_key == "line":
+        from helix_desktop.workspace_host.kept_host import START_OF_LINE
+
+        await console.write_output(START_OF_LINE)
+    offer_line = await _read_line(console)
+    if arguments.hold_key == "line":
+        program = wrapped_agent.command_of_this_program(arguments.places)
+        said = await asyncio.to_thread(key_holder.start_key_holder, program, workspace, offer_line)
+        await console.print_line(said)
+        return 0
+
+    async def announce() -> None:
+        await console.print_line(key_holder.KEY_IS_HELD)
+
+    try:
+        offer = key_holder.decode_key_offer(offer_line)
+        await key_holder.hold_key_until_turn_ends(arguments.places.run, workspace, offer, announce)
+    except HelixError as error:
+        await console.print_line(" ".join(str(error).split()))
+    return 0
+
+
+async def _read_line(console: Console) -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = await console.read_input()
+        if not piece:
+            break
+        line += piece
+    return line
 
 
 def _find_or_create_workspace(arguments: Namespace) -> str:
@@ -114,6 +156,7 @@ def add_host_commands(nouns: Subparsers) -> None:
         action="store_true",
         help="serve a window or a command on another computer, which started this over ssh",
     )
+    noun.add_argument("--hold-key", choices=["line", "here"], default="", help=argparse.SUPPRESS)
     noun.add_argument("--keep", action="store_true", help=argparse.SUPPRESS)
     noun.set_defaults(
         run=run_host_command,

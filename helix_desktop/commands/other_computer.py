@@ -13,7 +13,13 @@ from helix_desktop.errors import AmbiguousName
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections
 from helix_desktop.providers.key_lender import KeyLender
-from helix_desktop.workspace_host.ssh_host import SshAddress, connect_over_ssh
+from helix_desktop.providers.provider_catalog import (
+    check_provider_config,
+    find_provider_key,
+    require_usable_key,
+)
+from helix_desktop.workspace_host.key_holder import KeyOffer
+from helix_desktop.workspace_host.ssh_host import SshAddress, connect_over_ssh, lend_key_over_ssh
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,12 +34,11 @@ class OtherComputer:
     def __init__(self, arguments: Namespace) -> None:
         self.address = SshAddress.from_text(arguments.host)
         self._workspace = arguments.workspace or ""
-        configured = ConfiguredProviders(arguments.places.providers_file)
+        self._configured = ConfiguredProviders(arguments.places.providers_file)
+        self._keys = workspace_access.open_secrets(arguments.places)
         self._connections = ProviderConnections()
         # One for all connections: by it, the host knows that the same computer has come again.
-        self._lender = KeyLender(
-            configured, workspace_access.open_secrets(arguments.places), self._connections
-        )
+        self._lender = KeyLender(self._configured, self._keys, self._connections)
 
     # The first model that is named there becomes the workspace's: nobody may be there to choose one.
     becomes_usual = True
@@ -50,6 +55,13 @@ class OtherComputer:
             yield host
         finally:
             await host.close_host()
+
+    async def lend_key(self, conversation: str, provider: str) -> None:
+        """Has a process over there hold a provider's key until the conversation's turn is done."""
+        config = check_provider_config(self._configured.find_provider(provider))
+        key = require_usable_key(config, await find_provider_key(config, self._keys))
+        offer = KeyOffer.of_provider(conversation, config, key)
+        await lend_key_over_ssh(self.address, self._workspace, offer)
 
     async def aclose(self) -> None:
         await self._connections.aclose()

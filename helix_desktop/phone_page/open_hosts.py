@@ -161,6 +161,9 @@ class OpenHosts:
             log.info("a workspace was closed while it was read: %s", error.what)
             await connected.host.close_host()
             return
+        except asyncio.CancelledError:  # The page ends, and nobody else knows of this connection.
+            await connected.host.close_host()
+            raise
         self._connected[connected.known.id] = connected
         self.list_changed.announce_change()
         self._tasks.spawn_task(

@@ -8,11 +8,11 @@ import re
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.providers import provider_catalog
-from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.demo_model import DEMO
 from helix_desktop.providers.http_transport import (
     LONGEST_REFUSAL,
@@ -36,17 +36,30 @@ _FIRST_STATUS_OF_FAILURE = 400
 _HIDDEN_KEY = b"[key]"
 
 
+class ProviderSource(Protocol):
+    """The providers whose keys are lent, such as `ConfiguredProviders`."""
+
+    def find_provider(self, name: str) -> ProviderConfig: ...
+
+    def list_providers(self) -> Sequence[ProviderConfig]: ...
+
+
 class KeyLender:
     """`ProviderLender` for the user's own providers. Keys are read for each request, and kept nowhere."""
 
     def __init__(
-        self, configured: ConfiguredProviders, keys: KeySource, connections: ProviderConnections
+        self, configured: ProviderSource, keys: KeySource, connections: ProviderConnections
     ) -> None:
         self.computer = secrets.token_hex(12)
+        self.conversation = ""
         self._configured = configured
         self._keys = keys
         self._connections = connections
         self.providers: Sequence[LentProvider] = list_lendable_providers(configured)
+
+    def describe_provider(self, name: str) -> LentProvider:
+        config = provider_catalog.check_provider_config(self._configured.find_provider(name))
+        return LentProvider(config.name, config.kind, config.base_url)
 
     @asynccontextmanager
     async def open_lent_answer(self, request: LentRequest) -> AsyncIterator["AnswerWithoutKey"]:
@@ -74,6 +87,9 @@ class KeyLender:
 
     def end_lending(self) -> None:
         """Nothing is open here that a later connection does not open again."""
+
+    def dismiss(self) -> None:
+        """It is the user's own, which nobody dismisses."""
 
 
 class AnswerWithoutKey:
@@ -108,7 +124,7 @@ class AnswerWithoutKey:
                 yield chunk
 
 
-def list_lendable_providers(configured: ConfiguredProviders) -> list[LentProvider]:
+def list_lendable_providers(configured: ProviderSource) -> list[LentProvider]:
     """Return the user's providers, and those that are known and may have a key in a variable."""
     configs = {name: preset for name, preset in PRESETS.items() if preset.variable}
     for config in configured.list_providers():

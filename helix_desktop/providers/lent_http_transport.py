@@ -3,7 +3,7 @@
 Imported when it is needed, as the library takes 9 MB, which a window without a model saves.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 
 import httpx
@@ -20,9 +20,9 @@ _OF_ONE_CONNECTION = frozenset(
 class LentConnections(ProviderConnections):
     """Connections to a lent provider. All of them lead through its lender."""
 
-    def __init__(self, lent: LentProviders, provider: str) -> None:
+    def __init__(self, lent: LentProviders, provider: str, conversations: Sequence[str]) -> None:
         super().__init__()
-        self._transport = LentHttpTransport(lent, provider)
+        self._transport = LentHttpTransport(lent, provider, conversations)
 
     def direct_or_proxied_client(self, url: str) -> httpx.AsyncClient:
         return httpx.AsyncClient(
@@ -35,9 +35,10 @@ class LentConnections(ProviderConnections):
 class LentHttpTransport(httpx.AsyncBaseTransport):
     """Hands each request to the lender, instead of opening a connection to the provider."""
 
-    def __init__(self, lent: LentProviders, provider: str) -> None:
+    def __init__(self, lent: LentProviders, provider: str, conversations: Sequence[str]) -> None:
         self._lent = lent
         self._provider = provider
+        self._conversations = conversations
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Wait for the lender, let it send the request, and return the answer once its head has
@@ -49,7 +50,7 @@ class LentHttpTransport(httpx.AsyncBaseTransport):
                 headers.append((name, value))
         content = await request.aread()
         lent_request = LentRequest(self._provider, str(request.url), tuple(headers), content)
-        lender = await self._lent.wait_for_lender(self._provider)
+        lender = await self._lent.wait_for_lender(self._provider, self._conversations)
         async with AsyncExitStack() as closing:
             answer = await closing.enter_async_context(lender.open_lent_answer(lent_request))
             # The answer stays open until its body is closed, which now has to do that.

@@ -58,10 +58,17 @@ class ProviderLender(Protocol):
     @property
     def providers(self) -> Sequence[LentProvider]: ...
 
+    @property
+    def conversation(self) -> str:
+        """Return the only conversation for which it lends, or an empty string."""
+
     def open_lent_answer(self, request: LentRequest) -> AbstractAsyncContextManager[LentAnswer]: ...
 
     def end_lending(self) -> None:
         """Fails the answers that are open. Called when the same computer has come again."""
+
+    def dismiss(self) -> None:
+        """Ends the connection to the lender, which lends nothing any more."""
 
 
 class LentProviders:
@@ -93,14 +100,37 @@ class LentProviders:
         """Return a provider that was lent, even if its lender is away now."""
         return self._configs.get(name)
 
-    async def wait_for_lender(self, provider: str) -> ProviderLender:
-        """Return the lender that came last of those with this provider. Without any, wait for one."""
+    def take_back_key(self, conversation: str) -> bool:
+        """End what is lent for this conversation alone. Return whether anything was."""
+        was_lent = False
+        for computer, lender in list(self._lenders.items()):
+            if lender.conversation and lender.conversation == conversation:
+                del self._lenders[computer]
+                lender.end_lending()
+                lender.dismiss()
+                was_lent = True
+        return was_lent
+
+    async def wait_for_lender(
+        self, provider: str, conversations: Sequence[str] = ()
+    ) -> ProviderLender:
+        """Return the lender that came last of those with this provider, first of all one for these
+        conversations alone. Without any, wait for one. `conversations`: the one that asks, and
+        those above it.
+        """
         while True:
             for lender in reversed(self._lenders.values()):
-                if any(lent.name == provider for lent in lender.providers):
+                if lender.conversation in conversations and _has_provider(lender, provider):
+                    return lender
+            for lender in reversed(self._lenders.values()):
+                if not lender.conversation and _has_provider(lender, provider):
                     return lender
             self._has_new_lender.clear()
             await self._has_new_lender.wait()
+
+
+def _has_provider(lender: ProviderLender, provider: str) -> bool:
+    return any(lent.name == provider for lent in lender.providers)
 
 
 def _config_of_lent_provider(provider: LentProvider) -> ProviderConfig:

@@ -73,6 +73,8 @@ class ChosenModel:
     info: ModelInfo
     config: ProviderConfig
     access: ModelAccess
+    # The conversation that asks, and those above it: a key may be lent for one of them alone.
+    conversations: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def model_name(self) -> str:
@@ -115,7 +117,7 @@ class ChosenModel:
         if lent is not None and not key and (is_known_only_as_lent or self.config.needs_key):
             from helix_desktop.providers.lent_http_transport import LentConnections
 
-            connections = LentConnections(self.access.lent, lent.name)
+            connections = LentConnections(self.access.lent, lent.name, self.conversations)
             return ProviderWay(lent, None, connections)
         return ProviderWay(self.config, key, self.access.connections)
 

@@ -74,7 +74,7 @@ from helix_desktop.workbench.folder_copies import RepositoryCopies
 from helix_desktop.workbench.hook_runner import HookRunner
 from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
 from helix_desktop.workbench.message_queue_files import MessageQueueFiles
-from helix_desktop.workbench.model_roles import ModelAccess, WorkspaceModels
+from helix_desktop.workbench.model_roles import ChosenModel, ModelAccess, WorkspaceModels
 from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.partial_replies import PartialReplies
 from helix_desktop.workbench.pending_questions import PendingQuestions
@@ -1089,10 +1089,16 @@ class Workbench:
             if role is not facts.ModelRole.MAIN:
                 return None
             return build_fold_writer(self._recorded_main_model(conversation))
+        client: ModelClient | None
         model_name = self._model_by_conversation.get(conversation)
         if model_name and role is facts.ModelRole.MAIN:
-            return self.models.model_by_name(model_name)
-        return self.models.client_for_role(role)
+            client = self.models.model_by_name(model_name)
+        else:
+            client = self.models.client_for_role(role)
+        if isinstance(client, ChosenModel):
+            conversations = (conversation, *self.conversations_above(conversation))
+            return replace(client, conversations=conversations)
+        return client
 
     def _recorded_main_model(self, conversation: str) -> str:
         """Return the main model of an open conversation as its facts name it, or an empty string."""

@@ -28,8 +28,10 @@ LENDER_GONE = "The connection to the computer with the keys broke off."
 class RemoteLender:
     """`ProviderLender` at the other end of the line."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, dismiss: Callable[[], None]) -> None:
         self.computer = ""
+        self.conversation = ""
+        self.dismiss = dismiss
         self.providers: Sequence[LentProvider] = ()
         self._send = send
         self._numbers = itertools.count(1)

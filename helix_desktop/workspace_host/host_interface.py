@@ -265,6 +265,12 @@ class ListChangesAfter(_TaggedCommand, frozen=True):
     seq: int
 
 
+class TakeKeyBack(_TaggedCommand, frozen=True):
+    """Ends a key that the user has lent for this conversation. NotFound if none is lent."""
+
+    conversation: str
+
+
 # All commands. Whatever else a client sends is not understood.
 HostCommand = (
     StartConversation
@@ -297,6 +303,7 @@ HostCommand = (
     | CompletePaths
     | ReadFile
     | ListChangesAfter
+    | TakeKeyBack
 )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from helix_desktop import __version__
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.errors import ActionRefused, HelixError, InvalidInput
 from helix_desktop.workspace_host import forwarded_lending, host_wire
 from helix_desktop.workspace_host.byte_streams import ByteStream
 from helix_desktop.workspace_host.host_interface import CommandResult
@@ -42,7 +42,7 @@ class _HostServer:
         self._running_requests = 0
         self._following = OwnedTasks("what a client follows")
         self._follow_tasks: dict[int, Any] = {}
-        self._lender = forwarded_lending.RemoteLender(self._send_to_client)
+        self._lender = forwarded_lending.RemoteLender(self._send_to_client, self._dismiss_lender)
         self._stop_lending: Callable[[], None] | None = None
         self._has_greeted = False
 
@@ -86,7 +86,13 @@ class _HostServer:
             raise host_wire.BrokenStream("The client lent its providers twice.")
         self._lender.computer = message.computer
         self._lender.providers = message.providers
+        self._lender.conversation = message.conversation
         self._stop_lending = self._host.accept_lender(self._lender)
+
+    def _dismiss_lender(self) -> None:
+        """The lender leaves when it is told. It is asked for nothing any more."""
+        reason = ActionRefused("The user has taken the key back.")
+        self._requests.spawn_task(self.send_last_error(reason), name="dismiss a lender")
 
     # --- Requests with one answer
 

@@ -123,8 +123,11 @@ class EventSent(WireMessage, frozen=True):
 
 
 class LendProviders(WireMessage, frozen=True):
+    """`conversation`: the only one for which they are lent, or empty."""
+
     computer: str
     providers: tuple[LentProvider, ...]
+    conversation: str = ""
 
 
 class OpenStream(WireMessage, frozen=True):

@@ -75,6 +75,7 @@ class LocalWorkspaceHost:
             host_interface.ChangeConversation: self._carry_out_change,
             host_interface.StoreContent: self._carry_out_store,
             host_interface.ChooseModel: self._carry_out_choice_of_model,
+            host_interface.TakeKeyBack: self._carry_out_end_of_lending,
             **WindowCommands(bench).runners,
         }
 
@@ -258,6 +259,11 @@ class LocalWorkspaceHost:
             command.name, command.content, command.conversation
         )
         return CommandResult(attachments=attached)
+
+    async def _carry_out_end_of_lending(self, command: host_interface.TakeKeyBack) -> CommandResult:
+        if not self._bench.models.lent_providers.take_back_key(command.conversation):
+            raise NotFound("No key is lent for this conversation.")
+        return CommandResult()
 
     async def _carry_out_choice_of_model(
         self, command: host_interface.ChooseModel

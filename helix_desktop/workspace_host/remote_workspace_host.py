@@ -107,7 +107,9 @@ class RemoteWorkspaceHost:
     async def lend_providers(self, lender: ProviderLender) -> None:
         """Answers the host's requests to these providers from here, as long as it is connected."""
         self._lending = forwarded_lending.AnswersToHost(lender, self._send_to_host, self._tasks)
-        await self._send_to_host(host_wire.LendProviders(lender.computer, tuple(lender.providers)))
+        await self._send_to_host(
+            host_wire.LendProviders(lender.computer, tuple(lender.providers), lender.conversation)
+        )
 
     async def close_host(self) -> None:
         self._end(errors.OwnerEnded(CONNECTION_CLOSED))
@@ -166,6 +168,8 @@ class RemoteWorkspaceHost:
         try:
             await self._stream.write_bytes(host_wire.encode_frame(message))
         except OSError as error:
+            # A line may break in one direction only. Those who follow must hear of it, too.
+            self._end(errors.OwnerEnded(HOST_GONE, remedy="Try again."))
             raise errors.OwnerEnded(HOST_GONE, remedy="Try again.") from error
 
     async def _receive_until_ended(self) -> None:

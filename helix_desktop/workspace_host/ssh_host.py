@@ -17,6 +17,7 @@ from helix_desktop.processes import starter
 from helix_desktop.processes.starter import CommandAuthor, Process, ProcessLaunch
 from helix_desktop.workspace_host.byte_streams import PIECE, SocketStream
 from helix_desktop.workspace_host.kept_host import START_OF_LINE
+from helix_desktop.workspace_host.key_holder import KeyOffer, lend_key_over_line
 from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHost
 
 # A line that is silent for three times this long is taken for broken.
@@ -87,13 +88,30 @@ async def connect_over_ssh(
     says what is wrong, if it is not reached. Without a terminal, ssh asks in a window of its own,
     if the user has set one up (SSH_ASKPASS), or not at all.
     """
-    arguments = ["host", "--over-line"]
+    arguments = ["host", "--over-line", *_name_workspace(address, workspace)]
+    stream = await _start_ssh(address, arguments, has_terminal=has_terminal)
+    try:
+        await stream.read_to_start_of_line()
+        return await RemoteWorkspaceHost.connect_over_stream(stream)
+    except BaseException:
+        await stream.close_stream()
+        raise
+
+
+def _name_workspace(address: SshAddress, workspace: str) -> list[str]:
+    arguments: list[str] = []
     if address.folder:
         arguments += ["--folder", address.folder]
     if workspace:
         arguments += ["--workspace", workspace]
-    if not (address.folder or workspace):
+    if not arguments:
         raise _invalid_address(f"ssh://{address.target}")
+    return arguments
+
+
+async def _start_ssh(
+    address: SshAddress, arguments: Sequence[str], *, has_terminal: bool = True
+) -> "SshStream":
     # In a session of its own, ssh cannot wait for an answer in a terminal that nobody looks at.
     launch = ProcessLaunch(
         CommandAuthor.USER, ssh_command(address, arguments), has_own_session=not has_terminal
@@ -104,13 +122,18 @@ async def connect_over_ssh(
         raise HelixError(
             "The program ssh is not on this computer.", remedy="Install it, and try again."
         ) from None
-    stream = SshStream(process, address)
+    return SshStream(process, address)
+
+
+async def lend_key_over_ssh(address: SshAddress, workspace: str, offer: KeyOffer) -> None:
+    """Has a process over there hold the key for the offer's conversation. HelixError if it is not."""
+    arguments = ["host", "--hold-key", "line", *_name_workspace(address, workspace)]
+    stream = await _start_ssh(address, arguments)
     try:
         await stream.read_to_start_of_line()
-        return await RemoteWorkspaceHost.connect_over_stream(stream)
-    except BaseException:
+        await lend_key_over_line(stream.read_bytes, stream.write_bytes, offer)
+    finally:
         await stream.close_stream()
-        raise
 
 
 class SshStream:

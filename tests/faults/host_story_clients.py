@@ -432,12 +432,15 @@ class EditorClient:
             places = {"cwd": str(self._story.folder), "mcpServers": []}
             if self._session:
                 await self._call(reader, "session/load", {**places, "sessionId": self._session})
+                session = self._session
             else:
                 opened = await self._call(reader, "session/new", places)
-                self._session = opened["sessionId"]
+                session = opened["sessionId"]
             while not self._story.is_over:
                 if self._to_say:
-                    await self._prompt(reader, self._to_say[0])
+                    await self._prompt(reader, session, self._to_say[0])
+                    # Only one that has a message is stored, and can be loaded.
+                    self._session = session
                 await asyncio.sleep(0.05)
         finally:
             self._writer.close()
@@ -463,10 +466,10 @@ class EditorClient:
         writer = asyncio.StreamWriter(transport, flow, None, loop)
         return reader, writer
 
-    async def _prompt(self, reader: asyncio.StreamReader, words: str) -> None:
+    async def _prompt(self, reader: asyncio.StreamReader, session: str, words: str) -> None:
         self.tries[words] += 1
         prompt = [{"type": "text", "text": words}]
-        await self._call(reader, "session/prompt", {"sessionId": self._session, "prompt": prompt})
+        await self._call(reader, "session/prompt", {"sessionId": session, "prompt": prompt})
         self.answered.append(words)
         self._to_say.remove(words)
         self._story.found["prompts of the editor"] += 1

@@ -145,6 +145,9 @@ class SshMachine:
     def hosts(self) -> Sequence[int]:
         return list_kept_hosts(self.home)
 
+    def key_holders(self) -> Sequence[int]:
+        return list_processes(self.home, "--hold-key")
+
     def kill_hosts(self) -> None:
         for pid in self.hosts():
             with suppress(ProcessLookupError):
@@ -153,10 +156,15 @@ class SshMachine:
 
 def list_kept_hosts(home: Path) -> Sequence[int]:
     """The processes of this home that have a workspace open for clients."""
+    return list_processes(home, "--keep")
+
+
+def list_processes(home: Path, option: str) -> Sequence[int]:
+    """The processes of this home that were started with this option."""
     found: list[int] = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # It has ended meanwhile.
             words = (entry / "cmdline").read_bytes().split(b"\0")
-            if os.fsencode(home) in words and b"--keep" in words:
+            if os.fsencode(home) in words and os.fsencode(option) in words:
                 found.append(int(entry.name))
     return found

@@ -15,7 +15,10 @@ from helix_desktop.errors import NotFound, OwnerEnded
 from helix_desktop.providers.lent_providers import LentProvider, LentRequest
 from helix_desktop.workspace_host import host_wire, remote_workspace_host
 from helix_desktop.workspace_host.host_interface import CommandResult, StartConversation
-from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHost
+from helix_desktop.workspace_host.remote_workspace_host import (
+    RemoteListFollower,
+    RemoteWorkspaceHost,
+)
 from tests.conftest import Expect
 
 Numbered = (
@@ -105,6 +108,26 @@ async def test_a_line_that_cannot_be_written_to_has_ended() -> None:
     await host.close_host()
 
 
+async def test_who_follows_hears_of_a_line_that_cannot_be_written_to() -> None:
+    """A line may break in one direction only. Who follows would wait for ever, and what they sent
+    would not be sent again.
+    """
+    stream = ScriptedStream()
+    host = await RemoteWorkspaceHost.connect_over_stream(stream)
+    tasks = OwnedTasks("clients of a test")
+    waiting, number = await begin_request(tasks, stream, host.follow_list(), host_wire.FollowList)
+    stream.say(host_wire.CommandDone(number, CommandResult()))
+    follower = await waiting
+    assert isinstance(follower, RemoteListFollower)
+    stream.error_of_writing = BrokenPipeError(errno.EPIPE, "broken")
+    with pytest.raises(OwnerEnded):
+        await host.run_host_command(StartConversation())
+    with pytest.raises(OwnerEnded):
+        await asyncio.wait_for(follower.next_rows(), 5)
+    assert host.has_ended.is_set()
+    await host.close_host()
+
+
 async def test_a_list_that_cannot_be_followed_leaves_no_follower() -> None:
     stream = ScriptedStream()
     host = await RemoteWorkspaceHost.connect_over_stream(stream)
@@ -175,6 +198,7 @@ class EndlessLender:
 
     def __init__(self) -> None:
         self.computer = "laptop"
+        self.conversation = ""
         self.providers: Sequence[LentProvider] = ()
         self.is_answering = asyncio.Event()
         self.was_left = asyncio.Event()
@@ -192,6 +216,9 @@ class EndlessLender:
         self.is_answering.set()
         await asyncio.Event().wait()
         yield b""
+
+    def dismiss(self) -> None:
+        pass
 
     def end_lending(self) -> None:
         pass

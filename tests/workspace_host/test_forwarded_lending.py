@@ -50,6 +50,7 @@ class ScriptedLender:
 
     def __init__(self, computer: str, pieces: Sequence[bytes], *, ends: bool = True) -> None:
         self.computer = computer
+        self.conversation = ""
         self.providers = (LentProvider("far", "openai-chat", "https://far.example/v1"),)
         self._answer = ScriptedAnswer(pieces, ends=ends)
         self.requests: list[LentRequest] = []
@@ -65,6 +66,9 @@ class ScriptedLender:
         yield self._answer
 
     def end_lending(self) -> None:
+        pass
+
+    def dismiss(self) -> None:
         pass
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -169,6 +173,107 @@ def test_the_model_is_asked_with_the_key_of_this_computer_and_the_key_stays_here
     assert hosts
     for pid in hosts:
         assert KEY.encode() not in memory_of_process(pid)
+
+
+class Lending:
+    """A turn whose model is slow to answer, and the key of its provider lent for it."""
+
+    def __init__(self, machine: SshMachine, project: Path, server: ChatServer) -> None:
+        self._machine = machine
+        self._project = project
+        self._environment = {f"HELIX_KEY_PEER{server.port}": KEY}
+        listed = machine.run_command(project, "conversation", "list", "--json")[1]
+        newest = json.loads(listed)[0]
+        self.conversation: str = newest["id"]
+
+    def run(self, verb: str) -> tuple[int, str, str]:
+        return self._machine.run_command(
+            self._project, "conversation", verb, self.conversation, environment=self._environment
+        )
+
+    def wait_until_nobody_holds_a_key(self) -> None:
+        deadline = time.monotonic() + 100
+        while self._machine.key_holders():
+            assert time.monotonic() < deadline, "the key is held still"
+            time.sleep(0.05)
+
+
+def check_no_key_in_hosts(machine: SshMachine) -> None:
+    hosts = machine.hosts()
+    assert hosts
+    for pid in hosts:
+        assert KEY.encode() not in memory_of_process(pid)
+
+
+def test_with_a_lent_key_the_agent_goes_on_alone_and_the_key_is_gone_with_the_turn(
+    machine: SshMachine, project: Path, tmp_path: Path
+) -> None:
+    machine.kill_hosts()  # Those of other tests, which would be looked through, too.
+    slow = Arrival(reply("Too late.").silent_after(1, 60.0))
+    with ChatServer([slow, reply("Written while the lid was closed.")]) as server:
+        asking = start_asking_server(machine, project, server)
+        assert slow.has_come.wait(100)
+        lending = Lending(machine, project, server)
+        check_no_key_in_hosts(machine)
+        (host,) = machine.hosts()
+        trace = tmp_path / "trace"
+        with traced(host, trace):
+            code, out, err = lending.run("lend-key")
+            assert (code, err) == (0, "")
+            assert "holds your key" in out
+            check_no_key_in_hosts(machine)
+            (holder,) = machine.key_holders()
+            assert KEY.encode() in memory_of_process(holder), (
+                "or this test would find no key at all"
+            )
+            asking.kill()
+            asking.communicate()
+            machine.break_lines()
+            lending.wait_until_nobody_holds_a_key()
+        assert server.requests[1].headers["authorization"] == f"Bearer {KEY}"
+    check_no_key_in_hosts(machine)
+    assert trace.stat().st_size > 0
+    for path in [trace, *machine.home.rglob("*")]:
+        if path.is_file():
+            assert KEY.encode() not in path.read_bytes()
+    messages = facts_of(machine, project, lending.conversation)
+    assert "Written while the lid was closed." in str(messages[-1])
+
+
+def test_a_key_is_taken_back_while_the_turn_runs_and_none_is_lent_without_one(
+    machine: SshMachine, project: Path
+) -> None:
+    slow = Arrival(reply("Slowly.").silent_after(1, 60.0))
+    with ChatServer([slow]) as server:
+        asking = start_asking_server(machine, project, server)
+        assert slow.has_come.wait(100)
+        lending = Lending(machine, project, server)
+        assert lending.run("lend-key")[0] == 0
+        assert lending.run("take-key-back")[0] == 0
+        lending.wait_until_nobody_holds_a_key()
+        code, _, err = lending.run("take-key-back")
+        assert (code, "No key is lent" in err) == (1, True)
+        asking.send_signal(signal.SIGINT)
+        asking.communicate(timeout=100)
+        code, _, err = lending.run("lend-key")
+        assert (code, "The agent does not work in this conversation" in err) == (1, True)
+        lending.wait_until_nobody_holds_a_key()
+
+
+@contextmanager
+def traced(pid: int, trace: Path) -> Iterator[None]:
+    """What a process reads, writes and sends, as strace sees it."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    command = ["strace", "-f", "-s", "1000000", "-p", str(pid), "-o", str(trace)]
+    watching = subprocess.Popen(command, stderr=subprocess.PIPE)
+    assert watching.stderr is not None
+    watching.stderr.readline()  # "Process … attached"
+    try:
+        yield
+    finally:
+        watching.send_signal(signal.SIGINT)
+        watching.communicate()
 
 
 def memory_of_process(pid: int) -> bytes:
