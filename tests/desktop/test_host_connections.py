@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -10,13 +11,19 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.desktop.host_connections import HostConnections, read_ssh_host_names
+from helix_desktop.engine.facts import Text, TurnEnded
+from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui.shown_workspace import client_of_host, workbench_of_shown
 from helix_desktop.program_folders import ProgramFolders, find_program_folders
+from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench.all_workbenches import Workbenches
 from helix_desktop.workspace_host.host_line import LineStage
+from tests.peers.chat_server import ChatServer, reply
 from tests.peers.ssh_machine import SshMachine
+
+KEY = "sk-of-this-computer-4712"
 
 
 @pytest.fixture
@@ -123,6 +130,46 @@ async def test_a_folder_of_another_computer_is_opened_over_ssh(
                 connections.remember_address(machine.address(tmp_path / "nowhere"))
             )
         await connections.close_all_clients()
+
+
+async def test_the_agent_there_asks_its_model_through_the_window_with_the_key_of_this_computer(
+    connections: HostConnections,
+    desk: Workbenches,
+    where: ProgramFolders,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    project = tmp_path / "there"
+    project.mkdir()
+    with (
+        ChatServer([reply("Hello from the model")]) as server,
+        SshMachine(tmp_path / "s") as machine,
+    ):
+        name = f"peer{server.port}"
+        monkeypatch.setenv("PATH", machine.environment["PATH"])
+        monkeypatch.setenv(f"HELIX_KEY_{name.upper()}", KEY)
+        desk.configured.save_provider(ProviderConfig(name, base_url=server.base_url))
+        opened = await connections.open_remembered(
+            connections.remember_address(machine.address(project))
+        )
+        await opened.choose_model_for_role(f"{name}/scripted")
+        assert opened.main_model_name == f"{name}/scripted"
+        session = await opened.start_users_conversation()
+        has_ended = asyncio.Event()
+
+        def hear(event: Event) -> None:
+            if isinstance(event, FactAppended) and isinstance(event.recorded.fact, TurnEnded):
+                has_ended.set()
+
+        session.subscribe_to_events(hear)
+        session.send_message((Text("hi"),))
+        await asyncio.wait_for(has_ended.wait(), 60)
+        assert "Hello from the model" in str(session.conversation.state.facts)
+        (seen,) = server.requests
+        assert seen.headers["authorization"] == f"Bearer {KEY}"
+        await connections.close_all_clients()
+        for path in machine.home.rglob("*"):
+            assert not path.is_file() or KEY.encode() not in path.read_bytes()
 
 
 async def test_what_is_no_address_is_refused(connections: HostConnections) -> None:
