@@ -91,7 +91,6 @@ class UnconfirmedMessage:
     command_id: str
     message: QueuedMessage
     known_seq: int
-    rewinds_to: int | None = None
 
 
 class ClientSession:
@@ -133,19 +132,12 @@ class ClientSession:
 
     # --- What the user does
 
-    def send_message(
-        self,
-        parts: tuple[UserPart, ...],
-        *,
-        steer: bool = False,
-        rewinds_to: int | None = None,
-    ) -> None:
+    def send_message(self, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
         """Sends a message. It waits in the queue until the host has confirmed it, even if the line
         is broken.
         """
-        if not parts:
-            return
-        self.queue.add_unsent(parts, steer=steer, rewinds_to=rewinds_to)
+        if parts:
+            self.queue.add_unsent(parts, steer=steer)
 
     def stop_turn(self) -> None:
         self.start_command(host_interface.StopTurn(self.id))
@@ -232,6 +224,9 @@ class ClientSession:
                     remedy="Open it where its workspace is open.",
                 )
             self._has_news.set()
+        # Whoever opens it is told why it fails. Who has it open already must be told, too.
+        if self._told_by is not None:
+            self.workspace.report_refused_message(self.id, (), self.failure)
 
     async def _follow_at(self, host: RemoteWorkspaceHost) -> None:
         follower = await host.follow_conversation(self.id, self._count_known_facts())
@@ -402,13 +397,11 @@ class ClientQueue:
 
     # --- What the user does
 
-    def add_unsent(
-        self, parts: tuple[UserPart, ...], *, steer: bool, rewinds_to: int | None
-    ) -> None:
+    def add_unsent(self, parts: tuple[UserPart, ...], *, steer: bool) -> None:
         session = self._session
         known_seq = session.conversation.state.seq
         message = QueuedMessage(parts, steer)
-        unsent = UnconfirmedMessage(new_command_id(), message, known_seq, rewinds_to)
+        unsent = UnconfirmedMessage(new_command_id(), message, known_seq)
         self._unsent.append(unsent)
         self._notify()
         task = session.workspace.tasks.spawn_task(

@@ -378,6 +378,20 @@ async def test_facts_that_do_not_fit_together_are_said_and_nobody_waits_for_ever
     again = await client.open_session(session.id)
     assert again.conversation.state.title == "Lies"
 
+    # Whoever has it open already is told as well.
+    said: list[str] = []
+    has_come = asyncio.Event()
+
+    def hear(_conversation: str, _parts: tuple[UserPart, ...], error: HelixError) -> None:
+        said.append(error.what)
+        has_come.set()
+
+    client.watch_refusals(hear)
+    monkeypatch.setattr(ClientSession, "_take_over_fact", fail)
+    await session.set_title("More lies")
+    await asyncio.wait_for(has_come.wait(), LIMIT)
+    assert said == ["What the other side told of this conversation does not fit together."]
+
 
 async def test_conversations_that_nobody_shows_are_not_followed_for_ever(
     client: ClientWorkspace, monkeypatch: pytest.MonkeyPatch
