@@ -38,7 +38,11 @@ class HostConnections:
         self._desk = desk
         self._lender: KeyLender | None = None
         self.clients_by_id: dict[str, ClientWorkspace] = {}
-        self._opening = asyncio.Lock()
+        # By workspace: another computer may not answer for minutes, and others must not wait for it.
+        self._opening_locks: dict[str, asyncio.Lock] = {}
+
+    def _lock_of(self, workspace: str) -> asyncio.Lock:
+        return self._opening_locks.setdefault(workspace, asyncio.Lock())
 
     # --- Workspaces of this computer
 
@@ -48,7 +52,7 @@ class HostConnections:
         """
         if any(bench.id == workspace for bench in self._desk.opened_workbenches()):
             return await self._desk.open_workspace(workspace)
-        async with self._opening:
+        async with self._lock_of(workspace):
             client = self.clients_by_id.get(workspace)
             if client is not None:
                 return client
@@ -99,7 +103,7 @@ class HostConnections:
         from helix_desktop.workspace_host.ssh_host import SshAddress
 
         address = SshAddress.from_text(remembered.address)
-        async with self._opening:
+        async with self._lock_of(remembered.id):
             client = self.clients_by_id.get(remembered.id)
             if client is not None:
                 return client

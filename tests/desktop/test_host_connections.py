@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.desktop.host_connections import HostConnections, read_ssh_host_names
 from helix_desktop.engine.facts import Text, TurnEnded
 from helix_desktop.engine.session_events import Event, FactAppended
@@ -170,6 +171,23 @@ async def test_the_agent_there_asks_its_model_through_the_window_with_the_key_of
         await connections.close_all_clients()
         for path in machine.home.rglob("*"):
             assert not path.is_file() or KEY.encode() not in path.read_bytes()
+
+
+async def test_a_computer_that_does_not_answer_keeps_no_other_workspace_from_opening(
+    connections: HostConnections, workspace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh = tmp_path / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text("#!/bin/sh\nexec sleep 60\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", str(ssh.parent), prepend=":")
+    tasks = OwnedTasks("silent computer")
+    remembered = connections.remember_address("ssh://silent/srv")
+    waiting = tasks.spawn_task(connections.open_remembered(remembered), name="wait for it")
+    opened = await asyncio.wait_for(connections.open_workspace(workspace), 30)
+    assert workbench_of_shown(opened) is opened
+    assert not waiting.done()
+    await tasks.aclose(limit=5)
 
 
 async def test_what_is_no_address_is_refused(connections: HostConnections) -> None:
