@@ -18,6 +18,9 @@ from helix_desktop.store.fleet_statements import RunStatements, SqlDialect, Stat
 # No tasks are given out for this many seconds after a standby took over, as it may lack
 # the last claims.
 FAILOVER_SECONDS = 30.0
+# What a worker has reserved for its requests counts for so long. It is noted anew with each
+# step, so this is for a worker that has died, or has nothing more to do.
+RESERVED_SECONDS = 120.0
 ALL_WORKSPACES = b""  # Used for notes on all workspaces of a store.
 _SQL = read_sql_statements("fleet_note_statements")
 _FAILOVER = "SELECT 1 FROM {t}notes WHERE space = %s AND name = 'timeline' AND until > {now}"
@@ -30,12 +33,14 @@ _CHARGED = "UPDATE {t}tasks SET charged = CASE WHEN charged > %s THEN charged EL
 class FleetState:
     """What the notes say. `workers`: those alive, and whether they must drain. `limits`
     and `spent`: dollars by scope: "workspace", "day", "fleet" or "agent NAME".
+    `reserved`: dollars that the running requests of each worker may cost.
     `paused`: providers that asked for a pause.
     """
 
     workers: dict[str, bool] = field(default_factory=dict)
     limits: dict[str, float] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=dict)
+    reserved: dict[str, float] = field(default_factory=dict)
     paused: tuple[str, ...] = ()
     unable: tuple[str, ...] = ()  # Machines that cannot run tasks, and why.
     is_stopped: bool = False
@@ -89,6 +94,7 @@ class FleetNotes:
             workers={worker: bool(amount) for worker, amount in workers.items()},
             limits=amounts_by_kind["limit"],
             spent=amounts_by_kind["spent"],
+            reserved=amounts_by_kind["reserved"],
             paused=tuple(amounts_by_kind["pause"]),
             unable=tuple(amounts_by_kind["unable"]),
             is_stopped="stop" in amounts_by_kind,
@@ -131,6 +137,16 @@ class FleetNotes:
             await self._query_notes(_SQL["set"], space, f"limit {scope}", 0.0, 0.0, dollars)
         else:
             await self._query_notes(_SQL["remove"], space, f"limit {scope}")
+
+    async def reserve_dollars(self, worker: str, dollars: float, *, for_all: bool) -> None:
+        """Tell other workers what this one's running requests may cost. `for_all`: also those
+        of other workspaces, which share a limit with it.
+        """
+        space = ALL_WORKSPACES if for_all else self._space
+        name = f"reserved {worker}"
+        await self._query_notes(
+            _SQL["set"], space, name, RESERVED_SECONDS, RESERVED_SECONDS, dollars
+        )
 
     async def remove_worker(self, worker: str) -> None:
         """Remove the note of a worker that has ended, and notes that ended long ago."""

@@ -1,10 +1,18 @@
 """Which steps of a worker's tasks may begin: what the budgets and the providers allow."""
 
 import asyncio
+from functools import partial
 
 from helix_desktop.errors import StoreFailed
-from helix_desktop.store.fleet_notes import FleetNotes
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.fleet_notes import FleetNotes, FleetState
 from helix_desktop.store.fleet_tasks import FleetTask
+
+
+@dataclass(frozen=True, slots=True)
+class _CostOfTask:
+    task: FleetTask
+    dollars: float
 
 
 class BudgetSpent(StoreFailed):
@@ -16,23 +24,32 @@ class BudgetSpent(StoreFailed):
 
 
 class FleetStepGate:
-    """Near a limit, a worker makes one request at a time, so it exceeds the limit by
-    one at most.
+    """Lets the steps of one worker's tasks begin. A step is a request and the calls after it.
+
+    What a request costs is known when it has ended. Until then, the worker reserves for it
+    what its most expensive request has cost, in a note that the other workers read. A
+    request begins only if what is left of a limit exceeds what the others have reserved; and
+    beside other requests of the same worker, only if it covers all that is reserved. So each
+    worker exceeds a limit by one request at most.
     """
 
-    def __init__(self, notes: FleetNotes) -> None:
+    def __init__(self, notes: FleetNotes, worker: str) -> None:
         self._notes = notes
+        self._worker = worker
         # By task: what it had cost before its request that is now running.
         self._cost_before_request: dict[str, float] = {}
+        # By task: what it has cost with a request that has ended, but is not noted yet.
+        self._costs_to_note: dict[str, _CostOfTask] = {}
         # The cost of this worker's most expensive request, or None before the first has ended.
         self._highest_request_cost: float | None = None
         self._lock = asyncio.Lock()
 
-    def end_request(self, task: str, cost: float) -> None:
+    def end_request(self, task: FleetTask, cost: float) -> None:
         """Note that the task's request has ended. `cost`: of the whole task until now."""
-        cost_before = self._cost_before_request.pop(task, None)
+        cost_before = self._cost_before_request.pop(task.id, None)
         if cost_before is None:
             return
+        self._costs_to_note[task.id] = _CostOfTask(task, cost)
         request_cost = cost - cost_before
         if self._highest_request_cost is None or request_cost > self._highest_request_cost:
             self._highest_request_cost = request_cost
@@ -43,28 +60,60 @@ class FleetStepGate:
         """
         # One at a time, so that two steps do not both begin with the same last dollars.
         async with self._lock:
-            self.end_request(task.id, cost)
+            self.end_request(task, cost)
             state = await self._notes.read_state()
             if state.limits:
-                await self._notes.add_cost(task.id, task.claims, task.order.agent, cost)
-                state = await self._notes.read_state()
-            dollars_left = state.dollars_left(task.order.agent)
-            if dollars_left <= 0:
-                scope = state.tightest_limit(task.order.agent)
-                raise BudgetSpent(
-                    f"The budget ({scope}) is used up.", for_all=not scope.startswith("agent")
-                )
+                self._costs_to_note[task.id] = _CostOfTask(task, cost)
+                if not await self._try_to_reserve_request(task, state):
+                    return False
             if provider in state.paused:
-                return False
-            is_other_request_running = bool(self._cost_before_request)
-            if state.limits and is_other_request_running and self._is_near_limit(dollars_left):
                 return False
             self._cost_before_request[task.id] = cost
             return True
 
-    def _is_near_limit(self, dollars_left: float) -> bool:
-        """Whether the running requests and one more could cost more than what is left."""
-        if self._highest_request_cost is None:
+    async def _try_to_reserve_request(self, task: FleetTask, state: FleetState) -> bool:
+        """Reserve what one more request may cost. Return False if that is too much now, but
+        may not be once other requests have ended.
+        """
+        await self._note_costs()
+        request_cost = self._highest_request_cost or 0.0
+        number_running = len(self._cost_before_request)
+        reserve = partial(
+            self._notes.reserve_dollars, self._worker, for_all="fleet" in state.limits
+        )
+        # Before the others' notes are read: of two workers that reserve at the same time, at
+        # least one sees the other's.
+        await reserve(request_cost * (number_running + 1))
+        new_state = await self._notes.read_state()
+
+        agent = task.order.agent
+        dollars_left = new_state.dollars_left(agent)
+        reserved_by_others = 0.0
+        for worker, dollars in new_state.reserved.items():
+            if worker != self._worker:
+                reserved_by_others += dollars
+
+        may_begin = dollars_left > reserved_by_others
+        if may_begin and number_running:
+            is_cost_known = self._highest_request_cost is not None
+            reserved_by_all = reserved_by_others + request_cost * (number_running + 1)
+            may_begin = is_cost_known and reserved_by_all <= dollars_left
+        if may_begin:
             return True
-        number_of_requests = len(self._cost_before_request) + 1
-        return dollars_left <= self._highest_request_cost * number_of_requests
+
+        await reserve(request_cost * number_running)
+        if dollars_left <= 0:
+            scope = new_state.tightest_limit(agent)
+            raise BudgetSpent(
+                f"The budget ({scope}) is used up.", for_all=not scope.startswith("agent")
+            )
+        return False
+
+    async def _note_costs(self) -> None:
+        """Note in the store what this worker's ended requests cost, also those of other tasks,
+        whose next step may be far off.
+        """
+        for noted in list(self._costs_to_note.values()):
+            task = noted.task
+            await self._notes.add_cost(task.id, task.claims, task.order.agent, noted.dollars)
+            del self._costs_to_note[task.id]

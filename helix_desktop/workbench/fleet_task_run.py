@@ -112,7 +112,7 @@ class FleetTaskRun:
         return session.all_facts[self._number_of_facts_before :]
 
     def end_last_request(self) -> None:
-        self._gate.end_request(self._task.id, self._task_cost())
+        self._gate.end_request(self._task, self._task_cost())
 
     async def run_task(self) -> FleetTaskOutcome:
         """Run the task. Raises LostFleetTask if another worker has it, and

@@ -83,7 +83,7 @@ class FleetWorker:
         self._owned = concurrency.OwnedTasks("worker")
         self._is_draining = asyncio.Event()
         self._drain_seconds = DRAIN_SECONDS
-        self._gate = FleetStepGate(task_list.notes)
+        self._gate = FleetStepGate(task_list.notes, self._name)
         self.telemetry: FleetTelemetry | None = None  # Where runs and counts are sent, if anywhere.
         self._setbacks = 0
         self._setbacks_in_a_row = 0

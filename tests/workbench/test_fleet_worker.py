@@ -182,7 +182,7 @@ async def test_a_provider_that_asked_one_worker_to_wait_is_left_alone_by_others(
         working = asyncio.ensure_future(  # noqa: TID251
             worker_of(bench, tasks).work_until_drained(until_empty=True)
         )
-        gate = FleetStepGate(tasks.notes)
+        gate = FleetStepGate(tasks.notes, "desk 2.1")
         (task,) = await tasks.list_fleet_tasks()
         while not (await tasks.notes.read_state()).paused:
             await asyncio.sleep(0)

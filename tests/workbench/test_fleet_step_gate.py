@@ -1,0 +1,110 @@
+"""Workers that spend a budget together: each exceeds it by one request at most, whatever
+the others have under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.store.fleet_task_files import NAME, SqliteTaskTables
+from helix_desktop.store.fleet_task_list import FleetTaskList
+from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskOrder, NewFleetTask
+from helix_desktop.workbench.fleet_step_gate import BudgetSpent, FleetStepGate
+
+WORKERS = ("desk 1.1", "desk 2.1", "desk 3.1")
+TASKS_OF_WORKER = 4
+REQUEST_COST = 0.125  # A power of two, so that sums are exact.
+
+
+@pytest.fixture
+async def tasks(tmp_path: Path) -> AsyncIterator[FleetTaskList]:
+    tables = SqliteTaskTables(tmp_path / NAME)
+    yield tables.open_list_in_file()
+    tables.close()
+
+
+class SpendingWorker:
+    """A worker whose requests all cost the same and never end before `end_requests`."""
+
+    def __init__(self, tasks: FleetTaskList, name: str, claimed: list[FleetTask]) -> None:
+        self._gate = FleetStepGate(tasks.notes, name)
+        self._cost_by_task = {task.id: 0.0 for task in claimed}
+        self._claimed = claimed
+        self._running: set[str] = set()
+        self.requests = 0
+
+    async def begin_requests(self) -> None:
+        """Begin a request of each task that may begin one and has none."""
+        for task in self._claimed:
+            if task.id in self._running:
+                continue
+            try:
+                begins = await self._gate.try_to_begin_step(
+                    task, self._cost_by_task[task.id], "peer"
+                )
+            except BudgetSpent:
+                continue
+            if begins:
+                self._running.add(task.id)
+                self.requests += 1
+
+    def end_requests(self) -> None:
+        for task in self._claimed:
+            if task.id in self._running:
+                self._cost_by_task[task.id] += REQUEST_COST
+                self._gate.end_request(task, self._cost_by_task[task.id])
+        self._running.clear()
+
+
+async def start_workers(tasks: FleetTaskList) -> list[SpendingWorker]:
+    number = TASKS_OF_WORKER * len(WORKERS)
+    await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder(f"task {n}")) for n in range(number)])
+    workers = []
+    for name in WORKERS:
+        claimed = await tasks.claim_fleet_tasks(name, TASKS_OF_WORKER, 3600.0)
+        workers.append(SpendingWorker(tasks, name, claimed))
+    return workers
+
+
+@pytest.mark.parametrize("scope", ["workspace", "day", "fleet"])
+@pytest.mark.parametrize("number_of_requests", [15, 17, 20, 23, 40])
+async def test_all_workers_exceed_a_budget_by_one_request_each_at_most(
+    tasks: FleetTaskList, scope: str, number_of_requests: int
+) -> None:
+    workers = await start_workers(tasks)
+    await tasks.notes.set_limit(scope, number_of_requests * REQUEST_COST)
+    requests_before = -1
+    while sum(worker.requests for worker in workers) > requests_before:
+        requests_before = sum(worker.requests for worker in workers)
+        for worker in workers:
+            await worker.begin_requests()
+        for worker in workers:
+            worker.end_requests()
+    assert requests_before >= number_of_requests, "the budget is spent"
+    assert requests_before <= number_of_requests + len(WORKERS)
+
+
+async def test_far_from_the_limit_all_tasks_make_requests_at_the_same_time(
+    tasks: FleetTaskList,
+) -> None:
+    workers = await start_workers(tasks)
+    await tasks.notes.set_limit("workspace", 1000.0)
+    for worker in workers:  # What a request costs is not known before the first has ended.
+        await worker.begin_requests()
+        worker.end_requests()
+        assert worker.requests == 1
+    for worker in workers:
+        await worker.begin_requests()
+        assert worker.requests == 1 + TASKS_OF_WORKER
+
+
+async def test_what_an_idle_worker_had_under_way_holds_no_other_back(tasks: FleetTaskList) -> None:
+    """Near the limit, one request of each worker may always begin while dollars are left."""
+    first, second, _ = await start_workers(tasks)
+    await tasks.notes.set_limit("workspace", 3 * REQUEST_COST)
+    await first.begin_requests()
+    await second.begin_requests()
+    assert (first.requests, second.requests) == (1, 1)
