@@ -93,7 +93,7 @@ class HostConnections:
         from helix_desktop.workspace_host.host_line import HostLine
 
         line = HostLine(partial(connect_to_host, self._where.run, workspace))
-        return await self._open_client(line, workspace)
+        return await self._become_client(line, workspace)
 
     # --- Workspaces of other computers
 
@@ -108,7 +108,7 @@ class HostConnections:
             if client is not None:
                 return client
             line = HostLine(partial(self._connect_and_lend, address), address.target)
-            opened = await self._open_client(line, remembered.id)
+            opened = await self._become_client(line, remembered.id)
             if opened is None:
                 raise HelixError(f"There is no connection to {address.target}.")
             return opened
@@ -126,7 +126,7 @@ class HostConnections:
         await host.lend_providers(self._lender)
         return host
 
-    async def _open_client(self, line: "HostLine", known_as: str) -> "ClientWorkspace | None":
+    async def _become_client(self, line: "HostLine", known_as: str) -> "ClientWorkspace | None":
         from helix_desktop.workspace_host.client_workspace import ClientWorkspace
 
         if not await line.connect_line():
@@ -135,7 +135,7 @@ class HostConnections:
         try:
             await client.begin_with_list()
         except BaseException:
-            await client.close_client()
+            await client.end_client()
             raise
         self.clients_by_id[known_as] = client
         return client
@@ -145,7 +145,7 @@ class HostConnections:
     async def close_client(self, workspace: str) -> None:
         client = self.clients_by_id.pop(workspace, None)
         if client is not None:
-            await client.close_client()
+            await client.end_client()
 
     async def close_all_clients(self) -> None:
         closings = [self.close_client(workspace) for workspace in tuple(self.clients_by_id)]

@@ -105,7 +105,7 @@ class OpenFolderElsewhereDialog(TransientDialog):
         self._runner.run_in_background(
             self._workspaces.open_folder_elsewhere(address),
             then=self._finish,
-            failed=self._show_trouble,
+            failed=self._say_why_not_connected,
             owner=self,
         )
 
@@ -118,7 +118,7 @@ class OpenFolderElsewhereDialog(TransientDialog):
         self.accept()
         self._opened(workspace)
 
-    def _show_trouble(self, error: HelixError) -> None:
+    def _say_why_not_connected(self, error: HelixError) -> None:
         self.progress.hide()
         self._set_fields_enabled(enabled=True)
         self.trouble.setText(translate_sentences(str(error)))

@@ -76,7 +76,7 @@ class ClientWorkspace:
         self._apply_rows(await follower.next_rows())
         self.tasks.spawn_task(self._follow_list(host, follower), name="follow the list")
 
-    async def close_client(self) -> None:
+    async def end_client(self) -> None:
         await self.tasks.aclose(limit=CLOSE_SECONDS)
         await self.line.close_line()
 
@@ -139,7 +139,7 @@ class ClientWorkspace:
 
     def list_conversations(self) -> Sequence[ConversationListRow]:
         rows = [listed.row for listed in self._rows.values()]
-        rows.sort(key=_time_of_change, reverse=True)
+        rows.sort(key=_row_changed_at, reverse=True)
         return rows
 
     def conversation_row(self, conversation: str) -> ConversationListRow | None:
@@ -206,13 +206,13 @@ class ClientWorkspace:
                 continue  # Its session tells what it does.
             is_running_as_before = before is not None and before.running is listed.running
             if not is_running_as_before:
-                self._pass_event_on(
+                self._tell_workspace_event(
                     session_events.ActivityChanged(listed.row.id, listed.running, listed.why)
                 )
         for listed in rows:
-            self._pass_event_on(session_events.MeterChanged(listed.row.id))
+            self._tell_workspace_event(session_events.MeterChanged(listed.row.id))
 
-    def _pass_event_on(self, event: Event) -> None:
+    def _tell_workspace_event(self, event: Event) -> None:
         for listener in tuple(self._listeners):
             listener(event)
 
@@ -224,7 +224,7 @@ class ClientWorkspace:
         if session is None:
             session = ClientSession(self, conversation)
             self._sessions[conversation] = session
-            session.subscribe_to_events(self._pass_event_on)
+            session.subscribe_to_events(self._tell_workspace_event)
             following = self.tasks.spawn_task(
                 session.follow_until_closed(), name=f"follow {conversation}"
             )
@@ -428,5 +428,5 @@ def build_previewed_file(sent: host_interface.FileForPreview) -> PreviewedFile:
     )
 
 
-def _time_of_change(row: ConversationListRow) -> float:
+def _row_changed_at(row: ConversationListRow) -> float:
     return row.updated

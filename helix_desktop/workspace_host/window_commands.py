@@ -47,7 +47,7 @@ class WindowCommands:
             host_interface.ChoosePermissionMode: self._set_permission_mode,
             host_interface.AttachEntry: self._attach_entry,
             host_interface.CompletePaths: self._complete_paths,
-            host_interface.ReadFile: self._read_file,
+            host_interface.ReadFile: self._read_file_for_client,
             host_interface.ListChangesAfter: self._list_changes_after,
         }
 
@@ -161,7 +161,7 @@ class WindowCommands:
 
     # --- Files
 
-    async def _read_file(self, command: host_interface.ReadFile) -> CommandResult:
+    async def _read_file_for_client(self, command: host_interface.ReadFile) -> CommandResult:
         if command.conversation:  # It may work in a copy of the folders.
             await self._bench.open_session(command.conversation)
         file = await self._bench.read_file_for_preview(command.conversation, command.path)

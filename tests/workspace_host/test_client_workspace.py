@@ -81,7 +81,7 @@ async def line(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 async def client(line: BreakableLine) -> AsyncIterator[ClientWorkspace]:
     client = await opened(line)
     yield client
-    await client.close_client()
+    await client.end_client()
 
 
 async def opened(line: BreakableLine) -> ClientWorkspace:
@@ -263,7 +263,7 @@ async def test_two_windows_show_the_same(
     assert digest_of_view(session.conversation.state) == digest_of_view(same.conversation.state)
     own = await bench.open_session(session.id)
     assert digest_of_view(same.conversation.state) == digest_of_view(own.conversation.state)
-    await other.close_client()
+    await other.end_client()
 
 
 async def test_a_line_that_breaks_comes_back_with_what_was_missed(
