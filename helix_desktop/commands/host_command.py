@@ -54,7 +54,7 @@ async def _hold_lent_key(arguments: Namespace, console: Console) -> int:
         from helix_desktop.workspace_host.kept_host import START_OF_LINE
 
         await console.write_output(START_OF_LINE)
-    offer_line = await _read_line(console)
+    offer_line = await _read_offer_line(console)
     if arguments.hold_key == "line":
         program = wrapped_agent.command_of_this_program(arguments.places)
         said = await asyncio.to_thread(key_holder.start_key_holder, program, workspace, offer_line)
@@ -72,7 +72,7 @@ async def _hold_lent_key(arguments: Namespace, console: Console) -> int:
     return 0
 
 
-async def _read_line(console: Console) -> bytes:
+async def _read_offer_line(console: Console) -> bytes:
     line = b""
     while not line.endswith(b"\n"):
         piece = await console.read_input()

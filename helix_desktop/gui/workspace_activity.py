@@ -56,7 +56,7 @@ class WorkspaceActivity(QObject):
         self._list_timer = QTimer(self, interval=LIST_INTERVAL_MS, singleShot=True)
         self._list_timer.timeout.connect(self.list_changed)
         self._unsubscribe_all = (
-            bench.subscribe_to_events(self._pass_event_on),
+            bench.subscribe_to_events(self._note_output_and_queue_event),
             bench.watch_settings(self.settings_changed.emit),
         )
 
@@ -97,7 +97,7 @@ class WorkspaceActivity(QObject):
             self._seen_failures.add(conversation)
             self.state_changed.emit(conversation, ConversationActivity.FAILED)
 
-    def _pass_event_on(self, event: Event) -> None:
+    def _note_output_and_queue_event(self, event: Event) -> None:
         self._unfinished.update_unfinished_output(event)
         if _is_about_sent_message(event):
             # The workspace has it. After a kill, the draft that it was must not come back, too.

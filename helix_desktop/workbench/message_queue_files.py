@@ -111,7 +111,7 @@ class MessageQueueFiles:
             queue = [message for message in session.queue if not message.by]
             kept_queue = self._queues.setdefault(event.conversation, _KeptQueue())
             kept_queue.update_from_queue(queue, event, session.conversation.state.seq)
-            self._write_file(event.conversation)
+            self._write_queue_file(event.conversation)
         elif isinstance(event, FactAppended):
             self._note_recorded_fact(event.recorded)
 
@@ -121,13 +121,13 @@ class MessageQueueFiles:
         if kept_queue is None or not isinstance(fact, UserSaid) or fact.by:
             return
         kept_queue.remove_recorded(recorded, fact)
-        self._write_file(recorded.conversation)
+        self._write_queue_file(recorded.conversation)
 
     def restore_queue(self, session: Session) -> None:
         """Let the messages that a killed program kept wait in the queue of a session that is being
         opened. Those that the conversation has already are left out.
         """
-        kept = self._read_file(session.id)
+        kept = self._read_kept_messages(session.id)
         for kept_message in kept:
             self._left_command_ids.add(kept_message.message.command_id)
         unrecorded = find_unrecorded_messages(kept, session.all_facts)
@@ -164,7 +164,7 @@ class MessageQueueFiles:
         finally:
             os.close(handle)
 
-    def delete_conversations(self, conversations: Iterable[str]) -> None:
+    def delete_queues_of(self, conversations: Iterable[str]) -> None:
         """Delete what waited in conversations that were deleted for good."""
         for conversation in conversations:
             self._queues.pop(conversation, None)
@@ -188,7 +188,7 @@ class MessageQueueFiles:
     def _file_of(self, conversation: str) -> Path:
         return self._folder / f"{file_name_of_conversation(conversation)}{ENDING}"
 
-    def _write_file(self, conversation: str) -> None:
+    def _write_queue_file(self, conversation: str) -> None:
         """Replace the file at once, without waiting for the disk: a kill does not undo that. Who
         promises more to somebody calls `sync_to_disk` before.
         """
@@ -211,7 +211,7 @@ class MessageQueueFiles:
             queue.is_written = False
             log.warning("messages that wait in %s could not be kept: %s", conversation, error)
 
-    def _read_file(self, conversation: str) -> list[KeptMessage]:
+    def _read_kept_messages(self, conversation: str) -> list[KeptMessage]:
         try:
             content = json.loads(self._file_of(conversation).read_text("ascii"))
             return [_decode_kept_message(encoded) for encoded in content["messages"]]

@@ -854,7 +854,7 @@ class Workbench:
             emptied = await self.workspace.delete_conversations_for_good(ids_instead)
         self._rows.remove_conversation_rows(emptied.conversations)
         await self.sessions.close_sessions(emptied.conversations)
-        self.queue_files.delete_conversations(emptied.conversations)
+        self.queue_files.delete_queues_of(emptied.conversations)
         self.size_limit.count_cache_size_soon()
         return emptied
 

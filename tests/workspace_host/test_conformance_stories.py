@@ -51,6 +51,10 @@ def messages_of(viewer: Viewer) -> list[str]:
     return texts
 
 
+async def wait_for_question(viewer: Viewer) -> None:
+    await viewer.until(lambda: bool(viewer.questions))
+
+
 async def test_who_left_during_a_turn_finds_all_of_it_from_the_last_fact_on(
     host: WorkspaceHost, new_host: NewHost, bench: Workbench
 ) -> None:
@@ -77,7 +81,7 @@ async def test_two_answer_the_same_question_at_once_and_one_of_them_counts(
     await host.run_host_command(SendMessage(desk.conversation, "run echo once >> marks.txt"))
     answers = []
     for viewer, is_allowed in ((desk, True), (phone, False)):
-        await viewer.until(lambda viewer=viewer: bool(viewer.questions))
+        await wait_for_question(viewer)
         number, question = next(iter(viewer.questions.items()))
         fingerprint = question_fingerprint(question)
         answer = PermissionAnswer(allowed=is_allowed)
