@@ -230,7 +230,7 @@ def write_file(session: str, rest: Words) -> None:
 
 def create_terminal(session: str, command: Words, **more: str) -> str:
     created = ask("terminal/create", sessionId=session, command=" ".join(command), **more)
-    return created["terminalId"]
+    return str(created["terminalId"])
 
 
 def terminal(action: str, session: str, terminal_id: str) -> Any:
