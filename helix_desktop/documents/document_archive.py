@@ -30,6 +30,9 @@ class DocumentArchive:
         self.names = frozenset(archive.namelist())
 
     def read_member(self, name: str) -> bytes:
+        """Return the unpacked content of a file in the archive. Raise DocumentTooLarge before
+        unpacking if it is too large, alone or with what was read before.
+        """
         if name not in self.names:
             raise DocumentDamaged(f"it has no {name}")
         declared_bytes = self._archive.getinfo(name).file_size
@@ -64,6 +67,9 @@ class DocumentArchive:
 
 @contextmanager
 def open_document_archive(content: bytes) -> Iterator[DocumentArchive]:
+    """Open a document that is a ZIP archive. The library's errors, also those of later reading,
+    become those that say what is wrong with the document.
+    """
     try:
         with open_foreign_archive(io.BytesIO(content), MOST_MEMBERS) as archive:
             yield DocumentArchive(archive)

@@ -240,6 +240,11 @@ def is_office_file_with_password(content: bytes) -> bool:
 
 
 def _find_kind_of_archive(content: bytes) -> DocumentKind | None:
+    """Tell by the members of a ZIP archive which kind of document it is, or None.
+
+    OpenDocument files and books name their kind in a member `mimetype`. Office files have a
+    folder that tells it.
+    """
     try:
         with open_foreign_archive(io.BytesIO(content), MOST_MEMBERS) as archive:
             names = archive.namelist()

@@ -85,6 +85,11 @@ async def draw_pages(
 async def _run_worker(
     name: str, kind: DocumentKind, request: dict[str, object], content: bytes
 ) -> list[dict[str, Any]]:
+    """Run the process that reads one document, and return the lines that it wrote, without the
+    last one, which says how it ended.
+
+    Raise InvalidInput if the document could not be read, or if an extension's reader failed.
+    """
     process = await _start_worker()
     try:
         async with asyncio.timeout(TIME_LIMIT_SECONDS), asyncio.TaskGroup() as tasks:
@@ -117,6 +122,9 @@ async def _run_worker(
 
 
 async def _start_worker() -> starter.Process:
+    """Start the process that reads one document. It is limited in memory, and finds only this
+    package and the libraries it needs.
+    """
     folders: dict[Path, None] = {}
     for library in _LIBRARIES:
         spec = importlib.util.find_spec(library)
@@ -141,6 +149,7 @@ async def _start_worker() -> starter.Process:
 async def _send_document(
     process: starter.Process, request: dict[str, object], content: bytes
 ) -> None:
+    """Write what is asked, as a line of JSON, and then the document to the process's input."""
     stdin = cast(asyncio.StreamWriter, process.stdin)
     try:
         stdin.write(json.dumps(request).encode() + b"\n")
@@ -169,6 +178,7 @@ async def _receive_output(process: starter.Process) -> bytes | None:
 
 
 def _parse_lines(output: bytes) -> list[dict[str, Any]]:
+    """Return the lines of JSON that the process wrote, up to one that is cut off."""
     lines: list[dict[str, Any]] = []
     for line in output.splitlines():
         try:
@@ -179,6 +189,9 @@ def _parse_lines(output: bytes) -> list[dict[str, Any]]:
 
 
 def _unreadable(name: str, kind: DocumentKind, reason: str) -> InvalidInput:
+    """Return the error for a document that was not read, with what the user can do. `reason` is
+    a word of the process that read it, or of ours.
+    """
     match reason:
         case "password":
             return InvalidInput(

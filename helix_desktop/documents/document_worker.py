@@ -26,6 +26,11 @@ CPU_SECONDS = 45
 
 
 def serve_one_document() -> None:
+    """Read the document on standard input, and write its pages or pictures, and last how this
+    ended.
+
+    The process is limited before anything of the document is read.
+    """
     sys.path += [folder for folder in sys.argv[1].split(os.pathsep) if folder]
     _limit_reading_process()
     request = json.loads(sys.stdin.buffer.readline())

@@ -17,6 +17,9 @@ class SectionBuilder:
         self._has_only_headings = True
 
     def add_section_heading(self, level: int, text: str) -> None:
+        """Add a heading. One of the first two levels begins a new section, unless the current
+        one has nothing but headings yet.
+        """
         words = " ".join(text.split())
         if not words:
             return
@@ -27,6 +30,7 @@ class SectionBuilder:
         self._blocks.append(f"{'#' * min(max(level, 1), 6)} {words}")
 
     def add_section_block(self, text: str) -> None:
+        """Add a paragraph or another block. A section that has become too long is ended first."""
         if not text.strip():
             return
         if self._length > CHARACTERS_OF_A_SECTION:

@@ -55,6 +55,10 @@ def _page_of_rows(
     first_number: int,
     unit_number: int,
 ) -> DocumentPage:
+    """Return a page with these rows as comma-separated lines. `first_number`: the number of its
+    first row in the sheet, or 0 if the page needs no row numbers. From the second page on, the
+    names of the columns come first.
+    """
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     if first_number > 1:

@@ -32,6 +32,11 @@ def find_agent_files(
 
 
 def _read_agent_file(path: Path, text: str, *, own: bool) -> project_item.ProjectItem:
+    """Read a file that describes an agent: values between `---` lines, then its instructions.
+
+    What is wrong or unknown in it becomes a note to the user. A file without readable values or
+    a valid name cannot be used.
+    """
     try:
         values, body = project_item.split_front_matter(text)
     except InvalidInput as error:

@@ -134,6 +134,7 @@ def _may_be_path_within(word: str, folder: Path, roots: Sequence[Path]) -> bool:
 
 
 def _is_within(path: Path, roots: Sequence[Path]) -> bool:
+    """Whether a path, as it is written or behind links, is in one of these folders."""
     as_written = Path(os.path.normpath(path))
     behind_links = path.resolve()
     for root in roots:
@@ -178,6 +179,9 @@ def _possible_file_names(words: Sequence[str]) -> Iterator[str]:
 
 
 def _is_file_to_trust_with_hook(path: Path) -> bool:
+    """Whether this is a file whose content counts for the trust in a hook. What the system
+    itself provides, such as programs in /usr, does not.
+    """
     try:
         # Under /dev, only what the kernel creates is trusted, because anybody can write
         # to /dev/shm.
@@ -188,6 +192,9 @@ def _is_file_to_trust_with_hook(path: Path) -> bool:
 
 
 def _text_or_hash(path: Path, reading: ProjectReading) -> str:
+    """Return a file's text, which the user reads before trusting it, or the hash of one that is
+    too long or is no text. The work is counted, as a folder may name many files.
+    """
     try:
         size = path.stat().st_size
         if size <= _SHOWN_BYTES:

@@ -39,6 +39,7 @@ class ProjectItems:
         return tuple(item for item in self.items if item.kind == kind)
 
     def items_in_force(self, kind: str) -> tuple[ProjectItem, ...]:
+        """Return the items of this kind that are trusted and switched on, each name once."""
         items_by_name: dict[str, ProjectItem] = {}
         for item in self.items:
             if item.kind != kind or not item.is_in_force:
@@ -137,6 +138,9 @@ def _items_of_folder(
 
 
 def _items_of_user(reading: ProjectReading, folder: Path) -> Iterator[ProjectItem]:
+    """Yield what the user's own folders provide. `folder`: the workspace's folder in which
+    their hooks run.
+    """
     yield from project_hooks.read_hooks_file(
         reading.root / project_hooks.HOOK_FILES[0], reading, folder
     )
@@ -151,9 +155,16 @@ def _items_of_user(reading: ProjectReading, folder: Path) -> Iterator[ProjectIte
 def _with_trust_state(
     item: ProjectItem, trusted: Mapping[str, object], off: frozenset[str], folders: Sequence[Path]
 ) -> ProjectItem:
-    home = user_home()
+    """Return the item with whether it is trusted, was trusted before in another version, or is
+    switched off.
+
+    Users trust a folder's item by its content: `trusted` has the hash of each by its key in the
+    settings. Their own items are trusted as they are, except hooks that run files of the
+    folder.
+    """
     reaches_folder = False
     if item.kind == "hook" and item.own and not item.broken:
+        home = user_home()
         first_folder = home
         if folders:
             first_folder = folders[0]

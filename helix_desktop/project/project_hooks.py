@@ -136,6 +136,9 @@ class _HookSource:
     reading: ProjectReading
 
     def build_hook_items(self, groups: Any) -> Iterator[ProjectItem]:
+        """Yield the hooks of all groups for this event. A group has a matcher, which says for
+        which tools its hooks run.
+        """
         number = 0
         for group in objects_at(groups):
             matcher = text_at(group, "matcher")
@@ -144,6 +147,12 @@ class _HookSource:
                 yield self._build_item(number, matcher, hook)
 
     def _build_item(self, number: int, matcher: str, hook: Any) -> ProjectItem:
+        """Return one hook as an item that the user can trust, or one that cannot be used and
+        says why.
+
+        What the user reads and trusts is its description and the content of the files that its
+        command names, so that a change to these needs new trust.
+        """
         name = self.event
         if number > 1:
             name = f"{self.event} {number}"
@@ -218,6 +227,7 @@ def reread_hook(item: ProjectItem, folder: Path) -> ProjectItem | None:
 
 
 def build_hook_from_item(item: ProjectItem, folder: Path) -> ProjectHook:
+    """Return the hook, ready to run, that a trusted item describes."""
     return ProjectHook(
         event=item.values["event"],
         matcher=item.values["matcher"],
@@ -333,6 +343,9 @@ def parse_hook_answer(
 
 
 def _build_answer_from_decision(event: str, answer: Mapping[str, Any]) -> HookAnswer:
+    """Return what a hook's JSON answer means here. It can block a call or have the user asked,
+    but not allow a call or change its arguments.
+    """
     hook_output = object_at(answer, "hookSpecificOutput")
     decision = hook_output.get("permissionDecision") or answer.get("decision")
     words_for_model = str(hook_output.get("additionalContext") or "")
@@ -351,6 +364,7 @@ def _build_answer_from_decision(event: str, answer: Mapping[str, Any]) -> HookAn
 
 
 def _reason_of_answer(hook_output: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+    """Return the first reason that the answer gives, or that it gives none."""
     reasons = (
         hook_output.get("permissionDecisionReason"),
         answer.get("reason"),

@@ -232,6 +232,9 @@ def hash_of_file(path: Path) -> str:
 def _compute_from_content_once(
     path: Path, status: os.stat_result, results: dict[_Key, str], compute: Callable[[bytes], str]
 ) -> str:
+    """Return what `compute` makes of a file's content, from memory as long as the file's times
+    and size stay the same.
+    """
     key = (str(path), status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
     if key not in results:
         if len(results) > 2_000:
@@ -259,6 +262,11 @@ def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
 
 @functools.lru_cache(maxsize=4_096)
 def _parse_front_matter(text: str) -> Mapping[str, Any] | str:
+    """Parse the values between the `---` lines at the start of a file, which are YAML. Return
+    what is wrong as a text.
+
+    It is remembered, because folders are read again before each step.
+    """
     if len(text) > LONGEST_FRONT_MATTER:
         return "The block between the two --- lines is longer than 8,000 characters."
     try:

@@ -87,6 +87,9 @@ def _read_rules_file(
     is_hidden: Callable[[Path], bool],
     below: Path | None = None,
 ) -> Iterator[ProjectItem]:
+    """Yield the rules in this file, with the files they import, or nothing if it is missing or
+    empty. `reason`: why they apply, for the user. `below`: they apply only to this folder.
+    """
     if path.is_symlink() and path.name in NAMES:
         return  # CLAUDE.md is often a link to AGENTS.md, which is sent anyway.
     text = reading.read_text(path)
@@ -131,6 +134,9 @@ class _Imports:
     notes: list[str] = field(default_factory=list)
 
     def add_imports_of(self, text: str, path: Path, depth: int) -> None:
+        """Add the files that a text names as `@path`, and those that these import in turn. What
+        stands in code is no import. What cannot be imported is noted.
+        """
         for name in _IMPORT.findall(_CODE.sub(" ", text)):
             self.reading.count_file_accesses(1)
             target = self._find_new_target(name, path)
@@ -155,6 +161,9 @@ class _Imports:
             self.add_imports_of(imported, target, depth + 1)
 
     def _find_new_target(self, name: str, importing_file: Path) -> Path | None:
+        """Return the file that a name after an `@` means, seen from the file it stands in, or
+        None if it is no file name or was imported before.
+        """
         # The name may be too long, or links may form a circle.
         with suppress(OSError, RuntimeError, ValueError):
             target = (importing_file.parent / name.rstrip(".")).resolve()
@@ -175,6 +184,9 @@ class _Imports:
 def _find_cursor_rules(
     folder: Path, reading: ProjectReading, touched: Sequence[Path]
 ) -> Iterator[ProjectItem]:
+    """Yield a folder's rules in the format of the editor Cursor that apply now: always, or
+    because of patterns of files that the agent has used.
+    """
     for path in reading.list_files_below(folder / ".cursor" / "rules", 200, ".mdc"):
         text = reading.read_text(path)
         if text is None:
@@ -210,6 +222,7 @@ def _find_cursor_rules(
 
 
 def _explain_cursor_rule(item: ProjectItem, touched: Sequence[Path]) -> str:
+    """Say why these rules apply, or return an empty text if they don't."""
     if not item.is_nested:
         return "it is set to always apply"
     used_names = [path.name for path in touched if item.applies_to([path])]

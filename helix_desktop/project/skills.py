@@ -22,6 +22,7 @@ _MOST_LISTED_FILES = 2_000
 
 
 def parse_skill(text: str) -> tuple[Mapping[str, Any], str]:
+    """Split SKILL.md into its values and the instructions."""
     if not text.startswith("---"):
         raise InvalidInput("SKILL.md must start with YAML frontmatter (---).")
     values, body = project_item.split_front_matter(text)
@@ -29,6 +30,9 @@ def parse_skill(text: str) -> tuple[Mapping[str, Any], str]:
 
 
 def find_skill_mistakes(values: Mapping[str, Any], folder: str) -> list[str]:
+    """Return what in a skill's values breaks the specification, each as a sentence. `folder`:
+    the name of the skill's folder, which must be the skill's name.
+    """
     mistakes = []
     unexpected_fields = sorted(set(values) - FIELDS)
     if unexpected_fields:
@@ -56,6 +60,7 @@ def find_skill_mistakes(values: Mapping[str, Any], folder: str) -> list[str]:
 
 
 def _find_mistakes_in_skill_name(value: Any, folder: str) -> list[str]:
+    """Return what in a skill's name breaks the specification."""
     if not project_item.text_or_empty(value):
         return ["The field 'name' must be a non-empty string."]
     name = unicodedata.normalize("NFKC", value.strip())
@@ -100,6 +105,9 @@ def _find_skill_file(folder: Path) -> Path | None:
 
 
 def _build_skill_item(folder: Path, path: Path, text: str, reading: ProjectReading) -> ProjectItem:
+    """Return a skill as an item that the user can trust. They trust its instructions with the
+    hashes of all other files in its folder, so that a change to these needs new trust.
+    """
     try:
         values, body = parse_skill(text)
     except InvalidInput as error:

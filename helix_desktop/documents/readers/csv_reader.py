@@ -12,6 +12,7 @@ _SEPARATORS = ",;\t|"
 
 
 def read_csv_rows(content: bytes) -> Iterator[DocumentPage]:
+    """Yield the rows of a CSV file, some hundreds on each page."""
     text = _decode_csv(content)
     csv.field_size_limit(16 << 20)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_find_separator(text[:_SAMPLE]))

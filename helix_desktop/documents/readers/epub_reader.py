@@ -23,6 +23,9 @@ _TEXT_ENDINGS = (".xhtml", ".html", ".htm", ".xml")
 
 
 def read_chapters(content: bytes) -> Iterator[DocumentPage]:
+    """Yield a book's chapters. Its file `container.xml` names the package file, which lists the
+    chapters in their order.
+    """
     with open_document_archive(content) as archive:
         _check_chapters_are_not_encrypted(archive)
         container = archive.read_xml("META-INF/container.xml")
@@ -49,6 +52,9 @@ def _first_title(sections: list[DocumentPage]) -> str:
 
 
 def _members_in_reading_order(package: Element, folder: str) -> Iterator[str]:
+    """Yield the names of the chapters' files: the package lists all files by their ids, and
+    then the ids in the order of reading.
+    """
     paths: dict[str, str] = {}
     for item in descendants_named(package, "item"):
         target = unquote(item.get("href", "").partition("#")[0])

@@ -28,6 +28,7 @@ def read_html_sections(content: bytes) -> Iterator[DocumentPage]:
 
 
 def read_html_text(text: str) -> SectionBuilder:
+    """Return the text of a page, in sections that are not finished yet."""
     parser = _PageParser()
     parser.feed(text)
     parser.close()
@@ -36,6 +37,7 @@ def read_html_text(text: str) -> SectionBuilder:
 
 
 def decode_html(content: bytes) -> str:
+    """Decode a page by the mark at its start or the encoding that it declares, else as UTF-8."""
     for byte_order_mark, marked_encoding in _ENCODINGS_BY_MARK.items():
         if content.startswith(byte_order_mark):
             return content.decode(marked_encoding, "replace")
@@ -53,6 +55,9 @@ class _PageParser(HTMLParser):
     """Collects blocks. Within a table, cells are collected; a table in a cell is part of its text."""
 
     def __init__(self) -> None:
+        """Prepare an empty page. The depths count how many elements of a kind are open around
+        the current place: those that are not shown, those with verbatim text, lists and tables.
+        """
         super().__init__(convert_charrefs=True)
         self.sections = SectionBuilder()
         self._pieces: list[str] = []
@@ -65,6 +70,9 @@ class _PageParser(HTMLParser):
         self._rows: list[list[str]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Called by the parser at the start of an element. What is inside elements that are not
+        shown is skipped, and in a table, only cells and rows count.
+        """
         if tag in _UNSEEN:
             self._unseen_depth += 1
         elif self._unseen_depth:
@@ -77,6 +85,9 @@ class _PageParser(HTMLParser):
             self._start_in_text(tag, dict(attrs))
 
     def _start_in_text(self, tag: str, attributes: dict[str, str | None]) -> None:
+        """Begin an element outside tables: a paragraph or another block, an item of a list, a
+        link, or a picture, of which the words that stand for it are kept.
+        """
         if tag == "br":
             self._pieces.append("\n")
         elif tag == "li":
@@ -86,12 +97,17 @@ class _PageParser(HTMLParser):
             self._links.append(attributes.get("href") or "")
         elif tag in _BLOCKS or _HEADING.fullmatch(tag):
             self.end_block()
-            self._list_depth += tag in ("ul", "ol")
-            self._verbatim_depth += tag == "pre"
+            if tag in ("ul", "ol"):
+                self._list_depth += 1
+            elif tag == "pre":
+                self._verbatim_depth += 1
         elif tag == "img":
             self._pieces.append(attributes.get("alt") or "")
 
     def handle_endtag(self, tag: str) -> None:
+        """Called by the parser at the end of an element. A heading, block or item that ends is
+        added to the text, and the address of a link is written behind its words.
+        """
         if tag in _UNSEEN:
             self._unseen_depth = max(0, self._unseen_depth - 1)
         elif self._unseen_depth:
@@ -110,8 +126,14 @@ class _PageParser(HTMLParser):
                 self._pieces.append(f" ({address})")
         elif tag in _BLOCKS or tag == "li":
             self.end_block()
-            self._list_depth = max(0, self._list_depth - (tag in ("ul", "ol")))
-            self._verbatim_depth = max(0, self._verbatim_depth - (tag == "pre"))
+            self._leave_list_or_verbatim_text(tag)
+
+    def _leave_list_or_verbatim_text(self, tag: str) -> None:
+        # A page may have more end tags than start tags.
+        if tag in ("ul", "ol"):
+            self._list_depth = max(0, self._list_depth - 1)
+        elif tag == "pre":
+            self._verbatim_depth = max(0, self._verbatim_depth - 1)
 
     def handle_data(self, data: str) -> None:
         if self._unseen_depth:
@@ -122,6 +144,9 @@ class _PageParser(HTMLParser):
             self._pieces.append(re.sub(r"\s+", " ", data))
 
     def end_block(self) -> None:
+        """Add the text that was collected since the last block: verbatim, as an item of a list,
+        or as a paragraph.
+        """
         text = "".join(self._pieces)
         self._pieces = []
         if self._verbatim_depth and text.strip():
@@ -130,7 +155,9 @@ class _PageParser(HTMLParser):
             self.sections.add_section_block("")
         elif self._is_in_item:
             self.sections.add_list_item(text, max(0, self._list_depth - 1))
-            self._is_in_item = self._is_in_item and not text.strip()
+            # If there was no text yet, the item's text comes in the next block.
+            if text.strip():
+                self._is_in_item = False
         else:
             self.sections.add_section_block(text.strip())
 
@@ -141,6 +168,7 @@ class _PageParser(HTMLParser):
         self._table_depth += 1
 
     def _start_in_table(self, tag: str) -> None:
+        """Begin a row or a cell. What a table in a cell has is a part of that cell's text."""
         if self._table_depth > 1 or tag == "br":
             self._pieces.append(" ")
         elif tag == "tr":
@@ -159,6 +187,7 @@ class _PageParser(HTMLParser):
             self._pieces.append(" ")
 
     def _end_cell(self) -> None:
+        """Add the text that was collected to the current cell."""
         text = " ".join("".join(self._pieces).split())
         self._pieces = []
         if not text:

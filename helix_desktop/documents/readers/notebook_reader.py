@@ -11,6 +11,7 @@ _LONGEST_TITLE = 80
 
 
 def read_notebook_cells(content: bytes) -> Iterator[DocumentPage]:
+    """Yield a notebook's cells, each as a page."""
     try:
         notebook = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -23,6 +24,7 @@ def read_notebook_cells(content: bytes) -> Iterator[DocumentPage]:
 
 
 def _read_cell(cell: dict[str, Any], language: str, number: int) -> DocumentPage:
+    """Return a cell as Markdown: text as it is, and code in a block, followed by its outputs."""
     source = _join_notebook_lines(cell.get("source"))
     first_line = source.strip().partition("\n")[0].lstrip("# ")[:_LONGEST_TITLE]
     if cell.get("cell_type") != "code":
@@ -36,6 +38,9 @@ def _read_cell(cell: dict[str, Any], language: str, number: int) -> DocumentPage
 
 
 def _text_of_output(output: dict[str, Any]) -> str:
+    """Return the text of a cell's output: an error, printed text, or a result. Of a picture and
+    the like, only the names of its formats are shown.
+    """
     if output.get("output_type") == "error":
         return f"{text_at(output, 'ename')}: {text_at(output, 'evalue')}"
     if "text" in output:

@@ -22,6 +22,7 @@ _MOST_REPEATS = 1_000  # A sheet's empty columns are one cell that is repeated 1
 
 
 def read_open_document(content: bytes) -> Iterator[DocumentPage]:
+    """Yield a text's sections, or a presentation's slides."""
     with open_document_archive(content) as archive:
         archive.check_is_not_encrypted()
         body = child_named(archive.read_xml("content.xml"), "body")
@@ -37,6 +38,7 @@ def read_open_document(content: bytes) -> Iterator[DocumentPage]:
 
 
 def _read_open_document_slides(presentation: Element) -> Iterator[DocumentPage]:
+    """Yield a presentation's slides. A slide's title is the text in its title frame."""
     slides = [child for child in presentation if local_name(child) == "page"]
     for number, slide in enumerate(slides, 1):
         title = ""
@@ -51,10 +53,15 @@ def _read_open_document_slides(presentation: Element) -> Iterator[DocumentPage]:
 
 
 class _OpenDocumentWriter:
+    """Builds the sections of a text, or the text of one slide, from the document's XML."""
+
     def __init__(self) -> None:
         self.sections = SectionBuilder()
 
     def add_open_document_blocks(self, parent: Element, depth: int = 0) -> None:
+        """Add what is in an element: headings, paragraphs, lists, tables and a slide's notes.
+        Of other elements, what is in them is added. `depth`: how deep in lists the element is.
+        """
         for child in parent:
             name = local_name(child)
             if name == "h":
@@ -65,9 +72,8 @@ class _OpenDocumentWriter:
             elif name == "list":
                 self._add_list(child, depth)
             elif name == "table":
-                self.sections.add_section_block(
-                    format_markdown_table(list(_rows_of_open_document_table(child)))
-                )
+                rows = list(_rows_of_open_document_table(child))
+                self.sections.add_section_block(format_markdown_table(rows))
             elif name == "notes":  # A slide's notes for the speaker.
                 text = _join_open_document_paragraphs(child)
                 if text.strip():
@@ -76,6 +82,7 @@ class _OpenDocumentWriter:
                 self.add_open_document_blocks(child, depth)
 
     def add_margins(self, archive: DocumentArchive) -> None:
+        """Add the headers and footers of the pages, which are in the document's styles."""
         styles = archive.read_xml_or_none("styles.xml")
         masters = child_named(styles, "master-styles")
         for kind in ("header", "footer"):
@@ -85,18 +92,19 @@ class _OpenDocumentWriter:
                     self.sections.add_section_block(f"[{kind} of the pages] {text.strip()}")
 
     def _add_open_document_paragraph(self, paragraph: Element) -> None:
+        """Add a paragraph, then its footnotes, and then the text boxes that are anchored in it."""
         self.sections.add_section_block(_join_open_document_text(paragraph))
         for note in descendants_named(paragraph, "note"):
             body = child_named(note, "note-body")
             if body is not None:
                 number = attribute_named(note, "id")
-                self.sections.add_section_block(
-                    f"[^{number}]: {_join_open_document_paragraphs(body)}"
-                )
+                text = _join_open_document_paragraphs(body)
+                self.sections.add_section_block(f"[^{number}]: {text}")
         for box in _outermost_boxes(paragraph):
             self.add_open_document_blocks(box)
 
     def _add_list(self, items: Element, depth: int) -> None:
+        """Add the items of a list, and lists within them one level deeper."""
         for item in items:
             for child in item:
                 if local_name(child) == "list":
@@ -108,6 +116,9 @@ class _OpenDocumentWriter:
 
 
 def _outermost_boxes(parent: Element) -> Iterator[Element]:
+    """Yield the text boxes in a paragraph, but not those within another box or a note, which
+    come with these.
+    """
     for child in parent:
         if local_name(child) == "text-box":
             yield child
@@ -147,15 +158,18 @@ def _join_open_document_paragraphs(parent: Element) -> str:
 
 
 def _rows_of_open_document_table(table: Element) -> Iterator[list[str]]:
+    """Yield a table's rows as texts. A cell may stand for several equal ones beside each other."""
     for child in table:
-        if local_name(child) in ("table-header-rows", "table-rows", "table-row-group"):
+        name = local_name(child)
+        if name in ("table-header-rows", "table-rows", "table-row-group"):
             yield from _rows_of_open_document_table(child)
-        if local_name(child) != "table-row":
+        if name != "table-row":
             continue
         cells: list[str] = []
         for cell in child:
             if local_name(cell) not in ("table-cell", "covered-table-cell"):
                 continue
+            text = _join_open_document_paragraphs(cell)
             repeats = number_attribute(cell, "number-columns-repeated", 1)
-            cells += [_join_open_document_paragraphs(cell)] * min(repeats, _MOST_REPEATS)
+            cells += [text] * min(repeats, _MOST_REPEATS)
         yield cells

@@ -20,6 +20,7 @@ LARGEST_PICTURE_BYTES = 3_700_000  # Bytes; the strictest provider takes five mi
 
 
 def read_pdf_pages(content: bytes) -> Iterator[DocumentPage]:
+    """Yield the text of each page, with the bookmark that leads to it as its title."""
     pdf = _open_pdf(content)
     titles = _titles_by_page(pdf)
     for index in range(len(pdf)):
@@ -43,6 +44,9 @@ def draw_pdf_pages(content: bytes, page_numbers: Sequence[int], edge: int) -> It
 
 
 def _open_pdf(content: bytes) -> pypdfium2.PdfDocument:
+    """Open a PDF. Raise an error that says so if it needs a password, is damaged, or has too
+    many pages.
+    """
     try:
         pdf = pypdfium2.PdfDocument(content)
     except pypdfium2.PdfiumError as error:
@@ -57,6 +61,7 @@ def _open_pdf(content: bytes) -> pypdfium2.PdfDocument:
 
 
 def _titles_by_page(pdf: pypdfium2.PdfDocument) -> dict[int, str]:
+    """Return the first bookmark that leads to each page, by the page's index."""
     titles: dict[int, str] = {}
     try:
         for bookmark in pdf.get_toc(max_depth=3):
@@ -80,6 +85,9 @@ def _tidy_page_text(text: str) -> str:
 
 
 def _draw_page_within_limit(page: pypdfium2.PdfPage, edge: int) -> bytes:
+    """Return a picture of a page: in colours, or in grey if that is too large, or else at half
+    the size.
+    """
     width, height = page.get_size()
     scale = edge / max(width, height, 1)
     colour = _encode_png(page.render(scale=scale, rev_byteorder=True))
@@ -92,6 +100,11 @@ def _draw_page_within_limit(page: pypdfium2.PdfPage, edge: int) -> bytes:
 
 
 def _encode_png(bitmap: pypdfium2.PdfBitmap) -> bytes:
+    """Return a drawn page as a PNG file, without a library for pictures.
+
+    A PNG has each row of pixels after a byte for the row's filter (0: none), compressed all
+    together, and three chunks: the header, these data and the end.
+    """
     channels = bitmap.n_channels
     pixels = bytes(bitmap.buffer)
     rows = bytearray()

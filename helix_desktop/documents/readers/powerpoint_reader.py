@@ -23,6 +23,9 @@ _MAIN = "ppt/presentation.xml"
 
 
 def read_slides(content: bytes) -> Iterator[DocumentPage]:
+    """Yield the slides in the order that the presentation lists them. It names each by a
+    relation, and the relation names the slide's file in the archive.
+    """
     with open_document_archive(content) as archive:
         main = archive.read_xml(_MAIN)
         relations = read_relations(archive, _MAIN)
@@ -43,6 +46,7 @@ def read_slides(content: bytes) -> Iterator[DocumentPage]:
 
 
 def _read_slide(archive: DocumentArchive, member: str, slide_number: int) -> DocumentPage:
+    """Return a slide's text with its title first, then tables, charts and notes."""
     slide = archive.read_xml(member)
     title = ""
     blocks: list[str] = []
@@ -86,6 +90,9 @@ def _is_title(shape: Element) -> bool:
 
 
 def _join_slide_paragraphs(parent: Element) -> str:
+    """Return the text of all paragraphs in a shape or cell, those of lists indented by their
+    level.
+    """
     lines: list[str] = []
     for paragraph in descendants_named(parent, "p"):
         pieces: list[str] = []

@@ -16,6 +16,10 @@ from helix_desktop.documents.text_tables import split_rows_into_pages
 
 
 def read_sheets(content: bytes) -> Iterator[DocumentPage]:
+    """Yield the values of each sheet. Charts that stand in place of a sheet are left out.
+
+    The library unpacks the archive itself, so it is checked before that this is not too large.
+    """
     if content.startswith(b"PK"):
         with open_document_archive(content) as archive:
             archive.check_unpacked_size()

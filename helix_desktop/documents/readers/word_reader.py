@@ -27,6 +27,9 @@ _WIDEST_CELL = 100
 
 
 def read_word_sections(content: bytes) -> Iterator[DocumentPage]:
+    """Yield the document's text in sections: its body, then notes and comments, and then
+    headers and footers, each kind in a file of its own.
+    """
     with open_document_archive(content) as archive:
         main = _find_main_member(archive)
         body = child_named(archive.read_xml(main), "body")
@@ -84,6 +87,9 @@ def _heading_levels_by_style(styles: Element | None) -> dict[str, int]:
 
 
 def _own_heading_level(style: Element) -> int:
+    """Return the heading level that a style itself gives its paragraphs, by its name or
+    outline, or 0.
+    """
     shown_name = attribute_named(child_named(style, "name"), "val").lower()
     if shown_name == "title":
         return 1
@@ -102,24 +108,33 @@ def _level_of_outline(outline: Element | None) -> int:
 
 
 class _WordWriter:
+    """Builds the sections of a document from its XML, with what its styles say of headings and
+    lists.
+    """
+
     def __init__(self, levels: Mapping[str, int], list_styles: frozenset[str]) -> None:
         self.sections = SectionBuilder()
         self._levels = levels
         self._list_styles = list_styles
 
     def add_word_blocks(self, parent: Element) -> None:
+        """Add the paragraphs and tables in an element. What only wraps these, such as a change
+        that is tracked, is looked into.
+        """
         for child in parent:
             match local_name(child):
                 case "p":
                     self._add_word_paragraph(child)
                 case "tbl":
-                    self.sections.add_section_block(
-                        format_markdown_table(list(_rows_of_word_table(child)))
-                    )
+                    rows = list(_rows_of_word_table(child))
+                    self.sections.add_section_block(format_markdown_table(rows))
                 case "sdt" | "sdtContent" | "ins" | "moveTo" | "customXml" | "smartTag":
                     self.add_word_blocks(child)
 
     def add_notes(self, notes: Element | None, word: str) -> None:
+        """Add the footnotes, endnotes or comments, each with the mark that stands for it in the
+        text.
+        """
         if notes is None:
             return
         for note in descendants_named(notes, word):
@@ -136,6 +151,9 @@ class _WordWriter:
             self.sections.add_section_block(f"[{kind} of the pages] {text.strip()}")
 
     def _add_word_paragraph(self, paragraph: Element) -> None:
+        """Add a paragraph as a heading, an item of a list or a plain one, and then the text
+        boxes that are anchored in it.
+        """
         properties = child_named(paragraph, "pPr")
         text = _join_word_text(paragraph)
         level = self._heading_level(properties)
@@ -213,6 +231,9 @@ def _rows_of_word_table(table: Element) -> Iterator[list[str]]:
 
 
 def _cells_of_row(row: Element) -> Iterator[str]:
+    """Yield the texts of a row's cells, with empty ones behind a cell that spans several
+    columns, so that the next cells stay in their columns.
+    """
     for child in row:
         if local_name(child) in ("sdt", "sdtContent", "customXml"):
             yield from _cells_of_row(child)
@@ -221,6 +242,5 @@ def _cells_of_row(row: Element) -> Iterator[str]:
         yield _join_word_paragraphs(child)
         span = next(descendants_named(child, "gridSpan"), None)
         width = min(number_attribute(span, "val", 1), _WIDEST_CELL)
-        # A cell over several columns keeps the ones behind it in their places.
         for _ in range(width - 1):
             yield ""
