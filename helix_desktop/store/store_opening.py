@@ -46,6 +46,7 @@ def open_or_repair_journal(workspace: Path, note: Note) -> JournalFile:
         if suspect.exists():
             _check_journal_whole(journal)
         _append_facts_behind_damage(journal, log, note)
+        _read_what_opening_needs(journal)
     except JournalCorrupt:
         journal = _repair_journal(workspace, path, log, note)
     suspect.unlink(missing_ok=True)
@@ -79,6 +80,18 @@ def _check_journal_whole(journal: JournalFile) -> None:
     for defect in find_journal_defects(journal):
         journal.close()
         raise JournalCorrupt(defect)
+
+
+def _read_what_opening_needs(journal: JournalFile) -> None:
+    """Read what the index is compared with next, while a damaged page can still be repaired.
+    SQLite opens a file without reading the pages that hold it.
+    """
+    try:
+        journal.last_fact_id()
+        journal.conversation_rows()
+    except JournalCorrupt:
+        journal.close()
+        raise
 
 
 def _append_facts_behind_damage(

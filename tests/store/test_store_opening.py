@@ -362,3 +362,32 @@ def test_a_damaged_number_in_the_index_names_no_millions_of_records(tmp_path: Pa
     journal.close()
     assert notes[1] == "Record 4 of conversation c was lost."
     assert len(notes) < 200
+
+
+def test_a_journal_opens_whichever_of_its_pages_is_zeroed(tmp_path: Path) -> None:
+    """Some pages are only read when the index is compared with the journal."""
+    original = tmp_path / "original"
+    original.mkdir()
+    with closing(JournalFile(original / "journal.sqlite3")) as journal:
+        for conversation in ("a", "b", "c"):
+            for number in range(40):
+                said = UserSaid((Text(f"fact {number} " + "x" * 900),))
+                journal.append_all_or_nothing(conversation, [said])
+        page_size = journal.connection.execute("PRAGMA page_size").fetchone()[0]
+    with closing(sqlite3.connect(original / "index.sqlite3")) as index, index:
+        index.execute("CREATE TABLE meta(name, value)")
+        index.execute("INSERT INTO meta VALUES ('facts', 121), ('rows', 0)")
+        index.execute("CREATE TABLE pieces(conversation, seq)")
+        index.execute("CREATE TABLE uses(conversation, seq)")
+    content = (original / "journal.sqlite3").read_bytes()
+    pages = len(content) // page_size
+    assert pages > 20
+    for page in range(pages):
+        folder = tmp_path / f"page {page}"
+        shutil.copytree(original, folder)
+        start = page * page_size
+        zeroed = content[:start] + bytes(page_size) + content[start + page_size :]
+        (folder / "journal.sqlite3").write_bytes(zeroed)
+        notes: list[str] = []
+        with closing(store_opening.open_or_repair_journal(folder, notes.append)) as opened:
+            store_opening.check_index_against_stores(folder, opened, 0, notes.append)
