@@ -19,7 +19,8 @@ from helix_desktop.providers.provider_catalog import (
     require_usable_key,
 )
 from helix_desktop.workspace_host.key_holder import KeyOffer
-from helix_desktop.workspace_host.ssh_host import SshAddress, connect_over_ssh, lend_key_over_ssh
+from helix_desktop.workspace_host.ssh_address import SshAddress
+from helix_desktop.workspace_host.ssh_host import connect_over_ssh, lend_key_over_ssh
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from helix_desktop.workspace_host.client_workspace import ClientWorkspace
     from helix_desktop.workspace_host.host_line import HostLine
     from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHost
-    from helix_desktop.workspace_host.ssh_host import SshAddress
+    from helix_desktop.workspace_host.ssh_address import SshAddress
 
 log = logging.getLogger(__name__)
 MOST_MACHINES = 50  # So many of the names in the user's ssh configuration are offered.
@@ -100,7 +100,7 @@ class HostConnections:
     async def open_remembered(self, remembered: RememberedWorkspace) -> ShownWorkspace:
         """Connects to a folder of another computer, with the user's own ssh."""
         from helix_desktop.workspace_host.host_line import HostLine
-        from helix_desktop.workspace_host.ssh_host import SshAddress
+        from helix_desktop.workspace_host.ssh_address import SshAddress
 
         address = SshAddress.from_text(remembered.address)
         async with self._lock_of(remembered.id):
@@ -155,7 +155,7 @@ class HostConnections:
         """Returns what the window remembers of a folder on another computer. InvalidInput if the
         text is no address.
         """
-        from helix_desktop.workspace_host.ssh_host import SshAddress
+        from helix_desktop.workspace_host.ssh_address import SshAddress
 
         address = SshAddress.from_text(text)
         # The id stands in paths and links, where an address cannot.
@@ -167,9 +167,12 @@ class HostConnections:
         self, remembered: Sequence[RememberedWorkspace]
     ) -> "Sequence[KnownWorkspace]":
         """Returns them as the list of workspaces shows them."""
+        # What this needs is loaded only by who works on other computers.
+        if not remembered:
+            return []
         from helix_desktop.store.all_workspaces import KnownWorkspace
         from helix_desktop.store.workspace_settings import WorkspaceConfig
-        from helix_desktop.workspace_host.ssh_host import SshAddress
+        from helix_desktop.workspace_host.ssh_address import SshAddress
 
         rows: list[KnownWorkspace] = []
         for workspace in remembered:

@@ -18,7 +18,6 @@ from helix_desktop.engine.session_setup import (
     SessionServices,
     TurnCallbacks,
 )
-from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_call_execution import facts_that_take_back_unstarted_calls
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import ActionRefused, HelixError
@@ -383,19 +382,3 @@ def with_text_tokens(part: facts.UserPart, tokens: TokenCounter) -> facts.UserPa
     if isinstance(part, facts.Text):
         return replace(part, tokens=tokens.count_tokens(part.text))
     return part
-
-
-def is_same_message(fact: facts.Fact, parts: Sequence[facts.UserPart]) -> bool:
-    """Return whether a fact is the record of a message that had these parts when it was sent."""
-    if not isinstance(fact, facts.UserSaid):
-        return False
-    recorded_digests = [_digest_of_part(part) for part in fact.parts]
-    sent_digests = [_digest_of_part(part) for part in parts]
-    return recorded_digests == sent_digests
-
-
-def _digest_of_part(part: facts.UserPart) -> Digest:
-    """Return what identifies a part. A text that is too long is recorded as an attachment."""
-    if isinstance(part, facts.Text):
-        return Digest.of_content(part.text.encode("utf-8", "replace"))
-    return part.stored.digest

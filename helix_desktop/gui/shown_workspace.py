@@ -13,7 +13,6 @@ from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, 
 from helix_desktop.engine.facts import Attachment, Cover, FoldKind, Recorded, UserPart
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
-from helix_desktop.engine.request_costs import RequestCost
 from helix_desktop.engine.session_events import ConversationActivity, Event
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import ConversationState
@@ -23,6 +22,7 @@ from helix_desktop.gui.workbench_types import (
     NeededSummary,
     PreviewedFile,
     ProjectItem,
+    RequestCost,
     Session,
     Workbench,
 )

@@ -485,17 +485,21 @@ def _build_no_connection_error(
     the system raised, is looked at.
     """
     original_error = _original_cause(error)
-    no_connection = f"No connection to {provider}"
+    at_address = ""
     if url:
-        no_connection += f" at {url}"
+        at_address = f" at {url}"
     if isinstance(original_error, ConnectionRefusedError):
-        return NoConnection(f"{no_connection}: connection refused.", remedy=CHECK)
+        return NoConnection(
+            f"No connection to {provider}{at_address}: connection refused.", remedy=CHECK
+        )
     if isinstance(original_error, socket.gaierror):
         return NoConnection(
-            f"{no_connection}: host not found.",
+            f"No connection to {provider}{at_address}: host not found.",
             remedy="Check the address and the network connection.",
         )
-    return NoConnection(f"{no_connection}: {library_message}.", remedy=CHECK)
+    return NoConnection(
+        f"No connection to {provider}{at_address}: {library_message}.", remedy=CHECK
+    )
 
 
 def _original_cause(error: BaseException) -> BaseException:

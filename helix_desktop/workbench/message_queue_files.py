@@ -18,7 +18,7 @@ from helix_desktop.atomic_files import sync_folder_to_disk
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.facts import Recorded, Text, UserPart, UserSaid
 from helix_desktop.engine.forgotten_text_forms import TextForms
-from helix_desktop.engine.message_queue import is_same_message
+from helix_desktop.engine.message_identity import is_same_message
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, FactAppended, MessagesQueued
 from helix_desktop.engine.session_setup import QueuedMessage

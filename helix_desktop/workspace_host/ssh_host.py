@@ -5,20 +5,18 @@ what it has to ask. Over there it starts `helix-desktop host`, which leads to th
 workspace open; that process goes on when the line breaks.
 """
 
-import re
 import shlex
 from collections.abc import Sequence
-from urllib.parse import unquote, urlsplit
 
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.errors import HelixError, InvalidInput
-from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.errors import HelixError
 from helix_desktop.processes import starter
 from helix_desktop.processes.starter import CommandAuthor, Process, ProcessLaunch
 from helix_desktop.workspace_host.byte_streams import PIECE, SocketStream
 from helix_desktop.workspace_host.kept_host import START_OF_LINE
 from helix_desktop.workspace_host.key_holder import KeyOffer, lend_key_over_line
 from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHost
+from helix_desktop.workspace_host.ssh_address import SshAddress, build_invalid_address_error
 
 # A line that is silent for three times this long is taken for broken.
 ALIVE_SECONDS = 15
@@ -26,48 +24,9 @@ MOST_GREETING_BYTES = 1 << 16  # What a login there prints before our program st
 MOST_COMPLAINT_BYTES = 4_000
 NOT_FOUND = 127  # A shell's exit code for a program that is missing.
 SSH_FAILED = 255
-_TARGET = re.compile(r"[A-Za-z0-9_][\w.@:%+-]*")
 # Programs that a user has installed for themselves are often missing in the path of a command over SSH.
 _START_PROGRAM = 'PATH="$HOME/.local/bin:$PATH"; export PATH; exec helix-desktop "$@"'
 INSTALL = "Install it there, for example with `pipx install helix-desktop`, and try again."
-
-
-@dataclass(frozen=True, slots=True)
-class SshAddress:
-    """`target`: what `ssh` is told, such as user@machine or a name from the user's configuration.
-    `folder`: there; empty if a workspace is named instead.
-    """
-
-    target: str
-    port: int | None = None
-    folder: str = ""
-
-    @classmethod
-    def from_text(cls, text: str) -> "SshAddress":
-        try:
-            parts = urlsplit(text)
-            port = parts.port
-        except ValueError:
-            raise _invalid_address(text) from None
-        target = unquote(parts.netloc)
-        if port is not None:
-            target = target.removesuffix(f":{port}")
-        if parts.scheme != "ssh" or not _TARGET.fullmatch(target) or parts.password is not None:
-            raise _invalid_address(text)
-        folder = unquote(parts.path)
-        if folder == "/":
-            folder = ""
-        # The path of an address begins with a slash. Behind it may be the home folder there.
-        if folder.startswith("/~"):
-            folder = folder[1:]
-        return cls(target, port, folder)
-
-
-def _invalid_address(text: str) -> InvalidInput:
-    return InvalidInput(
-        f"{text!r} is not the address of a folder on another computer.",
-        remedy="For example: ssh://user@machine/home/user/project, or ssh://machine/~/project.",
-    )
 
 
 def ssh_command(address: SshAddress, arguments: Sequence[str]) -> list[str]:
@@ -105,7 +64,7 @@ def _name_workspace(address: SshAddress, workspace: str) -> list[str]:
     if workspace:
         arguments += ["--workspace", workspace]
     if not arguments:
-        raise _invalid_address(f"ssh://{address.target}")
+        raise build_invalid_address_error(f"ssh://{address.target}")
     return arguments
 
 

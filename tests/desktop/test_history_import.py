@@ -100,7 +100,7 @@ async def test_an_imported_conversation_costs_the_same_in_the_list_the_timeline_
     assert savings.paid == 0
     assert savings.paid_before == pytest.approx(listed)
     rows = {row.words: row.figure for row in build_savings_rows(savings)}
-    assert rows["Cost before import or fork"] == format_dollars(listed)
+    assert rows["Cost before import or duplication"] == format_dollars(listed)
     assert bench.list_conversations()[0].cost == 0, "nothing was paid here"
     await desk.aclose()
 

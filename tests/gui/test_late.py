@@ -50,8 +50,8 @@ def shown(window: MainWindow) -> tuple[str, str]:
 def test_the_workspace_asked_for_last_is_shown(window: MainWindow, held: Held) -> None:
     window.workspaces.go_to_workspace("parser")
     window.workspaces.go_to_workspace("infra")
-    held.let("open_workspace infra")
-    held.let("open_workspace parser")
+    held.let("_open_wherever_it_is infra")
+    held.let("_open_wherever_it_is parser")
     assert shown(window)[0] == "infra"
 
 
@@ -86,7 +86,7 @@ def test_a_workspace_in_front_stays_when_it_was_chosen_again_meanwhile(
 ) -> None:
     window.workspaces.go_to_workspace("parser")
     window.workspaces.go_to_workspace("storage-engine")
-    held.let("open_workspace parser")
+    held.let("_open_wherever_it_is parser")
     assert shown(window)[0] == "storage-engine"
 
 
@@ -112,7 +112,7 @@ def test_a_fork_of_a_workspace_that_was_left_is_not_shown_in_another(
 ) -> None:
     window.window_actions["fork"].trigger()
     window.workspaces.go_to_workspace("parser")
-    held.let("open_workspace")
+    held.let("_open_wherever_it_is")
     held.let("fork")
     assert shown(window) == ("parser", "")
 
@@ -123,7 +123,7 @@ def test_a_first_message_is_said_where_it_was_written(
     window.window_actions["new"].trigger()
     write(window, "Hello")
     window.workspaces.go_to_workspace("parser")
-    held.let("open_workspace")
+    held.let("_open_wherever_it_is")
     held.let("start_users_conversation")
     assert shown(window) == ("parser", "")
     facts = desk.benches["storage-engine"].sessions["new-1"].state.facts
@@ -189,7 +189,7 @@ def test_what_is_attached_comes_to_the_message_it_was_meant_for(
     window.messages.attaching.attach_long_text("a long paste")
     window.search.recall_into_draft(next(iter(story.CONTENT)))
     window.workspaces.go_to_workspace("parser")
-    held.let("open_workspace")
+    held.let("_open_wherever_it_is")
     held.let("attach")
     held.let("recall")
     assert not window.chat.composer.attachments.listed_attachments

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.errors import InvalidInput
-from helix_desktop.workspace_host.ssh_host import SshAddress, ssh_command
+from helix_desktop.workspace_host.ssh_address import SshAddress
+from helix_desktop.workspace_host.ssh_host import ssh_command
 from tests.peers.chat_server import ChatServer, reply
 from tests.peers.peer import Answer, Seen
 from tests.peers.ssh_machine import SshMachine

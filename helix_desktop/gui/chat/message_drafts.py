@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from helix_desktop.engine.facts import Recorded, UserPart, UserSaid
-from helix_desktop.engine.message_queue import is_same_message
+from helix_desktop.engine.message_identity import is_same_message
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile

@@ -149,7 +149,7 @@ def test_each_shortcut_is_named_to_a_screen_reader(window: MainWindow) -> None:
 def test_a_shortcut_is_changed_and_the_one_that_lost_it_is_named(window: MainWindow) -> None:
     page = ShortcutsPage(window.window_actions)
     edits = {edit.accessibleName(): edit for edit in page.findChildren(QKeySequenceEdit)}
-    edit = edits["Shortcut for Fork conversation"]
+    edit = edits["Shortcut for Duplicate conversation"]
     edit.setKeySequence(QKeySequence("Ctrl+N"))
     edit.editingFinished.emit()
     assert "“New conversation” no longer has a shortcut." in said(page)
@@ -164,7 +164,7 @@ def test_keys_that_type_or_move_are_no_shortcuts(window: MainWindow) -> None:
     """
     page = ShortcutsPage(window.window_actions)
     edits = {edit.accessibleName(): edit for edit in page.findChildren(QKeySequenceEdit)}
-    edit = edits["Shortcut for Fork conversation"]
+    edit = edits["Shortcut for Duplicate conversation"]
     before = window.window_actions["fork"].shortcut()
     for keys in ("Down", "End", "A", "Shift+A", "Space", "F7", "Alt+Down"):
         edit.setKeySequence(QKeySequence(keys))
