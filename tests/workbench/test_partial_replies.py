@@ -71,7 +71,9 @@ async def test_a_conversation_whose_id_is_a_path_writes_into_no_other_folder(
     await session.wait_until_idle()
     await desk.aclose()
     assert mine.read_text() == "mine"
-    assert not list(bench.workspace.folder.glob("partial/*"))
+    # A file whose deletion was cut off by the closing is deleted at the next opening.
+    left = {path.stem for path in bench.workspace.folder.glob("partial/*")}
+    assert left <= {partial_replies.file_name_of_conversation(session.id)}
 
 
 async def test_it_becomes_a_fact_once_when_the_conversation_is_opened_again(
