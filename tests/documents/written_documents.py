@@ -168,7 +168,9 @@ def word_with_body(body: str | bytes) -> bytes:
 
 
 def bomb() -> bytes:
-    """A Word file of some hundred kilobytes whose body unpacks to 300 MB."""
+    """A Word file of some hundred kilobytes whose body unpacks to 300 MB. Written in a
+    second: only by the test that needs it, not while the tests are collected.
+    """
     return word_with_body(b"<document><body>" + b" " * (300 << 20) + b"</body></document>")
 
 

@@ -110,7 +110,6 @@ async def test_forgetting_a_text_forgets_the_document_it_was_read_from(
     [
         ("secret.pdf", written.pdf(password="secret"), "password"),
         ("a.pdf", b"%PDF-1.7 nothing", "damaged"),
-        ("a.docx", written.bomb(), "too large"),
         ("old.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "not read"),
         ("a.rtf", b"{\\rtf1 words}", "not read"),
         ("program.exe", b"MZ\0\0" + bytes(100), "neither text nor a picture"),
@@ -124,6 +123,12 @@ async def test_what_no_model_reads_is_refused_and_nothing_is_counted(
     bench = await bench_on(desks, folder)
     with pytest.raises(InvalidInput, match=said):
         await bench.attach_file(name, content)
+
+
+async def test_a_document_that_unpacks_to_far_more_is_refused(desks: Desks, folder: Path) -> None:
+    bench = await bench_on(desks, folder)
+    with pytest.raises(InvalidInput, match="too large"):
+        await bench.attach_file("a.docx", written.bomb())
 
 
 async def test_a_model_that_sees_no_pictures_is_given_none(desks: Desks, folder: Path) -> None:
