@@ -32,6 +32,9 @@ NOT_KEPT = "The message could not be kept on the disk, so it was not sent."
 MAKE_ROOM = "Make room on the disk, and send it again."
 ENDING = ".queue"
 NEW_ENDING = ".queue-new"
+DAMAGED_ENDING = ".queue-damaged"
+# What reading a file may raise that is damaged, or that a later version has written.
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, HelixError)
 FindOpenSession = Callable[[str], Session | None]
 
 
@@ -168,10 +171,15 @@ class MessageQueueFiles:
         """Delete what waited in conversations that were deleted for good."""
         for conversation in conversations:
             self._queues.pop(conversation, None)
-            self._file_of(conversation).unlink(missing_ok=True)
+            path = self._file_of(conversation)
+            path.unlink(missing_ok=True)
+            for damaged in self._folder.glob(f"{path.stem}*{DAMAGED_ENDING}"):
+                damaged.unlink()
 
     def forget_text(self, text: str) -> None:
-        """Take back every waiting message that has the text in one of its forms."""
+        """Take back every waiting message that has the text in one of its forms. What could not be
+        read is forgotten as a whole if the text is in it.
+        """
         forms = TextForms(text)
         for conversation in list(self._queues):
             session = self._find_open_session(conversation)
@@ -179,8 +187,10 @@ class MessageQueueFiles:
                 _take_back_messages_with(forms, session)
         files_of_open_queues = {self._file_of(conversation) for conversation in self._queues}
         for path in self._folder.glob(f"*{ENDING}"):
-            is_open = path in files_of_open_queues
-            if not is_open and forms.occurs_in_bytes(path.read_bytes()):
+            if path not in files_of_open_queues:
+                _forget_messages_in_file(path, forms)
+        for path in self._folder.glob(f"*{DAMAGED_ENDING}"):
+            if forms.occurs_in_bytes(path.read_bytes()):
                 path.unlink()
 
     # --- The file of a conversation
@@ -194,32 +204,73 @@ class MessageQueueFiles:
         """
         path = self._file_of(conversation)
         queue = self._queues[conversation]
-        kept_messages = queue.unrecorded + queue.waiting
-        encoded = [_encode_kept_message(kept) for kept in kept_messages]
-        new_path = path.with_suffix(NEW_ENDING)
         try:
-            if not kept_messages:
-                path.unlink(missing_ok=True)
-            else:
-                self._folder.mkdir(mode=0o700, exist_ok=True)
-                handle = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-                with os.fdopen(handle, "w", encoding="ascii") as file:
-                    json.dump({"version": VERSION, "messages": encoded}, file)
-                new_path.replace(path)
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            _replace_queue_file(path, queue.unrecorded + queue.waiting)
             queue.is_written = True
         except OSError as error:
             queue.is_written = False
             log.warning("messages that wait in %s could not be kept: %s", conversation, error)
 
     def _read_kept_messages(self, conversation: str) -> list[KeptMessage]:
+        path = self._file_of(conversation)
         try:
-            content = json.loads(self._file_of(conversation).read_text("ascii"))
-            return [_decode_kept_message(encoded) for encoded in content["messages"]]
+            return _read_queue_file(path)
         except FileNotFoundError:
             return []
-        except (OSError, ValueError, KeyError, TypeError, HelixError) as error:
-            log.warning("messages that waited in %s could not be read: %s", conversation, error)
+        except UNREADABLE as error:
+            kept_as = _set_damaged_file_aside(path)
+            log.warning(
+                "Messages that waited in %s could not be read (%s). Their file was kept as %s.",
+                conversation,
+                error,
+                kept_as,
+            )
             return []
+
+
+def _read_queue_file(path: Path) -> list[KeptMessage]:
+    """Raises one of UNREADABLE, also for a file of a later version."""
+    content = json.loads(path.read_text("ascii"))
+    if content["version"] != VERSION:
+        raise ValueError(f"it has version {content['version']!r}")
+    return [_decode_kept_message(encoded) for encoded in content["messages"]]
+
+
+def _replace_queue_file(path: Path, kept_messages: Sequence[KeptMessage]) -> None:
+    if not kept_messages:
+        path.unlink(missing_ok=True)
+        return
+    encoded = [_encode_kept_message(kept) for kept in kept_messages]
+    new_path = path.with_suffix(NEW_ENDING)
+    handle = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        json.dump({"version": VERSION, "messages": encoded}, file)
+    new_path.replace(path)
+
+
+def _set_damaged_file_aside(path: Path) -> Path:
+    """Rename the file, so that the next message does not replace words that nobody has read."""
+    kept_as = path.with_suffix(DAMAGED_ENDING)
+    number = 0
+    while kept_as.exists():
+        number += 1
+        kept_as = path.with_suffix(f".{number}{DAMAGED_ENDING}")
+    path.rename(kept_as)
+    return kept_as
+
+
+def _forget_messages_in_file(path: Path, forms: TextForms) -> None:
+    """The same for a conversation that is not open. Its other messages go on waiting."""
+    if not forms.occurs_in_bytes(path.read_bytes()):
+        return
+    try:
+        kept_messages = _read_queue_file(path)
+    except UNREADABLE:
+        path.unlink()
+        return
+    remaining = [kept for kept in kept_messages if not _has_text(kept.message, forms)]
+    _replace_queue_file(path, remaining)
 
 
 def find_unrecorded_messages(
@@ -255,10 +306,15 @@ def _pop_message_with_parts(
 
 def _take_back_messages_with(forms: TextForms, session: Session) -> None:
     for index in range(len(session.queue) - 1, -1, -1):
-        for part in session.queue[index].parts:
-            if isinstance(part, Text) and forms.occurs_in_text(part.text):
-                session.queue.take_back_queued(index)
-                break
+        if _has_text(session.queue[index], forms):
+            session.queue.take_back_queued(index)
+
+
+def _has_text(message: QueuedMessage, forms: TextForms) -> bool:
+    for part in message.parts:
+        if isinstance(part, Text) and forms.occurs_in_text(part.text):
+            return True
+    return False
 
 
 def _encode_kept_message(kept: KeptMessage) -> dict[str, object]:

@@ -12,7 +12,7 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, QuestionAsked
 from helix_desktop.errors import StoreFailed
 from helix_desktop.workbench import Workbench, Workbenches
-from helix_desktop.workbench.message_queue_files import ENDING
+from helix_desktop.workbench.message_queue_files import DAMAGED_ENDING, ENDING
 from helix_desktop.workspace_host.host_interface import SendMessage
 from helix_desktop.workspace_host.local_workspace_host import LocalWorkspaceHost
 from tests.conftest import Expect
@@ -201,9 +201,47 @@ async def test_forgotten_text_and_deleted_conversations_leave_no_waiting_words(
     last = OpenConversation(closed, bench, await bench.open_session(again.session.id))
     last.session.queue.add_message((Text("pear"),), steer=False)
     assert last.queue_file.exists()
+    damaged = last.queue_file.with_suffix(DAMAGED_ENDING)
+    damaged.write_text("cut o")
     await last.session.set_trashed()
     await bench.empty_conversation_trash()
     assert not last.queue_file.exists()
+    assert not damaged.exists()
+
+
+@pytest.mark.parametrize("content", ['{"version": 1, "messages": [{"said"', '{"version": 2}', "[]"])
+async def test_words_in_a_file_that_cannot_be_read_are_kept(
+    opened: OpenConversation, desks: Desks, expect: Expect, content: str
+) -> None:
+    """It is damaged, or a later version has written it."""
+    expect("could not be read")
+    await opened.desk.aclose()
+    opened.queue_file.parent.mkdir(exist_ok=True)
+    for number in range(2):
+        opened.queue_file.write_text(content)
+        again = await open_again(desks, opened)
+        again.session.queue.add_message((Text(f"next {number}"),), steer=False)
+        await again.desk.aclose()
+    damaged = [*opened.queue_file.parent.glob(f"*{DAMAGED_ENDING}")]
+    assert [path.read_text() for path in damaged] == [content, content]
+
+
+async def test_forgetting_a_text_leaves_the_other_messages_of_a_closed_conversation(
+    opened: OpenConversation, desks: Desks
+) -> None:
+    await opened.wait_for_question()
+    for words in ("the gooseberry", "the plum"):
+        opened.session.send_message((Text(words),))
+    await opened.desk.aclose()
+    damaged = opened.queue_file.with_suffix(DAMAGED_ENDING)
+    damaged.write_text("the gooseberry, cut o")
+    closed = desks()
+    bench = await closed.open_workspace("Killed")
+    await bench.forget_content(text="gooseberry")
+    assert not damaged.exists()
+    await closed.aclose()
+    again = await open_again(desks, opened)
+    assert again.waiting == ["the plum"]
 
 
 async def test_waiting_messages_do_not_keep_a_broken_turn_open(
