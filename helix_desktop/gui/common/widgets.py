@@ -2,7 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QObject, QSize, Qt, QTimer
 from PySide6.QtGui import QAction, QKeyEvent, QPaintEvent
 
 from helix_desktop.gui.enter_key import press_focused_button
@@ -30,6 +30,17 @@ def build_plain_label(
     if look:
         label.setProperty("look", look)
     return label
+
+
+def run_after_events(owner: QObject, act: Action) -> None:
+    """Run `act` once Qt has done what waits now, above all layouts, or never if `owner` is gone by then.
+
+    `QTimer.singleShot` would keep `act` for ever in that case, and with it all that it belongs to.
+    """
+    timer = QTimer(owner, interval=0, singleShot=True)
+    timer.timeout.connect(act)
+    timer.timeout.connect(timer.deleteLater)
+    timer.start()
 
 
 def set_surface_look(widget: QtWidgets.QWidget, look: str) -> None:

@@ -12,7 +12,6 @@ from PySide6.QtCore import (
     QSize,
     QSizeF,
     Qt,
-    QTimer,
     Signal,
     SignalInstance,
 )
@@ -291,7 +290,7 @@ class WorkspaceRail(QWidget):
         for button in self._buttons:
             button.setChecked(button.workspace == current)
         # This waits until Qt has placed all squares.
-        QTimer.singleShot(0, self, self._scroll_to_open_workspace)
+        widgets.run_after_events(self, self._scroll_to_open_workspace)
 
     def _scroll_to_open_workspace(self) -> None:
         for button in self._buttons:

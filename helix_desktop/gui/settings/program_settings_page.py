@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop import program_settings
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value, build_field_row
+from helix_desktop.gui.common.widgets import run_after_events
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.translation import tr, translate_name
@@ -101,7 +101,7 @@ class ProgramSettingsPage(SettingsPage):
             self._error_label.setText(translate_sentences(str(error)))
             self._error_label.show()
             # The label can be scrolled to once it has its place.
-            QTimer.singleShot(0, self, self._scroll_to_error)
+            run_after_events(self, self._scroll_to_error)
 
     def _scroll_to_error(self) -> None:
         self.ensureWidgetVisible(self._error_label)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QLabel, QWidget
 
+from helix_desktop.gui.common.widgets import run_after_events
 from helix_desktop.gui.settings.settings_page import SettingsPage
 
 SHOWN_AROUND_ROW = 120  # In pixels, above and below.
@@ -37,7 +37,7 @@ class SettingsGroupPage(SettingsPage):
         content = self._contents.get(name)
         if content is None:
             return
-        QTimer.singleShot(0, content, partial(self._scroll_to_content, content))
+        run_after_events(content, partial(self._scroll_to_content, content))
 
     def _scroll_to_content(self, content: QWidget) -> None:
         first_content = next(iter(self._contents.values()))
@@ -58,4 +58,5 @@ class SettingsGroupPage(SettingsPage):
 
     def scroll_to_row(self, label: QLabel) -> None:
         """Shows a text once the page has its layout, with some of what stands around it."""
-        QTimer.singleShot(0, label, lambda: self.ensureWidgetVisible(label, 0, SHOWN_AROUND_ROW))
+        show_with_surroundings = partial(self.ensureWidgetVisible, label, 0, SHOWN_AROUND_ROW)
+        run_after_events(label, show_with_surroundings)

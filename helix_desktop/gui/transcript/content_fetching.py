@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QGuiApplication, QImage
 
 from helix_desktop.engine.facts import Recorded, Stored
@@ -15,6 +15,7 @@ from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.picture_reader import read_picture
+from helix_desktop.gui.common.widgets import run_after_events
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.transcript.basic_boxes import FormulaPicture
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
@@ -98,7 +99,7 @@ class FetchedTranscriptContent(QObject):
             return None
         # The first missing one waits a moment for the others of the same text.
         if not self._undrawn:
-            QTimer.singleShot(0, self, self._draw_missing_formulas)
+            run_after_events(self, self._draw_missing_formulas)
         self._undrawn[request] = None
         return None
 

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+import gc
+import weakref
+
+from PySide6.QtCore import QCoreApplication, QEvent, Qt
 from PySide6.QtGui import QAccessible
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
@@ -23,6 +26,35 @@ def test_a_name_is_no_markup(application: QApplication) -> None:
     label = build_plain_label("<b>build</b>", "title")
     assert (label.textFormat(), label.text()) == (Qt.TextFormat.PlainText, "<b>build</b>")
     assert (label.wordWrap(), label.property("look")) == (True, "title")
+
+
+class Counting(QWidget):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def count(self) -> None:
+        self.calls += 1
+
+
+def test_what_runs_later_runs_once_and_keeps_no_window_that_is_gone(
+    application: QApplication,
+) -> None:
+    widget = Counting()
+    widgets.run_after_events(widget, widget.count)
+    assert widget.calls == 0
+    application.processEvents()
+    application.processEvents()
+    assert widget.calls == 1
+
+    widgets.run_after_events(widget, widget.count)
+    gone = weakref.ref(widget)
+    widget.deleteLater()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    del widget
+    gc.collect()
+    application.processEvents()
+    assert gone() is None
 
 
 def test_return_in_a_field_presses_no_button(application: QApplication) -> None:
