@@ -103,7 +103,7 @@ def _find_history_files() -> list[Path]:
     places = history_finding.HistoryPlaces.of_this_user()
     files: list[Path] = []
     for history in history_finding.find_histories(places):
-        files += history_finding.list_files_of_history(history)
+        files += history_finding.list_files_with_subagents(history.path)
     return files
 
 

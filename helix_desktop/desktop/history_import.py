@@ -187,7 +187,7 @@ class HistoryImporter:
                 part_by_folder[folder] = _WorkspaceImport(folder)
             part = part_by_folder[folder]
             part.newest_time = max(part.newest_time, group.last)
-            for file in history_finding.list_files_of_history(group):
+            for file in history_finding.list_files_with_subagents(group.path):
                 part.files.setdefault(file, set()).add(group.folder)
             part.size += group.size
         parts = list(part_by_folder.values())

@@ -99,7 +99,7 @@ async def _measured(base: Path, seconds: float | None = None) -> list[Row]:
     idle = Lateness()
     with suppress(TimeoutError):
         await asyncio.wait_for(idle.watch(), 5.0)
-    files = [file for one in found for file in history_finding.list_files_of_history(one)]
+    files = [file for one in found for file in history_finding.list_files_with_subagents(one.path)]
     whole = await _import(workspace, counter, files, sums, seconds)
     kept.write_text(json.dumps(asdict(sums)))
     if not whole:

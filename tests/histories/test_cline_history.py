@@ -366,7 +366,7 @@ def test_sessions_of_cline_3_are_found_with_their_sub_agents(tmp_path: Path) -> 
     (found,) = history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))
     assert (found.path, found.folder) == (file, str(tmp_path / "project"))
     agent = file.with_name("agent_1_x.messages.json")
-    assert list(history_finding.list_files_of_history(found)) == [file, agent]
+    assert list(history_finding.list_files_with_subagents(found.path)) == [file, agent]
     changed = [
         history_finding.find_history_of_changed_file("cline", one)
         for one in sorted(file.parent.iterdir())

@@ -46,7 +46,7 @@ def test_sub_agents_come_with_their_session(tmp_path: Path) -> None:
         path.parent / path.stem / "subagents" / "agent-a1.jsonl", written.claude_session()
     )
     (found,) = history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))
-    assert history_finding.list_files_of_history(found) == (path, child)
+    assert history_finding.list_files_with_subagents(found.path) == (path, child)
 
 
 def test_sub_agents_of_gemini_come_with_their_session_and_are_followed_by_themselves(
@@ -67,7 +67,7 @@ def test_sub_agents_of_gemini_come_with_their_session_and_are_followed_by_themse
         chats / "aa5bc4f6-7c40" / "bdf35fac-d6a7.jsonl", [{"sessionId": "bdf35fac-d6a7", **head}]
     )
     (found,) = history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))
-    assert history_finding.list_files_of_history(found) == (main, child)
+    assert history_finding.list_files_with_subagents(found.path) == (main, child)
     assert history_finding.find_history_of_changed_file(gemini_cli_history.KIND, child) == child
     (alone,) = history_finding.find_histories_in_file(gemini_cli_history.KIND, child)
     assert (alone.path, alone.folder) == (child, "/home/me/project")
@@ -245,7 +245,7 @@ def test_the_first_folder_and_time_that_a_file_names_count(tmp_path: Path) -> No
 def test_what_belongs_to_other_programs_sessions_is_one_file(tmp_path: Path) -> None:
     written.codex(tmp_path / ".codex")
     (found,) = find(tmp_path)
-    assert history_finding.list_files_of_history(found) == (found.path,)
+    assert history_finding.list_files_with_subagents(found.path) == (found.path,)
 
 
 def test_this_users_places_are_those_of_home_and_environment(

@@ -262,7 +262,8 @@ async def test_a_branch_is_a_fork_and_a_sub_agent_a_child(
         },
     ]
     beside = written.lines(tmp_path / "session-1" / "subagents" / "agent-a1.jsonl", child)
-    result = await brought(workspace, path, beside)
+    assert history_imports.find_files_to_import([path]) == [path, beside]
+    result = await brought(workspace, path)
     main, fork, sub = result.imported
     assert fork.forked_from == main.id
     facts = await workspace.journal.read_facts(fork.id)
