@@ -5,6 +5,10 @@ A repository can come from anywhere, and its settings can name programs for near
 neither git's push nor `gh` or `glab` run in it: the push reads its objects from an empty
 repository of our own, where only the user's own settings apply (their login, their keys), and the
 other programs are told the address and the branch, and run in an empty folder. Hooks do not run.
+
+The address comes from the repository, too. `gh` and `glab`, also when git asks them for a login, send
+a token from some variables to whatever server they are told. So these variables are there only for a
+server that the user has named (see `_variables_with_tokens_of_others`).
 """
 
 import asyncio
@@ -66,6 +70,15 @@ _STATE_BY_OUTCOME = {
     "action_required": "failed",
     "startup_failure": "failed",
 }
+# The variables whose token `gh` and `glab` send to any server, and those in which the user names theirs.
+_TOKENS_OF_GITHUB_SERVERS = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+_NAMES_OF_GITHUB_SERVERS = ("GH_HOST",)
+_TOKENS_OF_GITLAB_SERVERS = ("GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN", "OAUTH_TOKEN", "CI_JOB_TOKEN")
+_NAMES_OF_GITLAB_SERVERS = ("GITLAB_HOST", "GITLAB_URI", "GL_HOST")
+# As in `https://host:443/path` or `ssh://login@host/path`, and as in `login@host:path`. An address with
+# more than one login could be read in two ways, so it has no host.
+_URL = re.compile(r"\w+://(?:[^/@\\]*@)?([\w.-]+)(?::\d+)?(?:/[^@\\]*)?")
+_SHORT_ADDRESS = re.compile(r"(?:[^/:@\\]*@)?([\w.-]+)(?::[^@\\]*)?")
 # As in `https://login:secret@host/path`.
 _LOGIN_IN_ADDRESS = re.compile(r"(?<=://)[^/@]*@")
 
@@ -283,7 +296,8 @@ def _push_branch(state: BranchState) -> None:
         raise ActionRefused("The address of the remote is not usable.", remedy=NOT_PUSHED)
     with tempfile.TemporaryDirectory(prefix="helix-push-") as folder:
         repository = Path(folder)
-        _run_users_program("git", ["init", "--quiet", "--bare", "--template=", folder], repository)
+        make_repository = ["init", "--quiet", "--bare", "--template=", folder]
+        _run_users_program("git", make_repository, repository, state)
         _borrow_objects(repository, state.root)
         arguments = [
             "-c",
@@ -296,7 +310,7 @@ def _push_branch(state: BranchState) -> None:
             state.address,
             f"{state.commit}:refs/heads/{state.branch}",
         ]
-        finished = _run_users_program("git", arguments, repository, check=False)
+        finished = _run_users_program("git", arguments, repository, state, check=False)
     if finished.returncode:
         raise _error_of_push(finished, state)
     _remember_pushed_branch(state)
@@ -350,12 +364,12 @@ def _open_pull_request(state: BranchState, text: PullRequestText) -> str:
     if state.tool == "gh":
         arguments = ["pr", "create", "--repo", state.shown_address]
         arguments += ["--head", state.branch, "--title", text.title, "--body-file", "-"]
-        finished = _run_in_empty_folder("gh", arguments, stdin=text.body.encode())
+        finished = _run_in_empty_folder("gh", arguments, state, stdin=text.body.encode())
     elif state.tool == "glab":
         arguments = ["mr", "create", "--repo", state.shown_address]
         arguments += ["--source-branch", state.branch, "--title", text.title]
         arguments += ["--description", text.body, "--yes"]
-        finished = _run_in_empty_folder("glab", arguments)
+        finished = _run_in_empty_folder("glab", arguments, state)
     else:
         raise ActionRefused(
             "Neither gh nor glab is installed.",
@@ -389,20 +403,20 @@ def _find_pull_request(state: BranchState) -> PullRequest | None:
 def _find_github_request(state: BranchState) -> PullRequest | None:
     arguments = ["pr", "view", state.branch, "--repo", state.shown_address]
     arguments += ["--json", "url,state,statusCheckRollup"]
-    finished = _run_in_empty_folder("gh", arguments)
+    finished = _run_in_empty_folder("gh", arguments, state)
     return _parse_github_request(finished.stdout)
 
 
 def _find_gitlab_request(state: BranchState) -> PullRequest | None:
     repository_and_format = ["--repo", state.shown_address, "--output", "json"]
     arguments = ["mr", "view", state.branch]
-    finished = _run_in_empty_folder("glab", arguments + repository_and_format)
+    finished = _run_in_empty_folder("glab", arguments + repository_and_format, state)
     request = parse_json_or_none(finished.stdout)
     if text_at(request, "state") != "opened":
         return None
 
     arguments = ["ci", "get", "--branch", state.branch]
-    finished = _run_in_empty_folder("glab", arguments + repository_and_format)
+    finished = _run_in_empty_folder("glab", arguments + repository_and_format, state)
     pipeline = parse_json_or_none(finished.stdout)
     return PullRequest(text_at(request, "web_url"), _parse_gitlab_checks(pipeline))
 
@@ -454,7 +468,7 @@ def _read_failure_log(state: BranchState, check: BranchCheck) -> str:
         arguments = ["run", "view"] + repository + ["--job", check.job, "--log-failed"]
     else:
         arguments = ["ci", "trace", check.job] + repository
-    finished = _run_in_empty_folder(state.tool, arguments)
+    finished = _run_in_empty_folder(state.tool, arguments, state)
     if finished.returncode and not finished.stdout:
         reason = _shorten_reason(_output_text(finished))
         raise ActionRefused(
@@ -468,14 +482,20 @@ def _read_failure_log(state: BranchState, check: BranchCheck) -> str:
 
 
 def _run_in_empty_folder(
-    name: str, arguments: Sequence[str], *, stdin: bytes = b""
+    name: str, arguments: Sequence[str], state: BranchState, *, stdin: bytes = b""
 ) -> starter.FinishedProcess:
     with tempfile.TemporaryDirectory(prefix="helix-forge-") as folder:
-        return _run_users_program(name, arguments, Path(folder), stdin=stdin, check=False)
+        return _run_users_program(name, arguments, Path(folder), state, stdin=stdin, check=False)
 
 
 def _run_users_program(
-    name: str, arguments: Sequence[str], folder: Path, *, stdin: bytes = b"", check: bool = True
+    name: str,
+    arguments: Sequence[str],
+    folder: Path,
+    state: BranchState,
+    *,
+    stdin: bytes = b"",
+    check: bool = True,
 ) -> starter.FinishedProcess:
     """Runs a program of the user's. `check`: raise ActionRefused if it fails."""
     program = starter.find_program(name)
@@ -485,7 +505,7 @@ def _run_users_program(
         starter.CommandAuthor.USER,
         [program] + list(arguments),
         folder,
-        _environment_without_git_variables(folder),
+        _environment_for_server(state.address, folder),
         has_own_session=True,
     )
     try:
@@ -501,14 +521,15 @@ def _run_users_program(
     return finished
 
 
-def _environment_without_git_variables(folder: Path) -> dict[str, str]:
+def _environment_for_server(address: str, folder: Path) -> dict[str, str]:
     """Returns the user's variables for a program that must neither ask anything nor use
-    another repository.
+    another repository, nor send a token to a server that it is not for.
     """
+    tokens_of_others = _variables_with_tokens_of_others(address)
     environment: dict[str, str] = {}
     for name, value in os.environ.items():
         # The user's own variables for git could name another repository.
-        if not name.startswith("GIT_"):
+        if not name.startswith("GIT_") and name not in tokens_of_others:
             environment[name] = value
     # Nobody sits at a terminal who could answer.
     environment["GIT_TERMINAL_PROMPT"] = "0"
@@ -517,6 +538,35 @@ def _environment_without_git_variables(folder: Path) -> dict[str, str]:
     environment["NO_PROMPT"] = "1"
     environment["GIT_CEILING_DIRECTORIES"] = str(folder.parent)
     return environment
+
+
+def _variables_with_tokens_of_others(address: str) -> set[str]:
+    """Returns the variables whose token is not for the server at this address, as far as the user
+    has said. Without one, `gh` and `glab` use what the user has logged in with at that server.
+    """
+    host = _host_of_address(address)
+    kept_back: set[str] = set()
+    if host not in _servers_named_by_user(_NAMES_OF_GITHUB_SERVERS):
+        kept_back.update(_TOKENS_OF_GITHUB_SERVERS)
+    if host != "gitlab.com" and host not in _servers_named_by_user(_NAMES_OF_GITLAB_SERVERS):
+        kept_back.update(_TOKENS_OF_GITLAB_SERVERS)
+    return kept_back
+
+
+def _servers_named_by_user(variables: Sequence[str]) -> set[str]:
+    servers: set[str] = set()
+    for name in variables:
+        value = os.environ.get(name)
+        if value:
+            servers.add(_host_of_address(value))
+    return servers
+
+
+def _host_of_address(address: str) -> str:
+    found = _URL.fullmatch(address) or _SHORT_ADDRESS.fullmatch(address)
+    if found is None:
+        return ""
+    return found[1].casefold()
 
 
 def _output_text(finished: starter.FinishedProcess) -> str:

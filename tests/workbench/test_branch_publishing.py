@@ -24,6 +24,7 @@ import json, os, sys
 from pathlib import Path
 here = Path(__file__).parent
 told = dict(words=sys.argv[1:], folder=os.getcwd(), entries=sorted(os.listdir()), stdin="")
+told["tokens"] = sorted(os.environ[name] for name in os.environ if name.endswith("_TOKEN"))
 if "--body-file" in sys.argv:
     told["stdin"] = sys.stdin.read()
 with (here / "told").open("a") as file:
@@ -272,6 +273,47 @@ async def test_a_pull_request_is_opened_with_the_text_and_its_checks_are_read(
     ]  # fmt: skip
     with pytest.raises(ActionRefused, match=r"https://other\.example"):
         await publishing.read_failure_log(state, foreign)
+
+
+@pytest.mark.parametrize(
+    ("address", "tokens"),
+    [
+        ("https://github.com/me/it", ["of github.com"]),
+        ("https://evil.example/me/it", ["of github.com"]),
+        ("git@evil.example:work.example/it", ["of github.com"]),
+        ("https://work.example@evil.example/it", ["of github.com"]),
+        ("https://x@work.example@evil.example/it", ["of github.com"]),
+        ("git@evil.example:it@work.example", ["of github.com"]),
+        ("https://evil.example\\@work.example/it", ["of github.com"]),
+        ("https://work.example:443/me/it", ["of github.com", "of work"]),
+        ("git@WORK.example:me/it", ["of github.com", "of work"]),
+        ("ssh://git@lab.example:22/me/it", ["of github.com", "of lab"]),
+        ("https://gitlab.com/me/it", ["of github.com", "of lab"]),
+    ],
+)
+async def test_a_token_goes_to_no_server_that_only_the_repository_names(
+    desks: Desks,
+    project: Path,
+    programs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    address: str,
+    tokens: list[str],
+) -> None:
+    """`gh` sends the token of a company's server, and `glab` any token, wherever it is told to."""
+    for name, value in {
+        "GH_TOKEN": "of github.com",
+        "GH_ENTERPRISE_TOKEN": "of work",
+        "GH_HOST": "work.example",
+        "GITLAB_TOKEN": "of lab",
+        "GITLAB_HOST": "https://lab.example",
+    }.items():
+        monkeypatch.setenv(name, value)
+    git(project, "remote", "set-url", "origin", address)
+    answer(programs, pr_view={}, mr_view={}, ci_get={})
+    (programs / "glab").symlink_to(programs / "gh")
+    publishing, state = await publishing_of(await bench_on(desks, project))
+    await publishing.find_pull_request(state)
+    assert {tuple(row["tokens"]) for row in told(programs)} == {tuple(tokens)}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
