@@ -23,6 +23,8 @@ from helix_desktop.errors import ModelFailed, ProviderKeyRefused, ProviderUnreac
 from helix_desktop.fast_dataclass import dataclass
 
 if TYPE_CHECKING:
+    from http.cookiejar import CookieJar
+
     import httpx  # Imported when needed: it takes 9 MB, which a window without a model saves.
 
 LONGEST_REFUSAL = 1024 * 1024
@@ -141,12 +143,22 @@ def build_http_client(
             mounts=_proxy_mounts(proxies or {}, limits, trusted),
             trust_env=uses_environment,
             follow_redirects=False,
+            cookies=_cookie_jar_that_keeps_none(),
         )
     except (ValueError, ImportError) as error:
         raise UnmendableFailure(
             f"The system's proxy setting is not valid: {error}",
             remedy="Fix HTTPS_PROXY or ALL_PROXY. The value should look like http://host:port or socks5://host:port.",
         ) from error
+
+
+def _cookie_jar_that_keeps_none() -> CookieJar:
+    """No provider needs a cookie, and a cookie does not know ports: that of one server on this
+    computer would be sent to every other one.
+    """
+    from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+    return CookieJar(DefaultCookiePolicy(allowed_domains=()))
 
 
 def _proxy_mounts(

@@ -10,11 +10,13 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import httpx
 import pytest
 import zstandard
 
+from helix_desktop import concurrency
 from helix_desktop.errors import ModelFailed, ProviderKeyRefused, ProviderUnreachable
 from helix_desktop.providers import http_transport
 from helix_desktop.providers.http_transport import (
@@ -275,6 +277,37 @@ async def test_connections_are_shared_and_can_be_used_again_after_closing(clock:
         await shared.aclose()
         assert (await heard(clients[0], asking()))[1].parts
     await shared.aclose()
+
+
+class CookieServer(BaseHTTPRequestHandler):
+    cookies: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        self.cookies.append(self.headers.get("cookie"))
+        self.send_response(200)
+        self.send_header("set-cookie", "of-one=secret; Path=/")
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+async def test_no_cookie_of_one_server_reaches_another() -> None:
+    """Two servers on one computer differ by their ports alone, which a cookie does not know."""
+    CookieServer.cookies.clear()
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), CookieServer) as one,
+        ThreadingHTTPServer(("127.0.0.1", 0), CookieServer) as other,
+    ):
+        for server in (one, other):
+            concurrency.start_thread(server.serve_forever, name="cookie server")
+        async with http_transport.build_http_client(uses_environment=False) as client:
+            for server in (one, other, one):
+                await client.get(f"http://127.0.0.1:{server.server_port}/")
+        one.shutdown()
+        other.shutdown()
+    assert CookieServer.cookies == [None, None, None]
 
 
 async def test_a_small_reply_that_stands_for_gigabytes_is_refused(
