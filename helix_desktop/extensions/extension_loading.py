@@ -7,12 +7,17 @@ the program has, is switched off with a sentence, and everything else goes on.
 
 import asyncio
 import importlib
+import site
+import sys
+import sysconfig
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import helix_desktop
 from helix_desktop.concurrency import run_on_detached_thread
 from helix_desktop.engine.facts import ToolSpec
 from helix_desktop.engine.ports import CallContext, ForeignToolResult
@@ -258,7 +263,36 @@ def _import_extension(installed: InstalledExtension) -> Extension:
             value = getattr(value, attribute)
         return value
 
+    modules_before = set(sys.modules)
     declared = run_with_limit(import_and_find, IMPORT_SECONDS, "its module")
     if not isinstance(declared, Extension):
         raise ExtensionFailed(f"{installed.target} is no Extension, but {type(declared).__name__}")
+    _check_loaded_files(installed, set(sys.modules) - modules_before | {module_name})
     return declared
+
+
+def _check_loaded_files(installed: InstalledExtension, module_names: Iterable[str]) -> None:
+    """Raises ExtensionFailed for a module that came from a file whose change nobody would notice."""
+    trusted_folders = _folders_of_program_and_libraries()
+    for name in module_names:
+        module = sys.modules.get(name)
+        # Anything can be put among the modules, and looking at it could run somebody else's code.
+        if type(module) is not ModuleType:
+            continue
+        file = module.__dict__.get("__file__")
+        if not isinstance(file, str) or Path(file) in installed.files:
+            continue
+        real_file = Path(file).resolve()
+        if not any(real_file.is_relative_to(folder) for folder in trusted_folders):
+            raise ExtensionFailed(
+                f"it loaded {file}, which is not among the files that were allowed"
+            )
+
+
+def _folders_of_program_and_libraries() -> list[Path]:
+    """Return where the program, Python and the packages beside the program are installed."""
+    folders = [str(Path(helix_desktop.__file__).parent), sys.prefix, sys.base_prefix]
+    folders.extend(sysconfig.get_paths().values())
+    if site.ENABLE_USER_SITE:
+        folders.append(site.getusersitepackages())
+    return [Path(folder).resolve() for folder in folders]

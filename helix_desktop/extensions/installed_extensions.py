@@ -6,7 +6,6 @@ changed since is off until the user allows it again.
 """
 
 import hashlib
-import importlib.machinery
 import importlib.metadata
 import json
 import logging
@@ -18,11 +17,12 @@ from enum import StrEnum
 from pathlib import Path
 
 from helix_desktop import atomic_files
-from helix_desktop.errors import InvalidInput, NotFound
+from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
 from helix_desktop.extensions.allowed_imports import (
     canonical_package_name,
     list_with_dependencies,
 )
+from helix_desktop.extensions.extension_files import list_files_of_extension
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Object, object_at, parse_object, text_at
 from helix_desktop.program_folders import ProgramFolders
@@ -44,7 +44,8 @@ class InstalledExtension:
     """A package with an entry point. `files_sha256`: a digest of all of its files, and of those of
     the packages in the folder for extensions that it needs, which are named in `packages`.
 
-    `target` names what the entry point stands for, such as "word_tools:extension".
+    `target` names what the entry point stands for, such as "word_tools:extension". `refusal`: why
+    it cannot be allowed, as its files could change unnoticed.
     """
 
     name: str
@@ -55,11 +56,12 @@ class InstalledExtension:
     files_sha256: str
     installed_at: float = 0.0
     packages: tuple[str, ...] = ()
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownExtension:
-    """An installed extension and its state. `why` says what made a failed one fail."""
+    """An installed extension and its state. `why`: why it failed, or why it cannot be allowed."""
 
     installed: InstalledExtension
     state: ExtensionState
@@ -100,7 +102,13 @@ class AllowedExtensions:
         )
 
     def allow_extension(self, extension: InstalledExtension) -> None:
-        """Save that this version with these files may run."""
+        """Save that this version with these files may run. Raises ActionRefused if its files
+        could change unnoticed.
+        """
+        if extension.refusal:
+            raise ActionRefused(
+                f"The extension {extension.name} was not allowed: {extension.refusal}."
+            )
         self._save_decision(
             extension.name,
             {
@@ -145,7 +153,9 @@ class AllowedExtensions:
 
 def _judge(installed: InstalledExtension, decision: Mapping[str, object]) -> KnownExtension:
     if not decision:
-        return KnownExtension(installed, ExtensionState.OFF)
+        return KnownExtension(installed, ExtensionState.OFF, installed.refusal)
+    if installed.refusal:
+        return KnownExtension(installed, ExtensionState.CHANGED, installed.refusal)
     is_same_package = text_at(decision, "package") == installed.package
     is_same_version = text_at(decision, "version") == installed.version
     has_same_files = text_at(decision, "sha256") == installed.files_sha256
@@ -168,7 +178,7 @@ def find_installed_extensions(folder: Path) -> list[InstalledExtension]:
     extensions: list[InstalledExtension] = []
     for distribution in importlib.metadata.distributions(path=search_path):
         try:
-            extensions += _extensions_of_package(distribution, search_path, packages_in_folder)
+            extensions += _extensions_of_package(distribution, folder, packages_in_folder)
         except Exception as error:  # noqa: BLE001 - a package's description can contain anything
             log.info("a package could not be examined: %s", type(error).__name__)
     # The newest description first: `pip install --target` leaves that of an earlier version.
@@ -193,15 +203,17 @@ def _list_packages(folder: Path) -> list[importlib.metadata.Distribution]:
 
 def _extensions_of_package(
     distribution: importlib.metadata.Distribution,
-    search_path: Sequence[str],
+    folder: Path,
     packages_in_folder: Sequence[importlib.metadata.Distribution],
 ) -> Iterator[InstalledExtension]:
     for entry_point in distribution.entry_points.select(group=ENTRY_POINT_GROUP):
         packages = list_with_dependencies(distribution, packages_in_folder)
-        paths = _files_of_code(entry_point.value, search_path)
-        for package in packages:
-            paths |= _listed_files(package)
-        files = tuple(_keep_files_of_code(sorted(paths)))
+        files: tuple[Path, ...] = ()
+        refusal = ""
+        try:
+            files = list_files_of_extension(distribution, entry_point.value, packages, folder)
+        except ActionRefused as error:
+            refusal = " ".join(error.what.split())
         yield InstalledExtension(
             _one_line(entry_point.name),
             _one_line(str(distribution.metadata["Name"])),
@@ -211,6 +223,7 @@ def _extensions_of_package(
             _digest_of_files(files),
             _time_of_installation(distribution),
             tuple(canonical_package_name(str(package.metadata["Name"])) for package in packages),
+            refusal,
         )
 
 
@@ -224,47 +237,6 @@ def _time_of_installation(distribution: importlib.metadata.Distribution) -> floa
         if listed.name == "METADATA":
             return Path(str(distribution.locate_file(listed))).stat().st_mtime
     return 0.0
-
-
-def _listed_files(distribution: importlib.metadata.Distribution) -> set[Path]:
-    """Return what the package says that it installed, within the place of its installation: it can
-    name every file of the system, and some of these have no end.
-    """
-    places = [Path(str(distribution.locate_file(""))).resolve(), Path(sys.prefix).resolve()]
-    paths: set[Path] = set()
-    for listed in distribution.files or ():
-        path = Path(str(distribution.locate_file(listed)))
-        real_path = path.resolve()
-        if any(real_path.is_relative_to(place) for place in places):
-            paths.add(path)
-    return paths
-
-
-def _files_of_code(target: str, search_path: Sequence[str]) -> set[Path]:
-    """Return all that lies in the folder of an extension's code.
-
-    A package that is installed for development has its code elsewhere than its list says.
-    """
-    paths: set[Path] = set()
-    # Looking for a module of the top level does not run it.
-    module = target.partition(":")[0]
-    top_module = module.partition(".")[0].strip()
-    specification = importlib.machinery.PathFinder.find_spec(top_module, search_path)
-    if specification is None:
-        return paths
-    if specification.origin:
-        paths.add(Path(specification.origin))
-    for folder in specification.submodule_search_locations or ():
-        paths.update(Path(folder).rglob("*"))
-    return paths
-
-
-def _keep_files_of_code(paths: Sequence[Path]) -> Iterator[Path]:
-    for path in paths:
-        # Python writes these again as it likes, and those of extensions are never read.
-        is_compiled = "__pycache__" in path.parts
-        if path.is_file() and not is_compiled and path.name != "RECORD":
-            yield path
 
 
 def _digest_of_files(files: tuple[Path, ...]) -> str:

@@ -109,6 +109,9 @@ def describe_extension_state(extension: ShownExtension) -> str:
         case "failed":
             reason = mark_text(translate_sentences(extension.why))
             return tr("Switched off: {reason}", reason=reason)
+    if extension.why:
+        reason = mark_text(translate_sentences(extension.why))
+        return tr("Off: {reason}", reason=reason)
     return tr("Off")
 
 
