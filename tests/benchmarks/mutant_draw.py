@@ -1,8 +1,11 @@
-"""How many of some mutants, drawn over the rooms that carry other people's words, their
-own tests notice.
+"""How many of some mutants, drawn over the rooms of the package, their own tests notice.
 
-python -m tests.benchmarks.mutant_draw SEED [COUNT]     one line for each mutant, the
-share at the end, then the survivors
+python -m tests.benchmarks.mutant_draw SEED [COUNT] [ROOMS] [mirrored]
+
+prints one line for each mutant and the share at the end. ROOMS is a name in
+`ROOMS_BY_NAME`: "words" (the rooms that carry other people's words) if none is given.
+With "mirrored" no other tests than the mirrored ones are tried, which takes half as
+long.
 
 A file is drawn by its size, a place in it by chance: a comparison, `and`, `or`, `not`,
 a number, what is returned, a call whose result nobody takes. It is tried on a copy,
@@ -15,10 +18,14 @@ machine, a test that is broken anyway) has noticed nothing, and the mutant is tr
 more without all that do. Tests that do not end have noticed a mutant only if they end
 in a sixth of that time without it. Take a seed whose mutants nobody has seen; a
 benchmark, since 40 take half an hour of one core.
+
+The draw of 27 November 2026: seed 9701, 20 mutants of "acp", of "timeline" and of
+"fleet" each, and 50 of "all".
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import os
 import random
@@ -35,14 +42,29 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "helix_desktop"
-ROOMS = (
-    "gateway",
-    "protocols",
-    "histories",
-    "store/shared",
-    "tools/changes",
-    "tools/permission.py",
-)
+ROOMS_BY_NAME: Mapping[str, Sequence[str]] = {
+    "words": (
+        "gateway",
+        "protocols",
+        "histories",
+        "store/shared",
+        "tools/changes",
+        "tools/permission.py",
+    ),
+    "acp": ("acp_client", "acp_agent", "commands/acp_command.py"),
+    "timeline": ("gui/timeline",),
+    "fleet": (
+        "store/fleet_*.py",
+        "workbench/fleet_*.py",
+        "workbench/claimed_fleet_task.py",
+        "workbench/worker_claims.py",
+        "gui/fleet",
+        "commands/fleet_command.py",
+        "commands/task_command.py",
+        "commands/worker_command.py",
+    ),
+    "all": ("**/*.py",),
+}
 SMALLEST = 600  # In bytes. What is smaller has no mutants worth the draw.
 MOST_TESTS = 6  # Files of tests for one mutant.
 LONGEST_SECONDS = 300.0
@@ -68,6 +90,35 @@ COVERED_BY: Mapping[
     "store/shared/postgres_pool.py": ("store/shared/test_postgres_rows.py",),
     "tools/changes/known_folders.py": ("tools/changes/test_checkpoints.py",),
     "tools/changes/change_attribution.py": ("tools/changes/test_checkpoints.py",),
+    "acp_agent/editor_conversation.py": ("acp_agent/test_editor_requests.py",),
+    "acp_agent/conversation_options.py": ("acp_agent/test_editor_requests.py",),
+    "acp_agent/console_transport.py": ("acp_agent/test_editors.py",),
+    "gui/timeline/request_cost_bars.py": ("gui/timeline/test_timeline_page.py",),
+    "gui/timeline/fold_panel.py": ("gui/timeline/test_timeline_page.py",),
+    "gui/timeline/fold_now_dialog.py": ("gui/timeline/test_timeline_page.py",),
+    "gui/timeline/fold_list.py": ("gui/timeline/test_timeline_page.py",),
+    "gui/timeline/timeline_marks.py": ("gui/timeline/test_timeline_chart.py",),
+    "gui/fleet/task_question_view.py": ("gui/fleet/test_fleet_dialog.py",),
+    "gui/fleet/task_answer_buttons.py": ("gui/fleet/test_fleet_dialog.py",),
+    "gui/fleet/task_answer_view.py": ("gui/fleet/test_fleet_dialog.py",),
+    "gui/fleet/fleet_rows.py": ("gui/fleet/test_fleet_dialog.py",),
+    "gui/fleet/fleet_list.py": ("gui/fleet/test_fleet_dialog.py",),
+    "store/fleet_task_list.py": ("store/shared/test_fleet_task_list.py",),
+    "store/fleet_statements.py": ("store/shared/test_fleet_task_list.py",),
+    "store/fleet_task_history.py": ("store/shared/test_fleet_task_list.py",),
+    "store/fleet_task_reading.py": ("store/shared/test_fleet_task_list.py",),
+    "store/fleet_tasks.py": ("store/shared/test_fleet_task_list.py",),
+    "store/fleet_notes.py": (
+        "store/shared/test_fleet_task_list.py",
+        "workbench/test_fleet_telemetry.py",
+    ),
+    "store/fleet_task_encoding.py": (
+        "store/shared/test_fleet_task_upgrade.py",
+        "store/shared/test_fleet_task_list.py",
+    ),
+    "workbench/fleet_task_run.py": ("workbench/test_fleet_worker.py",),
+    "commands/fleet_command.py": ("commands/test_task_command.py",),
+    "commands/worker_command.py": ("commands/test_task_command.py",),
 }
 
 
@@ -81,22 +132,31 @@ class Mutant:
     text: str
 
 
-def draw_mutants(seed: int, count: int) -> Iterator[Mutant]:
+def draw_mutants(seed: int, count: int, rooms: Sequence[str]) -> Iterator[Mutant]:
+    """`count` mutants of files in these rooms: the same ones for the same seed and code."""
     chance = random.Random(seed)
-    found = [one for room in ROOMS for one in _files_of_room(ROOT / PACKAGE / room)]
-    sizes = [path.stat().st_size for path in found]
-    while count:
-        (path,) = chance.choices(found, sizes)
+    paths = _files_of_rooms(rooms)
+    sizes = [path.stat().st_size for path in paths]
+    drawn = 0
+    while drawn < count:
+        (path,) = chance.choices(paths, sizes)
         source = path.read_text("utf-8")
         places = _places_in(ast.parse(source))
         if places:
             yield _mutant_at(path, source, chance.choice(places))
-            count -= 1
+            drawn += 1
 
 
-def _files_of_room(room: Path) -> list[Path]:
-    files = [room] if room.is_file() else sorted(room.rglob("*.py"))
-    return [path for path in files if path.stat().st_size > SMALLEST]
+def _files_of_rooms(rooms: Sequence[str]) -> list[Path]:
+    """The modules that are drawn from; a room may be a folder, a file or a pattern."""
+    paths: list[Path] = []
+    for room in rooms:
+        for place in sorted((ROOT / PACKAGE).glob(room)):
+            if place.is_dir():
+                paths.extend(sorted(place.rglob("*.py")))
+            else:
+                paths.append(place)
+    return [path for path in paths if path.stat().st_size > SMALLEST]
 
 
 def _places_in(tree: ast.Module) -> list[ast.expr | ast.stmt]:
@@ -132,49 +192,59 @@ def _mistake_at(node: ast.AST) -> str | None:  # noqa: PLR0911 -- one for each k
 
 
 def _mutant_at(path: Path, source: str, node: ast.expr | ast.stmt) -> Mutant:
-    whole, lines = source.encode(), source.encode().splitlines(keepends=True)
-    ends = (
-        (node.lineno, node.col_offset),
-        (node.end_lineno or node.lineno, node.end_col_offset or 0),
-    )
-    begin, end = (sum(map(len, lines[: line - 1])) + column for line, column in ends)
-    text = (whole[:begin] + (_mistake_at(node) or "").encode() + whole[end:]).decode()
+    encoded = source.encode()
+    begin = _offset(encoded, node.lineno, node.col_offset)
+    end = _offset(encoded, node.end_lineno or node.lineno, node.end_col_offset or 0)
+    mistake = (_mistake_at(node) or "").encode()
     return Mutant(
-        path.relative_to(ROOT / PACKAGE).as_posix(), node.lineno, whole[begin:end].decode(), text
+        path.relative_to(ROOT / PACKAGE).as_posix(),
+        node.lineno,
+        encoded[begin:end].decode(),
+        (encoded[:begin] + mistake + encoded[end:]).decode(),
     )
+
+
+def _offset(encoded: bytes, line: int, column: int) -> int:
+    """Where a place lies in the bytes of a file; `ast` counts columns in bytes."""
+    lines = encoded.splitlines(keepends=True)
+    return sum(map(len, lines[: line - 1])) + column
 
 
 def tests_of_file(path: str) -> list[str]:
     """The mirrored tests first, then those that are told to cover it, then those of the
     room that name it.
     """
-    mirrored = mirrored_tests(path)
-    file, tests = Path(path), ROOT / "tests"
-    near = (
-        f"tests/{one.relative_to(tests).as_posix()}"
-        for one in sorted((tests / file.parts[0]).rglob("test_*.py"))
-    )
-    mirrored += [
-        one for one in near if one not in mirrored and file.stem in (ROOT / one).read_text("utf-8")
-    ]
-    return mirrored[:MOST_TESTS]
+    tests = mirrored_tests(path)
+    room = ROOT / "tests" / Path(path).parts[0]
+    module = Path(path).stem
+    for file in sorted(room.rglob("test_*.py")):
+        name = file.relative_to(ROOT).as_posix()
+        if name not in tests and module in file.read_text("utf-8"):
+            tests.append(name)
+    return tests[:MOST_TESTS]
 
 
 def mirrored_tests(path: str) -> list[str]:
     file = Path(path)
-    found = [file.parent / f"test_{file.name}", *map(Path, COVERED_BY.get(path, ()))]
-    return [f"tests/{one.as_posix()}" for one in found if (ROOT / "tests" / one).is_file()]
+    names = [(file.parent / f"test_{file.name}").as_posix()]
+    names.extend(COVERED_BY.get(path, ()))
+    return [f"tests/{name}" for name in names if (ROOT / "tests" / name).is_file()]
 
 
-def who_notices(mutant: Mutant, copy: Path) -> tuple[str, str]:
+def who_notices(mutant: Mutant, copy: Path, *, only_mirrored: bool) -> tuple[str, str]:
     """Whether the mirrored tests notice it, those near them or none ("survives"), and
     which test failed.
     """
     mirrored = mirrored_tests(mutant.path)
-    near = [one for one in tests_of_file(mutant.path) if one not in mirrored]
-    for word, tests in (("noticed", mirrored), ("near", near)):
-        if failed := _find_noticing_test(mutant, copy, tests):
-            return word, failed
+    failed = _find_noticing_test(mutant, copy, mirrored)
+    if failed:
+        return "noticed", failed
+    if only_mirrored:
+        return "survives", ""
+    near = [test for test in tests_of_file(mutant.path) if test not in mirrored]
+    failed = _find_noticing_test(mutant, copy, near)
+    if failed:
+        return "near", failed
     return "survives", ""
 
 
@@ -182,7 +252,8 @@ def _find_noticing_test(mutant: Mutant, copy: Path, tests: Sequence[str]) -> str
     if not tests:
         return ""
     file = copy / PACKAGE / mutant.path
-    before, failing_anyway = file.read_text("utf-8"), frozenset[str]()
+    before = file.read_text("utf-8")
+    failing_anyway = frozenset[str]()
     for _ in range(2):
         file.write_text(mutant.text, "utf-8")
         failed, _ = _run_tests(copy, tests, failing_anyway)
@@ -190,7 +261,10 @@ def _find_noticing_test(mutant: Mutant, copy: Path, tests: Sequence[str]) -> str
         if not failed:
             return ""
         (first,) = failed
-        without, seconds = _run_tests(copy, tests if first == NO_END else [first])
+        suspects = [first]
+        if first == NO_END:
+            suspects = list(tests)
+        without, seconds = _run_tests(copy, suspects)
         if not without and (first != NO_END or seconds < LONGEST_SECONDS / 6):
             return first
         failing_anyway, _ = _run_tests(copy, tests, stops=False)
@@ -208,12 +282,14 @@ def _run_tests(
         "-q",
         "-p",
         "no:cacheprovider",
-        *(["-x"] if stops else []),
-        *tests,
     ]
+    if stops:
+        command.append("-x")
+    command.extend(tests)
+    command.extend(f"--deselect={test}" for test in left_out)
     begun = time.monotonic()
     with subprocess.Popen(
-        [*command, *(f"--deselect={one}" for one in left_out)],
+        command,
         cwd=copy,
         env={
             **os.environ,
@@ -239,7 +315,12 @@ def _run_tests(
 
 
 def main() -> int:
-    seed, count = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 40
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("seed", type=int)
+    arguments.add_argument("count", type=int, nargs="?", default=40)
+    arguments.add_argument("rooms", choices=ROOMS_BY_NAME, nargs="?", default="words")
+    arguments.add_argument("only", choices=["mirrored"], nargs="?")
+    given = arguments.parse_args()
     words: list[str] = []
     with tempfile.TemporaryDirectory(prefix="helix-mutants-") as made:
         copy = Path(made) / "copy"
@@ -249,17 +330,18 @@ def main() -> int:
             symlinks=True,
             ignore=shutil.ignore_patterns(".venv", ".git", ".*_cache", "dist"),
         )
-        for number, mutant in enumerate(
-            tuple(draw_mutants(seed, count)), 1
-        ):  # All at once: the files may be edited meanwhile.
-            word, test = who_notices(mutant, copy)
+        # All are drawn at once, since somebody may edit the files meanwhile.
+        mutants = tuple(draw_mutants(given.seed, given.count, ROOMS_BY_NAME[given.rooms]))
+        for number, mutant in enumerate(mutants, 1):
+            word, test = who_notices(mutant, copy, only_mirrored=given.only is not None)
             words.append(word)
             was = " ".join(mutant.was.split())[:90]
             sys.stdout.write(f"{number:3} {word:8} {mutant.path}:{mutant.line} {was}  {test}\n")
             sys.stdout.flush()
-    noticed, near = words.count("noticed"), words.count("near")
+    noticed = words.count("noticed")
+    near = words.count("near")
     sys.stdout.write(
-        f"{noticed} of {count} are noticed by the mirrored tests, {near} more by others of the room\n"
+        f"{noticed} of {given.count} are noticed by the mirrored tests, {near} more by others of the room\n"
     )
     return 0
 
