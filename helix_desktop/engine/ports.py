@@ -62,6 +62,14 @@ class CacheEntry:
     tokens: int = 0
 
 
+class ContentReader(Protocol):
+    """Content by its SHA-256, wherever it is stored. See `ContentCache`."""
+
+    async def read_content(self, digest: Digest) -> bytes: ...
+    async def read_range(self, digest: Digest, start: int, length: int) -> bytes: ...
+    async def read_contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]: ...
+
+
 class ContentCache(Protocol):
     """Content by its SHA-256. `store_content` returns once it is on disk. Content may
     be stored again.

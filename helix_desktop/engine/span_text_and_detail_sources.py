@@ -13,7 +13,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.engine.conversation_details import Detail, DetailSource
 from helix_desktop.engine.messages import Block, Role
-from helix_desktop.engine.ports import ContentCache
+from helix_desktop.engine.ports import ContentReader
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.state.view_items import ViewItem
@@ -42,7 +42,7 @@ class SpanText:
     tokens: int
 
 
-async def read_stored_text(cache: ContentCache, stored: facts.Stored) -> str:
+async def read_stored_text(cache: ContentReader, stored: facts.Stored) -> str:
     """Return an entry's text, the beginning and end of a long one, or a sentence if it is lost."""
     try:
         if stored.size > MOST_BYTES:
@@ -55,7 +55,7 @@ async def read_stored_text(cache: ContentCache, stored: facts.Stored) -> str:
     return f"[a picture, {stored.media_type}]"
 
 
-async def _read_both_ends(cache: ContentCache, stored: facts.Stored) -> str:
+async def _read_both_ends(cache: ContentReader, stored: facts.Stored) -> str:
     """Return three parts of the beginning and one of the end, of the bytes that may be read."""
     tail_bytes = MOST_BYTES // 4
     head = await cache.read_range(stored.digest, 0, MOST_BYTES - tail_bytes)
@@ -66,7 +66,7 @@ async def _read_both_ends(cache: ContentCache, stored: facts.Stored) -> str:
 async def read_span_texts(
     branch: ConversationBranch,
     items: Iterable[ViewItem],
-    cache: ContentCache,
+    cache: ContentReader,
     *,
     dated: bool = False,
 ) -> AsyncIterator[SpanText]:
@@ -95,7 +95,7 @@ def _label_item(branch: ConversationBranch, item: ViewItem, *, dated: bool) -> s
     return f"{numbers} {minute:%Y-%m-%d %H:%M}"
 
 
-async def _text_of_block(branch: ConversationBranch, block: Block, cache: ContentCache) -> str:
+async def _text_of_block(branch: ConversationBranch, block: Block, cache: ContentReader) -> str:
     """Return a block as text with a word on who said it, or nothing for reasoning."""
     match block.content:
         case facts.Text(text=text):
@@ -128,7 +128,7 @@ def _call_suffix(branch: ConversationBranch, block: Block) -> str:
 
 
 async def read_detail_sources(
-    branch: ConversationBranch, seqs: list[int], cache: ContentCache
+    branch: ConversationBranch, seqs: list[int], cache: ContentReader
 ) -> list[DetailSource]:
     """Return the original messages and outputs, in which details are looked for, except what the
     user has excluded.
@@ -154,7 +154,7 @@ async def read_detail_sources(
 
 
 async def read_short_outputs(
-    messages: Iterable[facts.Recorded], cache: ContentCache
+    messages: Iterable[facts.Recorded], cache: ContentReader
 ) -> Mapping[facts.Stored, str]:
     """Return the texts of short outputs. Facts of a long history do not hold them, so
     they are read together.
@@ -196,7 +196,7 @@ def _source_of_output(
 
 
 async def _sources_of_user_message(
-    branch: ConversationBranch, seq: int, fact: facts.UserSaid, cache: ContentCache
+    branch: ConversationBranch, seq: int, fact: facts.UserSaid, cache: ContentReader
 ) -> list[DetailSource]:
     """Return the user's own words, and apart from them what an agent's program added."""
     shown_parts = _parts_not_excluded(branch, seq, fact)

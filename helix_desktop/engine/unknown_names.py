@@ -17,7 +17,7 @@ from helix_desktop.engine.conversation_details import (
     split_into_pieces_at_line_ends,
 )
 from helix_desktop.engine.facts import Folded, Span
-from helix_desktop.engine.ports import ContentCache
+from helix_desktop.engine.ports import ContentReader
 from helix_desktop.engine.view import ConversationState
 
 COUNTABLE = 12  # Whole numbers up to this need no source, as the writer may have counted something.
@@ -35,14 +35,14 @@ _FIGURE = re.compile(r"(?<![\w.,/-])\d[\d,]*(?:\.\d+)?(?![\w/-]|\.\d)")
 
 
 async def find_unknown_names_of_fold(
-    history: ConversationState, fold: Folded, cache: ContentCache
+    history: ConversationState, fold: Folded, contents: ContentReader
 ) -> Sequence[str]:
     """Return what occurs in no covered message and no setting, each with its sentence."""
     span = fold.cover
     if not isinstance(span, Span):
         return []
     seqs = [seq for seq in history.branch.order if span.first <= seq <= span.last]
-    sources = await span_text_and_detail_sources.read_detail_sources(history.branch, seqs, cache)
+    sources = await span_text_and_detail_sources.read_detail_sources(history.branch, seqs, contents)
     texts = list(_texts_of(sources))
     for block in history.settings.settings_blocks:
         texts.append(str(block.content))

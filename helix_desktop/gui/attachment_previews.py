@@ -75,7 +75,7 @@ def show_thumbnail_or_token_count(
 
 
 async def _read_stored_image(bench: ShownWorkspace, stored: Stored, widest: int) -> QImage:
-    content = await bench.read_content_range(stored.digest, 0, stored.size)
+    content = await bench.contents.read_range(stored.digest, 0, stored.size)
     image = await asyncio.to_thread(read_picture, content, widest)
     if image is None:
         raise HelixError(

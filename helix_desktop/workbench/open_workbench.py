@@ -23,6 +23,7 @@ from helix_desktop.engine.message_queue import with_text_tokens
 from helix_desktop.engine.messages import Request
 from helix_desktop.engine.ports import (
     AskedProgram,
+    ContentReader,
     EmptyTrashResult,
     EntryOrigin,
     ForgetResult,
@@ -353,8 +354,9 @@ class Workbench:
             return session_events.ConversationActivity.IDLE
         return session.running
 
-    async def read_content_range(self, digest: Digest, start: int, length: int) -> bytes:
-        return await self.workspace.cache.read_range(digest, start, length)
+    @property
+    def contents(self) -> ContentReader:
+        return self.workspace.cache
 
     def text_of_reply_in_progress(self, conversation: str) -> str:
         """Return what a model has written of a reply that is not a fact yet."""

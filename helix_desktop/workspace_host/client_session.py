@@ -24,6 +24,7 @@ from helix_desktop.engine.request_costs import RequestCost
 from helix_desktop.engine.session_events import ConversationActivity, Event
 from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import ActionRefused, HelixError, OwnerEnded
 from helix_desktop.fast_dataclass import dataclass
@@ -76,6 +77,17 @@ class ClientConversation:
         they are those of the last one.
         """
         return self.state
+
+    @property
+    def policy(self) -> Policy:
+        return policy_from_fact(self.state.settings.policy)
+
+    def current_meter(self) -> WindowMeter:
+        return context_usage.measure_window(self.state, self.policy)
+
+    async def moment_at(self, seq: int) -> Moment:
+        """Computes, in a thread, the state when `seq` was the newest fact."""
+        return await asyncio.to_thread(self.state.past_moment, seq)
 
     def notify_listeners(self, event: Event) -> None:
         for listener in tuple(self.listeners):
@@ -542,15 +554,12 @@ class ClientContext:
     def _state(self) -> ConversationState:
         return self._session.conversation.state
 
-    def _policy(self) -> Policy:
-        return policy_from_fact(self._state.settings.policy)
-
     def next_request_meter(self) -> WindowMeter:
-        return context_usage.measure_window(self._state, self._policy())
+        return self._session.conversation.current_meter()
 
     def next_message_cost(self, instead_of: int = 0) -> NextMessageCost | None:
         return context_usage.estimate_next_message_cost(
-            self._state, self._policy(), before=instead_of
+            self._state, self._session.conversation.policy, before=instead_of
         )
 
     def cost_of_agents(self) -> float:
@@ -586,6 +595,11 @@ class ClientContext:
 
     async def unpin_part(self, ref: facts.Cover) -> None:
         await self._send_pin(ref, is_pinned=False)
+
+    async def edit_fold_text(self, fold: str, text: str) -> None:
+        await self._session.run_for_conversation(
+            host_interface.EditFold(self._session.id, fold, text)
+        )
 
     async def _send_pin(self, ref: facts.Cover, *, is_pinned: bool) -> None:
         conversation = self._session.id

@@ -21,14 +21,13 @@ from helix_desktop.engine.facts import Recorded, UserPart
 from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.session_events import ConversationActivity, Event
-from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, OwnerEnded
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.workbench.file_preview import PreviewedFile, PreviewKind
 from helix_desktop.workspace_host import host_interface
+from helix_desktop.workspace_host.client_contents import ClientContents
 from helix_desktop.workspace_host.client_session import ClientSession, UnconfirmedMessage
 from helix_desktop.workspace_host.host_interface import (
-    LONGEST_RANGE,
     FactsAdded,
     HostCommand,
     HostListRow,
@@ -54,6 +53,7 @@ class ClientWorkspace:
 
     def __init__(self, line: HostLine, known_as: str) -> None:
         self.line = line
+        self.contents = ClientContents(line)
         self.id = known_as
         self.name = ""
         self.tasks = OwnedTasks("client of a workspace")
@@ -314,23 +314,6 @@ class ClientWorkspace:
         return await self.line.run_at_host(host_interface.UndoFileChanges(conversation, seq))
 
     # --- Content
-
-    async def read_content_range(self, digest: Digest, start: int, length: int) -> bytes:
-        """Reads stored content, in pieces if there is much of it."""
-        host = self.line.host
-        if host is None:
-            raise NotFound(
-                "There is no connection to the workspace at this moment.",
-                remedy="It is shown when the connection is back.",
-            )
-        content = bytearray()
-        while len(content) < length:
-            wanted = min(LONGEST_RANGE, length - len(content))
-            piece = await host.read_content_range(digest, start + len(content), wanted)
-            content += piece
-            if len(piece) < wanted:
-                break
-        return bytes(content)
 
     async def attach_content(self, name: str, content: bytes, media_type: str) -> facts.Attachment:
         attachments = await self.attach_file(name, content)

@@ -98,6 +98,14 @@ class RepeatFold(_TaggedCommand, frozen=True):
     fold: str
 
 
+class EditFold(_TaggedCommand, frozen=True):
+    """Puts the user's text in the place of a summary's or of dated notes."""
+
+    conversation: str
+    fold: str
+    text: str
+
+
 class RewindConversation(_TaggedCommand, frozen=True):
     conversation: str
     seq: int
@@ -283,6 +291,7 @@ HostCommand = (
     | FoldConversation
     | UndoFold
     | RepeatFold
+    | EditFold
     | RewindConversation
     | AnswerAgain
     | ForkConversation

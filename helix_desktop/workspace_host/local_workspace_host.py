@@ -68,6 +68,7 @@ class LocalWorkspaceHost:
             host_interface.FoldConversation: self._carry_out_fold,
             host_interface.UndoFold: self._carry_out_undo_fold,
             host_interface.RepeatFold: self._carry_out_repeat_fold,
+            host_interface.EditFold: self._carry_out_fold_edit,
             host_interface.RewindConversation: self._carry_out_rewind,
             host_interface.AnswerAgain: self._carry_out_answer_again,
             host_interface.ForkConversation: self._carry_out_fork,
@@ -214,6 +215,11 @@ class LocalWorkspaceHost:
     async def _carry_out_repeat_fold(self, command: host_interface.RepeatFold) -> CommandResult:
         session = await self._bench.open_session(command.conversation)
         await session.folding.refold(command.fold)
+        return CommandResult()
+
+    async def _carry_out_fold_edit(self, command: host_interface.EditFold) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        await session.context.edit_fold_text(command.fold, command.text)
         return CommandResult()
 
     async def _carry_out_rewind(self, command: host_interface.RewindConversation) -> CommandResult:

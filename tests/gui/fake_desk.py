@@ -697,8 +697,9 @@ class FakeWorkbench(StandIn):
         session = self.sessions.get(conversation)
         return session.running if session else ConversationActivity.IDLE
 
-    async def read_content_range(self, digest: Digest, start: int, length: int) -> bytes:
-        return await self.workspace.cache.read_range(digest, start, length)
+    @property
+    def contents(self) -> Any:
+        return self.workspace.cache
 
     def list_conversations(self) -> Sequence[Row]:
         return list(self.rows.values())

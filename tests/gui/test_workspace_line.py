@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.facts import FoldKind, Text, UserPart
+from helix_desktop.engine.facts import FoldKind, Text, Unfolded, UserPart
 from helix_desktop.engine.session_events import MessagesQueued
 from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.errors import ActionRefused
@@ -54,6 +55,9 @@ class WorkspaceElsewhere(FakeWorkbench):
         self.unconfirmed: list[UnconfirmedMessage] = []
         self.changed: list[ChangedPath] = []
         self.refuse: Callable[..., None] = lambda *_: None
+
+    async def read_description(self) -> None:
+        pass
 
     def watch_refusals(self, listener: Callable[..., None]) -> Callable[[], None]:
         self.refuse = listener
@@ -119,6 +123,24 @@ def test_pages_that_need_the_workbench_show_nothing_and_fail_at_nothing(
         assert not window.window_actions[name].isEnabled(), name
     for name in ("rename", "pin", "archive", "trash", "fork", "compose"):
         assert window.window_actions[name].isEnabled(), name
+
+
+def test_the_timeline_shows_and_undoes_what_was_shortened_elsewhere(
+    window: MainWindow, elsewhere: WorkspaceElsewhere, application: QApplication
+) -> None:
+    window.switch_to_page("timeline")
+    timeline = window.pages.timeline
+    while timeline._read_timer.isActive():
+        application.processEvents()
+    assert timeline.isVisibleTo(window)
+    assert timeline.list.rows.rowCount() > 0
+    assert timeline.panel.isVisibleTo(window)
+    session = elsewhere.sessions[story.CONVERSATION]
+    assert timeline._chosen is not None
+    fold = timeline._chosen.current_folds[0].fold
+    timeline.panel.undo_wanted.emit([fold])
+    application.processEvents()
+    assert Unfolded(fold) in [recorded.fact for recorded in session.conversation.state.facts]
 
 
 def test_what_was_refused_is_given_back(window: MainWindow, elsewhere: WorkspaceElsewhere) -> None:

@@ -18,6 +18,7 @@ from helix_desktop.engine.session_events import (
     Event,
     MessagesQueued,
 )
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, OwnerEnded
 from helix_desktop.workbench import Workbench
 from helix_desktop.workbench.file_preview import PreviewKind
@@ -205,6 +206,25 @@ async def test_titles_pins_archive_and_trash_reach_the_list(client: ClientWorksp
     await until(lambda: any(row.trashed for row in client.list_conversations()), client)
 
 
+async def test_earlier_moments_and_the_policy_are_those_of_the_host(
+    client: ClientWorkspace, bench: Workbench
+) -> None:
+    session = await client.start_users_conversation()
+    for number, words in enumerate(("read README.md", "say hello"), 1):
+        session.send_message((Text(words),))
+        await until(lambda number=number: is_done(session, number), client)  # type: ignore[misc]
+    here = session.conversation
+    there = (await bench.open_session(session.id)).conversation
+    assert here.policy == there.policy
+    assert here.current_meter() == there.current_meter()
+    for seq in range(1, there.state.seq + 1):
+        moment_here = await here.moment_at(seq)
+        moment_there = await there.moment_at(seq)
+        assert moment_here.get_view() == moment_there.get_view()
+    with pytest.raises(NotFound):
+        await session.context.edit_fold_text("none", "words")
+
+
 async def test_context_is_changed_at_the_host(client: ClientWorkspace) -> None:
     session = await client.start_users_conversation()
     session.send_message((Text("read README.md"),))
@@ -227,8 +247,11 @@ async def test_context_is_changed_at_the_host(client: ClientWorkspace) -> None:
 async def test_content_is_attached_and_read_by_its_digest(client: ClientWorkspace) -> None:
     content = b"gooseberry\n" * 200_000  # More than one range.
     attachment = await client.attach_content("notes.txt", content, "text/plain")
-    assert await client.read_content_range(attachment.stored.digest, 0, len(content)) == content
-    assert await client.read_content_range(attachment.stored.digest, 11, 10) == b"gooseberry"
+    digest = attachment.stored.digest
+    unknown = Digest.of_content(b"nobody stored this")
+    assert await client.contents.read_content(digest) == content
+    assert await client.contents.read_range(digest, 11, 10) == b"gooseberry"
+    assert await client.contents.read_contents([digest, unknown]) == {digest: content}
     assert await client.count_sent_tokens(attachment) == attachment.tokens
     assert await client.complete_file_paths("readme") == ("README.md",)
 

@@ -44,6 +44,7 @@ from helix_desktop.workspace_host.host_interface import (
     CompletePaths,
     DescribeWorkspace,
     EditAndResend,
+    EditFold,
     FoldConversation,
     ForkConversation,
     HistoryReplaced,
@@ -254,9 +255,8 @@ async def test_a_turn_is_stopped_and_goes_on(host: WorkspaceHost, bench: Workben
     await check_same_as_host(bench, viewer)
 
 
-async def test_folds_are_made_undone_and_repeated(
-    host: WorkspaceHost, bench: Workbench, folder: Path
-) -> None:
+async def read_three_files(host: WorkspaceHost, bench: Workbench, folder: Path) -> Viewer:
+    """A conversation that is long enough to be summarized."""
     for name in ("one.txt", "two.txt", "three.txt"):
         lines = [f"Line {number} of {name} says little." for number in range(200)]
         (folder / name).write_text("\n".join(lines))
@@ -264,12 +264,25 @@ async def test_folds_are_made_undone_and_repeated(
     viewer = await begun(host)
     for words in ("Read one.txt", "Read two.txt", "Read three.txt", "hello"):
         await viewer.say(words)
+    return viewer
+
+
+async def summarize(viewer: Viewer) -> Folded:
+    def list_summaries() -> list[Folded]:
+        folds = [fact for fact in viewer.facts if isinstance(fact, Folded)]
+        return [fold for fold in folds if fold.kind is FoldKind.HANDOVER]
+
+    await viewer.host.run_host_command(FoldConversation(viewer.conversation, FoldKind.HANDOVER))
+    await viewer.until(lambda: bool(list_summaries()))
+    return list_summaries()[0]
+
+
+async def test_folds_are_made_undone_and_repeated(
+    host: WorkspaceHost, bench: Workbench, folder: Path
+) -> None:
+    viewer = await read_three_files(host, bench, folder)
     before = viewer.view
-    await host.run_host_command(FoldConversation(viewer.conversation, FoldKind.HANDOVER))
-    await viewer.until(
-        lambda: any(isinstance(f, Folded) and f.kind is FoldKind.HANDOVER for f in viewer.facts)
-    )
-    fold = next(f for f in viewer.facts if isinstance(f, Folded) and f.kind is FoldKind.HANDOVER)
+    fold = await summarize(viewer)
     folded = viewer.view
     assert folded != before
     await host.run_host_command(UndoFold(viewer.conversation, fold.fold))
@@ -278,6 +291,19 @@ async def test_folds_are_made_undone_and_repeated(
     await host.run_host_command(RepeatFold(viewer.conversation, fold.fold))
     await check_same_as_host(bench, viewer)
     assert viewer.view == folded
+
+
+async def test_a_summary_is_edited(host: WorkspaceHost, bench: Workbench, folder: Path) -> None:
+    viewer = await read_three_files(host, bench, folder)
+    fold = await summarize(viewer)
+    edit = EditFold(viewer.conversation, fold.fold, "In my own words.")
+    await host.run_host_command(edit)
+    await check_same_as_host(bench, viewer)
+    edited = viewer.state.find_fold(fold.fold)
+    assert edited is not None
+    assert edited.text == "In my own words."
+    with pytest.raises(NotFound):
+        await host.run_host_command(EditFold(viewer.conversation, "none", "words"))
 
 
 async def test_rewinding_asking_again_and_forking(host: WorkspaceHost, bench: Workbench) -> None:

@@ -10,8 +10,8 @@ from helix_desktop.engine.state.moment import Moment
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.context_meter import context_kind_name, format_token_count
+from helix_desktop.gui.shown_workspace import ShownHistory
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.workbench_types import Conversation
 
 
 class PastMomentLoader:
@@ -26,7 +26,7 @@ class PastMomentLoader:
         self._asked += 1
 
     def compute_moment_at(
-        self, conversation: Conversation, seq: int, then: Callable[[Moment], None]
+        self, conversation: ShownHistory, seq: int, then: Callable[[Moment], None]
     ) -> None:
         """Calls `then` with the state at the time when `seq` was the newest fact,
         computed in a thread.

@@ -38,7 +38,7 @@ class OpenWorkspaceContents:
         self._workspace = workspace
 
     async def read(self, digest: Digest, start: int, length: int) -> bytes:
-        return await self._require_workspace().read_content_range(digest, start, length)
+        return await self._require_workspace().contents.read_range(digest, start, length)
 
     async def read_subagent_facts(self, conversation: str) -> Sequence[Recorded]:
         return await self._require_workspace().read_conversation_facts(conversation)
@@ -112,7 +112,7 @@ class WindowPages(QObject):
 
         page = TimelinePage(self._theme, self._runner, self._window)
         self._connect_and_announce_page("timeline", page)
-        page.show_timeline_of(self._showing.session, self._showing.bench)
+        page.show_timeline_of(self._showing.conversation, self._showing.workspace)
         return page
 
     @cached_property
@@ -173,7 +173,7 @@ class WindowPages(QObject):
         if self.is_page_built("inspector"):
             self.inspector.inspect_conversation(session, bench)
         if self.is_page_built("timeline"):
-            self.timeline.show_timeline_of(session, bench)
+            self.timeline.show_timeline_of(self._showing.conversation, self._showing.workspace)
         if self.is_page_built("changes"):
             self._show_conversation_changes(self.changes)
 

@@ -12,6 +12,7 @@ from PySide6.QtGui import QAction, QActionGroup, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QPushButton, QSplitter, QWidget
 
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded, Stored
+from helix_desktop.engine.ports import ContentReader
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
 from helix_desktop.engine.session_events import Event as SessionEvent
 from helix_desktop.engine.session_events import FactAppended
@@ -37,6 +38,7 @@ from helix_desktop.gui.common.widgets import (
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.rows_and_columns import build_column, build_row
+from helix_desktop.gui.shown_workspace import ShownSession, ShownWorkspace
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
@@ -52,7 +54,6 @@ from helix_desktop.gui.timeline.timeline_chart import TimelineChart
 from helix_desktop.gui.transcript.chat_actions import AskToFold, ConversationAct, ShowInChat
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
-from helix_desktop.gui.workbench_types import Session, Workbench
 
 READ_SLICE_SECONDS = 0.003
 FRAME_MS = 16  # The list is updated this many milliseconds after a change, about one frame.
@@ -80,8 +81,8 @@ class TimelinePage(QWidget):
         self._doing = doing
 
         # What is shown: a conversation, and the others if the user asks for the whole workspace.
-        self._session: Session | None = None
-        self._bench: Workbench | None = None
+        self._session: ShownSession | None = None
+        self._workspace: ShownWorkspace | None = None
         self.timeline = ConversationTimeline()
         self._other_timelines: list[ConversationTimeline] = []
         self._shows_whole_workspace = False
@@ -163,12 +164,14 @@ class TimelinePage(QWidget):
         self.panel.before_after_wanted.connect(self.compare_views_around_fold)
         self.panel.edited.connect(self._save_edited_document)
 
-    def show_timeline_of(self, session: Session | None, bench: Workbench | None = None) -> None:
-        """Shows a conversation. `bench` supplies the other conversations when the user
+    def show_timeline_of(
+        self, session: ShownSession | None, workspace: ShownWorkspace | None = None
+    ) -> None:
+        """Shows a conversation. `workspace` supplies the other conversations when the user
         asks for them.
         """
         self._session = session
-        self._bench = bench
+        self._workspace = workspace
         history = None
         if session is not None:
             history = session.conversation.state
@@ -340,8 +343,8 @@ class TimelinePage(QWidget):
         window = self._timeline_of_event(event).model_window
         label = self._label_of_comparison(event)
         self.panel.show_fold_document(ShownFold(event, window, label, known_names or ()))
-        if known_names is None and fold is not None and self._bench is not None:
-            self._find_and_show_unknown_names(event, fold, self._bench)
+        if known_names is None and fold is not None and self._workspace is not None:
+            self._find_and_show_unknown_names(event, fold, self._workspace.contents)
 
     def _label_of_comparison(self, event: TimelineEvent) -> str:
         """Returns the label of the button that compares a document with the one before it."""
@@ -353,7 +356,7 @@ class TimelinePage(QWidget):
         return tr("Compare with document {n}", n=earlier.current_folds[0].number)
 
     def _find_and_show_unknown_names(
-        self, event: TimelineEvent, fold: Folded, bench: Workbench
+        self, event: TimelineEvent, fold: Folded, contents: ContentReader
     ) -> None:
         """Marks names that the replaced messages do not contain, once these have been read."""
 
@@ -363,7 +366,7 @@ class TimelinePage(QWidget):
                 self._show_chosen_in_panel()
 
         self._unknown_names[fold.text] = ()  # So that they are searched for only once.
-        work = find_unknown_names_of_fold(event.history, fold, bench.workspace.cache)
+        work = find_unknown_names_of_fold(event.history, fold, contents)
         self._doing.run_in_background(work, then=show_names, owner=self)
 
     def _timeline_of_event(self, event: TimelineEvent) -> ConversationTimeline:
@@ -379,7 +382,7 @@ class TimelinePage(QWidget):
     # --- What the user can do with the chosen fold
 
     def _undo_or_redo_folds(self, change: str, folds: list[str]) -> None:
-        async def change_each(session: Session) -> None:
+        async def change_each(session: ShownSession) -> None:
             for fold in folds:
                 if change == "undo_fold":
                     await session.folding.unfold(fold)
@@ -402,7 +405,7 @@ class TimelinePage(QWidget):
 
     def _run_fold_command(
         self,
-        act: Callable[[Session], Awaitable[None]],
+        act: Callable[[ShownSession], Awaitable[None]],
         failed: Callable[[HelixError], None] | None = None,
     ) -> None:
         """Runs a command on the shown fold, in the conversation it belongs to."""
@@ -410,12 +413,12 @@ class TimelinePage(QWidget):
         if self._session is None or event is None:
             return
         is_of_shown_conversation = self._timeline_of_event(event) is self.timeline
-        if is_of_shown_conversation or self._bench is None:
+        if is_of_shown_conversation or self._workspace is None:
             self._doing.run_in_background(
                 _run_in_session(act, self._session), owner=self, failed=failed
             )
             return
-        work = _run_in_other_conversation(act, self._bench, event.conversation)
+        work = _run_in_other_conversation(act, self._workspace, event.conversation)
         self._doing.run_in_background(
             work, then=lambda _: self._fetch_other_timelines(), owner=self, failed=failed
         )
@@ -439,8 +442,8 @@ class TimelinePage(QWidget):
         """Compares what the model saw before the chosen fold and after it."""
         event = self._chosen
         session = self._session
-        bench = self._bench
-        if event is None or session is None or bench is None:
+        workspace = self._workspace
+        if event is None or session is None or workspace is None:
             return
         if event.history is not self.timeline.history:
             return
@@ -449,13 +452,19 @@ class TimelinePage(QWidget):
 
         # The view before the fold is computed first, then the view after it.
         def compute_view_after(moment_before: Moment) -> None:
-            show_both = partial(self._read_outputs_and_compare, event, bench, moment_before)
+            show_both = partial(
+                self._read_outputs_and_compare, event, workspace.contents, moment_before
+            )
             self._past.compute_moment_at(conversation, last_seq, show_both)
 
         self._past.compute_moment_at(conversation, event.seq - 1, compute_view_after)
 
     def _read_outputs_and_compare(
-        self, event: TimelineEvent, bench: Workbench, moment_before: Moment, moment_after: Moment
+        self,
+        event: TimelineEvent,
+        contents: ContentReader,
+        moment_before: Moment,
+        moment_after: Moment,
     ) -> None:
         """Reads the short outputs that the two views name, and opens the comparison."""
         old_view = moment_before.get_view()
@@ -471,7 +480,7 @@ class TimelinePage(QWidget):
         facts = event.history.facts
         messages = list(facts_shown_whole(old_view, facts))
         messages += facts_shown_whole(new_view, facts)
-        work = read_short_outputs(messages, bench.workspace.cache)
+        work = read_short_outputs(messages, contents)
         self._doing.run_in_background(work, then=open_comparison, owner=self)
 
     # --- Choosing what the timeline shows
@@ -520,8 +529,8 @@ class TimelinePage(QWidget):
                 self.chart.show_request_costs(requests)
 
         read_facts = None
-        if self._bench is not None:
-            read_facts = self._bench.read_conversation_facts
+        if self._workspace is not None:
+            read_facts = self._workspace.read_conversation_facts
         work = read_original_and_explain_requests(
             list(session.conversation.state.facts), lambda _progress: None, read_facts
         )
@@ -540,7 +549,7 @@ class TimelinePage(QWidget):
 
     def _fetch_other_timelines(self) -> None:
         session = self._session
-        bench = self._bench
+        workspace = self._workspace
 
         def show_other_timelines(stories: list[ConversationTimeline]) -> None:
             if self._session is session:
@@ -548,19 +557,21 @@ class TimelinePage(QWidget):
                 self._refill_fold_list()
                 self._show_chosen_in_panel()
 
-        if session is not None and bench is not None:
-            work = _fetch_timelines_except(bench, session.id)
+        if session is not None and workspace is not None:
+            work = _fetch_timelines_except(workspace, session.id)
             self._doing.run_in_background(work, then=show_other_timelines, owner=self)
 
 
-async def _run_in_session(act: Callable[[Session], Awaitable[None]], session: Session) -> None:
+async def _run_in_session(
+    act: Callable[[ShownSession], Awaitable[None]], session: ShownSession
+) -> None:
     await act(session)
 
 
 async def _run_in_other_conversation(
-    act: Callable[[Session], Awaitable[None]], bench: Workbench, conversation: str
+    act: Callable[[ShownSession], Awaitable[None]], workspace: ShownWorkspace, conversation: str
 ) -> None:
-    session = await bench.open_session(conversation)
+    session = await workspace.open_session(conversation)
     await act(session)
 
 
@@ -590,13 +601,13 @@ def _add_exclusive_choices(
 
 
 async def _fetch_timelines_except(
-    bench: Workbench, omitted_conversation: str
+    workspace: ShownWorkspace, omitted_conversation: str
 ) -> list[ConversationTimeline]:
     """Returns the timelines of all other conversations, read one after another."""
     stories: list[ConversationTimeline] = []
-    for row in bench.list_conversations():
+    for row in workspace.list_conversations():
         if row.id != omitted_conversation:
-            facts = await bench.read_conversation_facts(row.id)
+            facts = await workspace.read_conversation_facts(row.id)
             stories.append(await asyncio.to_thread(_build_timeline, facts))
     return stories
 

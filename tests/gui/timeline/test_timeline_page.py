@@ -387,7 +387,7 @@ def test_kinds_are_filtered(page: Page) -> None:
 class Bench:
     def __init__(self, facts: list[Recorded]) -> None:
         self.facts = facts
-        self.workspace = FakeCatalogue()
+        self.contents = FakeCatalogue().cache
 
     def list_conversations(self) -> list[FakeSession]:
         return [FakeSession("c"), FakeSession("other")]
