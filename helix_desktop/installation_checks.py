@@ -292,17 +292,17 @@ def _check_histories(where: ProgramFolders) -> Iterator[DoctorFinding]:
 
 def _check_extensions(where: ProgramFolders) -> Iterator[DoctorFinding]:
     """Finds allowed extensions that do not run, without running any."""
-    from helix_desktop.extensions import extension_loading, installed_extensions
+    from helix_desktop.extensions import installed_extensions
 
     extensions = installed_extensions.AllowedExtensions(where)
     if not extensions.is_any_allowed():
         return
     for known in extensions.list_extensions():
         if known.state is installed_extensions.ExtensionState.CHANGED:
-            sentence = extension_loading.describe_changed_extension(known.installed)
+            sentence = installed_extensions.describe_changed_extension(known.installed)
             yield DoctorFinding("Extensions", _NOTE, sentence)
         elif known.state is installed_extensions.ExtensionState.FAILED:
-            sentence = extension_loading.describe_failed_extension(known.installed, known.why)
+            sentence = installed_extensions.describe_failed_extension(known.installed, known.why)
             yield DoctorFinding("Extensions", _NOTE, sentence)
 
 

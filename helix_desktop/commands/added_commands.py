@@ -14,8 +14,9 @@ from helix_desktop.commands.option_parsing import CommandLineParser, Subparsers
 from helix_desktop.console import print_text
 from helix_desktop.engine.hidden_characters import mark_text
 from helix_desktop.extensions.extension_interfaces import ExtensionCommand
-from helix_desktop.extensions.extension_loading import RunningExtension, load_extensions_in_thread
+from helix_desktop.extensions.extension_loading import load_extensions_in_thread
 from helix_desktop.extensions.limited_calls import ExtensionFailed, message_of, run_with_limit
+from helix_desktop.extensions.running_extension import RunningExtension
 from helix_desktop.program_folders import find_program_folders
 
 DECLARING_SECONDS = 5.0
@@ -33,7 +34,7 @@ def add_commands_of_extensions(nouns: Subparsers, home: Path | None) -> None:
             try:
                 parser = _build_parser_of_arguments(command)
             except ExtensionFailed as error:
-                extensions.note_failure(extension, error.what, is_hanging=True)
+                extension.note_hanging(error.what)
                 break
             added = nouns.add_parser(
                 command.noun,

@@ -23,9 +23,9 @@ from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import format_things
 from helix_desktop.histories import history_finding
+from helix_desktop.histories.added_formats import OWN_KINDS, check_kind_of_history
 from helix_desktop.histories.history_rows import NO_MESSAGES
 from helix_desktop.histories.leaked_keys import mask_key
-from helix_desktop.histories.program_names import NAMES
 
 if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -38,6 +38,9 @@ def run_find_histories(arguments: Namespace) -> int:
     """Lists the conversations of other programs that are on this computer, and databases that
     cannot be read.
     """
+    from helix_desktop.extensions.extension_loading import load_extensions_in_thread
+
+    load_extensions_in_thread(arguments.places)
     places = history_finding.HistoryPlaces.of_this_user()
     histories = list(history_finding.find_histories(places))
     lines = list(_describe_histories_by_folder(histories))
@@ -63,7 +66,7 @@ def _describe_histories_by_folder(found: Sequence[history_finding.FoundHistories
     lines: list[str] = []
     total_count = 0
     total_size = 0
-    for (kind, folder), histories in sorted(groups.items()):
+    for (_kind, folder), histories in sorted(groups.items()):
         count = sum(history.conversations for history in histories)
         size = sum(history.size for history in histories)
         total_count += count
@@ -71,7 +74,7 @@ def _describe_histories_by_folder(found: Sequence[history_finding.FoundHistories
         first_time = min(history.first for history in histories)
         last_time = max(history.last for history in histories)
         period = f"{_format_day(first_time)} to {_format_day(last_time)}"
-        program = NAMES.get(kind, kind)
+        program = histories[0].program
         folder_or_none = folder or "(no folder)"
         lines.append(
             f"{program:<12} {count:>5}  {size / 1e6:>9,.1f} MB  {period}  {folder_or_none}"
@@ -87,6 +90,11 @@ def _format_day(time: float) -> str:
 
 def run_history_import(arguments: Namespace) -> int:
     """Makes the paths absolute: the import may run in another working directory."""
+    from helix_desktop.extensions.extension_loading import load_extensions_in_thread
+
+    load_extensions_in_thread(arguments.places)  # One may bring the format that is meant.
+    if arguments.kind:
+        check_kind_of_history(arguments.kind)
     absolute_paths = {str(path): str(path.absolute()) for path in arguments.paths}
     if not absolute_paths and not arguments.watch:
         arguments.paths = _find_history_files()
@@ -164,6 +172,7 @@ async def _import_all(
     from helix_desktop.workbench.history_imports import HistoryImport, find_files_to_import
     from helix_desktop.workbench.session_preparation import SessionPreparation
 
+    await load_extensions_once(arguments.places)
     places = history_finding.history_folders(history_finding.HistoryPlaces.of_this_user())
     if arguments.copies is not None:
         files = arguments.paths
@@ -182,7 +191,6 @@ async def _import_all(
     if not arguments.copies and not arguments.found:
         named_by_user = frozenset(arguments.paths)
 
-    await load_extensions_once(arguments.places)
     preparation = SessionPreparation(
         kinds=kinds,
         wanted_folders=dict.fromkeys(kinds, only_folders),
@@ -370,21 +378,8 @@ def add_conversation_import(verbs: Subparsers) -> None:
         "--from",
         metavar="KIND",
         dest="kind",
-        choices=[
-            "pi",
-            "claude-code",
-            "codex",
-            "gemini-cli",
-            "goose",
-            "chatgpt",
-            "trajectory",
-            "anthropic",
-            "openai",
-            "opencode",
-            "cline",
-        ],
         default="",
-        help="the files' program or format, if it is not detected",
+        help=f"the files' program or format, if it is not detected: {', '.join(OWN_KINDS)}, or that of an extension",
     )
     command.add_argument(
         "--watch",

@@ -32,7 +32,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories.program_names import NAMES
+from helix_desktop.histories.added_formats import name_of_program
 from helix_desktop.histories.seen_twice import (
     SeenSession,
     TimedReply,
@@ -88,6 +88,10 @@ def _add_to_sum(
 
 async def print_costs(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     """Prints what all requests cost, by day, agent, model and cause, or those of one conversation."""
+    from helix_desktop.extensions.extension_loading import load_extensions_once
+
+    # A format of an extension brings the name of the program whose sessions are counted.
+    await load_extensions_once(arguments.places)
     if arguments.conversation:
         return await _print_conversation_cost(arguments, workspace, console)
     sums = CostSums()
@@ -271,7 +275,7 @@ async def _read_counted_conversation(
             is_imported = is_imported or bool(last_start.origin.kind)
         elif isinstance(recorded.fact, Received):
             is_live = True
-    program = NAMES.get(last_start.origin.kind, last_start.origin.kind)
+    program = name_of_program(last_start.origin.kind) or last_start.origin.kind
 
     replies: dict[int, TimedReply] = {}
     own_requests: set[int] = set()

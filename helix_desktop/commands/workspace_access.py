@@ -34,7 +34,7 @@ from helix_desktop.console import (
 from helix_desktop.engine.facts import ConversationStarted
 from helix_desktop.engine.ports import EmptyTrashResult
 from helix_desktop.engine.tool_names import ALLOWED_GROUPS, ToolName
-from helix_desktop.histories.program_names import NAMES
+from helix_desktop.histories.added_formats import name_of_program
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store import read_only_copy, workspace_link
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
@@ -672,7 +672,7 @@ async def read_agent_of_conversation(workspace: StoredWorkspace, row: StoredConv
     first_facts = await workspace.journal.read_facts(row.id, after=row.forked_at, limit=2)
     for recorded in first_facts:
         if isinstance(recorded.fact, ConversationStarted):
-            agent = recorded.fact.agent or NAMES.get(recorded.fact.origin.kind, "")
+            agent = recorded.fact.agent or name_of_program(recorded.fact.origin.kind)
             if agent:
                 return agent
     return ""

@@ -39,13 +39,17 @@ class ExtensionHistoryFormat:
     """A format in which another program saves its conversations.
 
     `recognizes` is asked with a file's path and its first bytes, and must be quick. `read`
-    returns the sessions of a file that it recognized. Both must treat what they read as data.
+    returns the sessions of a file that it recognized, and texts that say what it left out. Both
+    must treat what they read as data. `endings`: how the names of its files end. `folders`: where
+    the program keeps them, such as "~/.talker/sessions".
     """
 
     kind: str
     program: str
     recognizes: Callable[[Path, bytes], bool]
-    read: Callable[[Path], Iterable[RecordedSession]]
+    read: Callable[[Path], Iterable[RecordedSession | str]]
+    endings: Sequence[str] = (".jsonl", ".json")
+    folders: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ from helix_desktop.extensions.allowed_imports import (
 )
 from helix_desktop.extensions.extension_interfaces import Extension, ExtensionTool
 from helix_desktop.extensions.extension_offers import (
-    Withdraw,
     check_declaration,
     offer_declared_things,
 )
@@ -37,6 +36,8 @@ from helix_desktop.extensions.installed_extensions import (
     AllowedExtensions,
     ExtensionState,
     InstalledExtension,
+    describe_changed_extension,
+    describe_failed_extension,
 )
 from helix_desktop.extensions.limited_calls import (
     ExtensionFailed,
@@ -44,24 +45,13 @@ from helix_desktop.extensions.limited_calls import (
     run_with_limit,
 )
 from helix_desktop.extensions.loading_marks import LoadingMarks
+from helix_desktop.extensions.running_extension import RunningExtension
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import format_json_value
 from helix_desktop.program_folders import ProgramFolders
 
 IMPORT_SECONDS = 10.0
 CHECK_SECONDS = 5.0
-MOST_FAILURES = 3  # So many failed calls in a row switch an extension off until the next start.
-
-
-@dataclass(slots=True)
-class RunningExtension:
-    """An extension whose code was loaded. `stopped_because`: why it is not used any more."""
-
-    installed: InstalledExtension
-    declared: Extension
-    withdraws: Sequence[Withdraw] = ()
-    failures: int = 0
-    stopped_because: str = ""
 
 
 @dataclass(slots=True)
@@ -107,11 +97,12 @@ class LoadedExtensions:
             checked = run_with_limit(
                 lambda: check_declaration(installed, declared), CHECK_SECONDS, "its declaration"
             )
-            withdraws = offer_declared_things(self.decisions, installed, checked)
+            extension = RunningExtension(installed, checked, self.decisions, self.complaints)
+            extension.withdraws = offer_declared_things(extension)
         except HelixError as error:
             self._switch_off(installed, error.what)
             return
-        self.running.append(RunningExtension(installed, checked, withdraws))
+        self.running.append(extension)
 
     def withdraw_everything(self) -> None:
         for extension in self.running:
@@ -125,18 +116,8 @@ class LoadedExtensions:
             if extension.stopped_because:
                 continue
             for declared in extension.declared.tools:
-                tools.append(ToolOfExtension(self, extension, declared))
+                tools.append(ToolOfExtension(extension, declared))
         return tools
-
-    def note_failure(self, extension: RunningExtension, why: str, *, is_hanging: bool) -> None:
-        """Count a failed call. One that hangs, or several in a row, switch the extension off."""
-        extension.failures += 1
-        if not is_hanging and extension.failures < MOST_FAILURES:
-            return
-        extension.stopped_because = why
-        if is_hanging:
-            self.decisions.switch_off_failed(extension.installed, why)
-        self.complaints.append(describe_failed_extension(extension.installed, why))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +126,6 @@ class ToolOfExtension:
     asked about like one of an MCP server.
     """
 
-    loaded: LoadedExtensions
     extension: RunningExtension
     declared: ExtensionTool
 
@@ -186,14 +166,14 @@ class ToolOfExtension:
                 text = await calling
         except TimeoutError:
             why = f"{self.declared.name} did not return within {self.declared.limit_seconds:.0f} s"
-            self.loaded.note_failure(self.extension, why, is_hanging=True)
+            self.extension.note_hanging(why)
             return ForeignToolResult(
                 f"The extension {self.extension.installed.name} was switched off: {why}.", ok=False
             )
         except ExtensionFailed as error:
-            self.loaded.note_failure(self.extension, error.what, is_hanging=False)
+            self.extension.note_failure(self.declared.name, error.what)
             return ForeignToolResult(error.what, ok=False)
-        self.extension.failures = 0
+        self.extension.note_success(self.declared.name)
         return ForeignToolResult(text)
 
 
@@ -216,14 +196,6 @@ def _run_tool_to_its_end(tool: ExtensionTool, values: Mapping[str, Any]) -> str:
             f"{tool.name} failed with TypeError: it returned {type(result).__name__} instead of a text"
         )
     return result
-
-
-def describe_changed_extension(installed: InstalledExtension) -> str:
-    return f"The extension {installed.name} has changed since you allowed it, so it is off. To allow it again, run `helix-desktop extension allow {installed.name}`."
-
-
-def describe_failed_extension(installed: InstalledExtension, why: str) -> str:
-    return f"The extension {installed.name} was switched off: {why}."
 
 
 # --- Loading: import, check, offer

@@ -6,10 +6,10 @@ the end of the sentence "The extension X was switched off: …".
 
 import importlib.util
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from helix_desktop.command_nouns import NOUNS
 from helix_desktop.documents import document_kinds
@@ -28,14 +28,14 @@ from helix_desktop.extensions.installed_extensions import (
     ExtensionState,
     InstalledExtension,
 )
-from helix_desktop.extensions.limited_calls import ExtensionFailed, message_of, run_with_limit
-from helix_desktop.extensions.read_sessions import check_read_sessions
+from helix_desktop.extensions.limited_calls import ExtensionFailed
+from helix_desktop.extensions.read_sessions import HistoryFormatOfExtension
+from helix_desktop.extensions.running_extension import RunningExtension, Withdraw
 from helix_desktop.histories import added_formats
 from helix_desktop.providers import configured_providers, provider_catalog
 from helix_desktop.providers.known_provider import KnownProvider
 from helix_desktop.secrets import environment_variable_name, host_of_address
 
-READING_SECONDS = 120.0  # For one file of a history.
 LONGEST_NAME = 40
 LONGEST_TITLE = 80
 LONGEST_CALL_SECONDS = 3_600
@@ -44,7 +44,6 @@ LONGEST_DESCRIPTION = 8_000  # A model is sent the descriptions of all tools wit
 MOST_OF_A_KIND = 50
 
 T = TypeVar("T")
-Withdraw = Callable[[], None]
 
 
 def check_declaration(installed: InstalledExtension, declared: Extension) -> Extension:
@@ -69,6 +68,9 @@ def check_declaration(installed: InstalledExtension, declared: Extension) -> Ext
     for history_format in copy.history_formats:
         _check_name("format", history_format.kind)
         _check_title("the name of its format's program", history_format.program)
+        _check_endings(history_format.kind, history_format.endings)
+        for folder in history_format.folders:
+            _check_folder(history_format.kind, folder)
     for kind in copy.document_kinds:
         _check_document_kind(installed, kind)
     for provider in copy.providers:
@@ -91,14 +93,15 @@ def _copy_some(title: str, declared: Iterable[T], wanted_type: type[T]) -> tuple
     return things
 
 
-def offer_declared_things(
-    decisions: AllowedExtensions, installed: InstalledExtension, declared: Extension
-) -> list[Withdraw]:
+def offer_declared_things(extension: RunningExtension) -> list[Withdraw]:
     """Offer what is not asked for at each call, as tools are. Returns how it is withdrawn."""
+    decisions = extension.decisions
+    installed = extension.installed
+    declared = extension.declared
     withdraws: list[Withdraw] = []
     try:
         for history_format in declared.history_formats:
-            withdraws.append(_offer_history_format(history_format))
+            withdraws.append(_offer_history_format(extension, history_format))
         for kind in declared.document_kinds:
             withdraws.append(_offer_document_kind(decisions, installed, kind))
         for provider in declared.providers:
@@ -164,20 +167,25 @@ def _check_tool(tool: ExtensionTool) -> None:
 # --- Formats of histories
 
 
-def _offer_history_format(declared: ExtensionHistoryFormat) -> Withdraw:
-    def read_and_check(path: Any) -> list[Any]:
-        try:
-            return check_read_sessions(declared.read(path), declared.kind)
-        except InvalidInput as error:  # Its sentence says what is wrong with the file.
-            raise ExtensionFailed(message_of(error)) from error
+def _check_folder(kind: str, folder: str) -> None:
+    _check_text(f"a folder of {kind}", folder)
+    if not folder.startswith(("~/", "/")) or not folder.isprintable() or "\0" in folder:
+        raise ExtensionFailed(f'a folder of {kind} must begin with "~/" or "/"')
 
-    def read(path: Any) -> list[Any]:
-        what = f"reading a history of {declared.program}"
-        return run_with_limit(lambda: read_and_check(path), READING_SECONDS, what)
 
-    added_formats.add_format(
-        added_formats.AddedFormat(declared.kind, declared.program, declared.recognizes, read)
+def _offer_history_format(
+    extension: RunningExtension, declared: ExtensionHistoryFormat
+) -> Withdraw:
+    history_format = HistoryFormatOfExtension(extension, declared)
+    added = added_formats.AddedFormat(
+        declared.kind,
+        declared.program,
+        history_format.recognizes_file,
+        history_format.read_file,
+        tuple(declared.endings),
+        tuple(declared.folders),
     )
+    added_formats.add_format(added)
     return lambda: added_formats.remove_format(declared.kind)
 
 
@@ -193,7 +201,7 @@ def _check_document_kind(installed: InstalledExtension, kind: DocumentKind) -> N
         raise ExtensionFailed(
             f"the unit of {kind.name} must be one of {', '.join(PLURALS)}, not {kind.unit[:LONGEST_NAME]!r}"
         )
-    _check_endings(kind)
+    _check_endings(kind.name, kind.endings)
     if not kind.media_type.isascii() or not kind.media_type.isprintable():
         raise ExtensionFailed(f"the media type of {kind.name} must be plain ASCII")
     own_module = _top_module(installed.target)
@@ -203,12 +211,13 @@ def _check_document_kind(installed: InstalledExtension, kind: DocumentKind) -> N
         )
 
 
-def _check_endings(kind: DocumentKind) -> None:
-    for ending in kind.endings:
+def _check_endings(name: str, endings: Iterable[str]) -> None:
+    for ending in endings:
+        _check_text(f"an ending of {name}", ending)
         is_ending = ending.startswith(".") and ending == ending.lower() and ending.isprintable()
         if not is_ending or len(ending) > LONGEST_NAME or "/" in ending:
             raise ExtensionFailed(
-                f"the ending {ending[:LONGEST_NAME]!r} of {kind.name} must be in lowercase and begin with a period"
+                f"the ending {ending[:LONGEST_NAME]!r} of {name} must be in lowercase and begin with a period"
             )
 
 

@@ -151,6 +151,14 @@ class AllowedExtensions:
             atomic_files.write_file_atomically(self.path, text, private=True)
 
 
+def describe_changed_extension(installed: InstalledExtension) -> str:
+    return f"The extension {installed.name} has changed since you allowed it, so it is off. To allow it again, run `helix-desktop extension allow {installed.name}`."
+
+
+def describe_failed_extension(installed: InstalledExtension, why: str) -> str:
+    return f"The extension {installed.name} was switched off: {why}."
+
+
 def _judge(installed: InstalledExtension, decision: Mapping[str, object]) -> KnownExtension:
     if not decision:
         return KnownExtension(installed, ExtensionState.OFF, installed.refusal)

@@ -16,6 +16,10 @@ class ExtensionFailed(HelixError):
     """The code of an extension raised an error, hung, or declared what it may not."""
 
 
+class ExtensionHung(ExtensionFailed):
+    """The code of an extension did not return in time."""
+
+
 def run_with_limit(work: Callable[[], T], seconds: float, what: str) -> T:
     """Return what `work` returns. Raises ExtensionFailed if it raises or takes too long.
 
@@ -38,7 +42,7 @@ def run_with_limit(work: Callable[[], T], seconds: float, what: str) -> T:
         log.info("an extension failed: %s", type(errors[0]).__name__)
         raise ExtensionFailed(f"{what} raised {type(errors[0]).__name__}: {message_of(errors[0])}")
     if not results:
-        raise ExtensionFailed(f"{what} did not return within {seconds:.0f} s")
+        raise ExtensionHung(f"{what} did not return within {seconds:.0f} s")
     return results[0]
 
 
@@ -48,5 +52,10 @@ def message_of(error: BaseException) -> str:
         message = str(error)
     except BaseException:  # noqa: BLE001 - see above
         return "it has no message"
-    printable = "".join(character for character in message if character.isprintable())
+    return printable_text(message)
+
+
+def printable_text(text: str) -> str:
+    """Return the beginning of a text without what could change a terminal or add a line."""
+    printable = "".join(character for character in text if character.isprintable())
     return printable[:LONGEST_MESSAGE]

@@ -1,4 +1,4 @@
-"""Checks the sessions that an extension reads, before they become facts of the journal.
+"""Asks an extension's format of histories, and checks the sessions that it reads.
 
 The journal stores a time as a fraction and finds it damaged if it was a whole number, so every
 value gets exactly the type that its class declares.
@@ -7,17 +7,33 @@ value gets exactly the type that its class declares.
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
 from helix_desktop.errors import InvalidInput
+from helix_desktop.extensions.extension_interfaces import ExtensionHistoryFormat
+from helix_desktop.extensions.installed_extensions import describe_failed_extension
+from helix_desktop.extensions.limited_calls import (
+    ExtensionFailed,
+    ExtensionHung,
+    message_of,
+    printable_text,
+    run_with_limit,
+)
+from helix_desktop.extensions.running_extension import RunningExtension
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories.added_formats import AddedReading
 from helix_desktop.histories.recorded_session import (
+    HistoryUnreadable,
     RecordedCompaction,
     RecordedMessage,
     RecordedPicture,
     RecordedSession,
 )
 
+RECOGNIZING_SECONDS = 10.0
+READING_SECONDS = 120.0  # For one file.
 CHECKED_TYPES = (
     RecordedSession, RecordedMessage, RecordedPicture, RecordedCompaction, ToolCall, Text,
     Reasoning, Usage,
@@ -25,26 +41,107 @@ CHECKED_TYPES = (
 # A field's type is a class, or the name of one.
 PLAIN_TYPES: Mapping[object, type] = {
     float: float, "float": float, int: int, "int": int, bool: bool, "bool": bool,
-    bytes: bytes, "bytes": bytes,
+    bytes: bytes, "bytes": bytes, Usage: Usage, "Usage": Usage,
 }  # fmt: skip
 ROLES = ("system", "user", "assistant", "tool", "failure")
 
 
-def check_read_sessions(sessions: Iterable[Any], kind: str) -> list[RecordedSession]:
-    """Return the sessions with this kind, whatever they say themselves. Raises InvalidInput."""
-    checked: list[RecordedSession] = []
-    for session in sessions:
-        if type(session) is not RecordedSession:
-            raise InvalidInput(
-                f"The format {kind} returned {type(session).__name__} instead of a RecordedSession."
+@dataclass(frozen=True, slots=True)
+class HistoryFormatOfExtension:
+    """A format as the program asks it: for a limited time, and counting its failures."""
+
+    extension: RunningExtension
+    declared: ExtensionHistoryFormat
+
+    def recognizes_file(self, path: Path, beginning: bytes) -> bool:
+        """Raises InvalidInput if the format failed."""
+        if self.extension.stopped_because:
+            return False
+        what = f"looking at a file for {self.declared.program}"
+        try:
+            return run_with_limit(
+                lambda: bool(self.declared.recognizes(path, beginning)), RECOGNIZING_SECONDS, what
             )
-        for message in session.messages:
-            if type(message) is not RecordedMessage or message.role not in ROLES:
-                raise InvalidInput(
-                    f"The format {kind} returned a message whose role is none of {', '.join(ROLES)}."
-                )
-        checked.append(replace(_copy_with_exact_types(session, kind), kind=kind))
-    return checked
+        except ExtensionFailed as error:
+            self._note(error, what)
+            raise InvalidInput(f"{error.what}.") from error
+
+    def read_file(self, path: Path) -> AddedReading:
+        """Return the checked sessions of a file. Raises InvalidInput if it cannot be read."""
+        extension = self.extension
+        if extension.stopped_because:
+            raise InvalidInput(
+                f"{path} was not read, because the extension {extension.installed.name} was switched off."
+            )
+        what = f"reading a history of {self.declared.program}"
+        try:
+            reading = run_with_limit(lambda: self._read_and_check(path), READING_SECONDS, what)
+        except ExtensionFailed as error:
+            self._note(error, what)
+            sentence = f"{path} cannot be read: {error.what}."
+            if extension.stopped_because:
+                sentence += f" {describe_failed_extension(extension.installed, error.what)}"
+            raise InvalidInput(sentence) from error
+        extension.note_success(what)
+        if reading.unreadable_because:
+            raise InvalidInput(f"{path} cannot be read: {reading.unreadable_because}.")
+        return reading
+
+    def _note(self, error: ExtensionFailed, function: str) -> None:
+        if isinstance(error, ExtensionHung):
+            self.extension.note_hanging(error.what)
+        else:
+            self.extension.note_failure(function, error.what)
+
+    def _read_and_check(self, path: Path) -> AddedReading:
+        try:
+            return check_read_sessions(self.declared.read(path), self.declared.kind)
+        except HistoryUnreadable as error:
+            return AddedReading(unreadable_because=message_of(error).rstrip("."))
+
+
+def check_read_sessions(items: Iterable[Any], kind: str) -> AddedReading:
+    """Return the sessions, and the texts between them, which say what was left out of the file.
+
+    Raises ExtensionFailed for anything else.
+    """
+    sessions: list[RecordedSession] = []
+    left_out: list[str] = []
+    identities: set[str] = set()
+    for item in items:
+        if type(item) is str:
+            left_out.append(printable_text(item))
+            continue
+        if type(item) is not RecordedSession:
+            raise ExtensionFailed(
+                f"the format {kind} returned {type(item).__name__} instead of a RecordedSession"
+            )
+        session = _check_session(item, kind)
+        if session.session in identities:
+            raise ExtensionFailed(
+                f"the format {kind} returned two sessions with the identity {session.session[:80]!r}"
+            )
+        identities.add(session.session)
+        sessions.append(session)
+    return AddedReading(tuple(sessions), tuple(left_out))
+
+
+def _check_session(session: RecordedSession, kind: str) -> RecordedSession:
+    checked: RecordedSession = _copy_with_exact_types(session, kind)
+    if checked.kind not in ("", kind):
+        raise ExtensionFailed(
+            f"the format {kind} returned a session of the kind {checked.kind[:80]!r}"
+        )
+    if not checked.session:
+        raise ExtensionFailed(
+            f"the format {kind} returned a session without an identity (`session`), by which it is found when it is read again"
+        )
+    for message in checked.messages:
+        if message.role not in ROLES:
+            raise ExtensionFailed(
+                f"the format {kind} returned a message whose role is none of {', '.join(ROLES)}"
+            )
+    return replace(checked, kind=kind)
 
 
 def _copy_with_exact_types(thing: Any, kind: str) -> Any:
@@ -52,23 +149,50 @@ def _copy_with_exact_types(thing: Any, kind: str) -> Any:
     for field in fields(thing):
         name = f"{type(thing).__name__}.{field.name}"
         value = getattr(thing, field.name)
-        values[field.name] = _exact_value(name, field.type, value, kind)
+        if _is_type_of_list(field.type):
+            values[field.name] = _exact_items(name, field.type, value, kind)
+        else:
+            values[field.name] = _exact_value(name, field.type, value, kind)
     return type(thing)(**values)
 
 
-def _exact_value(name: str, declared_type: object, value: object, kind: str) -> object:
-    if type(value) in CHECKED_TYPES:
-        return _copy_with_exact_types(value, kind)
-    if isinstance(value, tuple | list):
-        items: list[object] = []
-        for item in value:
+def _is_type_of_list(declared_type: object) -> bool:
+    return str(declared_type).startswith("tuple[")
+
+
+def _exact_items(name: str, declared_type: object, value: object, kind: str) -> object:
+    """Return the items of a list as a tuple."""
+    if type(value) not in (tuple, list):
+        raise ExtensionFailed(
+            f"the format {kind} gave {name} a value of the type {type(value).__name__} instead of a list"
+        )
+    items: list[object] = []
+    for item in value:  # type: ignore[attr-defined]
+        # A declared type reads "tuple[helix_desktop.engine.facts.ToolCall, ...]".
+        words_of_type = str(declared_type).replace("[", ".").replace(",", " ").replace(".", " ")
+        if type(item).__name__ not in words_of_type.split():
+            raise ExtensionFailed(
+                f"the format {kind} gave {name} an item of the type {type(item).__name__}"
+            )
+        if type(item) in CHECKED_TYPES:
+            items.append(_copy_with_exact_types(item, kind))
+        else:
             items.append(_exact_value(name, type(item), item, kind))
-        return tuple(items)
+    return tuple(items)
+
+
+def _exact_value(name: str, declared_type: object, value: object, kind: str) -> object:
     wanted_type = PLAIN_TYPES.get(declared_type, str)  # A role is declared as a Literal.
-    if wanted_type is float and type(value) in (int, float):
-        number = float(str(value))
-        if math.isfinite(number):
-            return number
-    elif type(value) is wanted_type:
+    is_whole_number_for_fraction = wanted_type is float and type(value) is int
+    if type(value) is not wanted_type and not is_whole_number_for_fraction:
+        raise ExtensionFailed(
+            f"the format {kind} gave {name} a value of the type {type(value).__name__} instead of {wanted_type.__name__}"
+        )
+    if wanted_type is Usage:
+        return _copy_with_exact_types(value, kind)
+    if wanted_type is not float:
         return value
-    raise InvalidInput(f"The format {kind} gave {name} the value {str(value)[:40]!r}.")
+    number = float(str(value))
+    if not math.isfinite(number):
+        raise ExtensionFailed(f"the format {kind} gave {name} the value {number}")
+    return number

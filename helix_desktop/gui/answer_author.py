@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied, Recorded
 from helix_desktop.gui.translation import tr
-from helix_desktop.histories.program_names import NAMES
+from helix_desktop.histories.added_formats import name_of_program
 
 PROGRAM_AUTHOR = "Helix"
 
@@ -17,7 +17,7 @@ def author_of_answer(started: ConversationStarted | None, answer: Fact | None) -
         return started.agent
     is_imported = answer is not None and getattr(answer, "request", None) is None
     if started is not None and started.origin.kind and is_imported:
-        return NAMES.get(started.origin.kind, tr("Agent"))
+        return name_of_program(started.origin.kind) or tr("Agent")
     return PROGRAM_AUTHOR
 
 
@@ -30,7 +30,7 @@ def agent_of_conversation(recorded: Sequence[Recorded]) -> str:
     started = recorded[0].fact
     if not isinstance(started, ConversationStarted):
         return ""
-    return started.agent or NAMES.get(started.origin.kind, "")
+    return started.agent or name_of_program(started.origin.kind)
 
 
 def name_over_answer(

@@ -44,6 +44,7 @@ from helix_desktop.histories import (
     pi_history,
     pi_writer,
 )
+from helix_desktop.histories.added_formats import name_of_program
 from helix_desktop.histories.claude_own_lines import texts_of_own_lines
 from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.history_facts import TITLE
@@ -275,7 +276,7 @@ def _build_title_of_copy(facts: Sequence[Recorded], kind: str, request: RestoreR
     if kind == FORMATS[request.agent].kind:
         note = "restored"
     else:
-        note = f"from {NAMES.get(kind, 'Helix Desktop')}"
+        note = f"from {name_of_program(kind) or 'Helix Desktop'}"
     if request.before_compaction:
         note += f" before compaction {request.before_compaction}"
     # A copy of a copy has only the words of the last one.

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import (
+    added_formats,
     claude_code_history,
     cline_history,
     codex_history,
@@ -25,7 +26,6 @@ from helix_desktop.histories import (
 )
 from helix_desktop.histories.companion_files import list_files_below, read_file_below
 from helix_desktop.histories.history_rows import ReadingReport, parse_time
-from helix_desktop.histories.program_names import NAMES
 from helix_desktop.histories.unknown_shapes import unknown_tables
 from helix_desktop.json_values import first_text, object_at, parse_json_or_none, text_at
 from helix_desktop.resources import read_table
@@ -57,7 +57,7 @@ class FoundHistories:
 
     @property
     def program(self) -> str:
-        return NAMES.get(self.kind, self.kind)
+        return added_formats.name_of_program(self.kind) or self.kind
 
     def is_folder_present(self) -> bool:
         return bool(self.folder) and Path(self.folder).is_absolute() and Path(self.folder).is_dir()
@@ -132,6 +132,10 @@ def find_histories(places: HistoryPlaces) -> Iterator[FoundHistories]:
         for folder in folders:
             with suppress(OSError):
                 yield from _find_histories_in_folder(kind, folder)
+    for added_format in added_formats.list_added_formats():
+        with suppress(OSError):
+            for path in added_formats.find_files_of_format(added_format, places.home):
+                yield from _history_in_file(added_format.kind, path)
 
 
 def find_kind_by_folder(folders_by_kind: Mapping[str, Sequence[Path]], file: Path) -> str:

@@ -53,6 +53,7 @@ FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini C
 # Suffixes of files that lie beside a session but are not sessions themselves.
 _BESIDE = (".usage.json", ".compactions.json", "ui_messages.json", "task_metadata.json")
 
+_PATTERNS_OF_FILES = ("*.jsonl", "*.json", "*.traj", "*.db")
 _PARTS = ("msg_", "prt_")  # Prefixes of the names of files that hold parts of opencode's sessions.
 
 RowTest = Callable[[Mapping[str, object]], bool]
@@ -120,8 +121,6 @@ DATABASES = (
 )
 # Of these agents, a conversation keeps the lines of the file, to give them back unchanged.
 _KINDS_WITH_KEPT_LINES = (claude_code_history.KIND, codex_history.KIND, pi_history.KIND)
-_KINDS_OF_ROWS = [form.kind for form in FORMS_OF_ROWS]
-KINDS = tuple(dict.fromkeys([*_KINDS_OF_ROWS, opencode_history.KIND, cline_history.KIND]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +199,14 @@ def no_session_error(path: Path, report: ReadingReport) -> InvalidInput:
     sentences.extend(report.complaint_sentences(str(path)))
     if sentences:
         message += f" {sentences[0]}"
-    return InvalidInput(message, remedy=FORMS)
+    return InvalidInput(message, remedy=_describe_supported_formats())
+
+
+def _describe_supported_formats() -> str:
+    programs = [added.program for added in added_formats.list_added_formats()]
+    if not programs:
+        return FORMS
+    return f"{FORMS} Formats of extensions: {', '.join(programs)}."
 
 
 def read_sessions(
@@ -226,9 +232,11 @@ def _read_sessions_as_written(
                 f"{path} is larger than {LARGEST_FILE_BYTES >> 30} GB.",
                 remedy="Split the file into smaller files at line breaks.",
             )
-        added_format = added_formats.find_added_format(readable_path, kind)
+        added_format = added_formats.find_added_format(readable_path, kind, report.complaints)
         if added_format is not None:
-            yield from added_format.read(readable_path)
+            reading = added_format.read(readable_path)
+            yield from reading.sessions
+            report.complaints += [f"{path}: {sentence}" for sentence in reading.left_out]
         elif foreign_sqlite.is_sqlite_file(readable_path):
             yield from _sessions_in_database(path, report, kind, readable_path)
         elif opencode_history.is_opencode_file(path):
@@ -337,9 +345,7 @@ def _choose_history_form(rows: Sequence[HistoryRow], path: Path, kind: str) -> H
         if form.kind == kind:
             return form
     if kind:
-        raise InvalidInput(
-            f"Unknown kind of history: {kind!r}.", remedy=f"Available: {', '.join(KINDS)}."
-        )
+        added_formats.check_kind_of_history(kind)
     for form in FORMS_OF_ROWS:
         if any(form.recognizes(row.value) for row in rows):
             return form
@@ -349,12 +355,15 @@ def _choose_history_form(rows: Sequence[HistoryRow], path: Path, kind: str) -> H
 def list_history_files(folder: Path) -> Sequence[Path]:
     """Return the files of a folder that may be histories. Raises NotFound if there is none."""
     files: list[Path] = []
-    for file in list_files_below(folder, "*.jsonl", "*.json", "*.traj", "*.db"):
+    patterns = list(_PATTERNS_OF_FILES)
+    for added_format in added_formats.list_added_formats():
+        patterns += added_formats.patterns_of_format(added_format)
+    for file in list_files_below(folder, *patterns):
         if not file.name.endswith(_BESIDE) and not file.name.startswith(_PARTS):
             files.append(file)
     if not files:
         raise NotFound(
-            f"There is no .jsonl or .json file under {folder}.",
+            f"There is no file under {folder} that could be a history: {', '.join(dict.fromkeys(patterns))}.",
             remedy="Specify a file or a folder of sessions.",
         )
     return files

@@ -5,9 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
+from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 
 Speaker = Literal["system", "user", "assistant", "tool", "failure"]
+
+
+class HistoryUnreadable(InvalidInput):
+    """A file of a history is damaged. The message is the end of the sentence "… cannot be read:"."""
 
 
 @dataclass(frozen=True, slots=True)

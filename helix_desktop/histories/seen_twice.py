@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories.program_names import NAMES, SAME_REPLY_SECONDS
+from helix_desktop.histories.added_formats import name_of_program
+from helix_desktop.histories.program_names import SAME_REPLY_SECONDS
 from helix_desktop.histories.session_writing import format_iso_time
 from helix_desktop.json_values import parse_json_or_none
 
@@ -212,7 +213,7 @@ def _name_by_beginning(
     """Return the agent, the first words that were typed, and what the model replied to them."""
     first_agent = ""
     for fact in starts:
-        first_agent = fact.agent or NAMES.get(fact.origin.kind, "")
+        first_agent = fact.agent or name_of_program(fact.origin.kind)
         if first_agent:
             break
     words_of_reply: list[str] = []

@@ -18,7 +18,7 @@ from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories.program_names import NAMES
+from helix_desktop.histories.added_formats import name_of_program
 from helix_desktop.store.async_stores import StoreJournal
 from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.workbench.open_sessions import OpenSessions
@@ -347,7 +347,7 @@ def _list_row_after_fact(row: ConversationListRow, recorded: facts.Recorded) -> 
 def _row_with_agents(
     row: ConversationListRow, started: facts.ConversationStarted
 ) -> ConversationListRow:
-    program = NAMES.get(started.origin.kind, "")
+    program = name_of_program(started.origin.kind)
     return replace(
         row,
         agent=started.agent,

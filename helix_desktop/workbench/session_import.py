@@ -34,8 +34,8 @@ from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_facts, kept_lines
+from helix_desktop.histories.added_formats import name_of_program
 from helix_desktop.histories.history_facts import FactDraft
-from helix_desktop.histories.program_names import NAMES
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.histories.seen_twice import is_seen_live
 from helix_desktop.providers.model_prices import shipped_prices
@@ -491,7 +491,7 @@ class SessionWriter:
         meter = ""
         if self.session.meter and not is_seen_live(earlier_facts):
             last_seq = len(earlier_facts) + len(all_new_facts)
-            program = NAMES.get(import_fact.origin.kind, "")
+            program = name_of_program(import_fact.origin.kind)
             meter = conversation_list_rows.encode_meter(
                 self.session.meter, last_seq, "", "", program
             )

@@ -23,6 +23,7 @@ from helix_desktop.commands import cost_command
 from helix_desktop.engine import facts
 from helix_desktop.engine.request_costs import RequestCost
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.program_folders import find_program_folders
 from helix_desktop.store.journal_file import JournalFile
 from tests.commands.conftest import Helix
 from tests.gateway.running import TOOL, Agent, running
@@ -557,7 +558,9 @@ class HeldFacts:
         self.printed += text
 
 
-async def test_what_is_asked_here_in_an_agent_s_conversation_is_not_booked_on_the_agent() -> None:
+async def test_what_is_asked_here_in_an_agent_s_conversation_is_not_booked_on_the_agent(
+    tmp_path: Path,
+) -> None:
     """A fork of a wrapped conversation was continued here, and so was an imported one itself."""
     named = facts.ConversationStarted("t", agent="Claude Code")
     brought = facts.ConversationStarted("t", origin=facts.Origin("codex", "s"))
@@ -590,7 +593,9 @@ async def test_what_is_asked_here_in_an_agent_s_conversation_is_not_booked_on_th
     }
     peer: Any = HeldFacts(held)
     workspace: Any = SimpleNamespace(journal=peer)
-    await cost_command.print_costs(Namespace(conversation="", json=True), workspace, peer)
+    places = find_program_folders(tmp_path)
+    arguments = Namespace(conversation="", json=True, places=places)
+    await cost_command.print_costs(arguments, workspace, peer)
     agents = json.loads(peer.printed)["agents"]
     assert {one["agent"]: one["tokens"] for one in agents} == {
         "Claude Code": 10,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.extensions import extension_loading
+from helix_desktop.extensions import extension_loading, extension_offers
 from helix_desktop.extensions.allowed_imports import AllowedPackagesFinder
 from helix_desktop.histories import added_formats
 from helix_desktop.program_folders import ProgramFolders, find_program_folders
@@ -32,8 +32,10 @@ def where(tmp_path: Path) -> Iterator[ProgramFolders]:
     for name in set(sys.modules) - modules:
         del sys.modules[name]
     extension_loading.forget_loaded_extensions()
-    for kind in ("aider", "hostile"):  # Loaded without the function that remembers it.
-        added_formats.remove_format(kind)
+    # Of extensions that were loaded without the function that remembers them.
+    for added in added_formats.list_added_formats():
+        added_formats.remove_format(added.kind)
+    extension_offers._nouns_of_extensions.clear()
 
 
 @pytest.fixture

@@ -123,7 +123,7 @@ def recognizes(path, beginning):
 
 def read(path):
     calls = [ToolCall("1", "open", "{}")]
-    yield RecordedSession(name=str(path), kind="claude-code", session="one", messages=[
+    yield RecordedSession(name=str(path), kind="talker", session="one", messages=[
         RecordedMessage("user", "What is there?", time=1793614272),
         RecordedMessage("assistant", "I look.", calls=calls, time=1793614273),
         RecordedMessage("tool", "nothing", answers="1", ok=False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.engine.ports import CallContext
-from helix_desktop.extensions import extension_loading
+from helix_desktop.extensions import extension_loading, running_extension
 from helix_desktop.extensions.extension_loading import LoadedExtensions
 from helix_desktop.extensions.installed_extensions import AllowedExtensions, ExtensionState
 from helix_desktop.histories import history_reading
@@ -141,7 +141,7 @@ async def test_calls_that_fail_are_told_and_the_third_in_a_row_ends_it(
 ) -> None:
     write_extension("fails", A_TOOL.format(body=body))
     extensions = load(where)
-    for _ in range(extension_loading.MOST_FAILURES):
+    for _ in range(running_extension.MOST_FAILURES):
         (tool,) = extensions.list_tools()
         result = await tool.call_foreign_tool({}, CONTEXT)
         assert not result.ok

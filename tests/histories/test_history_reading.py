@@ -135,7 +135,7 @@ def test_a_folder_without_a_session_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match=r"no \.jsonl or \.json"):
+    with pytest.raises(NotFound, match=r"no file under .* \*\.jsonl, \*\.json"):
         history_reading.read_history_files([tmp_path])
 
 
