@@ -55,10 +55,11 @@ async def connected() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.Strea
     "endless", [b"a" * 1_000, b"a: b\r\n" * 200], ids=["one header", "many headers"]
 )
 async def test_endless_headers_are_refused(endless: bytes) -> None:
+    headers = BEGIN + b"X: " + endless * (MOST_HEADER_BYTES // len(endless) + 1)
     async with connected() as (reader, writer):
-        writer.write(BEGIN + b"X: ")
-        for _ in range(MOST_HEADER_BYTES // len(endless) + 2):
-            writer.write(endless)
+        # The last byte is the one too many: a server that closes with unread bytes before it
+        # resets the connection, and its answer may be lost.
+        writer.write(headers[: MOST_HEADER_BYTES + 1])
         said = await asyncio.wait_for(reader.read(), 60)
     assert said.startswith(b"HTTP/1.1 400 ")
     assert said.endswith(b"headers are too long.")
