@@ -200,7 +200,7 @@ async def test_a_message_without_an_end_ends_the_agent_and_a_long_text_is_kept(
     ("deed", "why"),
     [
         ("requests 2000 small.txt", "too many requests"),
-        ("requests 2 small.txt same", "same ID"),
+        ("requests 200 small.txt same", "same ID"),
         ("requests 4 large.txt", "did not read"),
     ],
 )
