@@ -30,7 +30,7 @@ def made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """A workspace `w`, and the beginning of every command line about it."""
     (tmp_path / "work").mkdir()
     base = ["--home", str(tmp_path / "home")]
-    assert cli.main([*base, "workspace", "new", "w", "--folder", str(tmp_path / "work")]) == 0
+    assert cli.main(base + ["workspace", "new", "w", "--folder", str(tmp_path / "work")]) == 0
     capsys.readouterr()
     return base
 
@@ -38,7 +38,7 @@ def made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_the_configuration_is_shown_for_every_program(
     made: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main([*made, "mcp", "install", "--workspace", "w", "--json"]) == 0
+    assert cli.main(made + ["mcp", "install", "--workspace", "w", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert [one["client"] for one in shown] == [
         "claude-code",
@@ -59,13 +59,14 @@ def test_it_is_written_only_when_asked_and_only_for_one_program(
     made: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "work" / ".mcp.json"
-    assert cli.main([*made, "mcp", "install", "-w", "w", "--client", "claude-code"]) == 0
+    assert cli.main(made + ["mcp", "install", "-w", "w", "--client", "claude-code"]) == 0
     assert not file.exists()
-    assert cli.main([*made, "mcp", "install", "-w", "w", "--client", "claude-code", "--write"]) == 0
+    write = ["mcp", "install", "-w", "w", "--client", "claude-code", "--write"]
+    assert cli.main(made + write) == 0
     (name,) = json.loads(file.read_text())["mcpServers"]
     assert name.startswith("helix-w"), "the same name as in the settings of Codex"
     capsys.readouterr()
-    assert cli.main([*made, "mcp", "install", "-w", "w", "--write"]) == 2
+    assert cli.main(made + ["mcp", "install", "-w", "w", "--write"]) == 2
     out, err = capsys.readouterr()
     assert "--client" in err
     assert out == ""
@@ -83,13 +84,12 @@ def test_the_servers_of_two_workspaces_stand_side_by_side_in_settings_for_all_fo
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
     (tmp_path / "codex").mkdir()
     capsys.readouterr()
-    assert cli.main([*made, "workspace", "new", "other", "--folder", str(tmp_path), "--json"]) == 0
+    new_workspace = ["workspace", "new", "other", "--folder", str(tmp_path), "--json"]
+    assert cli.main(made + new_workspace) == 0
     other = json.loads(capsys.readouterr().out)["id"]
     for workspace in ("w", "other"):
-        assert (
-            cli.main([*made, "mcp", "install", "-w", workspace, "--client", "codex", "--write"])
-            == 0
-        )
+        write = ["mcp", "install", "-w", workspace, "--client", "codex", "--write"]
+        assert cli.main(made + write) == 0
     servers = tomlkit.parse((tmp_path / "codex" / "config.toml").read_text()).unwrap()[
         "mcp_servers"
     ]
@@ -115,10 +115,10 @@ def test_what_lies_in_the_folder_of_the_other_program_is_not_run(
 ) -> None:
     """It starts the server in the user's folder, where a file may be called like a module."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert cli.main([*made, "mcp", "install", "-w", "w", "--client", "cursor", "--json"]) == 0
+    assert cli.main(made + ["mcp", "install", "-w", "w", "--client", "cursor", "--json"]) == 0
     (entry,) = (one["entry"] for one in json.loads(capsys.readouterr().out))
     (tmp_path / "http.py").write_text("raise SystemExit('a file of the folder was run')")
-    started = [entry["command"], *entry["args"]]
+    started = [entry["command"]] + entry["args"]
     ran = subprocess.run(
         started, cwd=tmp_path, input=b"", capture_output=True, check=False, timeout=60
     )
@@ -126,25 +126,25 @@ def test_what_lies_in_the_folder_of_the_other_program_is_not_run(
 
 
 def test_the_workspace_has_to_be_named(made: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([*made, "mcp"]) == 2
+    assert cli.main(made + ["mcp"]) == 2
     assert "No workspace was specified" in capsys.readouterr().err
-    assert cli.main([*made, "mcp", "-w", "gone"]) == 1
+    assert cli.main(made + ["mcp", "-w", "gone"]) == 1
     with pytest.raises(SystemExit):
-        cli.main([*made, "mcp", "-w", "w", "--http", "70000"])
+        cli.main(made + ["mcp", "-w", "w", "--http", "70000"])
 
 
 async def test_an_agent_uses_the_workspace_over_stdio(made: list[str], tmp_path: Path) -> None:
     """The whole way: another process, the real stores, an entry put by the command line."""
-    program = [sys.executable, "-m", "helix_desktop", *made]
+    program = [sys.executable, "-m", "helix_desktop"] + made
     (tmp_path / "log").write_text("one\nneedle\n")
     put = subprocess.run(
-        [*program, "cache", "put", "-w", "w", str(tmp_path / "log")],
+        program + ["cache", "put", "-w", "w", str(tmp_path / "log")],
         capture_output=True,
         text=True,
         check=True,
     )
     server = mcp.StdioServerParameters(
-        command=program[0], args=[*program[1:], "mcp", "--workspace", "w"]
+        command=program[0], args=program[1:] + ["mcp", "--workspace", "w"]
     )
     async with mcp.Client(server, cache=None) as client:
         recalled = await client.call_tool(
@@ -163,9 +163,9 @@ async def test_an_agent_uses_the_workspace_over_stdio(made: list[str], tmp_path:
 
 
 async def test_another_agent_gives_tasks_and_sees_what_came_of_them(made: list[str]) -> None:
-    program = [sys.executable, "-m", "helix_desktop", *made]
+    program = [sys.executable, "-m", "helix_desktop"] + made
     server = mcp.StdioServerParameters(
-        command=program[0], args=[*program[1:], "mcp", "--workspace", "w"]
+        command=program[0], args=program[1:] + ["mcp", "--workspace", "w"]
     )
     async with mcp.Client(server, cache=None) as client:
         given = [
@@ -180,9 +180,8 @@ async def test_another_agent_gives_tasks_and_sees_what_came_of_them(made: list[s
         unknown = await client.call_tool("show_tasks", {"tasks": ["ffff"]})
         assert unknown.is_error
         assert "There is no task ffff" in str(unknown.content)
-        await asyncio.to_thread(
-            subprocess.run, [*program, "task", "cancel", "-w", "w", task], check=True
-        )
+        cancel = program + ["task", "cancel", "-w", "w", task]
+        await asyncio.to_thread(subprocess.run, cancel, check=True)
         ended = await client.call_tool("show_tasks", {"tasks": [task], "wait_seconds": 60})
         assert ended.structured_content["tasks"][0]["state"] == "cancelled"
 
@@ -222,8 +221,8 @@ async def test_a_client_stays_served_when_the_process_that_has_the_workspace_ope
     made: list[str], ending: str
 ) -> None:
     """Every agent lost its server when a window, an `ask` or an import ended."""
-    program = [sys.executable, "-m", "helix_desktop", *made]
-    serve = [*program, "mcp", "--workspace", "w"]
+    program = [sys.executable, "-m", "helix_desktop"] + made
+    serve = program + ["mcp", "--workspace", "w"]
     owner = await asyncio.create_subprocess_exec(
         *serve, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
@@ -251,8 +250,8 @@ async def test_a_client_stays_served_when_the_process_that_has_the_workspace_ope
 async def test_a_server_over_http_keeps_its_port_and_token_when_the_owner_ends(
     made: list[str],
 ) -> None:
-    program = [sys.executable, "-m", "helix_desktop", *made]
-    serve = [*program, "mcp", "--workspace", "w"]
+    program = [sys.executable, "-m", "helix_desktop"] + made
+    serve = program + ["mcp", "--workspace", "w"]
     owner = await asyncio.create_subprocess_exec(
         *serve, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
@@ -296,7 +295,7 @@ async def test_a_window_opens_the_workspace_of_a_server_and_serves_its_client(
     made: list[str],
 ) -> None:
     where = program_folders.find_program_folders(Path(made[1]))
-    serve = ["-m", "helix_desktop", *made, "mcp", "--workspace", "w"]
+    serve = ["-m", "helix_desktop"] + made + ["mcp", "--workspace", "w"]
     server = mcp.StdioServerParameters(command=sys.executable, args=serve)
     window = Workbenches(
         where,

@@ -277,11 +277,15 @@ def test_what_is_sent_as_it_came_is_remembered_for_the_next_marks() -> None:
         kept = PreviousBody()
         remember_client_marks("anthropic", units, marks, kept)
         assert kept.marked_request.marks == places
-        searched = {0, 1, 2} if marks is None else marks
-        expected = [
-            anthropic_gateway.without_cache_marks(one) if at in searched else one
-            for at, one in enumerate(units)
-        ]
+        searched = {0, 1, 2}
+        if marks is not None:
+            searched = marks
+        expected = []
+        for at, unit in enumerate(units):
+            if at in searched:
+                expected.append(anthropic_gateway.without_cache_marks(unit))
+            else:
+                expected.append(unit)
         assert list(kept.marked_request.blocks) == expected
     kept = PreviousBody()
     remember_client_marks("gemini", units, None, kept)
@@ -316,7 +320,7 @@ def test_a_part_of_a_message_is_found_by_its_call_or_its_place(
         anthropic_gateway.result_message(call, "Bash", text)["content"][0]
         for call, text in (("c1", "output"), ("c2", "other"))
     ]
-    units = [{"role": "user", "content": [*results, {"type": "text", "text": "words"}]}]
+    units = [{"role": "user", "content": results + [{"type": "text", "text": "words"}]}]
     said = wire.parse_messages({"messages": units})
     made = build_folded_body(
         "anthropic", {"messages": units}, said, [ChangedMessage(0, (part,), ("c1", "c2"))]
@@ -327,6 +331,8 @@ def test_a_part_of_a_message_is_found_by_its_call_or_its_place(
 
 # --- messages that meet because of what was left out, and parts that are used again
 
+# Who speaks at even places of a conversation, and who at odd ones.
+ROLES = ("user", "assistant")
 MAKERS: dict[str, Any] = {
     "anthropic": marked,
     "gemini": lambda text, role="user": {
@@ -337,7 +343,8 @@ MAKERS: dict[str, Any] = {
 
 
 def built(protocol: str, units: Sequence[Json], entries: Sequence[Any], **more: Any) -> list[Json]:
-    field, wire = MESSAGE_FIELDS[protocol], WIRE_MODULES[protocol]
+    field = MESSAGE_FIELDS[protocol]
+    wire = WIRE_MODULES[protocol]
     body = {field: list(units)}
     made: list[Json] = build_folded_body(
         protocol, body, wire.parse_messages(body), entries, **more
@@ -350,8 +357,11 @@ def test_messages_of_one_role_become_one_where_what_stood_between_is_gone_and_no
     protocol: str,
 ) -> None:
     make = MAKERS[protocol]
-    a, b, c, d = make("a"), make("b", role="assistant"), make("c"), make("d")
-    one = {**a, **{name: [*a[name], *c[name]] for name in ("content", "parts") if name in a}}
+    a = make("a")
+    b = make("b", role="assistant")
+    c = make("c")
+    d = make("d")
+    one = {**a, **{name: a[name] + c[name] for name in ("content", "parts") if name in a}}
     gone = ChangedMessage(1, (ChangedPart("text", "b", 0, None),))
     assert built(
         protocol, [a, b, c], [UnchangedMessage(0), UnchangedMessage(1), UnchangedMessage(2)]
@@ -379,8 +389,11 @@ def test_whatever_changes_from_one_request_to_the_next_it_is_built_as_if_it_were
     """Messages that another text has, entries that come, go and change: by chance, the
     same on every run.
     """
-    rng, kept = random.Random(4711), PreviousBody()
-    make, wire, field = MAKERS[protocol], WIRE_MODULES[protocol], MESSAGE_FIELDS[protocol]
+    rng = random.Random(4711)
+    kept = PreviousBody()
+    make = MAKERS[protocol]
+    wire = WIRE_MODULES[protocol]
+    field = MESSAGE_FIELDS[protocol]
     units: list[Json] = []
     last: list[Json] = []
     before: Sequence[Any] = ()
@@ -389,14 +402,13 @@ def test_whatever_changes_from_one_request_to_the_next_it_is_built_as_if_it_were
             del units[rng.randrange(len(units)) :]
         if units and rng.random() < 0.3:
             at = rng.randrange(len(units))
-            units[at] = make(f"written anew {turn}", role="assistant" if at % 2 else "user")
-        units += [
-            make(f"{turn}.{at}", role="assistant" if at % 2 else "user")
-            for at in range(len(units), len(units) + rng.randrange(3))
-        ]
+            units[at] = make(f"written anew {turn}", role=ROLES[at % 2])
+        for at in range(len(units), len(units) + rng.randrange(3)):
+            units.append(make(f"{turn}.{at}", role=ROLES[at % 2]))
         body = {field: list(units)}
         same = count_equal_first_blocks(last, units)
-        messages, last = wire.parse_messages(body, before[:same]), list(units)
+        messages = wire.parse_messages(body, before[:same])
+        last = list(units)
         entries: list[Any] = [UnchangedMessage(at) for at in range(len(units))]
         for at in range(len(units)):
             if rng.random() < 0.25:
@@ -414,15 +426,16 @@ def test_whatever_changes_from_one_request_to_the_next_it_is_built_as_if_it_were
 
 def test_what_was_built_before_is_the_same_value_again() -> None:
     units = [marked("a"), marked("b", role="assistant"), marked("c")]
-    kept, wire = PreviousBody(), WIRE_MODULES["anthropic"]
+    kept = PreviousBody()
+    wire = WIRE_MODULES["anthropic"]
     short = ChangedMessage(1, (ChangedPart("text", "b", 0, "short"),))
     body = {"messages": units}
     said = wire.parse_messages(body)
     first = build_folded_body(
         "anthropic", body, said, [UnchangedMessage(0), short, UnchangedMessage(2)], previous=kept
     )
-    more = {"messages": [*units, marked("d", role="assistant")]}
-    said = [*said, *wire.parse_messages({"messages": more["messages"][3:]})]
+    more = {"messages": units + [marked("d", role="assistant")]}
+    said = list(said) + list(wire.parse_messages({"messages": more["messages"][3:]}))
     second = build_folded_body(
         "anthropic",
         more,
@@ -457,7 +470,8 @@ def test_marks_within_results_leave_fewer_for_messages_also_the_next_time(inner:
         "role": "assistant",
         "content": [{"type": "tool_use", "id": "c", "name": "Bash", "input": {}}],
     }
-    units, kept = [marked("one", mark=MARK), call, result, marked("two", mark=MARK)], PreviousBody()
+    kept = PreviousBody()
+    units = [marked("one", mark=MARK), call, result, marked("two", mark=MARK)]
     for _ in range(2):
         made = built(
             "anthropic", units, [UnchangedMessage(at) for at in range(len(units))], previous=kept
@@ -468,7 +482,7 @@ def test_marks_within_results_leave_fewer_for_messages_also_the_next_time(inner:
             <= len(places_of_marks({"messages": made}))
             <= max(0, 4 - inner)
         )
-        units = [*units, marked("on", role="assistant"), marked("three", mark=MARK)]
+        units = units + [marked("on", role="assistant"), marked("three", mark=MARK)]
 
 
 def test_a_mark_on_the_first_message_alone_is_the_clients_mark() -> None:
@@ -485,7 +499,8 @@ def test_a_mark_on_the_first_message_alone_is_the_clients_mark() -> None:
 
 @all_protocols
 def test_a_hidden_reply_stands_before_its_results_as_the_provider_wrote_it(protocol: str) -> None:
-    body, wire = worked(protocol).body(), WIRE_MODULES[protocol]
+    body = worked(protocol).body()
+    wire = WIRE_MODULES[protocol]
     messages = wire.parse_messages(body)
     units = list(_replied(protocol, [Said("I recall"), Calls("recall", {"x": 1}, "h1")]))
     name = next(
@@ -495,22 +510,15 @@ def test_a_hidden_reply_stands_before_its_results_as_the_provider_wrote_it(proto
     )
 
     def shown(*parts: ChangedPart) -> Json:
-        hidden: list[Any] = [
+        entries: list[Any] = [
+            UnchangedMessage(0),
+            UnchangedMessage(1),
+            UnchangedMessage(2),
             HiddenReply(json.dumps(units), parts),
             HiddenResult(name, "recall", "the text"),
+            UnchangedMessage(3),
         ]
-        return build_folded_body(
-            protocol,
-            body,
-            messages,
-            [
-                UnchangedMessage(0),
-                UnchangedMessage(1),
-                UnchangedMessage(2),
-                *hidden,
-                UnchangedMessage(3),
-            ],
-        )
+        return build_folded_body(protocol, body, messages, entries)
 
     whole = shown()
     assert not complaint(asked(worked(protocol), whole))
@@ -524,7 +532,9 @@ def test_a_hidden_reply_stands_before_its_results_as_the_provider_wrote_it(proto
         for message in wire.parse_messages(shown(ChangedPart("text", "I recall", 0, "short")))
         for piece in message.pieces
     ]
-    assert short == ["short" if text == "I recall" else text for text in texts]
+    expected = list(texts)
+    expected[at] = "short"
+    assert short == expected
 
 
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
@@ -559,14 +569,22 @@ def test_a_text_of_a_reply_is_found_by_its_words_and_a_reply_is_not_reasoning_al
     content: list[Any], part: ChangedPart, shown: list[Any] | None
 ) -> None:
     def reply(parts: list[Any]) -> Json:
-        blocks = [{"type": "text", "text": one} if isinstance(one, str) else one for one in parts]
+        blocks = []
+        for block in parts:
+            if isinstance(block, str):
+                blocks.append({"type": "text", "text": block})
+            else:
+                blocks.append(block)
         return {"role": "assistant", "content": blocks}
 
     units = [marked("a"), reply(content), marked("c")]
     made = built(
         "anthropic", units, [UnchangedMessage(0), ChangedMessage(1, (part,)), UnchangedMessage(2)]
     )
-    assert made[1:-1] == ([] if shown is None else [reply(shown)])
+    expected = []
+    if shown is not None:
+        expected = [reply(shown)]
+    assert made[1:-1] == expected
 
 
 def test_a_block_nobody_knows_is_found_by_its_beginning() -> None:
@@ -594,7 +612,7 @@ def test_what_a_user_says_beside_results_is_counted_without_the_results_that_ans
     results = [
         anthropic_gateway.result_message(call, "Bash", call)["content"][0] for call in ("c1", "c2")
     ]
-    units = [{"role": "user", "content": [*results, {"type": "text", "text": "words"}]}]
+    units = [{"role": "user", "content": results + [{"type": "text", "text": "words"}]}]
     for place, shown in (
         (0, ["c1", "short", "words"]),
         (1, ["c1", "c2", "short"]),
@@ -610,11 +628,9 @@ def test_what_a_user_says_beside_results_is_counted_without_the_results_that_ans
 
 
 def test_a_message_with_its_mark_is_the_same_value_as_long_as_it_is_the_same_message() -> None:
-    units, kept, wire = (
-        [marked("a"), marked("b", role="assistant"), marked("c", mark=MARK)],
-        PreviousBody(),
-        WIRE_MODULES["anthropic"],
-    )
+    units = [marked("a"), marked("b", role="assistant"), marked("c", mark=MARK)]
+    kept = PreviousBody()
+    wire = WIRE_MODULES["anthropic"]
     body = {"messages": units}
     said = wire.parse_messages(body)
     one, other = (

@@ -97,10 +97,8 @@ async def test_what_an_agent_says_and_gets_back_becomes_facts_and_a_long_output_
         )
         replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
         await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-        units += [
-            *answer.message.units,
-            anthropic_gateway.result_message("c1", "Bash", "a line of it\n" * 40_000),
-        ]
+        units.extend(answer.message.units)
+        units.append(anthropic_gateway.result_message("c1", "Bash", "a line of it\n" * 40_000))
         sent = await room.receive_request(*arrival(units))
         assert [type(entry) for entry in sent.entries] == [
             UnchangedMessage,
@@ -147,7 +145,8 @@ def _as_the_client_has_it(protocol: str, units: Sequence[Json], client: str) -> 
 async def test_what_the_user_took_out_of_a_reply_is_not_sent_again(
     tmp_path: Path, protocol: str, client: str
 ) -> None:
-    wire, agent = WIRE_MODULES[protocol], Agent(protocol, "")
+    wire = WIRE_MODULES[protocol]
+    agent = Agent(protocol, "")
     agent.say("look around")
     replies = [
         [
@@ -217,10 +216,10 @@ async def test_an_agent_finds_words_in_what_a_summary_of_its_conversation_stands
                 Replied(answer.message.pieces, "m", Stop.CALLS, Usage()),
                 answer.message.identity_key,
             )
-            units += [
-                *answer.message.units,
-                anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 200),
-            ]
+            units.extend(answer.message.units)
+            units.append(
+                anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 200)
+            )
         sent = await room.receive_request(*arrival(units))
         await (await made.open_session(sent.ticket.conversation)).folding.fold_on_demand(
             FoldKind.TRUNCATION
@@ -263,10 +262,8 @@ async def test_what_a_provider_reports_is_learned_under_the_name_the_agent_asks_
             )
             replied = Replied(answer.message.pieces, "claude-opus-4-6-20260205", Stop.CALLS, usage)
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-            units += [
-                *answer.message.units,
-                anthropic_gateway.result_message(f"c{number}", "Bash", "fine"),
-            ]
+            units.extend(answer.message.units)
+            units.append(anthropic_gateway.result_message(f"c{number}", "Bash", "fine"))
         assert state.billed_per_counted_token() == pytest.approx(1.1, abs=0.01)
         assert (await room.figures_since())[0].paid == pytest.approx(
             (await room.figures_since())[0].sent * 5e-6, rel=0.02
@@ -355,8 +352,9 @@ async def test_a_call_of_ours_that_cannot_be_answered_tells_the_model_why_and_co
         ]
         replied = Replied(tuple(calls), "m", Stop.CALLS, Usage())
         answered = await room.answer_hidden_calls(sent.ticket, replied, calls)
-        assert [name for name, *_ in answered] == [call.id for call in calls]
-        texts, went_well = [text for *_, text, _ in answered], [well for *_, well in answered]
+        assert [name for name, _, _, _ in answered] == [call.id for call in calls]
+        texts = [text for _, _, text, _ in answered]
+        went_well = [well for _, _, _, well in answered]
         assert went_well == [True, True, False, False, False, False]
         assert texts[:2] == [
             "[nothing in the cache contains swordfish]",
@@ -403,9 +401,9 @@ async def test_an_agent_whose_conversation_was_deleted_goes_on_in_a_new_one(tmp_
         await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
         await (await made.open_session(sent.ticket.conversation)).set_trashed()
         await made.empty_conversation_trash()
-        again = await room.receive_request(
-            *arrival([*units, *answer.message.units, anthropic_gateway.user_message("go on")])
-        )
+        units.extend(answer.message.units)
+        units.append(anthropic_gateway.user_message("go on"))
+        again = await room.receive_request(*arrival(units))
         assert [row.id for row in made.list_conversations()] == [again.ticket.conversation]
         assert again.ticket.conversation != sent.ticket.conversation
         await room.aclose()
@@ -423,10 +421,8 @@ async def test_what_was_forgotten_stands_in_no_later_request(tmp_path: Path) -> 
             )
             replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage())
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-            units += [
-                *answer.message.units,
-                anthropic_gateway.result_message(f"c{number}", "Bash", output),
-            ]
+            units.extend(answer.message.units)
+            units.append(anthropic_gateway.result_message(f"c{number}", "Bash", output))
         assert "4711-secret" in repr(sent.entries)
         await made.forget_content(text="4711-secret")
         assert "4711-secret" not in repr((await room.receive_request(*arrival(units))).entries)
@@ -452,10 +448,8 @@ async def test_a_request_that_goes_ahead_is_recorded_before_its_reply(tmp_path: 
                 answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1)
             )
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-            units += [
-                *answer.message.units,
-                anthropic_gateway.result_message(f"c{number}", "Bash", "fine"),
-            ]
+            units.extend(answer.message.units)
+            units.append(anthropic_gateway.result_message(f"c{number}", "Bash", "fine"))
         facts = [
             type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)
         ]
@@ -472,10 +466,8 @@ def history(steps: int, output: str = "fine") -> list[object]:
     units: list[object] = [anthropic_gateway.user_message("look around")]
     for number in range(steps):
         whole = WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
-        units += [
-            *anthropic_gateway.parse_reply(whole).message.units,
-            anthropic_gateway.result_message(f"c{number}", "Bash", output),
-        ]
+        units.extend(anthropic_gateway.parse_reply(whole).message.units)
+        units.append(anthropic_gateway.result_message(f"c{number}", "Bash", output))
     return units
 
 
@@ -508,15 +500,9 @@ async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_with_its_rep
             MESSAGES_IN_COMMIT,
             MESSAGES_IN_COMMIT + 1,
         ]
-        sent = await room.receive_request(
-            *arrival(
-                [
-                    *units,
-                    *answer.message.units,
-                    anthropic_gateway.result_message("last", "Bash", "fine"),
-                ]
-            )
-        )
+        units.extend(answer.message.units)
+        units.append(anthropic_gateway.result_message("last", "Bash", "fine"))
+        sent = await room.receive_request(*arrival(units))
         assert ChangedMessage in map(type, sent.entries)
         await room.aclose()
 
@@ -546,10 +532,8 @@ async def test_what_comes_while_a_long_history_is_recorded_waits_for_nothing_and
                 answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(100 + number, 0, 0, 1)
             )
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-            units += [
-                *answer.message.units,
-                anthropic_gateway.result_message(f"new{number}", "Bash", "fine"),
-            ]
+            units.extend(answer.message.units)
+            units.append(anthropic_gateway.result_message(f"new{number}", "Bash", "fine"))
         await room.aclose()
         recorded = [
             each.fact for each in await made.read_conversation_facts(sent.ticket.conversation)
@@ -590,7 +574,8 @@ async def test_the_recording_of_a_long_history_pauses_until_the_first_request_of
     monkeypatch.setattr(local_conversations, "QUIET_SECONDS", 0.01)
     monkeypatch.setattr(local_conversations, "FIRST_REQUEST_SECONDS", 20.0)
     monkeypatch.setattr(local_conversations, "AHEAD_SECONDS", 0.0)
-    real, parts_recorded = OpenAgentConversation.append_messages, list[int]()
+    real = OpenAgentConversation.append_messages
+    parts_recorded: list[int] = []
 
     async def take(
         follower: OpenAgentConversation, messages: Sequence[ProtocolMessage], tip: int
@@ -650,18 +635,17 @@ async def test_a_long_history_is_recorded_in_few_commits_as_it_would_be_message_
     units: list[object] = [anthropic_gateway.user_message("look around")]
     for number in range(MESSAGES_IN_COMMIT):
         ids = [f"c{number}", f"d{number}"]
-        whole = WRITERS["anthropic"].whole(
-            [Says("I look"), *(Calls("Bash", {}, one) for one in ids)], USAGE, "1"
-        )
-        outputs = ["a line of it\n" * (40_000 if number == 7 else 1), f"output {number}"]
+        calls = [Calls("Bash", {}, call_id) for call_id in ids]
+        whole = WRITERS["anthropic"].whole([Says("I look")] + calls, USAGE, "1")
+        outputs = ["a line of it\n", f"output {number}"]
+        if number == 7:
+            outputs[0] = "a line of it\n" * 40_000
         blocks = [
             anthropic_gateway.result_message(*each)["content"][0]
             for each in zip(ids, ("Bash", "Bash"), outputs, strict=True)
         ]
-        units += [
-            *anthropic_gateway.parse_reply(whole).message.units,
-            {"role": "user", "content": blocks},
-        ]
+        units.extend(anthropic_gateway.parse_reply(whole).message.units)
+        units.append({"role": "user", "content": blocks})
         if number % 9 == 0:
             units += [
                 {"role": "assistant", "content": "done"},
@@ -671,11 +655,9 @@ async def test_a_long_history_is_recorded_in_few_commits_as_it_would_be_message_
     for many in (LONG_HISTORY_MESSAGES, len(units)):
         monkeypatch.setattr("helix_desktop.gateway.local_conversations.LONG_HISTORY_MESSAGES", many)
         async with bench(tmp_path / str(many)) as made:
-            room, commits, append = (
-                LocalAgentConversations(made, _nobody),
-                list[int](),
-                made.workspace.journal.append_to_journal,
-            )
+            room = LocalAgentConversations(made, _nobody)
+            commits: list[int] = []
+            append = made.workspace.journal.append_to_journal
 
             async def counted(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
                 commits.append(len(facts))  # noqa: B023 - called within this round
@@ -696,7 +678,8 @@ async def test_the_first_request_of_a_session_waits_for_few_commits(
 ) -> None:
     """Beside a long history, each waited for a part of it: a quarter of a second in all."""
     async with bench(tmp_path) as made:
-        room, commits = LocalAgentConversations(made, _nobody), list[int]()
+        room = LocalAgentConversations(made, _nobody)
+        commits: list[int] = []
         append = made.workspace.journal.append_to_journal
 
         async def counted(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
@@ -730,13 +713,12 @@ async def test_a_thousand_turns_are_recorded_without_looking_for_folds_and_other
         for number in range(10 * MESSAGES_IN_COMMIT)
     ]
     turns = [each for one in said for each in (one, {"role": "assistant", "content": "fine"})]
-    looked, measured, find, meter = (
-        [0],
-        [0],
-        FoldPlanner.find_due_fold,
-        ConversationContext.next_request_meter,
-    )
-    shown, refresh = list[int](), ConversationState._refresh_blocks
+    looked = [0]
+    measured = [0]
+    find = FoldPlanner.find_due_fold
+    meter = ConversationContext.next_request_meter
+    shown: list[int] = []
+    refresh = ConversationState._refresh_blocks
 
     def counted_find(planner: FoldPlanner, situation: FoldSituation) -> FoldPlan | None:
         looked[0] += 1
@@ -756,11 +738,9 @@ async def test_a_thousand_turns_are_recorded_without_looking_for_folds_and_other
     monkeypatch.setattr(ConversationState, "_refresh_blocks", counted_refresh)
     async with bench(tmp_path) as made:
         for session, units in enumerate((said, turns)):
-            room, commits, append = (
-                LocalAgentConversations(made, _nobody),
-                list[int](),
-                made.workspace.journal.append_to_journal,
-            )
+            room = LocalAgentConversations(made, _nobody)
+            commits: list[int] = []
+            append = made.workspace.journal.append_to_journal
 
             async def counted(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
                 commits.append(len(facts))  # noqa: B023 - called within this round
@@ -802,7 +782,7 @@ def test_a_title_is_one_short_line(words: list[str], title: str) -> None:
     reply = ProtocolMessage(Speaker.ASSISTANT, (), (Piece(PieceKind.TEXT, "I am the model"),))
     picture = ProtocolMessage(Speaker.USER, (), (Piece(PieceKind.IMAGE, "aGVsbG8="),))
     said = [ProtocolMessage(Speaker.USER, (), (Piece(PieceKind.TEXT, text),)) for text in words]
-    assert title_from_messages([reply, picture, *said]) == title
+    assert title_from_messages([reply, picture] + said) == title
 
 
 def test_a_long_history_is_recorded_in_parts_that_end_before_a_reply_where_one_comes() -> None:
@@ -859,7 +839,9 @@ async def test_a_hidden_recall_is_a_step_of_the_conversation_as_far_as_it_still_
         for ticket in (replace(sent.ticket, live=False), replace(sent.ticket, last="0" * 32)):
             ((_, name, _, well),) = await agent.room.answer_hidden_calls(ticket, replied, calls)
             assert (name, well) == ("search_cached_content", True)
-            *kept, spent = await agent.facts(sent)
+            facts = await agent.facts(sent)
+            kept = list(facts[:-1])
+            spent = facts[-1]
             assert isinstance(spent, Spent), (
                 "the provider bills the reply, although nobody goes on with it"
             )
@@ -885,7 +867,7 @@ async def test_a_hidden_recall_is_a_step_of_the_conversation_as_far_as_it_still_
         asked = replace(replied, pieces=(refused,))
         found = await agent.room.answer_hidden_calls(sent.ticket, asked, [refused], "[Enough.]")
         assert found == [("h2", "search_cached_content", "[Enough.]", False)]
-        *_, returned = await agent.facts(sent)
+        returned = (await agent.facts(sent))[-1]
         assert isinstance(returned, ToolReturned)
         assert (returned.call, returned.ok, returned.head) == ("h2", False, "[Enough.]")
         (figure,) = await agent.room.figures_since()
@@ -957,7 +939,7 @@ async def test_a_reply_ends_a_turn_unless_it_calls(tmp_path: Path) -> None:
         assert sent.ticket.ahead
         await agent.answer(sent, Says("Done."), stop=Stop.END)
         recorded = await made.read_conversation_facts(sent.ticket.conversation)
-        *_, ended = await agent.facts(sent)
+        ended = (await agent.facts(sent))[-1]
         assert isinstance(ended, TurnEnded)
         (returned,) = [each.seq for each in recorded if isinstance(each.fact, ToolReturned)]
         saw = [each.fact.saw for each in recorded if isinstance(each.fact, ModelReplied)]
@@ -1039,7 +1021,8 @@ async def test_the_figures_of_a_closed_conversation_are_counted_again_once_it_we
 ) -> None:
     monkeypatch.setattr(local_conversations, "MOST_OPEN_CONVERSATIONS", 1)
     async with bench(tmp_path) as made:
-        first, other = Room(made), Room(made)
+        first = Room(made)
+        other = Room(made)
         other.room = first.room
         for requests in (1, 2):
             sent = await first.send(
@@ -1063,7 +1046,8 @@ async def test_few_conversations_are_held_open_and_those_in_the_trash_are_begun_
 ) -> None:
     monkeypatch.setattr(local_conversations, "MOST_OPEN_CONVERSATIONS", 2)
     async with bench(tmp_path) as made:
-        agents, names = [Room(made, LocalAgentConversations(made, _nobody))], list[str]()
+        agents = [Room(made, LocalAgentConversations(made, _nobody))]
+        names: list[str] = []
         agents += [Room(made, agents[0].room) for _ in range(2)]
         for number, agent in enumerate(agents):
             sent = await agent.send(
@@ -1094,7 +1078,8 @@ async def test_few_conversations_are_held_open_and_those_in_the_trash_are_begun_
 
 async def test_while_a_long_history_is_recorded_all_of_it_counts_as_known(tmp_path: Path) -> None:
     async with bench(tmp_path) as made:
-        room, units = LocalAgentConversations(made, _nobody), history(LONG_HISTORY_MESSAGES // 2)
+        room = LocalAgentConversations(made, _nobody)
+        units = history(LONG_HISTORY_MESSAGES // 2)
         few = await room.receive_request(*arrival(units[:LONG_HISTORY_MESSAGES], "few"))
         assert (few.ticket.is_import, few.ticket.ahead) == (False, False)
         units[0] = anthropic_gateway.user_message("another agent's")
@@ -1117,7 +1102,8 @@ async def test_a_history_that_is_being_recorded_stays_open_while_other_agents_co
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_conversations, "MOST_OPEN_CONVERSATIONS", 1)
-    opened, open_by_name = list[str](), OpenAgentConversation.open_by_name
+    opened: list[str] = []
+    open_by_name = OpenAgentConversation.open_by_name
 
     async def note_and_open(made: Any, name: str, ask: Any) -> OpenAgentConversation:
         opened.append(name)
@@ -1125,16 +1111,16 @@ async def test_a_history_that_is_being_recorded_stays_open_while_other_agents_co
 
     monkeypatch.setattr(OpenAgentConversation, "open_by_name", note_and_open)
     async with bench(tmp_path) as made:
-        room, units = LocalAgentConversations(made, _nobody), history(LONG_HISTORY_MESSAGES)
+        room = LocalAgentConversations(made, _nobody)
+        units = history(LONG_HISTORY_MESSAGES)
         many = await room.receive_request(*arrival(units, "many"))
         assert many.ticket.is_import
         await room.receive_request(
             *arrival([anthropic_gateway.user_message("another agent's")], "few")
         )
         await room._tasks.wait_for_all_tasks()
-        await room.receive_request(
-            *arrival([*units, anthropic_gateway.user_message("go on")], "many")
-        )
+        units.append(anthropic_gateway.user_message("go on"))
+        await room.receive_request(*arrival(units, "many"))
         assert opened.count(many.ticket.conversation) == 1, "it would be in memory twice"
         await room.aclose()
 
@@ -1150,9 +1136,11 @@ class WatchedMessage(ProtocolMessage):
     def __init__(
         self, whole: ProtocolMessage, asked: threading.Event, allowed: threading.Event
     ) -> None:
-        named = (("speaker", whole.speaker), ("units", whole.units), ("whole", whole))
-        for name, value in (*named, ("asked", asked), ("allowed", allowed)):
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "speaker", whole.speaker)
+        object.__setattr__(self, "units", whole.units)
+        object.__setattr__(self, "whole", whole)
+        object.__setattr__(self, "asked", asked)
+        object.__setattr__(self, "allowed", allowed)
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
@@ -1166,11 +1154,13 @@ async def test_others_are_answered_while_results_of_an_earlier_conversation_are_
     tmp_path: Path,
 ) -> None:
     """In a history of 73,825 messages that took .6 s, in which nobody else was answered."""
-    asked, allowed = threading.Event(), threading.Event()
+    asked = threading.Event()
+    allowed = threading.Event()
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         await room.receive_request(*arrival(history(2), ""))
-        new, messages = arrival([anthropic_gateway.user_message("and now"), *history(2)[1:]], "")
+        later_units = [anthropic_gateway.user_message("and now")] + history(2)[1:]
+        new, messages = arrival(later_units, "")
         watched = [WatchedMessage(message, asked, allowed) for message in messages]
         receiving = room._tasks.spawn_task(room.receive_request(new, watched), name="receive")
         assert await asyncio.to_thread(asked.wait, 10)
@@ -1180,15 +1170,16 @@ async def test_others_are_answered_while_results_of_an_earlier_conversation_are_
 
 
 async def test_a_long_history_of_a_session_goes_on_before_it_is_read(tmp_path: Path) -> None:
-    asked, allowed = threading.Event(), threading.Event()
+    asked = threading.Event()
+    allowed = threading.Event()
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         await room.receive_request(*arrival([anthropic_gateway.user_message("hello")], "other"))
-        new, (first, *behind) = arrival(history(MESSAGES_IN_COMMIT * 2))
+        new, messages = arrival(history(MESSAGES_IN_COMMIT * 2))
+        # The first message alone is read: it says which session this is.
+        behind = [WatchedMessage(message, asked, allowed) for message in messages[1:]]
         allowed.set()
-        sent = await room.receive_request(
-            new, [first, *(WatchedMessage(each, asked, allowed) for each in behind)]
-        )
+        sent = await room.receive_request(new, [messages[0], *behind])
         assert are_all_unchanged(sent.entries, 1 + len(behind))
         assert not asked.is_set()
         await room.aclose()

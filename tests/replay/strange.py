@@ -90,11 +90,11 @@ def work(numbers: random.Random, steps: int, words: int = 400, start: int = 0) -
 
 @strange
 def begins_with_a_reply(numbers: random.Random) -> list[Line]:
-    return [
+    opening: list[Line] = [
         said("assistant", "Hello, what may I do?"),
         said("user", "Fix src/locks/manager.py"),
-        *work(numbers, 12),
     ]
+    return opening + work(numbers, 12)
 
 
 @strange
@@ -107,36 +107,34 @@ def odd_roles(numbers: random.Random) -> list[Line]:
     lines: list[Line] = [
         said(role, f"as {role}") for role in ("developer", "critic", "", "USER", "function")
     ]
-    return [
-        *lines,
-        said("user", "Never touch infra/production.yaml."),
-        *work(numbers, 14),
-        said("judge", "score 3"),
-    ]
+    lines.append(said("user", "Never touch infra/production.yaml."))
+    lines.extend(work(numbers, 14))
+    lines.append(said("judge", "score 3"))
+    return lines
 
 
 @strange
 def systems_in_between(numbers: random.Random) -> list[Line]:
     lines: list[Line] = [said("user", "go on")]
     for start in range(0, 16, 4):
-        lines += [
-            *work(numbers, 4, start=start),
-            said("system", f"reminder number {start}: be careful_with_locks"),
-        ]
+        lines.extend(work(numbers, 4, start=start))
+        lines.append(said("system", f"reminder number {start}: be careful_with_locks"))
     return lines
 
 
 @strange
 def a_monologue(numbers: random.Random) -> list[Line]:
-    return [said("user", "think"), *(said("assistant", text(numbers, 150)) for _ in range(40))]
+    lines: list[Line] = [said("user", "think")]
+    for _ in range(40):
+        lines.append(said("assistant", text(numbers, 150)))
+    return lines
 
 
 @strange
 def only_the_user_speaks_and_once_the_model(numbers: random.Random) -> list[Line]:
-    return [
-        *(said("user", text(numbers, 300)) for _ in range(20)),
-        said("assistant", "I have read it."),
-    ]
+    lines: list[Line] = [said("user", text(numbers, 300)) for _ in range(20)]
+    lines.append(said("assistant", "I have read it."))
+    return lines
 
 
 @strange
@@ -154,7 +152,10 @@ def empty_everything(numbers: random.Random) -> list[Line]:
         reply("", call("b", "run")),
         output("b", None),
     ]
-    return [*lines, *work(numbers, 10), reply("", call("z", "run")), output("z", " " * 30_000)]
+    lines.extend(work(numbers, 10))
+    lines.append(reply("", call("z", "run")))
+    lines.append(output("z", " " * 30_000))
+    return lines
 
 
 # --- calls and results
@@ -162,17 +163,12 @@ def empty_everything(numbers: random.Random) -> list[Line]:
 
 @strange
 def results_without_calls(numbers: random.Random) -> list[Line]:
-    lines: list[Line] = [
-        said("user", "look"),
-        output("ghost_1", text(numbers, 900)),
-        *work(numbers, 8),
-    ]
-    return [
-        *lines,
-        output("ghost_2", "nobody asked for /etc/ghost_file"),
-        *work(numbers, 8, start=8),
-        output("x", ""),
-    ]
+    lines: list[Line] = [said("user", "look"), output("ghost_1", text(numbers, 900))]
+    lines.extend(work(numbers, 8))
+    lines.append(output("ghost_2", "nobody asked for /etc/ghost_file"))
+    lines.extend(work(numbers, 8, start=8))
+    lines.append(output("x", ""))
+    return lines
 
 
 @strange
@@ -256,7 +252,8 @@ def batches_of_fifty(numbers: random.Random) -> list[Line]:
             reply("", *(call(name, "read", path=f"deep/{name}/file.py") for name in names))
         )
         lines += [output(name, text(numbers, 120)) for name in names]
-    return [*lines, said("assistant", "Read.")]
+    lines.append(said("assistant", "Read."))
+    return lines
 
 
 @strange
@@ -266,7 +263,9 @@ def a_batch_of_fifty_half_answered(numbers: random.Random) -> list[Line]:
         said("user", "all of them"),
         reply("", *(call(name, "run", n=name) for name in names)),
     ]
-    return [*lines, *(output(name, text(numbers, 100)) for name in names[::2]), *work(numbers, 12)]
+    for name in names[::2]:
+        lines.append(output(name, text(numbers, 100)))
+    return lines + work(numbers, 12)
 
 
 @strange
@@ -303,17 +302,18 @@ def arguments_as_objects_and_huge(numbers: random.Random) -> list[Line]:
 
 @strange
 def one_huge_message_of_the_user(numbers: random.Random) -> list[Line]:
-    return [said("user", text(numbers, 12_000)), said("assistant", "I have it."), *work(numbers, 6)]
+    opening: list[Line] = [said("user", text(numbers, 12_000)), said("assistant", "I have it.")]
+    return opening + work(numbers, 6)
 
 
 @strange
 def one_huge_message_of_the_model(numbers: random.Random) -> list[Line]:
-    return [
+    opening: list[Line] = [
         said("user", "write a book"),
         said("assistant", text(numbers, 8_000)),
         said("user", "more"),
-        *work(numbers, 6),
     ]
+    return opening + work(numbers, 6)
 
 
 @strange
@@ -323,7 +323,7 @@ def one_huge_output(numbers: random.Random) -> list[Line]:
         reply("", call("d", "run", command="dump")),
         output("d", text(numbers, 12_000)),
     ]
-    return [*lines, *work(numbers, 6)]
+    return lines + work(numbers, 6)
 
 
 @strange
@@ -333,7 +333,7 @@ def one_line_of_a_megabyte(numbers: random.Random) -> list[Line]:
         reply("", call("d", "run")),
         output("d", "x1y2" * 250_000),
     ]
-    return [*lines, *work(numbers, 5)]
+    return lines + work(numbers, 5)
 
 
 @strange
@@ -422,12 +422,10 @@ def contents_in_parts(numbers: random.Random) -> list[Line]:
             {"type": "refusal", "refusal": "no"},
         ]
         lines += [reply(parts, call(f"p{number}", "see")), output(f"p{number}", parts)]
-    return [
-        *lines,
-        said("user", 17),
-        said("user", {"type": "text", "text": "an object"}),
-        said("assistant", "done"),
-    ]
+    lines.append(said("user", 17))
+    lines.append(said("user", {"type": "text", "text": "an object"}))
+    lines.append(said("assistant", "done"))
+    return lines
 
 
 @strange
@@ -437,7 +435,7 @@ def truncated_lines(numbers: random.Random) -> list[Line]:
     for number, line in enumerate(whole):
         dumped = json.dumps(line)
         lines.append(dumped[: len(dumped) // 2] if number % 5 == 4 else dumped)
-    return [*lines, "", "null", "17", "[]", '{"role": "assist', "\x00\x00\x00"]
+    return lines + ["", "null", "17", "[]", '{"role": "assist', "\x00\x00\x00"]
 
 
 @strange
@@ -505,11 +503,9 @@ def claude_code_with_unknown_records(numbers: random.Random) -> list[Line]:
             {"type": "file-history-snapshot", "snapshot": {}},
             {"type": "next-years-record"},
         ]
-    return [
-        *lines,
-        claude("user", [{"type": "text", "text": "thanks"}, {"type": "hologram"}]),
-        claude("assistant", "bye"),
-    ]
+    lines.append(claude("user", [{"type": "text", "text": "thanks"}, {"type": "hologram"}]))
+    lines.append(claude("assistant", "bye"))
+    return lines
 
 
 @strange
@@ -521,11 +517,10 @@ def claude_code_broken_off(numbers: random.Random) -> list[Line]:
         claude("assistant", [use], id="x"),
         claude("assistant", [server, {"type": "text", "text": "found"}], id="y"),
     ]
-    return [
-        *lines,
-        claude("user", [{"type": "tool_result", "content": "no id"}]),
-        json.dumps(lines[2])[:40],
-    ]
+    cut_line = json.dumps(lines[2])[:40]
+    lines.append(claude("user", [{"type": "tool_result", "content": "no id"}]))
+    lines.append(cut_line)
+    return lines
 
 
 @strange
@@ -582,10 +577,9 @@ def codex_with_unknown_records(numbers: random.Random) -> list[Line]:
             item("web_search_call", action={}),
             {"type": "event_msg", "payload": {}},
         ]
-    return [
-        *lines,
-        item("message", role="assistant", content=[{"type": "output_text", "text": "Done."}]),
-    ]
+    done = [{"type": "output_text", "text": "Done."}]
+    lines.append(item("message", role="assistant", content=done))
+    return lines
 
 
 @strange
@@ -604,10 +598,13 @@ def codex_bare_and_broken(numbers: random.Random) -> list[Line]:
         item("function_call_output", output="nobody"),
         item("message", role="ghost"),
     ]
-    return [*odd, *lines, *odd, json.dumps(item("message"))[:30]]
+    lines = odd + lines + odd
+    lines.append(json.dumps(item("message"))[:30])
+    return lines
 
 
 @strange
 def requests_as_one_line(numbers: random.Random) -> list[Line]:
-    whole = [said("system", "be brief"), said("user", "Prefer short_names."), *work(numbers, 12)]
-    return [{"model": "x", "messages": whole}, {"model": "y", "input": [*whole[:9], 17, "text"]}]
+    whole: list[Line] = [said("system", "be brief"), said("user", "Prefer short_names.")]
+    whole += work(numbers, 12)
+    return [{"model": "x", "messages": whole}, {"model": "y", "input": whole[:9] + [17, "text"]}]

@@ -180,7 +180,8 @@ async def test_a_file_that_has_grown_adds_what_is_new(
 async def test_conversations_written_at_the_same_time_are_told_in_the_order_in_which_they_were_read(
     workspace: StoredWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written_later, write = asyncio.Event(), SessionWriter.write_session
+    written_later = asyncio.Event()
+    write = SessionWriter.write_session
 
     async def write_first_one_last(writer: SessionWriter) -> None:
         is_first = writer.session.recording.session == "first"
@@ -219,7 +220,7 @@ async def test_a_title_that_comes_later_or_changes_is_taken_over_unless_the_user
     lines = written.claude_session()
 
     async def title_after_import(*more: dict[str, Any], count: int = 8) -> str:
-        await brought(workspace, written.lines(tmp_path / "s.jsonl", [*lines[:count], *more]))
+        await brought(workspace, written.lines(tmp_path / "s.jsonl", lines[:count] + list(more)))
         (row,) = await workspace.journal.list_conversations()
         return row.title
 
@@ -228,7 +229,9 @@ async def test_a_title_that_comes_later_or_changes_is_taken_over_unless_the_user
     assert await title_after_import(ai_title) == "Files", "with the messages of a second turn"
     before = await whole(workspace)
     assert await title_after_import(ai_title, renamed) == "My files", "and nothing else"
-    ((*_, change, about),) = await whole(workspace)
+    (facts,) = await whole(workspace)
+    change = facts[-2]
+    about = facts[-1]
     assert (change.fact, about.fact.first) == (ConversationChanged("My files"), len(before[0]) + 1)
     assert await title_after_import(count=4) == "My files", (
         "the file has lost messages, and so perhaps its title"
@@ -328,7 +331,7 @@ async def test_two_files_that_name_one_session_and_differ_are_two_conversations(
     workspace: StoredWorkspace, tmp_path: Path
 ) -> None:
     values = written.claude_session()
-    other = [*values[:3], written.claude_reply(40, 3, "m40", written.text("Told otherwise."))]
+    other = values[:3] + [written.claude_reply(40, 3, "m40", written.text("Told otherwise."))]
     one = written.lines(tmp_path / "s.jsonl", values)
     two = written.lines(tmp_path / "copy.jsonl", other)
     shorter = written.lines(tmp_path / "old" / "s.jsonl", values[:6])
@@ -342,7 +345,7 @@ async def test_two_files_that_name_one_session_and_differ_are_two_conversations(
     again = await brought(workspace, two, one, shorter)
     assert (again.imported, len(again.unchanged_conversations)) == ([], 2)
     assert await whole(workspace) == before
-    written.lines(two, [*other, written.claude_said(41, 40, "and then?")])
+    written.lines(two, other + [written.claude_said(41, 40, "and then?")])
     (more,) = (await brought(workspace, one, two, shorter)).imported
     assert (more.id, more.state) == (first.imported[1].id, "more")
 
@@ -376,9 +379,8 @@ async def test_a_fork_within_what_was_brought_in_counts_none_of_it_as_its_own(
     path.touch()
     again = await brought(workspace, path)
     assert (again.imported, len(again.unchanged_conversations)) == ([], 1)
-    assert [run for run, *_ in await history_imports.list_import_runs(workspace)] == [
-        (await history_imports.list_import_runs(workspace))[0][0]
-    ]
+    runs = await history_imports.list_import_runs(workspace)
+    assert [run[0] for run in runs] == [runs[0][0]]
 
 
 async def test_an_import_is_taken_back_and_comes_again(
@@ -447,7 +449,11 @@ async def test_keys_are_found(workspace: StoredWorkspace, tmp_path: Path) -> Non
     await workspace.forget_content(text=key)
     facts = await workspace.journal.read_facts(result.imported[0].id)
     assert key not in str(facts)
-    written.lines(tmp_path / "s.jsonl", [*values, written.claude_said(9, 8, "more"), written.claude_reply(10, 9, "m4", written.text("ok"))])  # fmt: skip
+    goes_on = [
+        written.claude_said(9, 8, "more"),
+        written.claude_reply(10, 9, "m4", written.text("ok")),
+    ]
+    written.lines(tmp_path / "s.jsonl", values + goes_on)
     again = await brought(workspace, tmp_path / "s.jsonl")
     assert again.imported[0].state == "more"
     assert key not in str(await workspace.journal.read_facts(result.imported[0].id))
@@ -502,7 +508,7 @@ async def test_what_was_forgotten_does_not_come_back_when_the_session_grows(
         )
     last = next(value["uuid"] for value in reversed(values) if "uuid" in value)
     more = {**written.claude_said(90, 0, "and more"), "parentUuid": last}
-    result = await brought(workspace, written.lines(tmp_path / "s.jsonl", [*values, more]))
+    result = await brought(workspace, written.lines(tmp_path / "s.jsonl", values + [more]))
     assert result.imported[0].state == state
     kept = await stored(workspace)
     assert "and more" in kept
@@ -534,7 +540,8 @@ async def test_a_line_that_is_damaged_later_takes_nothing_away_from_what_was_imp
     (facts,) = await whole(workspace)
     before = [one.fact for one in build_state(facts).facts_on_path() if isinstance(one.fact, SAID)]
     lines = path.read_bytes().splitlines(keepends=True)
-    damaged = [*lines[:line], b"#" * (len(lines[line]) - 1) + b"\n", *lines[line + 1 :]]
+    damaged = list(lines)
+    damaged[line] = b"#" * (len(lines[line]) - 1) + b"\n"
     path.write_bytes(b"".join(damaged))
     await brought(workspace, path)
     (facts,) = await whole(workspace)
@@ -545,13 +552,14 @@ async def test_a_line_that_is_damaged_later_takes_nothing_away_from_what_was_imp
         written.claude_said(9, 8, "go on"),
         written.claude_reply(10, 9, "m4", written.text("Gone on.")),
     ]
-    path.write_bytes(b"".join([*damaged, *(json.dumps(one).encode() + b"\n" for one in more)]))
+    appended = [json.dumps(value).encode() + b"\n" for value in more]
+    path.write_bytes(b"".join(damaged + appended))
     await brought(workspace, path)
     (facts,) = await whole(workspace)
     after = [one.fact for one in build_state(facts).facts_on_path() if isinstance(one.fact, SAID)]
-    kept = (
-        len(before) if line < 7 else len(after) - 2
-    )  # What was damaged is the last message from here.
+    kept = len(after) - 2
+    if line < 7:  # What was damaged is the last message from here.
+        kept = len(before)
     assert (after[:kept], len(after)) == (before[:kept], kept + 2)
 
 
@@ -575,9 +583,8 @@ async def test_words_of_the_user_that_replaced_others_are_no_damage(
     await brought(workspace, path)
     session = written.claude_session()
     session[0] = written.claude_said(1, None, "list something else")
-    path.write_text(
-        "".join(f"{json.dumps(one)}\n" for one in [session[0], *session[5:]]) + "{broken\n"
-    )
+    without_four = session[:1] + session[5:]
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in without_four) + "{broken\n")
     await brought(workspace, path)
     (facts,) = await whole(workspace)
     said = [
@@ -748,7 +755,9 @@ def codex_compacted(path: Path) -> list[dict[str, Any]]:
         "role": "assistant",
         "content": [{"type": "output_text", "text": "More."}],
     }
-    return [*rows[:2], summary, *rows[-2:], {"type": "response_item", "payload": more, "timestamp": rows[-1]["timestamp"]}]  # fmt: skip
+    last_time = rows[-1]["timestamp"]
+    reply = {"type": "response_item", "payload": more, "timestamp": last_time}
+    return rows[:2] + [summary] + rows[-2:] + [reply]
 
 
 @pytest.mark.parametrize("kind", ["claude-code", "codex"])
@@ -758,7 +767,10 @@ async def test_a_compaction_that_wrote_the_file_anew_is_a_fold_over_what_stood_b
     path = written.KINDS[kind](tmp_path)
     await brought(workspace, path)
     (before,) = await whole(workspace)
-    written.lines(path, claude_compacted() if kind == "claude-code" else codex_compacted(path))
+    if kind == "claude-code":
+        written.lines(path, claude_compacted())
+    else:
+        written.lines(path, codex_compacted(path))
     for _ in range(2):  # the second time nothing is new
         await brought(workspace, path)
         (facts,) = await whole(workspace)
@@ -789,7 +801,7 @@ async def test_a_file_whose_beginning_was_cut_off_loses_nothing(
     path = written.claude(tmp_path)
     await brought(workspace, path)
     (before,) = await whole(workspace)
-    kept = [{**written.claude_said(7, None, "and again")}, *claude_compacted()[3:]]
+    kept = [written.claude_said(7, None, "and again")] + claude_compacted()[3:]
     written.lines(path, kept)
     await brought(workspace, path)
     (facts,) = await whole(workspace)
@@ -911,9 +923,8 @@ async def test_what_is_new_after_a_deletion_is_recorded_and_nothing_older_comes_
     nothing said so.
     """
     lines = written.claude_session()
-    path = written.lines(
-        tmp_path / "s.jsonl", [*lines, {"type": "ai-title", "aiTitle": "List the files"}]
-    )
+    titled = lines + [{"type": "ai-title", "aiTitle": "List the files"}]
+    path = written.lines(tmp_path / "s.jsonl", titled)
     recorder = HistoryImport(workspace, Words(), SessionPreparation(copies=tmp_path / "copies"))
     (first,) = (await recorder.import_files([path])).imported
     await workspace.delete_conversations_for_good([first.id])
@@ -922,7 +933,10 @@ async def test_what_is_new_after_a_deletion_is_recorded_and_nothing_older_comes_
     assert name == first.id
     assert abs(float(time) - clock.time()) < 600
     at = datetime.fromisoformat("2026-01-02T03:05:00Z").timestamp()
-    file.write_text(f"{first.id} {at}\n" if has_times else f"{first.id}\n", "utf-8")
+    if has_times:
+        file.write_text(f"{first.id} {at}\n", "utf-8")
+    else:
+        file.write_text(f"{first.id}\n", "utf-8")
     os.utime(
         file, (at, at)
     )  # An earlier version wrote no times: nothing was deleted after the file was changed.
@@ -936,12 +950,11 @@ async def test_what_is_new_after_a_deletion_is_recorded_and_nothing_older_comes_
     for second, line in enumerate(later):
         line["timestamp"] = f"2026-01-02T03:06:{second:02}.000Z"
     for count in (3, 4, 5):
-        values = [
-            *lines,
+        values = lines + [
             {"type": "ai-title", "aiTitle": "List the files"},
             {"type": "queue", "x": "list"},
-            *later[:count],
         ]
+        values += later[:count]
         written.lines(path, values)
         recorder = HistoryImport(workspace, Words(), SessionPreparation(copies=tmp_path / "copies"))
         assert [one.id for one in (await recorder.import_files([path])).imported] == [first.id] * (
@@ -968,7 +981,11 @@ async def test_what_is_new_after_a_deletion_is_recorded_and_nothing_older_comes_
         build_state(await workspace.journal.read_facts(row.id)).get_view().blocks
     )
     recorder = HistoryImport(workspace, Words(), SessionPreparation(copies=tmp_path / "copies"))
-    written.lines(path, [*values, written.claude_said(14, 13, "go on"), written.claude_reply(15, 14, "m11", written.text("I do."))])  # fmt: skip
+    goes_on = [
+        written.claude_said(14, 13, "go on"),
+        written.claude_reply(15, 14, "m11", written.text("I do.")),
+    ]
+    written.lines(path, values + goes_on)
     await recorder.import_files([path])
     assert "list the files" in str(
         build_state(await workspace.journal.read_facts(row.id)).get_view().blocks
@@ -1084,11 +1101,10 @@ async def test_a_copy_given_to_an_agent_is_listed_as_soon_as_that_agent_says_som
 
     assert await is_archived_after_import()
     on: list[Fact] = [UserSaid((Text("on", 1),)), ModelReplied((Text("More."),), "m", Stop.END)]
-    at, time = len(facts) + 1, facts[-1].time + 60
-    went_on = [
-        *facts,
-        *(Recorded(first.id, seq, time + seq, one) for seq, one in enumerate(on, at)),
-    ]
+    time = facts[-1].time + 60
+    went_on = list(facts)
+    for seq, fact in enumerate(on, len(facts) + 1):
+        went_on.append(Recorded(first.id, seq, time + seq, fact))
     again = build_restored_session(went_on, lambda _: written.OUTPUT.encode(), request)
     path.write_bytes(again.content.replace(again.session.encode(), copy.session.encode()))
     assert not await is_archived_after_import()
@@ -1101,13 +1117,14 @@ async def test_requests_are_paid_once_though_the_gateway_took_over_what_came_bef
     """The gateway notes messages that it did not see as brought in, so its conversation
     counted as an import.
     """
-    lines, usage = written.claude_session(), Usage(input=100, output=20)
+    lines = written.claude_session()
+    usage = Usage(input=100, output=20)
     second = datetime.fromisoformat(lines[5]["timestamp"]).timestamp()
     received = Received(("hash",), (1,), lines[0]["sessionId"])
     begun = ConversationStarted(agent="Claude Code"), UserSaid((Text("list the files"),)), received
     before = BroughtIn(Origin(), "", 2)
     done = ModelReplied((Text("Done."),), "claude-sonnet-4-5", Stop.END, usage)
-    connected = [(second, fact) for fact in (*begun, before, done)]
+    connected = [(second, fact) for fact in begun + (before, done)]
     await workspace.journal.append_imported_facts("connected", connected)
     await brought(workspace, written.lines(tmp_path / "s.jsonl", lines))
     assert [row.id for row in await workspace.journal.list_conversations()][1:] == ["connected"]
@@ -1118,7 +1135,8 @@ async def test_requests_are_paid_once_though_the_gateway_took_over_what_came_bef
 async def test_a_reply_that_was_read_while_it_was_written_is_paid_once(
     workspace: StoredWorkspace, tmp_path: Path
 ) -> None:
-    lines, path = written.claude_session(), tmp_path / "s.jsonl"
+    lines = written.claude_session()
+    path = tmp_path / "s.jsonl"
     for count in (2, 3, 4, 5, 6, 7, 8):
         written.lines(path, lines[:count])
         await brought(workspace, path)
@@ -1231,7 +1249,7 @@ async def test_a_compaction_of_codex_that_an_earlier_version_read_without_usage_
         tmp_path / "rollout-s.jsonl", [one for one in lines if one["type"] != "token_usage_record"]
     )
     (first,) = (await brought(workspace, path)).imported
-    written.lines(path, [*lines, said("assistant", "Here is more")])
+    written.lines(path, lines + [said("assistant", "Here is more")])
     (again,) = (await brought(workspace, path)).imported
     facts = await workspace.journal.read_facts(first.id)
     assert again.id == first.id

@@ -45,8 +45,8 @@ def objects(bucket: MemoryStore) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for page in bucket.list():
         for one in page:
-            _, _, folder, *name = one["path"].split("/")
-            found.setdefault(folder, []).append("/".join(name))
+            parts = one["path"].split("/")
+            found.setdefault(parts[2], []).append("/".join(parts[3:]))
     return found
 
 
@@ -87,7 +87,8 @@ class ForgottenMeanwhile(S3RowStore):
 
 def test_a_row_that_another_machine_forgets_while_it_is_put_does_not_stay_in_the_bucket() -> None:
     bucket = MemoryStore()
-    small, large = rows_of_sizes(200, 300), rows_of_sizes(LARGE_ROW_BYTES, LARGE_ROW_BYTES + 1)
+    small = rows_of_sizes(200, 300)
+    large = rows_of_sizes(LARGE_ROW_BYTES, LARGE_ROW_BYTES + 1)
     for rows in (small, large):
         here = machine(bucket, ForgottenMeanwhile)
         (here.name, gone), (stays, kept) = rows.items()
@@ -105,7 +106,8 @@ def test_a_machine_sees_what_others_put_since_it_looked_and_leaves_nothing_from_
     None
 ):
     bucket = MemoryStore()
-    here, there = machine(bucket), machine(bucket)
+    here = machine(bucket)
+    there = machine(bucket)
     assert there.fetch_row_usage().rows == 0
     rows: dict[bytes, bytes] = {}
     for count in (1, 2, 3):
@@ -208,7 +210,8 @@ def test_a_reader_finds_the_rows_of_a_pack_that_was_rewritten_and_none_that_were
     bucket = MemoryStore()
     rows = rows_of_sizes(100, 100)
     kept, removed = rows
-    reader, other = machine(bucket), machine(bucket)
+    reader = machine(bucket)
+    other = machine(bucket)
     other.store_rows(rows)
     assert reader.fetch_rows([kept, b"n" * 32]) == {kept: rows[kept]}
     other.remove_rows([removed])
@@ -217,7 +220,8 @@ def test_a_reader_finds_the_rows_of_a_pack_that_was_rewritten_and_none_that_were
 
 def test_what_is_there_or_was_forgotten_is_not_put_again() -> None:
     bucket = MemoryStore()
-    here, rows = machine(bucket), rows_of_sizes(100, 100)
+    here = machine(bucket)
+    rows = rows_of_sizes(100, 100)
     first, second = rows
     here.store_rows({})
     assert objects(bucket) == {}
@@ -232,7 +236,8 @@ def test_what_is_there_or_was_forgotten_is_not_put_again() -> None:
 
 def test_rows_that_are_missing_are_named() -> None:
     bucket = MemoryStore()
-    here, rows = machine(bucket), rows_of_sizes(100, 100, 100)
+    here = machine(bucket)
+    rows = rows_of_sizes(100, 100, 100)
     first, second, third = rows
     here.store_rows({first: rows[first]})
     here.forget_rows([Tombstone(second, b"")])
@@ -257,7 +262,8 @@ def test_what_was_forgotten_is_told_with_its_sealed_digest_once() -> None:
 
 def test_what_each_machine_uses_is_published_until_it_is_taken_back() -> None:
     bucket = MemoryStore()
-    here, there = machine(bucket), machine(bucket)
+    here = machine(bucket)
+    there = machine(bucket)
     here.publish_used_rows(b"1" * 16, b"one")
     here.publish_used_rows(b"2" * 16, b"two")
     here.publish_used_rows(b"2" * 16, b"newer")
@@ -312,14 +318,13 @@ def test_packs_of_a_machine_that_was_suspended_are_of_now() -> None:
     than a quarter of an hour.
     """
     bucket = MemoryStore()
-    laptop, desk = machine(bucket), machine(bucket)
+    laptop = machine(bucket)
+    desk = machine(bucket)
     rows = rows_of_sizes(500)
     laptop.store_rows(rows)
     assert desk.fetch_rows(list(rows)) == rows
-    laptop._store_ahead_ms, laptop._clock_difference = (
-        laptop._store_ahead_ms - 8 * 3_600_000,
-        laptop._clock_difference - 8 * 3600,
-    )
+    laptop._store_ahead_ms -= 8 * 3_600_000
+    laptop._clock_difference -= 8 * 3600
     more = rows_of_sizes(600)
     laptop.store_rows(more)
     assert desk.fetch_rows(list(more)) == more
@@ -328,7 +333,8 @@ def test_packs_of_a_machine_that_was_suspended_are_of_now() -> None:
 
 def test_rows_are_old_by_the_stores_clock() -> None:
     bucket = MemoryStore()
-    here, rows = machine(bucket), rows_of_sizes(100, 100, 100)
+    here = machine(bucket)
+    rows = rows_of_sizes(100, 100, 100)
     here.store_rows(rows)
     names = sorted(rows)
     assert here.list_old_rows(3600) == []
@@ -339,7 +345,8 @@ def test_rows_are_old_by_the_stores_clock() -> None:
 
 def test_a_quota_holds_to_the_byte_for_every_machine() -> None:
     bucket = MemoryStore()
-    here, there = machine(bucket), machine(bucket)
+    here = machine(bucket)
+    there = machine(bucket)
     assert here.fetch_row_usage().quota == 0
     here.set_quota(300)
     assert there.fetch_row_usage().quota == 300
@@ -351,7 +358,8 @@ def test_a_quota_holds_to_the_byte_for_every_machine() -> None:
 
 def test_large_rows_stay_and_go_as_small_ones_do() -> None:
     bucket = MemoryStore()
-    here, rows = machine(bucket), rows_of_sizes(LARGE_ROW_BYTES, LARGE_ROW_BYTES + 1, 100, 200)
+    here = machine(bucket)
+    rows = rows_of_sizes(LARGE_ROW_BYTES, LARGE_ROW_BYTES + 1, 100, 200)
     here.store_rows(rows)
     large, kept, small, stays = rows
     here.remove_rows([large, small])
@@ -418,7 +426,8 @@ def test_people_are_told_what_the_store_is_and_what_it_may_keep() -> None:
 
 def test_what_another_machine_put_meanwhile_is_forgotten_and_removed_too() -> None:
     bucket = MemoryStore()
-    here, there = machine(bucket), machine(bucket)
+    here = machine(bucket)
+    there = machine(bucket)
     assert here.fetch_row_usage().rows == 0
     rows = rows_of_sizes(200, 300, 400)
     first, second, third = rows
@@ -456,12 +465,14 @@ def test_the_time_there_is_asked_for_again_when_the_clocks_here_have_come_apart_
 ) -> None:
     bucket = MemoryStore()
     here = machine(bucket, AsksForTime)
-    now, since_start = [1_000_000.0], [5_000.0]
+    now = [1_000_000.0]
+    since_start = [5_000.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
     monkeypatch.setattr(s3_rows, "seconds_since_start_of_computer", lambda: since_start[0])
     there = here._store_time_ms()
     assert here.asked == 1
-    now[0], since_start[0] = now[0] + 7.0, since_start[0] + 7.0
+    now[0] += 7.0
+    since_start[0] += 7.0
     assert here._store_time_ms() == pytest.approx(there + 7_000)
     now[0] += 60.0  # Somebody set the clock by just a minute.
     assert here._store_time_ms() == pytest.approx(there + 7_000)
@@ -500,21 +511,23 @@ class CountsCalls(S3RowStore):
 
 def test_a_row_that_was_forgotten_elsewhere_is_never_written() -> None:
     bucket = MemoryStore()
-    here, rows = machine(bucket, CountsCalls), rows_of_sizes(100, LARGE_ROW_BYTES)
+    here = machine(bucket, CountsCalls)
+    rows = rows_of_sizes(100, LARGE_ROW_BYTES)
     machine(bucket).forget_rows([Tombstone(name, b"") for name in rows])
     here.store_rows(rows)
     assert here.calls_of("put pack", "put row", "put index") == []
     other = rows_of_sizes(100)
     here.store_rows({**rows, **other})
     assert here.calls_of("put pack", "put row", "put index") == ["put pack", "put index"]
-    assert machine(bucket).fetch_rows([*rows, *other]) == other
+    assert machine(bucket).fetch_rows(list(rows | other)) == other
 
 
 def test_a_row_with_a_tombstone_is_not_read_though_it_is_still_there() -> None:
     """As after a machine was switched off while it forgot the row."""
     bucket = MemoryStore()
     rows = rows_of_sizes(100, LARGE_ROW_BYTES, 200)
-    here, (small, large, kept) = machine(bucket), rows
+    here = machine(bucket)
+    small, large, kept = rows
     here.store_rows(rows)
     assert here.fetch_rows(list(rows)) == rows
     for name in (small, large):
@@ -586,16 +599,19 @@ def test_a_quota_is_reached_by_one_byte_more_and_not_by_the_last_one() -> None:
 
 def test_rows_of_which_one_pack_is_gone_are_found_in_the_others() -> None:
     bucket = MemoryStore()
-    here, first, second = machine(bucket), rows_of_sizes(100), rows_of_sizes(200)
+    here = machine(bucket)
+    first = rows_of_sizes(100)
+    second = rows_of_sizes(200)
     here.store_rows(first)
     here.store_rows(second)
     (pack,) = (place.pack for name, place in here._places.items() if name in first)
     for folder in ("pack", "index"):
         bucket.delete(f"trial/{SPACE.hex()}/{folder}/{pack}")
-    assert here.fetch_rows([*first, *second]) == second
-    assert here.find_missing_rows([*first, *second]) == frozenset(first)
+    both = list(first | second)
+    assert here.fetch_rows(both) == second
+    assert here.find_missing_rows(both) == frozenset(first)
     here.store_rows(first)
-    assert machine(bucket).fetch_rows([*first, *second]) == first | second
+    assert machine(bucket).fetch_rows(both) == first | second
 
 
 HOSTILE_INDEXES = [
@@ -624,7 +640,7 @@ def test_what_a_stranger_writes_into_the_bucket_stops_no_machine(index: bytes) -
             obstore.put(bucket, f"{base}/{folder}/{path}", b"anything")
     obstore.put(bucket, f"{base}/quota", b"-many")
     other = machine(bucket)
-    assert other.fetch_rows([*rows, b"n" * 32]) == rows
+    assert other.fetch_rows(list(rows) + [b"n" * 32]) == rows
     assert other.fetch_row_usage().quota == 0
     assert other.fetch_published_uses() == {}
     assert set(other.list_old_rows(-10.0)) == set(rows)
