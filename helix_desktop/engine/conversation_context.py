@@ -9,19 +9,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from helix_desktop.engine import context_usage, facts, request_building
+from helix_desktop.engine import context_usage, facts, rebuilt_request
 from helix_desktop.engine.automatic_folding import WRITING_SECONDS, ConversationFolding
 from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, WindowMeter
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.message_queue import with_text_tokens
-from helix_desktop.engine.messages import Request, View
+from helix_desktop.engine.messages import Request
 from helix_desktop.engine.request_costs import RequestCost, explain_costs_of_last_turn
 from helix_desktop.engine.session_events import MeterChanged
 from helix_desktop.engine.session_setup import SessionServices
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.engine.state.request_digest import digest_of_request
-from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
-from helix_desktop.engine.view_contents import SAMPLE_BYTES, ViewContents, estimate_entry_tokens
+from helix_desktop.engine.view_contents import SAMPLE_BYTES, estimate_entry_tokens
 from helix_desktop.errors import ActionRefused, HelixError, NotFound
 from helix_desktop.fast_dataclass import dataclass
 
@@ -162,20 +160,7 @@ class ConversationContext:
 
     async def rebuild_request(self, seq: int | None = None) -> Request:
         """Return the request as sent for the ModelReplied `seq`, or the next one for None."""
-        state = self._conversation.expected_state
-        if seq is None:
-            return await self._build_request_of_view(state.get_view())
-        reply = self._require_reply(seq)
-        newest_seq_seen = newest_fact_seen_by(state.facts[seq - 1])
-        moment = await self._conversation.moment_at(newest_seq_seen)
-        request = await self._build_request_of_view(moment.get_view())
-        if reply.stable is None:
-            return request
-        return replace(request, stable=reply.stable, settled=reply.settled, room=reply.room)
-
-    async def _build_request_of_view(self, view: View) -> Request:
-        contents = await ViewContents(self._services.cache).read_view_contents(view)
-        return await asyncio.to_thread(request_building.build_request, view, contents)
+        return await rebuilt_request.rebuild_request(self._conversation, self._services.cache, seq)
 
     async def _keep_cache_alive(self) -> None:
         """Send the last request again. If that fails, the cache expires, as it would
@@ -192,17 +177,9 @@ class ConversationContext:
         self._conversation.notify_listeners(MeterChanged(self._conversation.id))
 
     def matches_sent_request(self, seq: int, request: Request) -> bool | None:
-        """Whether the reply `seq` answered this request, by its stored digest; None without one."""
-        recorded_digest = self._require_reply(seq).request
-        if recorded_digest is None:
-            return None
-        return digest_of_request(request) == recorded_digest
-
-    def _require_reply(self, seq: int) -> facts.ModelReplied:
-        fact = self._conversation.fact_at(seq)
-        if not isinstance(fact, facts.ModelReplied):
-            raise NotFound(f"Record {seq} of this conversation is not a reply from the model.")
-        return fact
+        """Whether the reply `seq` answered this request; None if nobody recorded that."""
+        state = self._conversation.state
+        return rebuilt_request.matches_sent_request(state, seq, request)
 
     async def edit_fold_text(self, fold: str, text: str) -> None:
         """Replace the text of a handover or of observations by the user's own."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from helix_desktop.engine.facts import Attachment, Stored
 from helix_desktop.engine.messages import Image, View
-from helix_desktop.engine.ports import ContentCache
+from helix_desktop.engine.ports import ContentReader
 from helix_desktop.errors import CacheCorrupt, NotFound
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -14,7 +14,7 @@ SAMPLE_BYTES = 1 << 20  # An entry's tokens are estimated from this many of its 
 class ViewContents:
     """The content that a view refers to. A request reads only what the last view lacked."""
 
-    def __init__(self, cache: ContentCache) -> None:
+    def __init__(self, cache: ContentReader) -> None:
         self._cache = cache
         self._contents_of_last_view: dict[Stored, str | Image] = {}
 

@@ -48,9 +48,7 @@ class ViewActions(QObject):
         set_handler("find", self._open_search_of_shown_page, when=has_workspace)
         set_handler("bottom", self._jump_to_newest_message, when=has_workspace)
         set_handler("sidebar", self._frame.toggle_sidebar, when=has_workspace)
-        set_handler(
-            "inspector", self._frame.toggle_side_panel, when=self._parts.showing.has_workbench
-        )
+        set_handler("inspector", self._frame.toggle_side_panel, when=has_workspace)
         set_handler("next-area", self._focus_next_area, when=has_workspace)
 
     def _connect_built_page(self, name: str, page: Any) -> None:

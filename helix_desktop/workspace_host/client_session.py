@@ -12,14 +12,20 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.engine import context_usage, facts, request_costs, session_events
+from helix_desktop.engine import (
+    context_usage,
+    facts,
+    rebuilt_request,
+    request_costs,
+    session_events,
+)
 from helix_desktop.engine.context_policy import Policy, policy_from_fact
 from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, WindowMeter
 from helix_desktop.engine.conversation_context import NeededSummary
 from helix_desktop.engine.facts import Recorded, UserPart
 from helix_desktop.engine.list_rows import ConversationListRow
-from helix_desktop.engine.messages import RetryDelay, TextDelta
-from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.messages import Request, RetryDelay, TextDelta
+from helix_desktop.engine.ports import ContentReader, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.request_costs import RequestCost
 from helix_desktop.engine.session_events import ConversationActivity, Event
 from helix_desktop.engine.session_setup import QueuedMessage
@@ -54,6 +60,7 @@ class SessionWorkspace(Protocol):
     """What a session here needs of its workspace: see `ClientWorkspace`."""
 
     line: HostLine
+    contents: ContentReader
     tasks: OwnedTasks
 
     def conversation_row(self, conversation: str) -> ConversationListRow | None: ...
@@ -571,6 +578,14 @@ class ClientContext:
     async def explain_costs_of_last_turn(self) -> Sequence[RequestCost]:
         return await asyncio.to_thread(request_costs.explain_costs_of_last_turn, self._state)
 
+    async def rebuild_request(self, seq: int | None = None) -> Request:
+        """Rebuilds it here, from the facts and the stored contents."""
+        contents = self._workspace.contents
+        return await rebuilt_request.rebuild_request(self._session.conversation, contents, seq)
+
+    def matches_sent_request(self, seq: int, request: Request) -> bool | None:
+        return rebuilt_request.matches_sent_request(self._state, seq, request)
+
     # Only the host knows these. It asks, or does what is needed, by its own settings.
 
     def estimate_cost_of_sending(self, parts: Sequence[UserPart], *, instead_of: int = 0) -> float:
@@ -602,15 +617,17 @@ class ClientContext:
         )
 
     async def _send_pin(self, ref: facts.Cover, *, is_pinned: bool) -> None:
-        conversation = self._session.id
-        if isinstance(ref, facts.Span):
-            command = host_interface.ChangePart(
-                conversation, ref.first, last_seq=ref.last, is_pinned=is_pinned
-            )
-        else:
-            command = host_interface.ChangePart(
-                conversation, ref.seq, ref.part, is_pinned=is_pinned
-            )
+        command = host_interface.ChangePart(self._session.id, *_place_of(ref), is_pinned)
+        await self._session.run_for_conversation(command)
+
+    async def exclude_part(self, ref: facts.Cover) -> None:
+        await self._send_exclusion(ref, is_excluded=True)
+
+    async def include_part(self, ref: facts.Cover) -> None:
+        await self._send_exclusion(ref, is_excluded=False)
+
+    async def _send_exclusion(self, ref: facts.Cover, *, is_excluded: bool) -> None:
+        command = host_interface.ExcludePart(self._session.id, *_place_of(ref), is_excluded)
         await self._session.run_for_conversation(command)
 
     async def recall_as_attachment(
@@ -623,6 +640,13 @@ class ClientContext:
         command = host_interface.AttachEntry(self._session.id, digest.hex, first_line, last_line)
         result = await self._session.run_for_conversation(command)
         return result.attachments[0]
+
+
+def _place_of(ref: facts.Cover) -> tuple[int, int, int]:
+    """Returns a part's fact, its number in that fact, and the last fact if they are several."""
+    if isinstance(ref, facts.Span):
+        return ref.first, 0, ref.last
+    return ref.seq, ref.part, 0
 
 
 class ClientFolding:
@@ -639,6 +663,10 @@ class ClientFolding:
     def estimate_fold_cost(self, kind: facts.FoldKind) -> float | None:
         """Only the host can tell."""
         return None
+
+    def describe_next_fold(self) -> str:
+        """Only the host can tell."""
+        return ""
 
     def cancel_fold_in_work(self) -> None:
         self._session.start_command(host_interface.StopFold(self._session.id))

@@ -20,6 +20,7 @@ from helix_desktop.engine import facts, session_events
 from helix_desktop.engine.facts import Recorded, UserPart
 from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.list_rows import ConversationListRow
+from helix_desktop.engine.ports import ContentReader
 from helix_desktop.engine.session_events import ConversationActivity, Event
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, OwnerEnded
 from helix_desktop.project.project_item import ProjectItem
@@ -53,7 +54,7 @@ class ClientWorkspace:
 
     def __init__(self, line: HostLine, known_as: str) -> None:
         self.line = line
-        self.contents = ClientContents(line)
+        self.contents: ContentReader = ClientContents(line)
         self.id = known_as
         self.name = ""
         self.tasks = OwnedTasks("client of a workspace")

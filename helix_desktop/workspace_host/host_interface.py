@@ -228,6 +228,16 @@ class ChangePart(_TaggedCommand, frozen=True):
     is_pinned: bool = True
 
 
+class ExcludePart(_TaggedCommand, frozen=True):
+    """Leaves a part of the conversation out of every request, or no longer. Otherwise as above."""
+
+    conversation: str
+    seq: int
+    part: int = 0
+    last_seq: int = 0
+    is_excluded: bool = True
+
+
 class ChooseLastingModel(_TaggedCommand, frozen=True):
     """Sets the model of the workspace, or of one conversation for good. No `model`: the
     conversation takes the workspace's again.
@@ -306,6 +316,7 @@ HostCommand = (
     | RetryModelNow
     | StopFold
     | ChangePart
+    | ExcludePart
     | ChooseLastingModel
     | ChoosePermissionMode
     | AttachEntry

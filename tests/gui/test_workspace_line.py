@@ -13,6 +13,7 @@ from helix_desktop.engine.facts import FoldKind, Text, Unfolded, UserPart
 from helix_desktop.engine.session_events import MessagesQueued
 from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.errors import ActionRefused
+from helix_desktop.gui.inspector.request_dialog import RequestDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.transcript.chat_actions import MessageAct
@@ -141,6 +142,23 @@ def test_the_timeline_shows_and_undoes_what_was_shortened_elsewhere(
     timeline.panel.undo_wanted.emit([fold])
     application.processEvents()
     assert Unfolded(fold) in [recorded.fact for recorded in session.conversation.state.facts]
+
+
+def test_the_context_is_shown_and_changed_elsewhere(
+    window: MainWindow, elsewhere: WorkspaceElsewhere, application: QApplication
+) -> None:
+    window.window_actions["inspector"].trigger()
+    inspector = window.pages.inspector
+    application.processEvents()
+    while inspector._read_timer.isActive():
+        application.processEvents()
+    assert inspector.isVisibleTo(window)
+    assert inspector._parts
+    inspector.show_request_of_step()
+    application.processEvents()
+    (dialog,) = window.findChildren(RequestDialog)
+    assert dialog.form.count() == 1, "the form that the provider gets is known only there"
+    dialog.reject()
 
 
 def test_what_was_refused_is_given_back(window: MainWindow, elsewhere: WorkspaceElsewhere) -> None:

@@ -221,6 +221,13 @@ async def test_earlier_moments_and_the_policy_are_those_of_the_host(
         moment_here = await here.moment_at(seq)
         moment_there = await there.moment_at(seq)
         assert moment_here.get_view() == moment_there.get_view()
+    own = await bench.open_session(session.id)
+    first_reply, *_, reply = here.state.branch.steps
+    for step in (None, reply):
+        request = await session.context.rebuild_request(step)
+        assert request == await own.context.rebuild_request(step)
+    assert session.context.matches_sent_request(reply, request)
+    assert session.context.matches_sent_request(first_reply, request) is False
     with pytest.raises(NotFound):
         await session.context.edit_fold_text("none", "words")
 

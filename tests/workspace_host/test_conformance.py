@@ -9,6 +9,7 @@ import pytest
 
 from helix_desktop.engine.facts import (
     Decided,
+    Excluded,
     Folded,
     FoldKind,
     ModelReplied,
@@ -45,6 +46,7 @@ from helix_desktop.workspace_host.host_interface import (
     DescribeWorkspace,
     EditAndResend,
     EditFold,
+    ExcludePart,
     FoldConversation,
     ForkConversation,
     HistoryReplaced,
@@ -547,6 +549,21 @@ async def test_an_earlier_message_is_sent_anew_and_the_first_answer_is_chosen_ag
         await host.run_host_command(EditAndResend(viewer.conversation, seq, " "))
     with pytest.raises(NotFound, match="not one of your messages"):
         await host.run_host_command(EditAndResend(viewer.conversation, end_of_first, "x"))
+
+
+async def test_a_part_is_excluded_and_included(host: WorkspaceHost, bench: Workbench) -> None:
+    viewer = await begun(host)
+    await viewer.say("hello")
+    session = await session_of(bench, viewer)
+    before = viewer.view
+    said = next(entry for entry in session.all_facts if isinstance(entry.fact, UserSaid))
+    await host.run_host_command(ExcludePart(viewer.conversation, said.seq))
+    assert isinstance(session.all_facts[-1].fact, Excluded)
+    await check_same_as_host(bench, viewer)
+    assert viewer.view != before
+    await host.run_host_command(ExcludePart(viewer.conversation, said.seq, is_excluded=False))
+    await check_same_as_host(bench, viewer)
+    assert viewer.view == before
 
 
 async def test_a_part_is_pinned_and_unpinned(host: WorkspaceHost, bench: Workbench) -> None:

@@ -25,7 +25,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
 # These pages show only workspaces that are open in this process.
-PAGES_OF_WORKBENCH = ("changes", "cache", "inspector")
+PAGES_OF_WORKBENCH = ("changes", "cache")
 SIDE_WIDTH = 300
 PREVIEW_SHARE = 0.46
 MAX_SIDE_SHARE = 0.55  # The side panel takes at most this share of the width beside the sidebar.
@@ -316,6 +316,4 @@ def explain_page_elsewhere(page: str) -> str:
     """Says why a page shows nothing of a workspace that another process has open."""
     if page == "changes":
         return tr("The changes of a workspace that is open elsewhere are not shown here yet.")
-    if page == "cache":
-        return tr("The cache of a workspace that is open elsewhere is not shown here yet.")
-    return tr("The context of a workspace that is open elsewhere is not shown here yet.")
+    return tr("The cache of a workspace that is open elsewhere is not shown here yet.")

@@ -86,7 +86,7 @@ class WindowPages(QObject):
         panel.intent_requested.connect(self.wanted)
         panel.moment_shown.connect(self._showing.set_shown_moment)
         self.page_made.emit("inspector", panel)
-        panel.inspect_conversation(self._showing.session, self._showing.bench)
+        panel.inspect_conversation(self._showing.conversation, self._showing.workspace)
         return panel
 
     @cached_property
@@ -168,12 +168,12 @@ class WindowPages(QObject):
             self._show_workspace_cache(self.cache)
 
     def _show_conversation_on_built_pages(self) -> None:
-        session = self._showing.session
-        bench = self._showing.bench
+        conversation = self._showing.conversation
+        workspace = self._showing.workspace
         if self.is_page_built("inspector"):
-            self.inspector.inspect_conversation(session, bench)
+            self.inspector.inspect_conversation(conversation, workspace)
         if self.is_page_built("timeline"):
-            self.timeline.show_timeline_of(self._showing.conversation, self._showing.workspace)
+            self.timeline.show_timeline_of(conversation, workspace)
         if self.is_page_built("changes"):
             self._show_conversation_changes(self.changes)
 

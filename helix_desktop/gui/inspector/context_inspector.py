@@ -37,6 +37,7 @@ from helix_desktop.gui.inspector.inspector_boxes import (
 from helix_desktop.gui.inspector.inspector_figures import ListedBlock
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shown_workspace import ShownSession, ShownWorkspace, workbench_of_shown
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import (
     ActionLineBox,
@@ -51,7 +52,6 @@ from helix_desktop.gui.transcript.chat_actions import AskToFold, OpenEntry, Open
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.views.boxes_view import BoxesView
-from helix_desktop.gui.workbench_types import Session, Workbench
 
 REFRESH_DELAY_MS = 120
 READ_SLICE_SECONDS = 0.003
@@ -80,8 +80,8 @@ class ContextInspector(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._doing = doing
-        self._session: Session | None = None
-        self._bench: Workbench | None = None
+        self._session: ShownSession | None = None
+        self._workspace: ShownWorkspace | None = None
 
         # The replies of the conversation, which are read in slices.
         self._steps: list[Recorded] = []
@@ -120,9 +120,11 @@ class ContextInspector(QWidget):
         build_column((self.view, 1), foot, owner=self, margins=0, spacing=0)
         self._theme.keep_lengths_scaled(self, self.setMinimumWidth, 220)
 
-    def inspect_conversation(self, session: Session | None, bench: Workbench | None = None) -> None:
+    def inspect_conversation(
+        self, session: ShownSession | None, workspace: ShownWorkspace | None = None
+    ) -> None:
         self._session = session
-        self._bench = bench
+        self._workspace = workspace
         self._steps = []
         self._past.cancel_pending_question()
         self._unread = iter(())
@@ -142,7 +144,7 @@ class ContextInspector(QWidget):
         if has_new_figures and self.isVisible() and not self._refresh_timer.isActive():
             self._refresh_timer.start()
 
-    def _read_appended_fact(self, recorded: Recorded, session: Session) -> None:
+    def _read_appended_fact(self, recorded: Recorded, session: ShownSession) -> None:
         # While older facts are still being read in slices, a later slice will read this one.
         is_read_later = self._read_timer.isActive()
         is_read_already = recorded.seq <= self._last_read_seq
@@ -203,7 +205,7 @@ class ContextInspector(QWidget):
         else:
             self._show_earlier_step(self._session, self.slider.value())
 
-    def _show_present(self, session: Session) -> None:
+    def _show_present(self, session: ShownSession) -> None:
         self.moment_shown.emit(None)
         if self._steps:
             steps = format_number(len(self._steps))
@@ -213,7 +215,7 @@ class ContextInspector(QWidget):
         self._past.cancel_pending_question()
         self._show_moment(session.conversation.expected_state)
 
-    def _show_earlier_step(self, session: Session, index: int) -> None:
+    def _show_earlier_step(self, session: ShownSession, index: int) -> None:
         reply_of_step = self._steps[index]
         words = tr(
             "Step {n} of {all} · {when}",
@@ -300,10 +302,11 @@ class ContextInspector(QWidget):
 
     def _build_coming_up_boxes(self, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
         yield build_heading_box(ink, width, tr("Coming up"), gap=22)
+        next_fold = ""
         if self._session is not None:
-            yield build_note_box(
-                ink, width, translate_sentences(self._session.folding.describe_next_fold()), gap=6
-            )
+            next_fold = self._session.folding.describe_next_fold()
+        if next_fold:
+            yield build_note_box(ink, width, translate_sentences(next_fold), gap=6)
         yield ActionLineBox(ink, width, tr("Shorten now…"), AskToFold(), gap=4)
 
     def _build_request_link(self, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
@@ -372,7 +375,7 @@ class ContextInspector(QWidget):
         self._add_changes_of_block(menu, session, part.block)
         return menu
 
-    def _add_links_of_block(self, menu: QMenu, session: Session, block: Block) -> None:
+    def _add_links_of_block(self, menu: QMenu, session: ShownSession, block: Block) -> None:
         """Adds what leads to the block elsewhere in the window."""
         _first_seq, last_seq = first_and_last(block.source)
         show_in_chat = ShowInChat(session.id, last_seq)
@@ -388,7 +391,7 @@ class ContextInspector(QWidget):
                 tr("Show what was shortened"), partial(self.intent_requested.emit, open_fold)
             )
 
-    def _add_changes_of_block(self, menu: QMenu, session: Session, block: Block) -> None:
+    def _add_changes_of_block(self, menu: QMenu, session: ShownSession, block: Block) -> None:
         """Adds what changes how the model sees the block."""
 
         def offer_change(label: str, change: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -437,7 +440,7 @@ class ContextInspector(QWidget):
                 title += f" · {tr('Step {n}', n=format_number(number))}"
         self._open_request_dialog(self._session, seq, title)
 
-    def _open_request_dialog(self, session: Session, step: int | None, title: str) -> None:
+    def _open_request_dialog(self, session: ShownSession, step: int | None, title: str) -> None:
         from helix_desktop.gui.inspector.request_dialog import RequestDialog
 
         def show_dialog_if_current(request: tuple[str, dict[str, list[str]]]) -> None:
@@ -450,7 +453,7 @@ class ContextInspector(QWidget):
         )
 
     async def _fetch_request_forms(
-        self, session: Session, step: int | None
+        self, session: ShownSession, step: int | None
     ) -> tuple[str, dict[str, list[str]]]:
         """Fetches a request's forms, and a sentence on its length and whether it is
         what was sent.
@@ -459,10 +462,11 @@ class ContextInspector(QWidget):
 
         request = await session.context.rebuild_request(step)
         provider_body = None
-        if self._bench is not None:
-            # Without the provider's form, the readable one is shown alone.
+        # Only the workbench knows the provider. Without its form, the readable one is shown alone.
+        bench = workbench_of_shown(self._workspace)
+        if bench is not None:
             with suppress(HelixError):
-                provider_body = await self._bench.request_as_sent(session.id, step, request)
+                provider_body = await bench.request_as_sent(session.id, step, request)
         as_sent: bool | None = None  # None: it was not sent yet.
         if step is not None:
             matches = session.context.matches_sent_request
