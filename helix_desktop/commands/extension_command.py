@@ -1,9 +1,13 @@
-"""`extension`: lists installed extensions, and lets the user allow them or switch them off."""
+"""`extension`: lists installed extensions, lets the user allow them or switch them off, and helps
+their authors to try them.
+"""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from helix_desktop.commands import workspace_access
 from helix_desktop.commands.option_parsing import (
@@ -15,11 +19,16 @@ from helix_desktop.commands.option_parsing import (
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal, print_text
 from helix_desktop.engine.hidden_characters import mark_text
+from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
 from helix_desktop.extensions.installed_extensions import (
     AllowedExtensions,
     ExtensionState,
     KnownExtension,
 )
+from helix_desktop.json_values import parse_object
+
+if TYPE_CHECKING:
+    from helix_desktop.extensions.running_extension import RunningExtension
 
 # What `extension list` says of each state.
 STATES: Mapping[ExtensionState, str] = {
@@ -80,6 +89,94 @@ async def switch_extension_off(arguments: Namespace) -> int:
     return await print_result(arguments, Terminal(), {"name": installed.name, "state": "off"}, line)
 
 
+async def check_extension(arguments: Namespace) -> int:
+    """Loads an allowed extension, says what it brings, and checks its formats of histories with
+    examples of their files. Returns 1 if something is wrong.
+    """
+    extension = await _load_extension(arguments)
+    lines = [mark_text(line) for line in _describe_declared_things(extension)]
+    problems: list[str] = []
+    for example in arguments.files:
+        problems += _check_example(extension, example)
+    if arguments.files and not problems:
+        lines.append("The examples are read as they should be.")
+    lines += [mark_text(problem) for problem in problems]
+    result = {"name": extension.installed.name, "problems": problems}
+    await print_result(arguments, Terminal(), result, *lines)
+    return int(bool(problems))
+
+
+async def _load_extension(arguments: Namespace) -> RunningExtension:
+    from helix_desktop.extensions.extension_loading import load_extensions_once
+
+    known = AllowedExtensions(arguments.places).find_extension(arguments.name)
+    loaded = await load_extensions_once(arguments.places)
+    for extension in loaded.running:
+        if extension.installed.name == arguments.name:
+            return extension
+    for complaint in loaded.complaints:
+        if complaint.startswith(f"The extension {arguments.name} "):
+            raise ActionRefused(complaint)
+    raise ActionRefused(
+        f"The extension {arguments.name} is {STATES[known.state]}.",
+        remedy=f"To let it run, use `helix-desktop extension allow {arguments.name}`.",
+    )
+
+
+def _describe_declared_things(extension: RunningExtension) -> Iterator[str]:
+    declared = extension.declared
+    yield f"{declared.title} can be loaded. It brings:"
+    for tool in declared.tools:
+        yield f"  tool  {extension.installed.name}__{tool.name}"
+    for history_format in declared.history_formats:
+        endings = ", ".join(history_format.endings)
+        yield f"  format of histories  {history_format.kind} ({history_format.program}, {endings})"
+    for kind in declared.document_kinds:
+        yield f"  kind of documents  {kind.name} ({kind.title}, {', '.join(kind.endings)})"
+    for provider in declared.providers:
+        yield f"  provider  {provider.name} ({provider.base_url})"
+    for command in declared.commands:
+        yield f"  command  {command.noun}"
+
+
+def _check_example(extension: RunningExtension, example: Path) -> list[str]:
+    from helix_desktop.extensions.extension_checks import check_history_format
+
+    if not example.is_file():
+        raise NotFound(f"{example} is not a file.")
+    if not extension.declared.history_formats:
+        raise InvalidInput("This extension has no format of histories to read the file.")
+    problems_of_formats: list[list[str]] = []
+    for history_format in extension.declared.history_formats:
+        problems_of_formats.append(check_history_format(history_format, example))
+    # An extension with several formats has an example for each.
+    return min(problems_of_formats, key=len)
+
+
+async def call_tool_of_extension(arguments: Namespace) -> int:
+    """Calls a tool with the arguments that a model would give, and prints what the model reads."""
+    from helix_desktop.extensions.extension_loading import ToolOfExtension
+    from helix_desktop.tools.tools_on_demand import check_arguments_of_server_tool
+
+    values = parse_object(arguments.values)
+    if values is None:
+        raise InvalidInput(
+            f"{arguments.values} is not a JSON object.", remedy='Write it like {"text": "a b"}.'
+        )
+    extension = await _load_extension(arguments)
+    names = [tool.name for tool in extension.declared.tools]
+    if arguments.tool not in names:
+        raise NotFound(
+            f"There is no tool named {arguments.tool}.", remedy=f"Available: {', '.join(names)}."
+        )
+    declared = extension.declared.tools[names.index(arguments.tool)]
+    check_arguments_of_server_tool(values, declared.schema, declared.name)
+    result = await ToolOfExtension(extension, declared).call_with_limit(values)
+    json_result = {"ok": result.ok, "text": result.text}
+    await print_result(arguments, Terminal(), json_result, mark_text(result.text))
+    return int(not result.ok)
+
+
 def _extension_as_json(known: KnownExtension) -> dict[str, object]:
     return {
         "name": known.installed.name,
@@ -105,6 +202,8 @@ def add_extension_commands(nouns: Subparsers) -> None:
     _add_extension_list(verbs)
     _add_extension_allow(verbs)
     _add_extension_off(verbs)
+    _add_extension_check(verbs)
+    _add_extension_call(verbs)
 
 
 def _add_extension_list(verbs: Subparsers) -> None:
@@ -126,3 +225,24 @@ def _add_extension_off(verbs: Subparsers) -> None:
     command.add_argument("name", metavar="EXTENSION", help="its name, as shown by `extension list`")
     add_json_option(command)
     command.set_defaults(run=switch_extension_off)
+
+
+def _add_extension_check(verbs: Subparsers) -> None:
+    command = add_command(verbs, "check", "load an allowed extension and check what it brings")
+    command.add_argument("name", metavar="EXTENSION", help="its name, as shown by `extension list`")
+    command.add_argument(
+        "files", metavar="FILE", type=Path, nargs="*", help="an example of a history that it reads"
+    )
+    add_json_option(command)
+    command.set_defaults(run=check_extension)
+
+
+def _add_extension_call(verbs: Subparsers) -> None:
+    command = add_command(verbs, "call", "call a tool of an allowed extension")
+    command.add_argument("name", metavar="EXTENSION", help="its name, as shown by `extension list`")
+    command.add_argument("tool", metavar="TOOL", help="the tool's name")
+    command.add_argument(
+        "values", metavar="ARGUMENTS", nargs="?", default="{}", help="its arguments, as JSON"
+    )
+    add_json_option(command)
+    command.set_defaults(run=call_tool_of_extension)

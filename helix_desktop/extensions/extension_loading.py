@@ -156,6 +156,9 @@ class ToolOfExtension:
     async def call_foreign_tool(
         self, values: Mapping[str, Any], context: CallContext
     ) -> ForeignToolResult:
+        return await self.call_with_limit(values)
+
+    async def call_with_limit(self, values: Mapping[str, Any]) -> ForeignToolResult:
         # A thread and a loop of its own: code that never waits would stop the window otherwise.
         calling = run_on_detached_thread(
             lambda: _run_tool_to_its_end(self.declared, values),

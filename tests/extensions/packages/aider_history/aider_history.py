@@ -73,6 +73,8 @@ def _message(role: str, lines: list[str], time: float) -> Iterator[RecordedMessa
 extension = Extension(
     title="Histories of aider",
     history_formats=[
-        ExtensionHistoryFormat("aider", "aider", is_aider_history, read_aider_history)
+        ExtensionHistoryFormat(
+            "aider", "aider", is_aider_history, read_aider_history, endings=(FILE_NAME,)
+        )
     ],
 )

@@ -1,0 +1,133 @@
+"""Checks, for the author of an extension, whether a format of histories keeps what it promises.
+
+It needs one example of the format's files. `helix-desktop extension check` prints the result, and
+a test of the extension's own package can ask for it:
+
+    assert check_history_format(history, Path("tests/talk.json")) == []
+"""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from helix_desktop.extensions.extension_interfaces import ExtensionHistoryFormat
+from helix_desktop.extensions.limited_calls import ExtensionFailed, run_with_limit
+from helix_desktop.extensions.read_sessions import READING_SECONDS, check_read_sessions
+from helix_desktop.histories.added_formats import BEGINNING
+from helix_desktop.histories.recorded_session import HistoryUnreadable, RecordedSession
+
+# What a program leaves behind if it is ended while it writes, and what a disk does to a file.
+PARTS_OF_FILE = (0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.99)
+DAMAGE = b'\xff\xfe\x00{"not": [closed\n'
+FILES_OF_OTHERS = (b"", b"\x00\xff" * 100, b"{}", b"[]", b"SQLite format 3\x00", b"hello\n")
+
+
+def check_history_format(declared: ExtensionHistoryFormat, example: Path) -> list[str]:
+    """Return a sentence for each promise that is not kept, or nothing if all are kept."""
+    problems = list(_check_recognizing(declared, example))
+    content = example.read_bytes()
+    try:
+        sessions = _read_sessions(declared, example)
+    except (ExtensionFailed, HistoryUnreadable) as error:
+        return problems + [f"The example could not be read: {error.what}."]
+    problems += _check_sessions(sessions)
+    if example.read_bytes() != content:
+        problems.append("Reading the example has changed the file.")
+    problems += _check_parts_of_file(declared, example.name, content)
+    return problems
+
+
+def _check_recognizing(declared: ExtensionHistoryFormat, example: Path) -> Iterator[str]:
+    if not example.name.endswith(tuple(declared.endings)):
+        yield f"The name of {example.name} ends in none of the format's endings, so it is not found in a folder: {', '.join(declared.endings)}."
+    with example.open("rb") as file:
+        beginning = file.read(BEGINNING)
+    try:
+        if not _recognizes(declared, example, beginning):
+            yield f"`recognizes` returned false for {example.name}."
+        for content in FILES_OF_OTHERS:
+            if _recognizes(declared, Path("/of-another-program/file.txt"), content):
+                yield f"`recognizes` returned true for a file of another program that begins with {content[:20]!r}."
+    except ExtensionFailed as error:
+        yield f"For some files, {error.what}."
+
+
+def _recognizes(declared: ExtensionHistoryFormat, path: Path, beginning: bytes) -> bool:
+    return run_with_limit(
+        lambda: bool(declared.recognizes(path, beginning)), READING_SECONDS, "`recognizes`"
+    )
+
+
+def _read_sessions(declared: ExtensionHistoryFormat, path: Path) -> tuple[RecordedSession, ...]:
+    """Raises HistoryUnreadable if the format says that the file is damaged, and else
+    ExtensionFailed.
+    """
+
+    def read() -> tuple[RecordedSession, ...] | HistoryUnreadable:
+        try:
+            return check_read_sessions(declared.read(path), declared.kind).sessions
+        except HistoryUnreadable as error:
+            return error
+
+    result = run_with_limit(read, READING_SECONDS, "`read`")
+    if isinstance(result, HistoryUnreadable):
+        raise result
+    return result
+
+
+def _check_sessions(sessions: Sequence[RecordedSession]) -> Iterator[str]:
+    has_reply = False
+    for session in sessions:
+        known_calls: set[str] = set()
+        for message in session.messages:
+            has_reply |= message.role == "assistant"
+            known_calls.update(call.id for call in message.calls)
+            if message.role == "tool" and message.answers not in known_calls:
+                yield f"In the session {session.session}, a result answers {message.answers!r}, and no call before it has this ID."
+    if not has_reply:
+        yield "No session has a message with the role assistant, so none would be imported."
+
+
+def _check_parts_of_file(
+    declared: ExtensionHistoryFormat, name: str, content: bytes
+) -> Iterator[str]:
+    """Read the example as it was while its program still wrote it, and as a damaged disk leaves it.
+
+    All are read at one path, because a format may identify its sessions by it.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(content)
+        whole_sessions = _read_sessions(declared, path)
+        if _identities(_read_sessions(declared, path)) != _identities(whole_sessions):
+            yield "The sessions have another `session` when the same file is read again."
+            return
+        for part in PARTS_OF_FILE:
+            path.write_bytes(content[: int(len(content) * part)])
+            yield from _check_part(
+                declared, path, whole_sessions, f"the first {part:.0%} of the example"
+            )
+        middle = len(content) // 2
+        path.write_bytes(content[:middle] + DAMAGE + content[middle:])
+        yield from _check_part(declared, path, (), "a damaged copy")
+
+
+def _check_part(
+    declared: ExtensionHistoryFormat,
+    path: Path,
+    whole_sessions: Sequence[RecordedSession],
+    description: str,
+) -> Iterator[str]:
+    try:
+        sessions = _read_sessions(declared, path)
+    except HistoryUnreadable:
+        return
+    except ExtensionFailed as error:
+        yield f"When it read {description}, {error.what}. Raise HistoryUnreadable for a damaged file."
+        return
+    if whole_sessions and not _identities(sessions) <= _identities(whole_sessions):
+        yield f"In {description}, the sessions have another `session`, so a file that grows would be imported twice."
+
+
+def _identities(sessions: Sequence[RecordedSession]) -> set[str]:
+    return {session.session for session in sessions}

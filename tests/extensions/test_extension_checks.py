@@ -1,0 +1,213 @@
+"""The check for authors accepts a format that keeps its promises, and names each that is broken."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop.extensions.extension_checks import check_history_format
+from helix_desktop.extensions.extension_interfaces import Extension, ExtensionHistoryFormat
+from helix_desktop.extensions.extension_offers import check_declaration
+from helix_desktop.extensions.installed_extensions import InstalledExtension
+from helix_desktop.histories.recorded_session import (
+    HistoryUnreadable,
+    RecordedMessage,
+    RecordedSession,
+)
+from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.resources import resources_folder
+from tests.commands.conftest import Helix, helix  # noqa: F401
+from tests.extensions.conftest import PACKAGES, Install
+from tests.extensions.test_extension_in_workbench import HISTORY, allow
+
+TALK = """{"type": "talk", "id": "one", "folder": "/home/ada/project"}
+{"type": "said", "by": "user", "text": "What does main.py do?", "time": 1793614272}
+{"type": "said", "by": "assistant", "text": "I read it.", "time": 1793614274, "calls": [{"id": "1", "tool": "read", "input": {"path": "main.py"}}]}
+{"type": "result", "call": "1", "output": "print(2)"}
+{"type": "said", "by": "assistant", "text": "It prints 2.", "time": 1793614277, "model": "talker-large"}
+"""
+LINES = """{"type": "head", "id": "one"}
+{"type": "user", "text": "What is there?"}
+{"type": "assistant", "text": "Nothing."}
+"""
+
+
+def read_lines(path: Path) -> Iterable[RecordedSession | str]:
+    """A format as a careful author writes it."""
+    session = ""
+    messages: list[RecordedMessage] = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            yield f"line {number} is damaged"
+            continue
+        if row["type"] == "head":
+            session = row["id"]
+        else:
+            messages.append(RecordedMessage(row["type"], row["text"]))
+    if not session:
+        raise HistoryUnreadable("it has no head")
+    yield RecordedSession(name=str(path), session=session, messages=tuple(messages))
+
+
+def recognizes_lines(_path: Path, beginning: bytes) -> bool:
+    return b'"head"' in beginning
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    path = tmp_path / "talk.jsonl"
+    path.write_text(LINES, "utf-8")
+    return path
+
+
+def check(
+    example: Path,
+    read: Callable[[Path], Iterable[RecordedSession | str]] = read_lines,
+    recognizes: Callable[[Path, bytes], bool] = recognizes_lines,
+) -> list[str]:
+    return check_history_format(ExtensionHistoryFormat("t", "T", recognizes, read), example)
+
+
+def test_a_format_that_keeps_its_promises_has_no_problems(example: Path) -> None:
+    assert check(example) == []
+
+
+def test_the_example_of_the_help_has_no_problems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(PACKAGES / "aider_history")
+    import aider_history  # type: ignore[import-not-found]
+
+    example = tmp_path / ".aider.chat.history.md"
+    example.write_text(HISTORY, "utf-8")
+    problems = check_history_format(aider_history.extension.history_formats[0], example)
+    del sys.modules["aider_history"]
+    assert problems == []
+
+
+def test_the_code_of_the_page_for_authors_works(tmp_path: Path) -> None:
+    page = (resources_folder() / "help" / "extensions.md").read_text("utf-8")
+    parts = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {"__name__": "page"}
+    exec("from helix_desktop.extensions.extension_interfaces import *", names)  # noqa: S102 - our page
+    for code in parts[1:]:  # The first one only lists the classes.
+        exec(code, names)  # noqa: S102
+    example = tmp_path / "example.talk"
+    example.write_text(TALK, "utf-8")
+    assert check_history_format(names["history"], example) == []
+    declared = Extension(
+        "Page",
+        tools=[names["tool"]],
+        history_formats=[names["history"]],
+        document_kinds=[names["kind"]],
+        providers=[names["provider"]],
+        commands=[names["command"]],
+    )
+    installed = InstalledExtension("page", "page", "1", "subtitle_reader:extension", (), "")
+    assert check_declaration(installed, declared).title == "Page"
+
+
+def test_a_name_with_another_ending_is_named(example: Path) -> None:
+    other = example.rename(example.with_suffix(".talk"))
+    assert "not found in a folder" in check(other)[0]
+
+
+def test_a_look_that_is_wrong_or_fails_is_named(example: Path) -> None:
+    assert "returned false" in check(example, recognizes=lambda _path, _beginning: False)[0]
+    problems = check(example, recognizes=lambda _path, _beginning: True)
+    assert "of another program that begins with b''" in problems[0]
+    (problem,) = check(example, recognizes=lambda _path, beginning: beginning[0] == 123)
+    assert "`recognizes` raised IndexError" in problem
+
+
+def test_an_identity_that_changes_is_named(example: Path) -> None:
+    def read_with_size(path: Path) -> Iterable[RecordedSession]:
+        messages = (RecordedMessage("assistant", "a"),)
+        session = str(path.stat().st_size)
+        yield RecordedSession(name="n", session=session, messages=messages)
+
+    assert "would be imported twice" in check(example, read_with_size)[0]
+
+
+def test_an_error_for_a_part_of_a_file_is_named(example: Path) -> None:
+    def read_carelessly(path: Path) -> Iterable[RecordedSession]:
+        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        messages = [RecordedMessage(row["type"], row["text"]) for row in rows[1:]]
+        yield RecordedSession(name="n", session=rows[0]["id"], messages=tuple(messages))
+
+    problems = check(example, read_carelessly)
+    assert "the first 0% of the example, `read` raised IndexError" in problems[0]
+    assert "a damaged copy, `read` raised UnicodeDecodeError" in problems[-1]
+
+
+def test_a_result_without_its_call_and_a_missing_reply_are_named(example: Path) -> None:
+    def read_result(path: Path) -> Iterable[RecordedSession]:
+        messages = (RecordedMessage("tool", "a", answers="7"),)
+        yield RecordedSession(name=str(path), session="one", messages=messages)
+
+    problems = check(example, read_result)
+    assert "a result answers '7'" in problems[0]
+    assert "No session has a message with the role assistant" in problems[1]
+
+
+def test_a_file_that_is_changed_and_a_wrong_type_are_named(example: Path) -> None:
+    def read_and_write(path: Path) -> Iterable[RecordedSession | str]:
+        yield from read_lines(path)
+        path.write_text(path.read_text("utf-8", "replace") + "\n", "utf-8")
+
+    assert "has changed the file" in check(example, read_and_write)[0]
+
+    def read_number(_: Path) -> Iterable[RecordedSession]:
+        return [7]  # type: ignore[list-item]
+
+    assert "returned int instead of a RecordedSession" in check(example, read_number)[0]
+
+
+def test_one_command_checks_a_format_and_another_tries_a_tool(
+    where: ProgramFolders,
+    install: Install,
+    tmp_path: Path,
+    helix: Helix,  # noqa: F811
+) -> None:
+    command = ("--home", where.data, "extension")
+    install(PACKAGES / "aider_history")
+    code, _, err = helix(*command, "check", "aider-history")
+    assert (code, "The extension aider-history is off." in err) == (1, True)
+    allow(where, "aider-history")
+    from helix_desktop.extensions import extension_loading
+
+    extension_loading.forget_loaded_extensions()
+    example = tmp_path / ".aider.chat.history.md"
+    example.write_text(HISTORY, "utf-8")
+    code, out, _ = helix(*command, "check", "aider-history", example)
+    assert (code, "format of histories  aider" in out, "as they should be" in out) == (
+        0,
+        True,
+        True,
+    )
+    example.write_text(HISTORY.partition("It is")[0], "utf-8")
+    code, out, _ = helix(*command, "check", "aider-history", example)
+    assert (code, "No session has a message with the role assistant" in out) == (1, True)
+
+
+def test_a_tool_is_tried_from_the_command_line(
+    where: ProgramFolders,
+    install: Install,
+    helix: Helix,  # noqa: F811
+) -> None:
+    install(PACKAGES / "word_tools")
+    allow(where, "words")
+    command = ("--home", where.data, "extension", "call", "words")
+    code, out, _ = helix(*command, "count_words", '{"text": "to be or not"}')
+    assert (code, "4 words" in out) == (0, True)
+    assert helix(*command, "count_words", "{")[0] == 2
+    assert "Its parameters" in helix(*command, "count_words", "{}")[2]
+    assert "Available: count_words" in helix(*command, "count")[2]
