@@ -48,55 +48,57 @@ def folder(tmp_path: Path) -> Path:
 async def test_a_folder_that_has_no_workspace_gets_one_and_its_turns_are_those_of_the_window(
     tmp_path: Path, folder: Path
 ) -> None:
-    home, editor = tmp_path / "home", Editor({str(folder / "a.txt"): "alpha\nunsaved\n"})
+    home = tmp_path / "home"
+    editor = Editor({str(folder / "a.txt"): "alpha\nunsaved\n"})
     async with started(editor, home, folder) as agent:
-        session = await agent.new_session(cwd=str(folder), mcp_servers=[])
-        assert session.modes is not None
-        assert [mode.id for mode in session.modes.available_modes][:2] == ["read only", "plan"]
-        with pytest.raises(RequestError, match="No model has been chosen"):
-            await agent.prompt(session_id=session.session_id, prompt=[text_block("hello")])
-        chosen = await agent.set_config_option("model", session.session_id, "demo/demo")
-        assert chosen is not None
-        assert [option.id for option in chosen.config_options] == [
-            "mode",
-            "model",
-            "effort",
-            "policy",
-        ]
-        answer = await agent.prompt(
-            session_id=session.session_id, prompt=[text_block("read a.txt")]
-        )
-        assert answer.stop_reason == "end_turn"
-        assert "unsaved" in editor.said()  # what the editor shows, not what is on the disk
-        statuses = [
-            (update.tool_call_id, update.status) for update in editor.of_kind("tool_call_update")
-        ]
-        assert [status for _, status in statuses] == ["in_progress", "completed"]
-        assert editor.of_kind("tool_call")[0].locations[0].path == str(folder / "a.txt")
-        assert editor.of_kind("usage_update")[-1].size == 32_000
-        await agent.prompt(session_id=session.session_id, prompt=[text_block("write a.txt: text")])
-        assert (folder / "a.txt").read_text() == "alpha\nbeta\n"
-        assert "not saved" in editor.said()
-        await agent.prompt(session_id=session.session_id, prompt=[text_block("write b.txt: text")])
-        assert (folder / "b.txt").read_text() == "text\n"
-        (card, options) = editor.asked[0]
-        assert card.title == "Create b.txt"
-        assert [option.option_id for option in options] == [
-            "once:0",
-            "conversation:0",
-            "always:0",
-            "deny",
-        ]
-        diff = editor.of_kind("tool_call_update")[-1].content[0]
-        assert (diff.path, diff.old_text, diff.new_text) == (str(folder / "b.txt"), None, "text\n")
+        session_id = await _a_new_session_asks_for_a_model_first(agent, folder)
+        await _what_the_editor_shows_is_read(agent, session_id, editor, folder)
+        await _an_unsaved_file_is_not_written_and_a_new_one_is(agent, session_id, editor, folder)
         listed = await agent.list_sessions(cwd=str(folder))
-        assert [one.session_id for one in listed.sessions] == [session.session_id]
-    assert (
-        await asyncio.to_thread(
-            cli.main, ["--home", str(home), "conversation", "list", "-w", "project"]
-        )
-        == 0
-    )
+        assert [one.session_id for one in listed.sessions] == [session_id]
+    command = ["--home", str(home), "conversation", "list", "-w", "project"]
+    assert await asyncio.to_thread(cli.main, command) == 0
+
+
+async def _a_new_session_asks_for_a_model_first(agent: ClientSideConnection, folder: Path) -> str:
+    session = await agent.new_session(cwd=str(folder), mcp_servers=[])
+    assert session.modes is not None
+    assert [mode.id for mode in session.modes.available_modes][:2] == ["read only", "plan"]
+    with pytest.raises(RequestError, match="No model has been chosen"):
+        await agent.prompt(session_id=session.session_id, prompt=[text_block("hello")])
+    chosen = await agent.set_config_option("model", session.session_id, "demo/demo")
+    assert chosen is not None
+    option_ids = [option.id for option in chosen.config_options]
+    assert option_ids == ["mode", "model", "effort", "policy"]
+    return session.session_id
+
+
+async def _what_the_editor_shows_is_read(
+    agent: ClientSideConnection, session_id: str, editor: Editor, folder: Path
+) -> None:
+    answer = await agent.prompt(session_id=session_id, prompt=[text_block("read a.txt")])
+    assert answer.stop_reason == "end_turn"
+    assert "unsaved" in editor.said()  # what the editor shows, not what is on the disk
+    statuses = [update.status for update in editor.of_kind("tool_call_update")]
+    assert statuses == ["in_progress", "completed"]
+    assert editor.of_kind("tool_call")[0].locations[0].path == str(folder / "a.txt")
+    assert editor.of_kind("usage_update")[-1].size == 32_000
+
+
+async def _an_unsaved_file_is_not_written_and_a_new_one_is(
+    agent: ClientSideConnection, session_id: str, editor: Editor, folder: Path
+) -> None:
+    await agent.prompt(session_id=session_id, prompt=[text_block("write a.txt: text")])
+    assert (folder / "a.txt").read_text() == "alpha\nbeta\n"
+    assert "not saved" in editor.said()
+    await agent.prompt(session_id=session_id, prompt=[text_block("write b.txt: text")])
+    assert (folder / "b.txt").read_text() == "text\n"
+    card, options = editor.asked[0]
+    assert card.title == "Create b.txt"
+    option_ids = [option.option_id for option in options]
+    assert option_ids == ["once:0", "conversation:0", "always:0", "deny"]
+    diff = editor.of_kind("tool_call_update")[-1].content[0]
+    assert (diff.path, diff.old_text, diff.new_text) == (str(folder / "b.txt"), None, "text\n")
 
 
 async def test_sessions_are_loaded_forked_resumed_closed_and_put_into_the_trash(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -210,33 +211,42 @@ async def test_no_line_of_the_state_is_false(seed: int) -> None:
     for number in range(chance.randint(3, 30)):
         await chance.choice(ACTS)(work, chance, number)
     lines = await work.lines()
+    last_test_run = _lines_that_begin(lines, "Last test run")
+    assert last_test_run == [work.tests] * bool(work.tests)
+    last_commit = _lines_that_begin(lines, "Last commit")
+    assert last_commit == [work.commit] * bool(work.commit)
+    _files_are_named_unless_they_were_undone(lines, work)
+    _the_last_three_are_named(_lines_that_begin(lines, "Denied"), work.denied)
+    _the_last_three_are_named(_lines_that_begin(lines, "Stopped"), work.stopped)
+    tasks = "".join(_lines_that_begin(lines, "Open tasks"))
+    assert tasks.partition(": ")[2] in ("; ".join(work.tasks), "none is left on the list")
+    if lines != [""]:
+        assert lines[0].startswith(f"State of the work at number {work.talk.state.seq}")
 
-    def of(start: str) -> list[str]:
-        return [line.removeprefix("- ") for line in lines if line.startswith(f"- {start}")]
 
-    assert of("Last test run") == [work.tests] * bool(work.tests)
-    assert of("Last commit") == [work.commit] * bool(work.commit)
-    listed = of("Changed since that commit: ") + of("Changed files, without a recorded commit: ")
-    named = {
-        name.partition(" ")[0]
-        for line in listed
-        for name in line.partition(": ")[2].split(", ")
-        if "nothing" not in name
-    }
+def _lines_that_begin(lines: Sequence[str], start: str) -> list[str]:
+    return [line.removeprefix("- ") for line in lines if line.startswith(f"- {start}")]
+
+
+def _files_are_named_unless_they_were_undone(lines: Sequence[str], work: Work) -> None:
+    listed = _lines_that_begin(lines, "Changed since that commit: ")
+    listed += _lines_that_begin(lines, "Changed files, without a recorded commit: ")
+    named: set[str] = set()
+    for line in listed:
+        for file_and_remark in line.partition(": ")[2].split(", "):
+            if "nothing" not in file_and_remark:
+                named.add(file_and_remark.partition(" ")[0])
     assert named == set(work.since)
-    assert all(path in "".join(of("The user undid")) for path in work.undone)
-    assert all(path not in "".join(of("The user undid")) for path in work.since)
-    denied = {line.partition("`")[2].rpartition("`")[0] for line in of("Denied")}
-    assert denied <= work.denied
-    assert len(denied) == min(3, len(work.denied))
-    stopped = {line.partition("`")[2].rpartition("`")[0] for line in of("Stopped")}
-    assert stopped <= work.stopped
-    assert len(stopped) == min(3, len(work.stopped))
-    tasks = of("Open tasks")
-    assert "".join(tasks).partition(": ")[2] in ("; ".join(work.tasks), "none is left on the list")
-    assert lines == [""] or lines[0].startswith(
-        f"State of the work at number {work.talk.state.seq}"
-    )
+    undone = "".join(_lines_that_begin(lines, "The user undid"))
+    assert all(path in undone for path in work.undone)
+    assert all(path not in undone for path in work.since)
+
+
+def _the_last_three_are_named(lines: Sequence[str], commands: set[str]) -> None:
+    """Each line has its command between backticks, and no line another one."""
+    named = {line.partition("`")[2].rpartition("`")[0] for line in lines}
+    assert named <= commands
+    assert len(named) == min(3, len(commands))
 
 
 async def test_a_record_that_says_nothing_has_no_state() -> None:

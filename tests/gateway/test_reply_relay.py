@@ -511,6 +511,16 @@ async def test_what_a_reply_recalls_is_asked_of_the_conversations_and_the_model_
     got = await Relayed(provider, protocol, streams).run(
         [Says("Let me see. "), hidden], [Says("Done.")]
     )
+    _the_call_was_asked_of_the_conversations_and_the_answer_recorded(got)
+    _the_model_was_asked_again_with_what_was_recalled(provider, protocol)
+    seen = WIRE_MODULES[protocol].parse_reply(got.seen())
+    assert "".join(piece.text for piece in seen.message.pieces) == "Let me see. Done."
+    assert seen.usage.output == 20
+    assert got.began.status == 200
+    assert "content-length" not in got.began.headers
+
+
+def _the_call_was_asked_of_the_conversations_and_the_answer_recorded(got: Relayed) -> None:
     recalled, recorded = got.told
     assert [call.name for call in recalled.calls or ()] == [RECALL.name]
     assert (recalled.ticket, recalled.refusal) == (TICKET, "")
@@ -520,23 +530,20 @@ async def test_what_a_reply_recalls_is_asked_of_the_conversations_and_the_model_
     assert [piece.text for piece in recorded.replied.pieces] == ["Done."]
     assert "Done." in recorded.replied.raw, "the agent gets this reply in another one"
     assert recorded.calls is None
+    assert recorded.shown == got.key_in_next_request()
+
+
+def _the_model_was_asked_again_with_what_was_recalled(provider: Provider, protocol: str) -> None:
     first, second = [WIRE_MODULES[protocol].parse_messages(asked.body) for asked in provider.asked]
     assert second[: len(first)] == first
-    assert [
-        (p.kind, p.text)
-        for message in second[len(first) :]
-        for p in message.pieces
-        if p.kind is PieceKind.RESULT
-    ] == [(PieceKind.RESULT, "it was found")]
-    assert [p.name for message in second for p in message.pieces_of_kind(PieceKind.CALL)] == [
-        RECALL.name
-    ]
-    seen = WIRE_MODULES[protocol].parse_reply(got.seen())
-    assert "".join(piece.text for piece in seen.message.pieces) == "Let me see. Done."
-    assert seen.usage.output == 20
-    assert got.began.status == 200
-    assert "content-length" not in got.began.headers
-    assert recorded.shown == got.key_in_next_request()
+    results: list[str] = []
+    for message in second[len(first) :]:
+        results += [piece.text for piece in message.pieces_of_kind(PieceKind.RESULT)]
+    assert results == ["it was found"]
+    calls: list[str] = []
+    for message in second:
+        calls += [piece.name for piece in message.pieces_of_kind(PieceKind.CALL)]
+    assert calls == [RECALL.name]
 
 
 @all_protocols

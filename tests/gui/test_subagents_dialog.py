@@ -1,28 +1,64 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from PySide6.QtWidgets import QLabel, QPushButton, QTreeWidget, QWidget
+import pytest
+from PySide6.QtWidgets import QLabel, QPushButton, QTreeWidget, QTreeWidgetItem, QWidget
 
 from helix_desktop.engine.list_rows import SubagentRow
 from helix_desktop.gui.subagents_dialog import SubagentsDialog
 from helix_desktop.gui.theme import Theme
-from tests.gui.fake_desk import FakeDesk
+from tests.gui.fake_desk import FakeDesk, FakeWorkbench
 
 
-def test_the_tree_is_shown_and_one_or_all_are_stopped(theme: Theme, desk: FakeDesk) -> None:
+@pytest.fixture
+def team(desk: FakeDesk) -> FakeWorkbench:
+    """A conversation c with a reviewer at work, who has a tester who is done."""
     bench = desk.benches["parser"]
     bench.team = [
         SubagentRow("a", "c", "reviewer", "Look at it", "working", 4_000, 128_000, 0.02, 12.0),
         SubagentRow("b", "a", "tester", "Run it", "done", 2_000, 128_000, 0.01, 3.0),
     ]
+    return bench
+
+
+@dataclass(frozen=True)
+class ShownTeam:
+    """The dialog, the names of the conversations opened from it, and its rows."""
+
+    dialog: SubagentsDialog
+    opened: list[str]
+    tree: QTreeWidget
+    reviewer: QTreeWidgetItem
+    tester: QTreeWidgetItem
+
+    def button(self, text: str) -> QPushButton:
+        (found,) = [b for b in self.dialog.findChildren(QPushButton) if b.text() == text]
+        return found
+
+    def enabled(self) -> list[bool]:
+        """Whether what is selected can be opened, and whether it can be stopped."""
+        return [self.button("Open").isEnabled(), self.button("Stop").isEnabled()]
+
+
+@pytest.fixture
+def shown(theme: Theme, team: FakeWorkbench) -> Iterator[ShownTeam]:
     window = QWidget()
     opened: list[str] = []
-    dialog = SubagentsDialog(bench, "c", opened.append, window)
+    dialog = SubagentsDialog(team, "c", opened.append, window)
     tree = dialog.findChildren(QTreeWidget)[0]
-    top = tree.topLevelItem(0)
-    assert top is not None
-    assert [top.text(column) for column in range(6)] == [
+    reviewer = tree.topLevelItem(0)
+    assert reviewer is not None
+    tester = reviewer.child(0)
+    assert tester is not None
+    yield ShownTeam(dialog, opened, tree, reviewer, tester)
+    dialog.close()
+    window.deleteLater()
+
+
+def test_the_tree_shows_who_works_for_whom(shown: ShownTeam) -> None:
+    assert [shown.reviewer.text(column) for column in range(6)] == [
         "reviewer",
         "Look at it",
         "working",
@@ -30,35 +66,32 @@ def test_the_tree_is_shown_and_one_or_all_are_stopped(theme: Theme, desk: FakeDe
         "$0.020",
         "12 s",
     ]
-    below = top.child(0)
-    assert below is not None
-    assert below.text(0) == "tester"
-    assert any(
-        "2 agents, 1 working, $0.030" in label.text() for label in dialog.findChildren(QLabel)
-    )
-    top.setExpanded(False)
-    bench.team[0] = replace(bench.team[0], seconds=13.0)
-    dialog.update_agent_rows()
-    assert tree.topLevelItem(0) is top
-    assert top.text(5) == "13 s"
-    assert not top.isExpanded()
-    of_selected = [
-        each for each in dialog.findChildren(QPushButton) if each.text() in ("Open", "Stop")
-    ]
-    assert not any(button.isEnabled() for button in of_selected)
-    tree.setCurrentItem(below)
-    assert [button.isEnabled() for button in of_selected] == [True, False], (
-        "what is done cannot be stopped"
-    )
-    next(each for each in of_selected if each.text() == "Open").click()
-    tree.setCurrentItem(top)
-    assert all(button.isEnabled() for button in of_selected)
-    for text in ("Open", "Stop", "Stop all"):
-        next(each for each in dialog.findChildren(QPushButton) if each.text() == text).click()
-    assert opened == ["b", "a"]
-    assert bench.switched == [("a", False), ("c", False)]
-    bench.team[0] = replace(bench.team[0], state="done")
-    dialog.update_agent_rows()
-    assert [button.isEnabled() for button in of_selected] == [True, False]
-    dialog.close()
-    window.deleteLater()
+    assert shown.tester.text(0) == "tester"
+    texts = [label.text() for label in shown.dialog.findChildren(QLabel)]
+    assert any("2 agents, 1 working, $0.030" in text for text in texts)
+
+
+def test_a_row_that_changes_stays_the_row_it_is(shown: ShownTeam, team: FakeWorkbench) -> None:
+    shown.reviewer.setExpanded(False)
+    team.team[0] = replace(team.team[0], seconds=13.0)
+    shown.dialog.update_agent_rows()
+    assert shown.tree.topLevelItem(0) is shown.reviewer
+    assert shown.reviewer.text(5) == "13 s"
+    assert not shown.reviewer.isExpanded()
+
+
+def test_one_or_all_are_stopped(shown: ShownTeam, team: FakeWorkbench) -> None:
+    assert shown.enabled() == [False, False]
+    shown.tree.setCurrentItem(shown.tester)
+    assert shown.enabled() == [True, False], "what is done cannot be stopped"
+    shown.button("Open").click()
+    shown.tree.setCurrentItem(shown.reviewer)
+    assert shown.enabled() == [True, True]
+    shown.button("Open").click()
+    shown.button("Stop").click()
+    shown.button("Stop all").click()
+    assert shown.opened == ["b", "a"]
+    assert team.switched == [("a", False), ("c", False)]
+    team.team[0] = replace(team.team[0], state="done")
+    shown.dialog.update_agent_rows()
+    assert shown.enabled() == [True, False]

@@ -182,52 +182,69 @@ def test_a_session_stands_in_opencodes_database_with_all_its_parts(
     (made,) = opencode_writer.build_opencode_lines(session, "ses_ABCDEFGHIJ", 1.0)
     opencode_writer.insert_opencode_session(database, json.dumps(made).encode())
     info = made["info"]
+    _session_and_project_are_as_opencode_makes_them(database, info, folder, project)
+    _messages_and_parts_are_rows_of_their_own(database, made)
+    _a_second_copy_is_refused_and_another_session_is_not(database, json.dumps(made), project)
+
+
+def _session_and_project_are_as_opencode_makes_them(
+    database: Path, info: dict[str, Any], folder: str, project: str
+) -> None:
     ((*row, created, updated),) = written(database, "SELECT * FROM session")
     assert row == [info["id"], project, info["slug"], folder, info["title"], info["version"]]
     assert (created, updated) == (info["time"]["created"], info["time"]["updated"])
-    rows = written(database, "SELECT * FROM project WHERE id = 'global'")
     # As opencode makes it outside of repositories. In one, it gives the folder's
     # sessions to the folder's project.
-    assert rows == (
-        [("global", "/", None, None, created, created, "[]")] if project == "global" else []
-    )
+    expected = []
+    if project == "global":
+        expected = [("global", "/", None, None, created, created, "[]")]
+    assert written(database, "SELECT * FROM project WHERE id = 'global'") == expected
+
+
+def _messages_and_parts_are_rows_of_their_own(database: Path, made: dict[str, Any]) -> None:
+    session_id = made["info"]["id"]
     messages = written(
         database,
         "SELECT id, session_id, time_created, time_updated, data FROM message ORDER BY rowid",
     )
-    whens = [one["info"]["time"]["created"] for one in made["messages"]]
-    assert [row[:4] for row in messages] == [
-        (one["info"]["id"], info["id"], when, when)
-        for one, when in zip(made["messages"], whens, strict=True)
-    ]
-    data = [json.loads(row[4]) for row in messages]
-    assert [one["role"] for one in data] == ["user", "assistant"]
+    message_data = [json.loads(row[4]) for row in messages]
+    assert [data["role"] for data in message_data] == ["user", "assistant"]
     parts = written(
         database, "SELECT id, message_id, session_id, time_created, data FROM part ORDER BY rowid"
     )
-    expected = [(part, one["info"]["id"]) for one in made["messages"] for part in one["parts"]]
-    assert [row[:3] for row in parts] == [
-        (part["id"], message, info["id"]) for part, message in expected
-    ]
-    assert {row[3] for row in parts} == set(whens)
-    data += [json.loads(row[4]) for row in parts]
-    assert not any({"id", "sessionID", "messageID"} & one.keys() for one in data), (
-        "they have columns of their own"
-    )
-    assert data[-1]["type"] == expected[-1][0]["type"]
+    expected_messages = []
+    expected_parts = []
+    for message in made["messages"]:
+        message_id = message["info"]["id"]
+        when = message["info"]["time"]["created"]
+        expected_messages.append((message_id, session_id, when, when))
+        for part in message["parts"]:
+            expected_parts.append((part["id"], message_id, session_id))
+    assert [row[:4] for row in messages] == expected_messages
+    assert [row[:3] for row in parts] == expected_parts
+    assert {row[3] for row in parts} == {row[2] for row in messages}
+    part_data = [json.loads(row[4]) for row in parts]
+    for data in message_data + part_data:
+        assert not {"id", "sessionID", "messageID"} & data.keys(), "they have columns of their own"
+    assert part_data[-1]["type"] == made["messages"][-1]["parts"][-1]["type"]
+
+
+def _a_second_copy_is_refused_and_another_session_is_not(
+    database: Path, session: str, project: str
+) -> None:
     with pytest.raises(StoreFailed, match="did not accept the session") as refused:
-        opencode_writer.insert_opencode_session(database, json.dumps(made).encode())
+        opencode_writer.insert_opencode_session(database, session.encode())
     assert "Nothing was changed" in refused.value.remedy
     assert len(written(database, "SELECT * FROM session")) == 1
     other = (
-        json.dumps(made)
-        .replace("ses_ABCDEFGHIJ", "ses_other")
+        session.replace("ses_ABCDEFGHIJ", "ses_other")
         .replace("msg_", "msg_1")
         .replace("prt_", "prt_1")
     )
     opencode_writer.insert_opencode_session(database, other.encode())
     assert {row[1] for row in written(database, "SELECT * FROM session")} == {project}
-    assert len(written(database, "SELECT * FROM project")) == (2 if project == "global" else 1)
+    projects = {row[0] for row in written(database, "SELECT * FROM project")}
+    assert projects == {"p1", project}
 
 
 def test_a_session_is_in_the_database_whole_or_not_at_all_and_runs_nobodys_triggers(

@@ -9,19 +9,20 @@ import json
 import os
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from helix_desktop.engine.changes import diff_hunks
-from helix_desktop.engine.changes.turn_changes import ChangeSource
+from helix_desktop.engine.changes.turn_changes import ChangeSource, FileChange
 from helix_desktop.engine.facts import FilesChanged, Text, ToolCall, UserSaid
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
 from helix_desktop.gui.transcript.status_lines import describe_changed_files
 from helix_desktop.tools.toolbox import Toolbox
 from helix_desktop.workbench import Workbench
+from helix_desktop.workbench.undo_and_change_list import FileChanges
 from tests.workbench.conftest import Desks
 
 
@@ -178,70 +179,80 @@ async def test_an_undo_of_an_earlier_turn_is_listed_with_it_and_can_be_redone(
     desks: Desks, folder: Path
 ) -> None:
     bench = await desks().create_workspace("W", folder)
-    changes, session = bench.file_changes, await bench.start_conversation()
+    session = await bench.start_conversation()
+    turns = TurnsOfCommands(bench.file_changes, session, folder)
+    changes = bench.file_changes
     await changes.prepare_checkpoints()
-
-    async def turn(name: str) -> None:
-        window = await changes.workspace_checkpoints.begin_step("", session.id, "command")
-        assert window is not None
-        (folder / name).write_text(name)
-        (folder / "both").write_text(name)
-        fact = await changes.workspace_checkpoints.end_step(window)
-        assert fact is not None
-        await session.conversation.append_facts(UserSaid((Text(name, 1),)), fact)
-
-    async def listed() -> list[tuple[str, list[str]]]:
-        turns = await changes.turns_with_changes(session.id)
-        return [
-            (
-                turn.turn_numbers,
-                [file.place for file in await changes.file_changes_of_steps(turn.sources)],
-            )
-            for turn in turns
-        ]
-
     for name in ("a", "b", "c"):
-        await turn(name)
-    (first, *_) = [
-        file
-        for turn in await changes.turns_with_changes(session.id)
-        for file in await changes.file_changes_of_steps(turn.sources)
-        if file.place == "a"
-    ]
-    await changes.undo_file_changes([first], conversation=session.id)
-    assert await listed() == [("1", ["both"]), ("2", ["b", "both"]), ("3", ["both", "c"])]
+        await turns.run_turn(name)
+
+    of_first_file = [change for change in await turns.all_changes() if change.place == "a"]
+    await changes.undo_file_changes(of_first_file[:1], conversation=session.id)
+    assert await turns.listed() == [("1", ["both"]), ("2", ["b", "both"]), ("3", ["both", "c"])]
+
     later = await changes.changes_after_fact(session.id, session.all_facts[-1].seq - 5)
     await changes.undo_file_changes(later, conversation=session.id)
-    assert not {"b", "c"} & {path.name for path in folder.iterdir()}
-    assert (folder / "both").read_text() == "a"
-    assert await listed() == [("1–3", ["a", "both"])]
+    assert turns.contents().keys().isdisjoint({"b", "c"})
+    assert turns.contents()["both"] == b"a"
+    assert await turns.listed() == [("1–3", ["a", "both"])]
+
     undo = [each.fact for each in session.all_facts if isinstance(each.fact, FilesChanged)][-1]
-    (source,) = [
-        each
-        for turn in await changes.turns_with_changes(session.id)
-        for each in turn.sources
-        if each.fact is undo
-    ]
-    await changes.undo_file_changes(
-        await changes.changes_with_folders([source]), conversation=session.id
-    )
-    assert (folder / "both").read_text() == "c"
-    assert await listed() == [("1–3", ["b", "both", "c"])]
-    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    found = [
-        source for turn in await changes.turns_with_changes(session.id) for source in turn.sources
-    ][-1:]
-    result = await changes.undo_file_changes(
-        await changes.changes_with_folders(found), conversation=session.id
-    )
-    assert result.fact is not None
-    put_back = ChangeSource(session.id, 0, 0.0, result.fact)
-    await changes.undo_file_changes(
-        await changes.changes_with_folders([put_back]), conversation=session.id
-    )
-    assert {
-        path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()
-    } == before, "exact"
+    (source,) = [source for source in await turns.sources() if source.fact is undo]
+    await turns.undo(source)
+    assert turns.contents()["both"] == b"c"
+    assert await turns.listed() == [("1–3", ["b", "both", "c"])]
+
+    before = turns.contents()
+    fact = await turns.undo((await turns.sources())[-1])
+    assert fact is not None
+    await turns.undo(ChangeSource(session.id, 0, 0.0, fact))
+    assert turns.contents() == before, "exact"
+
+
+@dataclass(frozen=True)
+class TurnsOfCommands:
+    """A conversation each of whose turns writes two files by a command."""
+
+    changes: FileChanges
+    session: Session
+    folder: Path
+
+    async def run_turn(self, name: str) -> None:
+        checkpoints = self.changes.workspace_checkpoints
+        window = await checkpoints.begin_step("", self.session.id, "command")
+        assert window is not None
+        (self.folder / name).write_text(name)
+        (self.folder / "both").write_text(name)
+        fact = await checkpoints.end_step(window)
+        assert fact is not None
+        await self.session.conversation.append_facts(UserSaid((Text(name, 1),)), fact)
+
+    async def listed(self) -> list[tuple[str, list[str]]]:
+        rows = []
+        for turn in await self.changes.turns_with_changes(self.session.id):
+            files = await self.changes.file_changes_of_steps(turn.sources)
+            rows.append((turn.turn_numbers, [file.place for file in files]))
+        return rows
+
+    async def sources(self) -> list[ChangeSource]:
+        sources: list[ChangeSource] = []
+        for turn in await self.changes.turns_with_changes(self.session.id):
+            sources.extend(turn.sources)
+        return sources
+
+    async def all_changes(self) -> list[FileChange]:
+        changes: list[FileChange] = []
+        for turn in await self.changes.turns_with_changes(self.session.id):
+            changes.extend(await self.changes.file_changes_of_steps(turn.sources))
+        return changes
+
+    async def undo(self, source: ChangeSource) -> FilesChanged | None:
+        changes = await self.changes.changes_with_folders([source])
+        result = await self.changes.undo_file_changes(changes, conversation=self.session.id)
+        return result.fact
+
+    def contents(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}
 
 
 async def test_undoing_a_new_file_also_removes_the_folder_created_for_it(

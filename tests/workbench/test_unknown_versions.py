@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from helix_desktop.engine.facts import BroughtIn, ModelReplied, ToolReturned, UserSaid
+from helix_desktop.engine.facts import BroughtIn, Fact, ModelReplied, ToolReturned, UserSaid
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.workbench.history_imports import HistoryImport
 from tests.histories import written
@@ -144,29 +144,38 @@ async def test_what_is_known_is_read_the_rest_is_kept_and_said(
     result = await HistoryImport(workspace, Words()).import_files([path])
     (imported,) = result.imported
     facts = [one.fact for one in await workspace.journal.read_facts(imported.id)]
-    said = [part.text for fact in facts if isinstance(fact, UserSaid | ModelReplied) for part in fact.parts if hasattr(part, "text")]  # fmt: skip
-    assert "list the files" in said
-    assert "Done." in said
-    assert any(text.startswith("Again.") for text in said)
-    assert any(isinstance(fact, ToolReturned) for fact in facts)
+    _what_is_known_was_read(facts)
     (brought,) = [fact for fact in facts if isinstance(fact, BroughtIn)]
     assert brought.unread is not None
     kept = (await workspace.cache.read_content(brought.unread.digest)).decode("utf-8")
-    whole = before.decode("utf-8", "replace")
-    marks = [
-        mark
-        for mark in ("UNKNOWN-RECORD", "UNKNOWN-PART", "UNKNOWN-WORDS", "UNKNOWN-FORM")
-        if mark in whole
-    ]
-    assert [mark for mark in marks if mark not in kept] == []
-    if path.suffix == ".jsonl":
-        unknown = [line for line in whole.splitlines() if "UNKNOWN" in line]
-        assert [line for line in unknown if line not in kept] == []  # To the byte.
+    _what_is_unknown_was_kept(
+        before.decode("utf-8", "replace"), kept, by_lines=path.suffix == ".jsonl"
+    )
     sentences = " ".join(result.complaints)
     assert "novelty" in sentences
     assert "hologram" in sentences
     assert path.read_bytes() == before
     await workspace.aclose()
+
+
+def _what_is_known_was_read(facts: Sequence[Fact]) -> None:
+    said: list[str] = []
+    for fact in facts:
+        if isinstance(fact, UserSaid | ModelReplied):
+            said += [part.text for part in fact.parts if hasattr(part, "text")]
+    assert "list the files" in said
+    assert "Done." in said
+    assert any(text.startswith("Again.") for text in said)
+    assert any(isinstance(fact, ToolReturned) for fact in facts)
+
+
+def _what_is_unknown_was_kept(whole: str, kept: str, *, by_lines: bool) -> None:
+    for mark in ("UNKNOWN-RECORD", "UNKNOWN-PART", "UNKNOWN-WORDS", "UNKNOWN-FORM"):
+        if mark in whole:
+            assert mark in kept
+    if by_lines:
+        unknown = [line for line in whole.splitlines() if "UNKNOWN" in line]
+        assert [line for line in unknown if line not in kept] == []  # To the byte.
 
 
 @pytest.mark.parametrize("history", [claude, codex, opencode, cline])
