@@ -18,11 +18,11 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop import __version__, logs, program_settings, resources, screen_check
+from helix_desktop.doctor_findings import DoctorFinding, DoctorFindingState
 from helix_desktop.errors import ConfigFileMistake, HelixError, NoUsableKeyring, StoreBusy
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.program_folders import ProgramFolders
@@ -48,24 +48,28 @@ _QT_REMEDY = (
 log = logging.getLogger(__name__)
 
 
-class DoctorFindingState(StrEnum):
-    GOOD = "good"
-    NOTE = "note"
-    BAD = "bad"
-
-
 _GOOD, _NOTE, _BAD = DoctorFindingState
 PROCESS_FOLDER = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
-class DoctorFinding:
-    """The result of a check: what was checked, its state, and what to do about it."""
+class CheckedInstallation:
+    """What the checks look at."""
 
-    what: str
-    state: DoctorFindingState
-    says: str
-    remedy: str = ""
+    where: ProgramFolders
+    secrets: SecretStorage
+    process_folder: Path = PROCESS_FOLDER
+
+
+Findings = Iterator[DoctorFinding] | AsyncIterator[DoctorFinding]
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorCheck:
+    """A check of the doctor. `name` is what is said of it if the check itself fails."""
+
+    name: str
+    find: Callable[[CheckedInstallation], Findings]
 
 
 def _judge(
@@ -76,48 +80,27 @@ def _judge(
     return DoctorFinding(what, _GOOD, good)
 
 
-_Check = Callable[[], Iterator[DoctorFinding] | AsyncIterator[DoctorFinding]]
-
-
 async def check_installation(
     where: ProgramFolders, secrets: SecretStorage
 ) -> tuple[DoctorFinding, ...]:
     """Runs every check, in the order in which a person would ask."""
-    checks: tuple[_Check, ...] = (
-        _check_python,
-        _check_libraries,
-        _check_qt_plugin,
-        _check_screen,
-        _check_process_folder,
-        _check_sqlite,
-        _check_leveldb,
-        _check_token_vocabularies,
-        lambda: _check_keyring(secrets),
-        lambda: _check_disk_space(where),
-        lambda: _check_settings_file(where),
-        lambda: _check_providers_file(where),
-        lambda: _check_key_file(secrets),
-        lambda: _check_workspaces(where),
-        lambda: _check_histories(where),
-        lambda: _check_extensions(where),
-    )
+    installation = CheckedInstallation(where, secrets)
     findings: list[DoctorFinding] = []
-    for check in checks:
+    for check in CHECKS:
         try:
-            found_by_check = check()
+            found_by_check = check.find(installation)
             if isinstance(found_by_check, AsyncIterator):
                 findings += [finding async for finding in found_by_check]
             else:
                 findings += found_by_check
         except Exception as error:  # A broken installation can raise any kind of error.
             log.info("a check failed", exc_info=error)
-            name = getattr(check, "__name__", "check").strip("_<>")
             sentence = f"This check failed with the error {type(error).__name__}: {error}."
-            findings.append(DoctorFinding(name, _BAD, sentence))
+            findings.append(DoctorFinding(check.name, _BAD, sentence))
     return tuple(findings)
 
 
-def _check_python() -> Iterator[DoctorFinding]:
+def _check_python(_: CheckedInstallation) -> Iterator[DoctorFinding]:
     version = f"{platform.python_implementation()} {platform.python_version()}"
     sentence = f"{version}, {platform.platform()}."
     is_new_enough = sys.version_info >= (3, 11)
@@ -127,16 +110,17 @@ def _check_python() -> Iterator[DoctorFinding]:
     yield _judge("Python", sentence, problem, "Python 3.11 or newer is needed.")
 
 
-def _check_process_folder(folder: Path = PROCESS_FOLDER) -> Iterator[DoctorFinding]:
+def _check_process_folder(installation: CheckedInstallation) -> Iterator[DoctorFinding]:
     """Looks for /proc, without which no workspace can be created on Linux. Some
     containers and chroots do not mount it.
     """
+    folder = installation.process_folder
     if sys.platform == "linux" and not (folder / "self").exists():
         sentence = f"{folder} is not mounted, so workspaces cannot be created or opened."
         yield DoctorFinding("Processes", _BAD, sentence, f"Mount it: mount -t proc proc {folder}")
 
 
-def _check_libraries() -> Iterator[DoctorFinding]:
+def _check_libraries(_: CheckedInstallation) -> Iterator[DoctorFinding]:
     versions = installed_library_versions()
     missing = [name for name in LIBRARIES if name not in versions and name not in EITHER]
     if not EITHER & versions.keys():
@@ -162,7 +146,7 @@ def installed_library_versions() -> dict[str, str]:
     return versions
 
 
-def _check_qt_plugin() -> Iterator[DoctorFinding]:
+def _check_qt_plugin(_: CheckedInstallation) -> Iterator[DoctorFinding]:
     """Loads Qt's X11 plugin without Qt itself, so that the linker names any missing library."""
     package = importlib.util.find_spec("PySide6")
     if sys.platform != "linux" or package is None or package.origin is None:
@@ -178,7 +162,7 @@ def _check_qt_plugin() -> Iterator[DoctorFinding]:
     )
 
 
-def _check_screen() -> Iterator[DoctorFinding]:
+def _check_screen(_: CheckedInstallation) -> Iterator[DoctorFinding]:
     reason = screen_check.describe_missing_screen()
     problem = ""
     if reason:
@@ -186,7 +170,7 @@ def _check_screen() -> Iterator[DoctorFinding]:
     yield _judge("Display", "A display is available.", problem, screen_check.INSTEAD, _NOTE)
 
 
-def _check_sqlite() -> Iterator[DoctorFinding]:
+def _check_sqlite(_: CheckedInstallation) -> Iterator[DoctorFinding]:
     with sqlite3.connect(":memory:") as connection:
         options = {row[0] for row in connection.execute("PRAGMA compile_options")}
     connection.close()
@@ -197,7 +181,7 @@ def _check_sqlite() -> Iterator[DoctorFinding]:
     yield _judge("SQLite", good, problem, "Use a Python build whose SQLite includes FTS5.")
 
 
-def _check_leveldb() -> Iterator[DoctorFinding]:
+def _check_leveldb(_: CheckedInstallation) -> Iterator[DoctorFinding]:
     import plyvel
 
     with tempfile.TemporaryDirectory() as folder:
@@ -211,7 +195,7 @@ def _check_leveldb() -> Iterator[DoctorFinding]:
     yield _judge("LevelDB", "LevelDB can store and read data.", problem, "Reinstall Helix Desktop.")
 
 
-def _check_token_vocabularies() -> Iterator[DoctorFinding]:
+def _check_token_vocabularies(_: CheckedInstallation) -> Iterator[DoctorFinding]:
     from helix_desktop.token_counting import TiktokenCounter
 
     try:
@@ -229,16 +213,17 @@ def _check_token_vocabularies() -> Iterator[DoctorFinding]:
     yield _judge("Encodings", good, problem, "Reinstall Helix Desktop.")
 
 
-async def _check_keyring(secrets: SecretStorage) -> AsyncIterator[DoctorFinding]:
+async def _check_keyring(installation: CheckedInstallation) -> AsyncIterator[DoctorFinding]:
     try:
-        await secrets.check_keyring()
+        await installation.secrets.check_keyring()
     except NoUsableKeyring as error:
         yield DoctorFinding("Keyring", _NOTE, error.what, error.remedy)
     else:
         yield DoctorFinding("Keyring", _GOOD, "The system's keyring works.")
 
 
-def _check_disk_space(where: ProgramFolders) -> Iterator[DoctorFinding]:
+def _check_disk_space(installation: CheckedInstallation) -> Iterator[DoctorFinding]:
+    where = installation.where
     folder = where.data
     while not folder.exists():  # It is made with the first workspace.
         folder = folder.parent
@@ -253,36 +238,37 @@ def _check_disk_space(where: ProgramFolders) -> Iterator[DoctorFinding]:
     yield DoctorFinding("Disk", state, sentence, "Free up disk space, or remove old entries.")
 
 
-def _check_settings_file(where: ProgramFolders) -> Iterator[DoctorFinding]:
-    mistakes = program_settings.ProgramSettings(where.settings_file).file_mistakes
+def _check_settings_file(installation: CheckedInstallation) -> Iterator[DoctorFinding]:
+    file = installation.where.settings_file
+    mistakes = program_settings.ProgramSettings(file).file_mistakes
     for mistake in mistakes:
         yield DoctorFinding("Settings", _NOTE, mistake.what, mistake.remedy)
     if not mistakes:
-        yield DoctorFinding("Settings", _GOOD, f"{where.settings_file} has no errors.")
+        yield DoctorFinding("Settings", _GOOD, f"{file} has no errors.")
 
 
-def _check_providers_file(where: ProgramFolders) -> Iterator[DoctorFinding]:
+def _check_providers_file(installation: CheckedInstallation) -> Iterator[DoctorFinding]:
     from helix_desktop.providers.configured_providers import find_config_mistake
 
-    mistake = find_config_mistake(where.providers_file)
+    mistake = find_config_mistake(installation.where.providers_file)
     if mistake:
         yield DoctorFinding("Providers", _BAD, mistake.what, mistake.remedy)
 
 
-async def _check_key_file(secrets: SecretStorage) -> AsyncIterator[DoctorFinding]:
+async def _check_key_file(installation: CheckedInstallation) -> AsyncIterator[DoctorFinding]:
     try:
-        await secrets.read_secret(ProviderKey("nobody"))
+        await installation.secrets.read_secret(ProviderKey("nobody"))
     except ConfigFileMistake as mistake:
         yield DoctorFinding("Keys", _BAD, mistake.what, mistake.remedy)
     except NoUsableKeyring:
         return  # `_check_keyring` has reported this already.
 
 
-def _check_histories(where: ProgramFolders) -> Iterator[DoctorFinding]:
+def _check_histories(installation: CheckedInstallation) -> Iterator[DoctorFinding]:
     """Finds what agents write and Helix Desktop does not read yet."""
     from helix_desktop.histories import history_finding, read_share, unknown_shapes
 
-    sentences = list(unknown_shapes.read_noted_sentences(where.data))
+    sentences = list(unknown_shapes.read_noted_sentences(installation.where.data))
     places = history_finding.HistoryPlaces.of_this_user()
     sentences += history_finding.find_unread_databases(places)
     sentences += read_share.sentences_about_unread_agents(read_share.measure_read_shares(places))
@@ -290,11 +276,11 @@ def _check_histories(where: ProgramFolders) -> Iterator[DoctorFinding]:
         yield DoctorFinding("Histories", _NOTE, sentence, "Look for a newer Helix Desktop.")
 
 
-def _check_extensions(where: ProgramFolders) -> Iterator[DoctorFinding]:
+def _check_extensions(installation: CheckedInstallation) -> Iterator[DoctorFinding]:
     """Finds allowed extensions that do not run, without running any."""
     from helix_desktop.extensions import installed_extensions
 
-    extensions = installed_extensions.AllowedExtensions(where)
+    extensions = installed_extensions.AllowedExtensions(installation.where)
     if not extensions.is_any_allowed():
         return
     for known in extensions.list_extensions():
@@ -306,10 +292,10 @@ def _check_extensions(where: ProgramFolders) -> Iterator[DoctorFinding]:
             yield DoctorFinding("Extensions", _NOTE, sentence)
 
 
-async def _check_workspaces(where: ProgramFolders) -> AsyncIterator[DoctorFinding]:
+async def _check_workspaces(installation: CheckedInstallation) -> AsyncIterator[DoctorFinding]:
     from helix_desktop.store.all_workspaces import AllWorkspaces
 
-    workspaces = AllWorkspaces(where.workspaces_folder)
+    workspaces = AllWorkspaces(installation.where.workspaces_folder)
     for sentence in workspaces.remove_interrupted_imports_and_writes():
         yield DoctorFinding("Left over", _NOTE, sentence)
     for known in workspaces.list_workspaces():
@@ -348,6 +334,44 @@ async def _examine_open_workspace(workspace: "StoredWorkspace", what: str) -> li
     sentence = f"The workspace can be opened. Conversations: {len(conversations)}."
     findings.append(DoctorFinding(what, _GOOD, sentence))
     return findings
+
+
+async def _check_with_extensions(installation: CheckedInstallation) -> AsyncIterator[DoctorFinding]:
+    """Runs the checks of allowed extensions, after all others."""
+    from helix_desktop.extensions.doctor_checks import run_checks_of_extensions
+
+    for finding in await run_checks_of_extensions(installation.where):
+        yield finding
+
+
+def _check_git(_: CheckedInstallation) -> Iterator[DoctorFinding]:
+    path = shutil.which("git")
+    problem = ""
+    if path is None:
+        problem = "git was not found, so the page Changes shows no repository, and no conversation can start in a copy of one."
+    yield _judge("Git", f"{path}.", problem, "Install git if you work with repositories.", _NOTE)
+
+
+CHECKS: tuple[DoctorCheck, ...] = (
+    DoctorCheck("Python", _check_python),
+    DoctorCheck("Libraries", _check_libraries),
+    DoctorCheck("System libraries", _check_qt_plugin),
+    DoctorCheck("Display", _check_screen),
+    DoctorCheck("Processes", _check_process_folder),
+    DoctorCheck("SQLite", _check_sqlite),
+    DoctorCheck("LevelDB", _check_leveldb),
+    DoctorCheck("Encodings", _check_token_vocabularies),
+    DoctorCheck("Git", _check_git),
+    DoctorCheck("Keyring", _check_keyring),
+    DoctorCheck("Disk", _check_disk_space),
+    DoctorCheck("Settings", _check_settings_file),
+    DoctorCheck("Providers", _check_providers_file),
+    DoctorCheck("Keys", _check_key_file),
+    DoctorCheck("Workspaces", _check_workspaces),
+    DoctorCheck("Histories", _check_histories),
+    DoctorCheck("Extensions", _check_extensions),
+    DoctorCheck("Checks of extensions", _check_with_extensions),
+)
 
 
 def build_diagnostics_text(

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from helix_desktop import installation_checks, logs, program_folders, program_settings
+from helix_desktop.doctor_findings import DoctorFinding, DoctorFindingState
 from helix_desktop.engine.facts import ToolReturned
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import NoUsableKeyring
 from helix_desktop.histories import unknown_shapes
-from helix_desktop.installation_checks import DoctorFinding, DoctorFindingState
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.secrets import Keyring, SecretStorage
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -29,6 +31,11 @@ def where(tmp_path: Path) -> ProgramFolders:
 
 def no_keyring() -> Keyring:
     raise NoUsableKeyring("There is none.", remedy="Choose another way.")
+
+
+def installation_in(where: ProgramFolders) -> installation_checks.CheckedInstallation:
+    secrets = SecretStorage(where.key_file, keyring=no_keyring)
+    return installation_checks.CheckedInstallation(where, secrets)
 
 
 async def examined(where: ProgramFolders) -> dict[str, DoctorFinding]:
@@ -78,13 +85,17 @@ async def test_a_cache_that_lost_entries_is_reported_until_they_are_back(
     for path in (workspace.folder / "cache").iterdir():
         path.write_bytes(bytes(path.stat().st_size))
     for _ in range(2):
-        findings = [each async for each in installation_checks._check_workspaces(where)]
+        findings = [
+            each async for each in installation_checks._check_workspaces(installation_in(where))
+        ]
         bad = [each for each in findings if each.state is DoctorFindingState.BAD]
         assert [each.says for each in bad] == ["Cache entries that are damaged or lost: 1."]
     workspace = await workspaces.open_stored_workspace(known.id)
     await workspace.cache.store_content(b"output" * 900, EntryOrigin("shell"))
     await workspace.aclose()
-    findings = [each async for each in installation_checks._check_workspaces(where)]
+    findings = [
+        each async for each in installation_checks._check_workspaces(installation_in(where))
+    ]
     assert [each.state for each in findings] == [DoctorFindingState.GOOD]
 
 
@@ -135,8 +146,13 @@ async def test_mistakes_in_the_files_of_providers_and_keys_are_told(where: Progr
 async def test_a_check_that_fails_itself_is_a_finding(
     where: ProgramFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(installation_checks, "_check_disk_space", lambda _: 1 / 0)
+    def fail(_: installation_checks.CheckedInstallation) -> Iterator[DoctorFinding]:
+        raise ZeroDivisionError
+
+    broken = installation_checks.DoctorCheck("Broken", fail)
+    monkeypatch.setattr(installation_checks, "CHECKS", (*installation_checks.CHECKS, broken))
     findings = await examined(where)
+    assert "ZeroDivisionError" in findings["Broken"].says
     failed = [finding for finding in findings.values() if "ZeroDivisionError" in finding.says]
     assert [finding.state for finding in failed] == [DoctorFindingState.BAD]
 
@@ -188,15 +204,30 @@ def test_what_an_agent_writes_and_is_not_read_yet_is_said(
     with closing(sqlite3.connect(path)) as made, made:
         made.execute("ALTER TABLE session RENAME TO session_v3")
     unknown_shapes.note_sentences(where.data, ["Something that pi writes is not read yet: x."])
-    found = list(installation_checks._check_histories(where))
+    found = list(installation_checks._check_histories(installation_in(where)))
     assert [finding.state for finding in found] == [DoctorFindingState.NOTE] * 2
     assert "pi writes" in found[0].says
     assert "the table session_v3 (1). Its file stays as it is." in found[1].says
 
 
-def test_a_system_without_the_folder_of_processes_is_told(tmp_path: Path) -> None:
+def test_a_system_without_the_folder_of_processes_is_told(
+    where: ProgramFolders, tmp_path: Path
+) -> None:
     """In a chroot without /proc no workspace could be created, and the doctor was content."""
-    (found,) = installation_checks._check_process_folder(tmp_path)
+    installation = replace(installation_in(where), process_folder=tmp_path)
+    (found,) = installation_checks._check_process_folder(installation)
     assert (found.state, "not mounted" in found.says) == (DoctorFindingState.BAD, True)
     (tmp_path / "self").mkdir()
-    assert not list(installation_checks._check_process_folder(tmp_path))
+    assert not list(installation_checks._check_process_folder(installation))
+
+
+async def test_a_missing_git_is_a_note(
+    where: ProgramFolders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    finding = (await examined(where))["Git"]
+    assert finding.state is DoctorFindingState.NOTE
+    assert "git was not found" in finding.says
+    program = tmp_path / "git"
+    program.touch(mode=0o700)
+    assert (await examined(where))["Git"].says == f"{program}."

@@ -8,7 +8,8 @@ from pathlib import Path
 from helix_desktop.commands.option_parsing import Subparsers, add_command, add_json_option
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal
-from helix_desktop.installation_checks import DoctorFindingState, run_checks_with_diagnostics
+from helix_desktop.doctor_findings import DoctorFindingState
+from helix_desktop.installation_checks import run_checks_with_diagnostics
 
 MARKS = {"good": "ok", "note": "--", "bad": "!!"}
 

@@ -29,9 +29,9 @@ from helix_desktop.workbench.system_prompt_and_settings import parse_hidden_patt
 
 if TYPE_CHECKING:
     from helix_desktop.desktop.extension_administration import ExtensionAdministration
+    from helix_desktop.doctor_findings import DoctorFinding
     from helix_desktop.engine.cache_entry_rows import CacheEntryFigures
     from helix_desktop.gui.replay_lab.replay_lab_port import RunReplay
-    from helix_desktop.installation_checks import DoctorFinding
     from helix_desktop.mcp_client.hosted_server import HostedServer
     from helix_desktop.mcp_client.server_config import ServerConfig
     from helix_desktop.resident.connected_agents import ConnectedAgents

@@ -10,6 +10,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from helix_desktop.doctor_findings import (
+    DoctorFinding,
+    DoctorFindingState,  # noqa: F401 - authors import all of this module
+)
 from helix_desktop.documents.document_kinds import DocumentKind
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedSession
@@ -67,6 +71,16 @@ class ExtensionCommand:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtensionCheck:
+    """A check of `helix-desktop doctor`. `find` returns a DoctorFinding for each thing that it
+    looked at, and may take 20 seconds.
+    """
+
+    name: str
+    find: Callable[[], Iterable[DoctorFinding]]
+
+
+@dataclass(frozen=True, slots=True)
 class Extension:
     """All that a package adds. `interface`: the `INTERFACE_VERSION` it was written for."""
 
@@ -77,3 +91,4 @@ class Extension:
     document_kinds: Sequence[DocumentKind] = ()
     providers: Sequence[KnownProvider] = ()
     commands: Sequence[ExtensionCommand] = ()
+    doctor_checks: Sequence[ExtensionCheck] = ()

@@ -19,6 +19,7 @@ from helix_desktop.errors import ActionRefused, HelixError, InvalidInput
 from helix_desktop.extensions.extension_interfaces import (
     INTERFACE_VERSION,
     Extension,
+    ExtensionCheck,
     ExtensionCommand,
     ExtensionHistoryFormat,
     ExtensionTool,
@@ -63,6 +64,7 @@ def check_declaration(installed: InstalledExtension, declared: Extension) -> Ext
         document_kinds=_copy_some("kinds of documents", declared.document_kinds, DocumentKind),
         providers=_copy_some("providers", declared.providers, KnownProvider),
         commands=_copy_some("commands", declared.commands, ExtensionCommand),
+        doctor_checks=_copy_some("checks of the doctor", declared.doctor_checks, ExtensionCheck),
     )
     _check_tools(copy)
     for history_format in copy.history_formats:
@@ -77,6 +79,8 @@ def check_declaration(installed: InstalledExtension, declared: Extension) -> Ext
         _check_provider(provider)
     for command in copy.commands:
         _check_command(command)
+    for check in copy.doctor_checks:
+        _check_title("the name of its check", check.name)
     return copy
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from helix_desktop.acp_client.acp_agents import ListedAcpAgent
     from helix_desktop.acp_client.foreign_conversation import ForeignConversation
+    from helix_desktop.doctor_findings import DoctorFinding
     from helix_desktop.engine.conversation import Conversation
     from helix_desktop.engine.conversation_context import NeededSummary
     from helix_desktop.engine.message_queue import MessageQueue
     from helix_desktop.engine.request_costs import CauseCost, RequestCost
     from helix_desktop.engine.session import Session
-    from helix_desktop.installation_checks import DoctorFinding
     from helix_desktop.mcp_client.hosted_server import McpConnectionStatus
     from helix_desktop.mcp_client.server_config import ServerConfig
     from helix_desktop.project.project_files import ProjectItems

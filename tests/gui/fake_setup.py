@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from helix_desktop.doctor_findings import DoctorFinding, DoctorFindingState
 from helix_desktop.engine.cache_entry_rows import CacheEntryFigures
 from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.errors import (
@@ -36,7 +37,6 @@ from helix_desktop.gui.settings.installation_port import (
 )
 from helix_desktop.gui.workbench_types import ConnectedAgents, Workbench, Workbenches
 from helix_desktop.histories.history_finding import FoundHistories
-from helix_desktop.installation_checks import DoctorFinding, DoctorFindingState
 from helix_desktop.mcp_client.hosted_server import (
     McpConnectionState,
     McpConnectionStatus,
