@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import itertools
 import json
 import os
 import sys
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -287,6 +287,96 @@ async def answered(agent: ClientSideConnection, session: str) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class HostileEditor:
+    """What it asks for has a name each, which is the id of the request."""
+
+    to_agent: asyncio.StreamWriter
+    answers: asyncio.StreamReader
+    folder: str
+
+    def send(self, content: bytes) -> None:
+        self.to_agent.write(content)
+
+    def ask(self, identity: object, method: str, **params: object) -> None:
+        request = {"jsonrpc": "2.0", "id": identity, "method": method, "params": params}
+        self.send(json.dumps(request).encode() + b"\n")
+
+    def send_garbage(self) -> None:
+        self.send(b"\x00\xff not json\n" * 500)
+        self.send(b"[]\n{}\n")
+        self.send(b'{"jsonrpc":"2.0","method":"session/unknown"}\n' * 500)
+        self.send(b"x" * (LONGEST_MESSAGE + 1) + b"\n")
+        self.send(b"[" * 100_000 + b"\n")
+        for identity in ('"0:["', '"0:1"', "{}", "null", "7"):  # answers to what nobody asked
+            self.send(f'{{"jsonrpc":"2.0","id":{identity},"result":{{}}}}\n'.encode())
+
+    def ask_for_what_is_nowhere(self) -> set[str]:
+        """The names of these requests, all of which must be refused."""
+        names = {"outside"}
+        for number, place in enumerate(("/\0", "/\ud800", "/" + "x" * 100_000, "..", 5)):
+            self.ask(f"nowhere {number}", "session/new", cwd=place, mcpServers=[])
+            names.add(f"nowhere {number}")
+        self.ask(
+            "outside",
+            "session/load",
+            cwd=self.folder,
+            sessionId="../../etc",
+            mcpServers=[],
+            additionalDirectories=["/"],
+        )
+        return names
+
+    def ask_with_wrong_parameters(self) -> set[str]:
+        """The names of these requests, all of which must be refused."""
+        names: set[str] = set()
+        for number, parameters in enumerate(WRONG_PARAMETERS):
+            for method in METHODS_OF_SESSION:
+                self.ask(f"{method} {number}", f"session/{method}", cwd=self.folder, **parameters)
+                names.add(f"{method} {number}")
+        return names
+
+    async def read_answers(self, count: int) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        async with asyncio.timeout(60):
+            while len(found) < count:
+                answer = json.loads(await self.answers.readline())
+                # A method is something that the session tells on its own.
+                if "method" not in answer:
+                    found[str(answer.get("id"))] = answer
+        return found
+
+    async def begin_long_turn(self, session: str) -> None:
+        """Comes back when its command runs."""
+        model = {"configId": "model", "value": "demo/demo"}
+        self.ask("model", "session/set_config_option", sessionId=session, **model)
+        self.ask("mode", "session/set_mode", sessionId=session, modeId="allow all")
+        words = [{"type": "text", "text": "run sleep 1000"}]
+        self.ask("turn", "session/prompt", sessionId=session, prompt=words)
+        async with asyncio.timeout(60):
+            while b'"in_progress"' not in await self.answers.readline():
+                pass
+
+
+METHODS_OF_SESSION = (
+    "load",
+    "resume",
+    "fork",
+    "prompt",
+    "close",
+    "delete",
+    "set_mode",
+    "set_config_option",
+    "nonsense",
+)
+WRONG_PARAMETERS: tuple[dict[str, Any], ...] = (
+    {},
+    {"sessionId": 5},
+    {"sessionId": "x" * 5_000},
+    {"sessionId": None, "prompt": {}},
+)
+
+
 async def test_a_hostile_editor_gets_errors_and_the_program_ends_at_once(
     tmp_path: Path, folder: Path
 ) -> None:
@@ -301,93 +391,22 @@ async def test_a_hostile_editor_gets_errors_and_the_program_ends_at_once(
     )
     assert agent.stdin is not None
     assert agent.stdout is not None
-    send, answers = agent.stdin.write, agent.stdout
-
-    def ask(identity: object, method: str, **params: object) -> None:
-        send(
-            json.dumps(
-                {"jsonrpc": "2.0", "id": identity, "method": method, "params": params}
-            ).encode()
-            + b"\n"
-        )
-
-    send(
-        b"\x00\xff not json\n" * 500
-        + b"[]\n{}\n"
-        + b'{"jsonrpc":"2.0","method":"session/unknown"}\n' * 500
-    )
-    send(b"x" * (LONGEST_MESSAGE + 1) + b"\n" + b"[" * 100_000 + b"\n")
-    for identity in ('"0:["', '"0:1"', "{}", "null", "7"):  # answers to what nobody asked
-        send(f'{{"jsonrpc":"2.0","id":{identity},"result":{{}}}}\n'.encode())
-    ask("new", "session/new", cwd=str(folder), mcpServers=[])
-    nowhere = ("/\0", "/\ud800", "/" + "x" * 100_000, "..", 5)
-    for number, place in enumerate(nowhere):
-        ask(f"nowhere {number}", "session/new", cwd=place, mcpServers=[])
-    methods = (
-        "load",
-        "resume",
-        "fork",
-        "prompt",
-        "close",
-        "delete",
-        "set_mode",
-        "set_config_option",
-        "nonsense",
-    )
-    wrong: tuple[dict[str, Any], ...] = (
-        {},
-        {"sessionId": 5},
-        {"sessionId": "x" * 5_000},
-        {"sessionId": None, "prompt": {}},
-    )
-    for number, method in itertools.product(range(len(wrong)), methods):
-        ask(f"{method} {number}", f"session/{method}", cwd=str(folder), **wrong[number])
-    ask(
-        "outside",
-        "session/load",
-        cwd=str(folder),
-        sessionId="../../etc",
-        mcpServers=[],
-        additionalDirectories=["/"],
-    )
+    editor = HostileEditor(agent.stdin, agent.stdout, str(folder))
+    editor.send_garbage()
+    editor.ask("new", "session/new", cwd=str(folder), mcpServers=[])
+    refused = editor.ask_for_what_is_nowhere() | editor.ask_with_wrong_parameters()
     for number in range(300):
-        ask(f"flood {number}", "session/list", cwd=str(folder))
-    ask("last", "session/list", cwd=str(folder))
-    found: dict[str, dict[str, Any]] = {}
-    async with asyncio.timeout(60):
-        while (
-            len(found) < 4 + len(nowhere) + 4 * len(methods) + 300
-        ):  # those asked for, and "None" for what has no id
-            answer = json.loads(await answers.readline())
-            if (
-                "method" not in answer
-            ):  # An answer, and not something that the session tells on its own.
-                found[str(answer.get("id"))] = answer
-    errors = {name for name, answer in found.items() if "error" in answer}
-    assert errors == {
-        "None",
-        "outside",
-        *(f"nowhere {number}" for number in range(len(nowhere))),
-        *(f"{method} {number}" for method in methods for number in range(4)),
-    }
-    assert all(
-        len(answer["error"]["message"]) < 600 for answer in found.values() if "error" in answer
-    )
-    session = found["new"]["result"]["sessionId"]
-    ask(
-        "model", "session/set_config_option", sessionId=session, configId="model", value="demo/demo"
-    )
-    ask("mode", "session/set_mode", sessionId=session, modeId="allow all")
-    ask(
-        "turn",
-        "session/prompt",
-        sessionId=session,
-        prompt=[{"type": "text", "text": "run sleep 1000"}],
-    )
-    async with asyncio.timeout(60):
-        while b'"in_progress"' not in await answers.readline():
-            pass
-    send(b'{"jsonrpc":"2.0","id":1,"method":"session/pro')
+        editor.ask(f"flood {number}", "session/list", cwd=str(folder))
+    editor.ask("last", "session/list", cwd=str(folder))
+
+    # Those above, "new" and "last", and "None" for what has no id.
+    found = await editor.read_answers(len(refused) + 300 + 3)
+    errors = {name: answer["error"] for name, answer in found.items() if "error" in answer}
+    assert errors.keys() == refused | {"None"}
+    assert all(len(error["message"]) < 600 for error in errors.values())
+
+    await editor.begin_long_turn(found["new"]["result"]["sessionId"])
+    editor.send(b'{"jsonrpc":"2.0","id":1,"method":"session/pro')
     agent.stdin.close()
     assert await lasted(agent.wait()) < 10  # a second where nothing else runs
     assert agent.returncode == 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ class RawEditor:
 async def test_an_editor_gets_an_answer_to_all_it_sends(
     tmp_path: Path, folder: Path, name: str
 ) -> None:
-    abilities, methods, stops_with = EDITORS[name]
+    _, methods, stops_with = EDITORS[name]
     pipe = asyncio.subprocess.PIPE
     with ChatServer(REPLIES) as server:
         await create_workspace(tmp_path / "home", folder, server.base_url)
@@ -136,57 +137,73 @@ async def test_an_editor_gets_an_answer_to_all_it_sends(
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
         editor = RawEditor(process)
-        here = {"cwd": str(folder), "mcpServers": []}
-        can = await editor.request(
-            "initialize",
-            protocolVersion=1,
-            clientCapabilities=abilities,
-            clientInfo={"name": name, "version": "1"},
-        )
-        if "authenticate" in methods:
-            await editor.request("authenticate", methodId=can["authMethods"][0]["id"])
-        session = (await editor.request("session/new", **here))["sessionId"]
-        if "session/set_mode" in methods:
-            await editor.request("session/set_mode", sessionId=session, modeId="ask")
-            said = await editor.refused_request(
-                "session/set_mode", sessionId=session, modeId="root"
-            )
-            assert said == "mode has no choice root."
-        if "session/set_config_option" in methods:
-            chosen = {"configId": "model", "value": "peer/scripted"}
-            await editor.request("session/set_config_option", sessionId=session, **chosen)
-            wrong = {"sessionId": session, "configId": "policy", "value": "none of them"}
-            said = await editor.refused_request("session/set_config_option", **wrong)
-            assert said == "policy has no choice none of them."
-        words = {"sessionId": session, "prompt": [{"type": "text", "text": "look, and write"}]}
-        assert (await editor.request("session/prompt", **words))["stopReason"] == "end_turn"
-        assert (folder / "b.txt").read_text() == "new\n"
-        assert {"fs/read_text_file", "session/request_permission"} <= set(editor.asked)
-        assert {
-            "agent_message_chunk",
-            "tool_call",
-            "tool_call_update",
-            "usage_update",
-        } <= editor.kinds()
-        assert "compaction_update" not in editor.kinds()
-        assert (await editor.request("session/prompt", stops_with, **words))[
-            "stopReason"
-        ] == "cancelled"
-        assert not (folder / "c.txt").exists()
-        if "session/list" in methods:
-            assert session in [
-                each["sessionId"]
-                for each in (await editor.request("session/list", cwd=str(folder)))["sessions"]
-            ]
-        editor.updates.clear()
-        if "session/load" in methods:
-            await editor.request("session/load", sessionId=session, **here)
-            assert {"user_message_chunk", "agent_message_chunk", "tool_call"} <= editor.kinds()
-        if "session/resume" in methods:
-            await editor.request("session/resume", sessionId=session, **here)
-        if "session/fork" in methods:
-            fork = (await editor.request("session/fork", sessionId=session, **here))["sessionId"]
-            await editor.request("session/delete", sessionId=fork)
+        session = await _begin_session(editor, name, folder)
+        await _settings_are_chosen_and_unknown_ones_refused(editor, methods, session)
+        await _one_turn_is_done_and_one_is_stopped(editor, session, stops_with, folder)
+        await _the_session_is_found_again(editor, methods, session, folder)
         assert process.stdin is not None
         process.stdin.close()
         assert await process.wait() == 0
+
+
+async def _begin_session(editor: RawEditor, name: str, folder: Path) -> str:
+    abilities, methods, _ = EDITORS[name]
+    can = await editor.request(
+        "initialize",
+        protocolVersion=1,
+        clientCapabilities=abilities,
+        clientInfo={"name": name, "version": "1"},
+    )
+    if "authenticate" in methods:
+        await editor.request("authenticate", methodId=can["authMethods"][0]["id"])
+    begun = await editor.request("session/new", cwd=str(folder), mcpServers=[])
+    return str(begun["sessionId"])
+
+
+async def _settings_are_chosen_and_unknown_ones_refused(
+    editor: RawEditor, methods: Sequence[str], session: str
+) -> None:
+    if "session/set_mode" in methods:
+        await editor.request("session/set_mode", sessionId=session, modeId="ask")
+        said = await editor.refused_request("session/set_mode", sessionId=session, modeId="root")
+        assert said == "mode has no choice root."
+    if "session/set_config_option" in methods:
+        chosen = {"configId": "model", "value": "peer/scripted"}
+        await editor.request("session/set_config_option", sessionId=session, **chosen)
+        wrong = {"sessionId": session, "configId": "policy", "value": "none of them"}
+        said = await editor.refused_request("session/set_config_option", **wrong)
+        assert said == "policy has no choice none of them."
+
+
+async def _one_turn_is_done_and_one_is_stopped(
+    editor: RawEditor, session: str, stops_with: dict[str, Any], folder: Path
+) -> None:
+    words = {"sessionId": session, "prompt": [{"type": "text", "text": "look, and write"}]}
+    done = await editor.request("session/prompt", **words)
+    assert done["stopReason"] == "end_turn"
+    assert (folder / "b.txt").read_text() == "new\n"
+    assert {"fs/read_text_file", "session/request_permission"} <= set(editor.asked)
+    in_every_turn = {"agent_message_chunk", "tool_call", "tool_call_update", "usage_update"}
+    assert in_every_turn <= editor.kinds()
+    assert "compaction_update" not in editor.kinds()
+    stopped = await editor.request("session/prompt", stops_with, **words)
+    assert stopped["stopReason"] == "cancelled"
+    assert not (folder / "c.txt").exists()
+
+
+async def _the_session_is_found_again(
+    editor: RawEditor, methods: Sequence[str], session: str, folder: Path
+) -> None:
+    here = {"cwd": str(folder), "mcpServers": []}
+    if "session/list" in methods:
+        listed = await editor.request("session/list", cwd=str(folder))
+        assert session in [each["sessionId"] for each in listed["sessions"]]
+    editor.updates.clear()
+    if "session/load" in methods:
+        await editor.request("session/load", sessionId=session, **here)
+        assert {"user_message_chunk", "agent_message_chunk", "tool_call"} <= editor.kinds()
+    if "session/resume" in methods:
+        await editor.request("session/resume", sessionId=session, **here)
+    if "session/fork" in methods:
+        fork = (await editor.request("session/fork", sessionId=session, **here))["sessionId"]
+        await editor.request("session/delete", sessionId=fork)

@@ -515,55 +515,81 @@ def beside(
     one run. `results`: a file that every result is added to; what it has already is not
     measured again, so that a long run may be made in several parts.
     """
-    counter, bills = TiktokenCounter(), dict[str, list[Bill]]()
-    lines = results.read_text("utf-8").splitlines() if results and results.exists() else []
-    measured = {
-        (found["session"], found["name"]): Bill(**found["bill"]) for found in map(json.loads, lines)
-    }
+    counter = TiktokenCounter()
+    bills: dict[str, list[Bill]] = {}
+    measured = _read_results(results)
     for recording in sessions:
         for name in ("", *names):
             refused: list[str] = []
-            if (bill := measured.get((recording.name, name))) is None:
+            bill = measured.get((recording.name, name))
+            if bill is None:
                 bill, refused = played(recording, counter, name)
                 if results:
-                    with results.open("a", encoding="utf-8") as file:
-                        file.write(
-                            json.dumps(
-                                {"session": recording.name, "name": name, "bill": asdict(bill)}
-                            )
-                            + "\n"
-                        )
+                    _add_result(results, recording.name, name, bill)
             bills.setdefault(name, []).append(bill)
-            share, kept = bill.billed / bills[""][-1].billed, bill.standing / max(1, bill.used)
-            wait = statistics.median(bill.waits) * 1e3
-            rest = f"{bill.requests} requests, {len(refused)} refused, {bill.memory:.0f} MB, {wait:.0f} ms a reply"
-            print(
-                f"{recording.name}, {name or 'direct'}: billed {share:.3f}, retention {kept:.3f}, {rest}",
-                file=sys.stderr,
-            )
+            _say_how_it_went(recording.name, name, bill, bills[""][-1], len(refused))
     direct = bills.pop("")
-    plain, bare = (
-        sum(bill.billed for bill in direct),
-        statistics.median(wait for bill in direct for wait in bill.waits),
-    )
-    found: dict[str, dict[str, Figure]] = {}
-    for name, each in bills.items():
-        waits = [wait for bill in each for wait in bill.waits]
-        told = {
-            "billed, of no gateway": Figure.of([sum(bill.billed for bill in each) / plain]),
-            "in plain sight": Figure.of(
-                [sum(b.standing for b in each) / max(1, sum(b.used for b in each))]
-            ),
-            "ms added to a reply": Figure.of([(statistics.median(waits) - bare) * 1e3]),
-            "MB": Figure.of([bill.memory for bill in each]),
-            "requests a second": Figure.of([len(waits) / sum(waits)]),
-        }
-        for unit, figure in told.items():
-            found.setdefault(unit, {})[name] = figure
+    figures_by_unit: dict[str, dict[str, Figure]] = {}
+    for name, of_proxy in bills.items():
+        for unit, figure in _figures_of_proxy(of_proxy, direct).items():
+            figures_by_unit.setdefault(unit, {})[name] = figure
+    title = f"beside other proxies, {len(sessions)} sessions"
+    note = "headroom without its model, and its retrievals not billed"
     return [
-        Row(f"beside other proxies, {len(sessions)} sessions", unit, of.pop("ours"), of, note="headroom without its model, and its retrievals not billed")
-        for unit, of in found.items()
-    ]  # fmt: skip
+        Row(title, unit, figures.pop("ours"), figures, note=note)
+        for unit, figures in figures_by_unit.items()
+    ]
+
+
+def _read_results(results: Path | None) -> dict[tuple[str, str], Bill]:
+    """What was measured before, by session and proxy."""
+    measured: dict[tuple[str, str], Bill] = {}
+    if results and results.exists():
+        for line in results.read_text("utf-8").splitlines():
+            found = json.loads(line)
+            measured[found["session"], found["name"]] = Bill(**found["bill"])
+    return measured
+
+
+def _add_result(results: Path, session: str, name: str, bill: Bill) -> None:
+    line = json.dumps({"session": session, "name": name, "bill": asdict(bill)})
+    with results.open("a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
+
+
+def _say_how_it_went(session: str, name: str, bill: Bill, direct: Bill, refused: int) -> None:
+    share = bill.billed / direct.billed
+    kept = bill.standing / max(1, bill.used)
+    wait = statistics.median(bill.waits) * 1e3
+    print(
+        f"{session}, {name or 'direct'}: billed {share:.3f}, retention {kept:.3f},"
+        f" {bill.requests} requests, {refused} refused, {bill.memory:.0f} MB,"
+        f" {wait:.0f} ms a reply",
+        file=sys.stderr,
+    )
+
+
+def _figures_of_proxy(bills: Sequence[Bill], direct: Sequence[Bill]) -> dict[str, Figure]:
+    """By their unit; `direct`: the bills of the same sessions without any proxy."""
+    billed_directly = sum(bill.billed for bill in direct)
+    direct_wait = statistics.median(_all_waits(direct))
+    waits = _all_waits(bills)
+    standing = sum(bill.standing for bill in bills)
+    used = sum(bill.used for bill in bills)
+    return {
+        "billed, of no gateway": Figure.of([sum(bill.billed for bill in bills) / billed_directly]),
+        "in plain sight": Figure.of([standing / max(1, used)]),
+        "ms added to a reply": Figure.of([(statistics.median(waits) - direct_wait) * 1e3]),
+        "MB": Figure.of([bill.memory for bill in bills]),
+        "requests a second": Figure.of([len(waits) / sum(waits)]),
+    }
+
+
+def _all_waits(bills: Sequence[Bill]) -> list[float]:
+    waits: list[float] = []
+    for bill in bills:
+        waits.extend(bill.waits)
+    return waits
 
 
 def rows(*, quick: bool = False) -> list[Row]:

@@ -160,38 +160,51 @@ async def examine(folder: Path, truth: Truth, harm: Harm, say: Say) -> None:
     """Open, read everything, check everything; say what is wrong and what is hurt and
     stands nowhere named.
     """
-    entries, facts = truth.entries, truth.facts
+    entries = truth.entries
     named = await met_at_first(folder, truth, say)
     workspace = await home(folder).open_stored_workspace(NAME)
     named += workspace.notes
-    hurt = [
-        text
-        for text, content in entries.items()
-        if not await _is_whole(workspace, text, content, say)
-    ]
-    present = await _facts(workspace, {name for name, _ in facts}, named)
-    for key, fact in facts.items():
-        got = present.get(key)
-        if got is None or type(got.fact) is not type(fact.fact):
-            hurt.append(f"Record {key[1]} of conversation {key[0]}")
-        elif got != fact:
-            say(f"WRONG fact {key}")
+    hurt: list[str] = []
+    for text, content in entries.items():
+        if not await _is_whole(workspace, text, content, say):
+            hurt.append(text)
+    hurt += await _hurt_facts(workspace, truth, named, say)
     checked = await workspace.cache.verify_cache()
-    named += [
-        *(f"{digest} {why}" for digest, why in checked.damaged),
-        *checked.notes,
-        *await find_journal_damage(workspace),
-    ]
+    named += [f"{digest} {why}" for digest, why in checked.damaged]
+    named += checked.notes
+    named += await find_journal_damage(workspace)
     hits = await workspace.index.search_index("zebra", limit=50)
-    wrong = [
-        hit.snippet
-        for hit in hits
-        if "zebra" not in hit.snippet.lower() and "about" not in hit.snippet
-    ]
     await workspace.aclose()
+    _say_what_is_not_named(hurt, named, truth, harm, say)
+    for hit in hits:
+        if "zebra" not in hit.snippet.lower() and "about" not in hit.snippet:
+            say(f"WRONG snippet {hit.snippet[:60]}")
+    say(f"hurt {len(hurt)}")
+
+
+async def _hurt_facts(
+    workspace: StoredWorkspace, truth: Truth, named: list[str], say: Say
+) -> list[str]:
+    """The facts that are not there any more, or only as a gap."""
+    present = await _facts(workspace, {name for name, _ in truth.facts}, named)
+    hurt: list[str] = []
+    for (conversation, number), fact in truth.facts.items():
+        got = present.get((conversation, number))
+        if got is None or type(got.fact) is not type(fact.fact):
+            hurt.append(f"Record {number} of conversation {conversation}")
+        elif got != fact:
+            say(f"WRONG fact {(conversation, number)}")
+    return hurt
+
+
+def _say_what_is_not_named(
+    hurt: list[str], named: list[str], truth: Truth, harm: Harm, say: Say
+) -> None:
     lost_end = hurt_facts_at_end(named)
     # Only a state names its files. Where it is lost and named, nothing else knows of them.
-    lost_states = [each for each in hurt if entries.get(each, b"").startswith(b"helix manifest")]
+    lost_states = [
+        each for each in hurt if truth.entries.get(each, b"").startswith(b"helix manifest")
+    ]
     for each in hurt:
         if each.startswith("Record ") and lost_end >= len(hurt):
             continue
@@ -201,9 +214,6 @@ async def examine(folder: Path, truth: Truth, harm: Harm, say: Say) -> None:
             say(f"UNNAMED {each}; named: {named}")
         if not harm.held(truth.stored[each]):
             say(f"BEYOND the harmed place: {each}")
-    for snippet in wrong:
-        say(f"WRONG snippet {snippet[:60]}")
-    say(f"hurt {len(hurt)}")
 
 
 def hurt_facts_at_end(named: list[str]) -> int:

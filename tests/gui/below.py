@@ -158,32 +158,37 @@ def _alternatives(node: ast.expr, scopes: Scopes) -> Iterator[str]:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
     elif isinstance(node, ast.IfExp):
-        yield from (
-            text
-            for way in (node.body, node.orelse)
-            for text in list(_alternatives(way, scopes)) or ["{}"]
-        )
+        yield from _alternatives_or_gap(node.body, scopes)
+        yield from _alternatives_or_gap(node.orelse, scopes)
     elif isinstance(node, ast.BoolOp):
-        yield from itertools.chain.from_iterable(
-            _alternatives(each, scopes) for each in node.values
-        )
+        for each in node.values:
+            yield from _alternatives(each, scopes)
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        sides = [list(_alternatives(side, scopes)) or ["{}"] for side in (node.left, node.right)]
-        yield from map("".join, itertools.product(*sides))
+        for begin in _alternatives_or_gap(node.left, scopes):
+            for end in _alternatives_or_gap(node.right, scopes):
+                yield begin + end
     elif isinstance(node, ast.JoinedStr):
-        yield from map(
-            "".join, itertools.product(*(_inserted(each, scopes) for each in node.values))
-        )
+        pieces = [_inserted(each, scopes) for each in node.values]
+        yield from map("".join, itertools.product(*pieces))
     elif isinstance(node, ast.Name):
-        inner = scopes._replace(seen=scopes.seen | {node.id})
-        texts_of_name: list[str] = []
-        for value in _assigned(node.id, scopes):
-            texts_of_name += _alternatives(value, inner)
-        # What is added by `+=`, which usually stands under a condition.
-        for addition in _added(node.id, scopes):
-            endings = list(_alternatives(addition, inner)) or ["{}"]
-            texts_of_name += [text + end for text in texts_of_name for end in endings]
-        yield from texts_of_name
+        yield from _alternatives_of_name(node.id, scopes)
+
+
+def _alternatives_or_gap(node: ast.expr, scopes: Scopes) -> list[str]:
+    """As `_alternatives`, but a place to be filled where nothing can be seen."""
+    return list(_alternatives(node, scopes)) or ["{}"]
+
+
+def _alternatives_of_name(name: str, scopes: Scopes) -> list[str]:
+    inner = scopes._replace(seen=scopes.seen | {name})
+    texts: list[str] = []
+    for value in _assigned(name, scopes):
+        texts += _alternatives(value, inner)
+    # What is added by `+=`, which usually stands under a condition.
+    for addition in _added(name, scopes):
+        endings = _alternatives_or_gap(addition, inner)
+        texts += [text + end for text in texts for end in endings]
+    return texts
 
 
 def _inserted(node: ast.expr, scopes: Scopes) -> list[str]:
