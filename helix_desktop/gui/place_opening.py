@@ -29,8 +29,7 @@ class PlaceOpener(QObject):
         match place.kind:
             case "entry":
                 self._frame.switch_to_page("cache")
-                # The page has the cache of a workspace that is open in this process.
-                if place.digest is not None and self._parts.showing.has_workbench():
+                if place.digest is not None:
                     self._pages.cache.open_entry_from_elsewhere(place.digest, place.words)
             case "conversation":
                 self._frame.switch_to_page("chat")

@@ -1,21 +1,32 @@
-"""What the list of conversations, the chat, the timeline and the context need of a workspace and of a
-conversation.
+"""What the list of conversations, the chat and the pages need of a workspace and of a conversation.
 
 There are two of each. If the workspace is open in this process, it is its workbench and the engine's
 session. If another process has it open, here or on another computer, it is the client of that
 process's host. These parts of the window do not know which.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
+from helix_desktop.engine.cache_entry_rows import (
+    CacheEntryFigures,
+    EntryFilter,
+    EntryRow,
+    EntrySort,
+    EntryUse,
+)
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, WindowMeter
 from helix_desktop.engine.facts import Attachment, Cover, FoldKind, Recorded, UserPart
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.messages import Request
-from helix_desktop.engine.ports import ContentReader, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.ports import (
+    ContentReader,
+    PermissionAnswer,
+    PermissionQuestion,
+    SearchHit,
+)
 from helix_desktop.engine.session_events import ConversationActivity, Event
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.moment import Moment
@@ -147,6 +158,40 @@ class ShownSlashCommands(Protocol):
     ) -> tuple[UserPart, ...]: ...
 
 
+class ShownEntryIndex(Protocol):
+    """What is known of all stored outputs, without their contents."""
+
+    async def entries_page(
+        self, chosen: EntryFilter, *, sort: EntrySort, descending: bool, offset: int, limit: int
+    ) -> Sequence[EntryRow]: ...
+    async def count_entries(self, chosen: EntryFilter) -> int: ...
+    async def compute_figures(self) -> CacheEntryFigures: ...
+    async def count_tools(self) -> Sequence[tuple[str, int]]: ...
+    async def find_entry_row(self, digest: Digest) -> EntryRow | None: ...
+    async def find_entry_rows(self, digests: Collection[Digest]) -> Mapping[Digest, EntryRow]: ...
+    async def find_entry_uses(self, digest: Digest) -> Sequence[EntryUse]: ...
+    async def search_index(
+        self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
+    ) -> Sequence[SearchHit]: ...
+
+
+class ShownEntryContents(ContentReader, Protocol):
+    async def resolve_prefix(self, prefix: str) -> Digest: ...
+    async def verify_entry(self, digest: Digest) -> None: ...
+    async def pin_entry(self, digest: Digest, *, pinned: bool = True) -> None: ...
+
+
+class ShownCatalogue(Protocol):
+    """The stored outputs of a workspace, as the cache page shows them."""
+
+    @property
+    def index(self) -> ShownEntryIndex: ...
+    @property
+    def cache(self) -> ShownEntryContents: ...
+    @property
+    def content_forgetter(self) -> Callable[..., Coroutine[Any, Any, object]]: ...
+
+
 class ShownWorkspace(Protocol):
     """An open workspace. `conversations_above`: whose sub-agent a conversation is."""
 
@@ -166,6 +211,8 @@ class ShownWorkspace(Protocol):
     def slash_commands(self) -> ShownSlashCommands: ...
     @property
     def contents(self) -> ContentReader: ...
+    @property
+    def catalogue(self) -> ShownCatalogue: ...
     @property
     def conversations_above(self) -> Callable[[str], Sequence[str]]: ...
 

@@ -4,7 +4,7 @@ on its own thread.
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -280,6 +280,21 @@ class WorkspaceIndex:
 
     async def find_entry_row(self, digest: Digest) -> cache_entry_rows.EntryRow | None:
         return await self._run_query(lambda asked: asked.find_entry_row(digest))
+
+    async def find_entry_rows(
+        self, digests: Collection[Digest]
+    ) -> Mapping[Digest, cache_entry_rows.EntryRow]:
+        """Return the rows of those that exist, in the same order."""
+
+        def find_all(asked: CacheEntryQueries) -> Mapping[Digest, cache_entry_rows.EntryRow]:
+            rows: dict[Digest, cache_entry_rows.EntryRow] = {}
+            for digest in digests:
+                row = asked.find_entry_row(digest)
+                if row is not None:
+                    rows[digest] = row
+            return rows
+
+        return await self._run_query(find_all)
 
     async def count_tools(self) -> Sequence[tuple[str, int]]:
         return await self._run_query(CacheEntryQueries.count_entries_by_tool)

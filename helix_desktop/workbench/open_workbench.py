@@ -358,6 +358,11 @@ class Workbench:
     def contents(self) -> ContentReader:
         return self.workspace.cache
 
+    @property
+    def catalogue(self) -> StoredWorkspace:
+        """Its stored outputs are the workspace's own."""
+        return self.workspace
+
     def text_of_reply_in_progress(self, conversation: str) -> str:
         """Return what a model has written of a reply that is not a fact yet."""
         return self._partial.text_in_progress(conversation)

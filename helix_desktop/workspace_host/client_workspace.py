@@ -26,7 +26,7 @@ from helix_desktop.errors import ActionRefused, HelixError, NotFound, OwnerEnded
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.workbench.file_preview import PreviewedFile, PreviewKind
 from helix_desktop.workspace_host import host_interface
-from helix_desktop.workspace_host.client_contents import ClientContents
+from helix_desktop.workspace_host.client_entries import ClientCatalogue
 from helix_desktop.workspace_host.client_session import ClientSession, UnconfirmedMessage
 from helix_desktop.workspace_host.host_interface import (
     FactsAdded,
@@ -54,7 +54,8 @@ class ClientWorkspace:
 
     def __init__(self, line: HostLine, known_as: str) -> None:
         self.line = line
-        self.contents: ContentReader = ClientContents(line)
+        self.catalogue = ClientCatalogue(line)
+        self.contents: ContentReader = self.catalogue.cache
         self.id = known_as
         self.name = ""
         self.tasks = OwnedTasks("client of a workspace")

@@ -15,9 +15,16 @@ from typing import Protocol
 import msgspec
 
 from helix_desktop.engine import facts, session_events
+from helix_desktop.engine.cache_entry_rows import (
+    CacheEntryFigures,
+    EntryFilter,
+    EntryRow,
+    EntrySort,
+    EntryUse,
+)
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.messages import CallDelta, ReasoningDelta, TextDelta
-from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion, SearchHit
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import CacheCorrupt
 from helix_desktop.fast_dataclass import dataclass
@@ -289,6 +296,66 @@ class TakeKeyBack(_TaggedCommand, frozen=True):
     conversation: str
 
 
+# --- Stored outputs
+
+
+class ListEntries(_TaggedCommand, frozen=True):
+    """Asks for a page of the list of stored outputs."""
+
+    chosen: EntryFilter
+    sort: EntrySort
+    descending: bool
+    offset: int
+    limit: int
+
+
+class CountEntries(_TaggedCommand, frozen=True):
+    chosen: EntryFilter
+
+
+class MeasureEntries(_TaggedCommand, frozen=True):
+    """Asks for figures about all entries."""
+
+
+class CountEntriesByTool(_TaggedCommand, frozen=True):
+    """Asks which tools the entries are from."""
+
+
+class FindEntries(_TaggedCommand, frozen=True):
+    """Asks for the rows of these entries. Those that are not there are left out."""
+
+    digests: tuple[Digest, ...]
+
+
+class FindEntryUses(_TaggedCommand, frozen=True):
+    digest: Digest
+
+
+class SearchEntries(_TaggedCommand, frozen=True):
+    """Asks which entries contain the words. `tool`: only those of this tool."""
+
+    words: str
+    tool: str
+    limit: int
+
+
+class ResolveEntry(_TaggedCommand, frozen=True):
+    """Asks for the only entry whose hash begins so."""
+
+    beginning: str
+
+
+class VerifyEntry(_TaggedCommand, frozen=True):
+    """Compares the content with its hash. CacheCorrupt if they differ."""
+
+    digest: Digest
+
+
+class PinEntry(_TaggedCommand, frozen=True):
+    digest: Digest
+    is_pinned: bool
+
+
 # All commands. Whatever else a client sends is not understood.
 HostCommand = (
     StartConversation
@@ -324,6 +391,16 @@ HostCommand = (
     | ReadFile
     | ListChangesAfter
     | TakeKeyBack
+    | ListEntries
+    | CountEntries
+    | MeasureEntries
+    | CountEntriesByTool
+    | FindEntries
+    | FindEntryUses
+    | SearchEntries
+    | ResolveEntry
+    | VerifyEntry
+    | PinEntry
 )
 
 
@@ -368,10 +445,23 @@ class ChangedPath(msgspec.Struct, frozen=True):
     has_conflict: bool = False
 
 
+class EntryAnswer(msgspec.Struct, frozen=True):
+    """What was asked about stored outputs. `tools`: by name, how many entries are of each."""
+
+    rows: tuple[EntryRow, ...] = ()
+    count: int = 0
+    figures: CacheEntryFigures | None = None
+    tools: tuple[tuple[str, int], ...] = ()
+    uses: tuple[EntryUse, ...] = ()
+    hits: tuple[SearchHit, ...] = ()
+    digest: Digest | None = None
+
+
 class CommandResult(msgspec.Struct, frozen=True):
     """`conversation`: that was started or forked. `paths`: of files that an undo has restored.
     `left_alone`: those that it has not. `attachments`: what content was stored as. `changed`:
-    files, as ListChangesAfter asks for them. `file`: as ReadFile asks for it.
+    files, as ListChangesAfter asks for them. `file`: as ReadFile asks for it. `entries`: what was
+    asked about stored outputs.
     """
 
     conversation: str = ""
@@ -381,6 +471,7 @@ class CommandResult(msgspec.Struct, frozen=True):
     description: WorkspaceDescription | None = None
     changed: tuple[ChangedPath, ...] = ()
     file: FileForPreview | None = None
+    entries: EntryAnswer | None = None
 
 
 def new_command_id() -> str:

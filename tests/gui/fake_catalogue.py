@@ -99,6 +99,9 @@ class FakeCatalogue:
     async def find_entry_row(self, digest: Digest) -> EntryRow | None:
         return next((row for row in self.rows if row.stored.digest == digest), None)
 
+    async def find_entry_rows(self, digests: Collection[Digest]) -> Mapping[Digest, EntryRow]:
+        return {row.stored.digest: row for row in self.rows if row.stored.digest in digests}
+
     async def find_entry_uses(self, digest: Digest) -> Sequence[EntryUse]:
         return [EntryUse(story.CONVERSATION, 7, 0.0, "output")]
 

@@ -701,6 +701,10 @@ class FakeWorkbench(StandIn):
     def contents(self) -> Any:
         return self.workspace.cache
 
+    @property
+    def catalogue(self) -> Any:
+        return self.workspace
+
     def list_conversations(self) -> Sequence[Row]:
         return list(self.rows.values())
 

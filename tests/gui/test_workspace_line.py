@@ -161,6 +161,21 @@ def test_the_context_is_shown_and_changed_elsewhere(
     dialog.reject()
 
 
+def test_the_stored_outputs_are_shown_and_searched_elsewhere(
+    window: MainWindow, elsewhere: WorkspaceElsewhere, application: QApplication
+) -> None:
+    window.switch_to_page("cache")
+    page = window.pages.cache
+    application.processEvents()
+    assert page.isVisibleTo(window)
+    assert page.model.rowCount() == len(elsewhere.workspace.rows)
+    assert page.viewer.row is not None
+    page.search_hash_or_text("lock")
+    application.processEvents()
+    assert page.model.shows_search_hits
+    assert page.over_limit_button.isHidden()
+
+
 def test_what_was_refused_is_given_back(window: MainWindow, elsewhere: WorkspaceElsewhere) -> None:
     parts: tuple[UserPart, ...] = (Text("not lost"),)
     elsewhere.refuse(story.CONVERSATION, parts, ActionRefused("It was refused."))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
 from helix_desktop.engine.facts import (
     Decided,
     Excluded,
@@ -43,22 +44,31 @@ from helix_desktop.workspace_host.host_interface import (
     ChooseModel,
     ChoosePermissionMode,
     CompletePaths,
+    CountEntries,
+    CountEntriesByTool,
     DescribeWorkspace,
     EditAndResend,
     EditFold,
     ExcludePart,
+    FindEntries,
+    FindEntryUses,
     FoldConversation,
     ForkConversation,
     HistoryReplaced,
     HostListRow,
     ListChangesAfter,
+    ListEntries,
     LiveState,
+    MeasureEntries,
+    PinEntry,
     QueueChange,
     ReadFile,
     RepeatFold,
+    ResolveEntry,
     ResumeTurn,
     RetryModelNow,
     RewindConversation,
+    SearchEntries,
     SendMessage,
     StartConversation,
     StopFold,
@@ -68,6 +78,7 @@ from helix_desktop.workspace_host.host_interface import (
     TakeBackMessage,
     UndoFileChanges,
     UndoFold,
+    VerifyEntry,
     WorkspaceHost,
     message_fingerprint,
     question_fingerprint,
@@ -361,6 +372,66 @@ async def test_a_conversation_is_changed_and_listed(host: WorkspaceHost, new_hos
         while not rows[viewer.conversation].row.trashed:
             rows |= {each.row.id: each for each in await listing.next_rows()}
     await listing.close_follower()
+
+
+async def test_stored_outputs_are_listed_counted_and_found(
+    host: WorkspaceHost, bench: Workbench, folder: Path
+) -> None:
+    (folder / "notes.txt").write_text("a gooseberry\n" * 2_000)
+    viewer = await begun(host)
+    await viewer.say("read notes.txt")
+    await viewer.say("read README.md")
+    await bench.workspace.index.wait_until_indexed()
+    chosen = EntryFilter()
+
+    listed = await host.run_host_command(ListEntries(chosen, EntrySort.TIME, True, 0, 100))
+    counted = await host.run_host_command(CountEntries(chosen))
+    assert listed.entries is not None
+    assert counted.entries is not None
+    assert len(listed.entries.rows) == counted.entries.count > 1
+    page = await host.run_host_command(ListEntries(chosen, EntrySort.TIME, True, 1, 1))
+    assert page.entries is not None
+    assert page.entries.rows == listed.entries.rows[1:2]
+
+    measured = await host.run_host_command(MeasureEntries())
+    assert measured.entries is not None
+    assert measured.entries.figures == await bench.workspace.index.compute_figures()
+    by_tool = await host.run_host_command(CountEntriesByTool())
+    assert by_tool.entries is not None
+    assert "read_file" in dict(by_tool.entries.tools)
+
+    found = await host.run_host_command(SearchEntries("gooseberry", "", 10))
+    assert found.entries is not None
+    digest = found.entries.hits[0].digest
+    assert digest is not None
+    unknown = Digest.of_content(b"nobody stored this")
+    rows = await host.run_host_command(FindEntries((unknown, digest)))
+    assert rows.entries is not None
+    assert [row.stored.digest for row in rows.entries.rows] == [digest]
+    resolved = await host.run_host_command(ResolveEntry(digest.hex[:10]))
+    assert resolved.entries is not None
+    assert resolved.entries.digest == digest
+    with pytest.raises(NotFound):
+        await host.run_host_command(ResolveEntry(unknown.hex))
+    used = await host.run_host_command(FindEntryUses(digest))
+    assert used.entries is not None
+    assert used.entries.uses[0].conversation == viewer.conversation
+
+
+async def test_a_stored_output_is_pinned_and_verified(
+    host: WorkspaceHost, bench: Workbench
+) -> None:
+    stored = await host.run_host_command(StoreContent("a.txt", b"kept"))
+    await bench.workspace.index.wait_until_indexed()
+    digest = stored.attachments[0].stored.digest
+    for is_pinned in (True, False):
+        await host.run_host_command(PinEntry(digest, is_pinned))
+        rows = await host.run_host_command(FindEntries((digest,)))
+        assert rows.entries is not None
+        assert rows.entries.rows[0].pinned is is_pinned
+    await host.run_host_command(VerifyEntry(digest))
+    with pytest.raises(NotFound):
+        await host.run_host_command(VerifyEntry(Digest.of_content(b"nobody stored this")))
 
 
 async def test_content_comes_by_digest_and_range(host: WorkspaceHost) -> None:

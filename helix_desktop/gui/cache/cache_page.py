@@ -23,9 +23,9 @@ from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.common.found_words import list_needles_of_query
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shown_workspace import ShownCatalogue
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
-from helix_desktop.gui.workbench_types import StoredWorkspace
 
 _HASH = re.compile(r"[0-9a-fA-F]{4,64}")
 _REFRESH_DELAY_MS = 400  # Entries that are stored one after another are shown together.
@@ -47,7 +47,7 @@ class CachePage(QWidget):
         chosen one. It is filled when a workspace is shown.
         """
         super().__init__(parent)
-        self._shown = entry_tasks.ShownCatalogue(doing, self)
+        self._shown = entry_tasks.CatalogueWork(doing, self)
         self._conversations: Conversations = tuple
         self._query = ""
         self._figures = ""  # The text above the table while at most one row is selected.
@@ -129,7 +129,7 @@ class CachePage(QWidget):
         self.over_limit_button.setVisible(beyond > 0)
 
     def show_cache_of(
-        self, catalogue: StoredWorkspace, conversations: Conversations = tuple
+        self, catalogue: ShownCatalogue, conversations: Conversations = tuple
     ) -> None:
         """Shows a workspace's entries. `conversations` returns ids and titles for the filter."""
         self._shown.catalogue = catalogue
@@ -252,7 +252,7 @@ class CachePage(QWidget):
         else:
             self._search_entry_contents(text)
 
-    def _show_all_entries(self, catalogue: StoredWorkspace) -> None:
+    def _show_all_entries(self, catalogue: ShownCatalogue) -> None:
         had_search_hits = self._clear_search_hits()
         if had_search_hits and self.viewer.row is not None:
             work = catalogue.index.find_entry_row(self.viewer.row.stored.digest)

@@ -18,7 +18,7 @@ from helix_desktop.gui.cache.entry_columns import (
     column_title,
 )
 from helix_desktop.gui.common.list_row_model import NOWHERE, Index
-from helix_desktop.gui.workbench_types import StoredWorkspace
+from helix_desktop.gui.shown_workspace import ShownCatalogue
 
 ROWS_PER_PAGE = 128
 KEPT_PAGES = 40
@@ -48,7 +48,7 @@ class EntriesModel(QAbstractTableModel):
         """
         super().__init__(parent)
         self._doing = doing
-        self._catalogue: StoredWorkspace | None = None
+        self._catalogue: ShownCatalogue | None = None
         self.entry_filter = EntryFilter()
         self.sort_by = EntrySort.TIME
         self.descending = True
@@ -61,7 +61,7 @@ class EntriesModel(QAbstractTableModel):
         self._load_timer = QTimer(self, interval=12, singleShot=True)
         self._load_timer.timeout.connect(self._load_requested_pages)
 
-    def show_entries_of(self, catalogue: StoredWorkspace | None, chosen: EntryFilter) -> None:
+    def show_entries_of(self, catalogue: ShownCatalogue | None, chosen: EntryFilter) -> None:
         self._catalogue = catalogue
         self.entry_filter = chosen
         self._search_hits = None

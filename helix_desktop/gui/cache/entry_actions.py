@@ -12,7 +12,7 @@ from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import CacheCorrupt, HelixError
 from helix_desktop.gui.cache import entry_tasks
 from helix_desktop.gui.cache.entry_table import EntryTable
-from helix_desktop.gui.cache.entry_tasks import ShownCatalogue
+from helix_desktop.gui.cache.entry_tasks import CatalogueWork
 from helix_desktop.gui.cache.entry_viewer import EntryViewer
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.common.widgets import build_popup_menu
@@ -35,7 +35,7 @@ class EntryActions(QObject):
     def __init__(
         self,
         theme: Theme,
-        shown: ShownCatalogue,
+        shown: CatalogueWork,
         table: EntryTable,
         viewer: EntryViewer,
         page: QWidget,

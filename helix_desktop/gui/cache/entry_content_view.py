@@ -19,6 +19,7 @@ from helix_desktop.gui.common.picture_reader import read_picture
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shown_workspace import ShownCatalogue
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import (
     MOST,
@@ -28,7 +29,6 @@ from helix_desktop.gui.transcript.code_highlighting import (
 from helix_desktop.gui.transcript.content_fetching import LARGEST_PICTURE, WIDEST
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.views.large_text_view import TextLineView, split_runs_by_line
-from helix_desktop.gui.workbench_types import StoredWorkspace
 
 
 class EntryImageView(QWidget):
@@ -83,7 +83,7 @@ class EntryContentView(QWidget):
         """
         super().__init__(parent)
         self._doing = doing
-        self._catalogue: StoredWorkspace | None = None
+        self._catalogue: ShownCatalogue | None = None
         self._stored: Stored | None = None
         self._origin = EntryOrigin()
         self._page = 0
@@ -124,7 +124,7 @@ class EntryContentView(QWidget):
         return self._bar
 
     def show_entry_content(
-        self, catalogue: StoredWorkspace, stored: Stored, origin: EntryOrigin
+        self, catalogue: ShownCatalogue, stored: Stored, origin: EntryOrigin
     ) -> None:
         self._catalogue = catalogue
         self._stored = stored

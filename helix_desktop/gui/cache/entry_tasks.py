@@ -16,8 +16,8 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache.content_shapes import PAGE_BYTES, is_probably_text
 from helix_desktop.gui.cache.entries_model import EntrySearchHit
 from helix_desktop.gui.common.figure_formats import format_byte_size
+from helix_desktop.gui.shown_workspace import ShownCatalogue
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.workbench_types import StoredWorkspace
 
 MOST_SEARCH_HITS = 200
 ROWS_AT_ONCE = 4_000
@@ -26,11 +26,11 @@ T = TypeVar("T")
 EntryProgressCallback = Callable[[int, int], None]
 
 
-class ShownCatalogue:
+class CatalogueWork:
     """Runs work for the shown workspace. Its result is ignored once another one is shown."""
 
     def __init__(self, runner: BackgroundRunner, owner: QObject) -> None:
-        self.catalogue: StoredWorkspace | None = None
+        self.catalogue: ShownCatalogue | None = None
         self.runner = runner
         self._owner = owner
 
@@ -63,18 +63,20 @@ class ShownCatalogue:
 
 
 async def search_entries_with_rows(
-    catalogue: StoredWorkspace, text: str, *, tool: str = ""
+    catalogue: ShownCatalogue, text: str, *, tool: str = ""
 ) -> Sequence[EntrySearchHit]:
     """Returns the entries with all words, then those with some of them, the best first."""
     hits = await catalogue.index.search_index(
         text, tool=tool, limit=MOST_SEARCH_HITS, entries_only=True
     )
+    digests = [hit.digest for hit in hits if hit.digest is not None]
+    rows = await catalogue.index.find_entry_rows(digests)
     with_all_words: list[EntrySearchHit] = []
     with_some_words: list[EntrySearchHit] = []
     for hit in hits:
-        if hit.digest is None:
-            continue
-        row = await catalogue.index.find_entry_row(hit.digest)
+        row = None
+        if hit.digest is not None:
+            row = rows.get(hit.digest)
         if row is None:
             continue
         entry_hit = EntrySearchHit(row, hit.snippet, hit.line, hit.has_all_words)
@@ -86,7 +88,7 @@ async def search_entries_with_rows(
 
 
 async def fetch_hashes_of_rows(
-    catalogue: StoredWorkspace,
+    catalogue: ShownCatalogue,
     ranges: Sequence[tuple[int, int]],
     order: tuple[EntryFilter, EntrySort, bool],
     report: EntryProgressCallback,
@@ -116,7 +118,7 @@ async def fetch_hashes_of_rows(
 
 
 async def save_entry_to_file(
-    catalogue: StoredWorkspace, stored: Stored, path: Path, report: EntryProgressCallback
+    catalogue: ShownCatalogue, stored: Stored, path: Path, report: EntryProgressCallback
 ) -> None:
     """Writes a temporary file beside `path` and renames it, so that no half-written
     file remains.
@@ -143,7 +145,7 @@ async def save_entry_to_file(
 
 
 async def read_two_entry_texts(
-    catalogue: StoredWorkspace, older: Stored, newer: Stored
+    catalogue: ShownCatalogue, older: Stored, newer: Stored
 ) -> tuple[str, str]:
     if older.size + newer.size > LARGEST_COMPARED_BYTES:
         raise InvalidInput(

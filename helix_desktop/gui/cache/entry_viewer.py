@@ -19,11 +19,11 @@ from helix_desktop.gui.common.chip_labels import ChipLabel, DigestLabel
 from helix_desktop.gui.common.figure_formats import format_date_and_time
 from helix_desktop.gui.common.widgets import build_push_button, build_tool_button
 from helix_desktop.gui.rows_and_columns import build_column, build_row
+from helix_desktop.gui.shown_workspace import ShownCatalogue
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.chat_actions import RecallEntry, ShowInChat
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr, translate_name
-from helix_desktop.gui.workbench_types import StoredWorkspace
 
 _SHOWN_USES = 30
 
@@ -160,7 +160,7 @@ class EntryViewer(QWidget):
             chip.hide()
         self.content_view.show_sentence(tr("Select an output to see its content."))
 
-    def show_entry_in_viewer(self, catalogue: StoredWorkspace, row: EntryRow) -> None:
+    def show_entry_in_viewer(self, catalogue: ShownCatalogue, row: EntryRow) -> None:
         """Shows an entry. If it is shown already, only updates its figures."""
         is_shown_already = False
         if self.row is not None and self.row.stored.digest == row.stored.digest:

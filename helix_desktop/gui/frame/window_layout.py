@@ -25,7 +25,6 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
 # These pages show only workspaces that are open in this process.
-PAGES_OF_WORKBENCH = ("changes", "cache")
 SIDE_WIDTH = 300
 PREVIEW_SHARE = 0.46
 MAX_SIDE_SHARE = 0.55  # The side panel takes at most this share of the width beside the sidebar.
@@ -115,9 +114,8 @@ class WindowFrame(QWidget):
 
     def switch_to_page(self, name: str) -> None:
         is_elsewhere = self.showing.has_workspace() and not self.showing.has_workbench()
-        if is_elsewhere and name in PAGES_OF_WORKBENCH:
-            page: QWidget = self._label_of_page_elsewhere
-            self._label_of_page_elsewhere.setText(explain_page_elsewhere(name))
+        if is_elsewhere and name == "changes":
+            page: QWidget = self._label_of_changes_elsewhere
         else:
             if name in self.page_factories:
                 self.add_page(name, self.page_factories.pop(name)())
@@ -135,11 +133,11 @@ class WindowFrame(QWidget):
         self._update_visible_sides()
 
     @cached_property
-    def _label_of_page_elsewhere(self) -> QLabel:
-        """Stands where a page would be that can only show a workspace of this process."""
-        label = build_plain_label(
-            "", "muted", self.page_area, alignment=Qt.AlignmentFlag.AlignCenter
-        )
+    def _label_of_changes_elsewhere(self) -> QLabel:
+        """Stands where the changes would be, which are shown only of a workspace of this process."""
+        words = tr("The changes of a workspace that is open elsewhere are not shown here yet.")
+        alignment = Qt.AlignmentFlag.AlignCenter
+        label = build_plain_label(words, "muted", self.page_area, alignment=alignment)
         self.page_area.addWidget(label)
         return label
 
@@ -310,10 +308,3 @@ class WindowFrame(QWidget):
             save("sidebar-width", value=sidebar_width)
         if self.is_side_panel_shown and side_width:
             save("side-width", self._side_name, value=side_width)
-
-
-def explain_page_elsewhere(page: str) -> str:
-    """Says why a page shows nothing of a workspace that another process has open."""
-    if page == "changes":
-        return tr("The changes of a workspace that is open elsewhere are not shown here yet.")
-    return tr("The cache of a workspace that is open elsewhere is not shown here yet.")

@@ -138,19 +138,24 @@ class WindowPages(QObject):
 
     def _show_workspace_cache(self, page: CachePage) -> None:
         """Shows the workspace's entries, with the columns as the user left them."""
-        bench = self._showing.bench
-        if bench is None:
+        workspace = self._showing.workspace
+        if workspace is None:
             return
-        layout = self._state_file.get_remembered("layout", bench.id, "cache", default="")
+        layout = self._state_file.get_remembered("layout", workspace.id, "cache", default="")
         page.restore_cache_layout(layout)
         self._stop_watching_limit()
-        self._stop_watching_limit = bench.size_limit.watch_cache_size(page.show_bytes_over_limit)
-        page.show_bytes_over_limit(bench.size_limit.excess_bytes)
+        self._stop_watching_limit = lambda: None
+        page.show_bytes_over_limit(0)
+        bench = self._showing.bench
+        if bench is not None:  # Only there can more room be made.
+            size_limit = bench.size_limit
+            self._stop_watching_limit = size_limit.watch_cache_size(page.show_bytes_over_limit)
+            page.show_bytes_over_limit(size_limit.excess_bytes)
 
         def list_titles() -> list[tuple[str, str]]:
-            return [(row.id, row.title) for row in bench.list_conversations()]
+            return [(row.id, row.title) for row in workspace.list_conversations()]
 
-        page.show_cache_of(bench.workspace, list_titles)
+        page.show_cache_of(workspace.catalogue, list_titles)
 
     def _show_conversation_changes(self, page: ChangesPage) -> None:
         bench = self._showing.bench
@@ -181,10 +186,10 @@ class WindowPages(QObject):
         self._state_file.remember_value("layout", "changes", value=has_two_columns)
 
     def save_page_layouts(self) -> None:
-        bench = self._showing.bench
-        if bench is not None and self.is_page_built("cache"):
+        workspace = self._showing.workspace
+        if workspace is not None and self.is_page_built("cache"):
             layout = self.cache.encode_cache_layout()
-            self._state_file.remember_value("layout", bench.id, "cache", value=layout)
+            self._state_file.remember_value("layout", workspace.id, "cache", value=layout)
 
     def pass_events_to_pages(self, events: tuple[Event, ...]) -> None:
         if self.is_page_built("inspector"):

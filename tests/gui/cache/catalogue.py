@@ -4,7 +4,7 @@ index and its cache are one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from helix_desktop.engine.cache_entry_rows import (
@@ -101,6 +101,9 @@ class MemoryCatalogue(StandIn):
 
     async def find_entry_row(self, digest: Digest) -> EntryRow | None:
         return next((line for line in self.lines if line.stored.digest == digest), None)
+
+    async def find_entry_rows(self, digests: Collection[Digest]) -> Mapping[Digest, EntryRow]:
+        return {line.stored.digest: line for line in self.lines if line.stored.digest in digests}
 
     async def find_entry_uses(self, digest: Digest) -> Sequence[EntryUse]:
         return self.used.get(digest, [])
