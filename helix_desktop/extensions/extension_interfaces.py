@@ -81,6 +81,27 @@ class ExtensionCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundPage:
+    """A page of the web that a search found. Its `address` is opened in the browser."""
+
+    title: str
+    address: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionSearchSource:
+    """Something that the search of everything asks, too.
+
+    `search` gets what the user has typed, each time they pause, and returns the best pages first,
+    within 10 seconds.
+    """
+
+    title: str
+    search: Callable[[str], Iterable[FoundPage]]
+
+
+@dataclass(frozen=True, slots=True)
 class Extension:
     """All that a package adds. `interface`: the `INTERFACE_VERSION` it was written for."""
 
@@ -92,3 +113,4 @@ class Extension:
     providers: Sequence[KnownProvider] = ()
     commands: Sequence[ExtensionCommand] = ()
     doctor_checks: Sequence[ExtensionCheck] = ()
+    search_sources: Sequence[ExtensionSearchSource] = ()

@@ -16,12 +16,14 @@ from helix_desktop.documents import document_kinds
 from helix_desktop.documents.document_kinds import DocumentKind
 from helix_desktop.engine.document_pages import PLURALS
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput
+from helix_desktop.extensions import added_search_sources
 from helix_desktop.extensions.extension_interfaces import (
     INTERFACE_VERSION,
     Extension,
     ExtensionCheck,
     ExtensionCommand,
     ExtensionHistoryFormat,
+    ExtensionSearchSource,
     ExtensionTool,
 )
 from helix_desktop.extensions.installed_extensions import (
@@ -64,8 +66,11 @@ def check_declaration(installed: InstalledExtension, declared: Extension) -> Ext
         document_kinds=_copy_some("kinds of documents", declared.document_kinds, DocumentKind),
         providers=_copy_some("providers", declared.providers, KnownProvider),
         commands=_copy_some("commands", declared.commands, ExtensionCommand),
+        search_sources=_copy_some("searches", declared.search_sources, ExtensionSearchSource),
         doctor_checks=_copy_some("checks of the doctor", declared.doctor_checks, ExtensionCheck),
     )
+    for source in copy.search_sources:
+        _check_title("the title of its search", source.title)
     _check_tools(copy)
     for history_format in copy.history_formats:
         _check_name("format", history_format.kind)
@@ -112,6 +117,8 @@ def offer_declared_things(extension: RunningExtension) -> list[Withdraw]:
             withdraws.append(_offer_provider(decisions, provider))
         for command in declared.commands:
             withdraws.append(_reserve_noun(command))
+        for source in declared.search_sources:
+            withdraws.append(_offer_search_source(extension, source))
     except HelixError as error:
         for withdraw in withdraws:
             withdraw()
@@ -305,6 +312,16 @@ def _offer_provider(decisions: AllowedExtensions, provider: KnownProvider) -> Wi
             )
     provider_catalog.add_known_provider(provider)
     return lambda: provider_catalog.remove_known_provider(provider.name)
+
+
+# --- Sources of the search
+
+
+def _offer_search_source(extension: RunningExtension, source: ExtensionSearchSource) -> Withdraw:
+    added_search_sources.add_search_source(
+        added_search_sources.AddedSearchSource(extension, source)
+    )
+    return lambda: added_search_sources.remove_search_source(source.title)
 
 
 # --- Commands

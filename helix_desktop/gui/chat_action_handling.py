@@ -62,6 +62,7 @@ class ChatActionHandler(QObject):
         self._pages.wanted.connect(self.carry_out_intent)
         self._pages.page_made.connect(self._connect_changes_or_preview)
         context_panel.intent_wanted.connect(self.carry_out_intent)
+        parts.requests.file_wanted.connect(self._show_file_of_workspace)
         self._sides.call_for_each_side(self._hear_intents_of)
         for name, kind in FOLD_KIND_BY_ACTION.items():
             fold = partial(self.carry_out_intent, chat_actions.AskToFold(kind))
@@ -84,6 +85,9 @@ class ChatActionHandler(QObject):
 
         self._frame.switch_to_page("changes")
         self._pages.changes.carry_out_after_commit(AfterCommitWish.PULL_REQUEST)
+
+    def _show_file_of_workspace(self, path: str) -> None:
+        self._open_file_in_preview(chat_actions.OpenFile(path))
 
     def _hear_intents_of(self, side: ChatPage) -> None:
         self._sides.connect_side(side, side.intent_requested, self.carry_out_intent)

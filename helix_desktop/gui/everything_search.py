@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject
 from PySide6.QtGui import QAction
 
 from helix_desktop.engine.list_rows import ConversationListRow
-from helix_desktop.engine.ports import ClosedSearchResult, SearchHit
+from helix_desktop.engine.ports import ClosedSearchResult
 from helix_desktop.engine.search_query import split_query_into_words_and_filters
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, InvalidInput
@@ -18,11 +18,12 @@ from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.command_palette import HEADING, PaletteItem
+from helix_desktop.gui.search_sources import SEARCH_SOURCES, SearchedWindow
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shown_workspace import OTHER_COMPUTER
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_contents import WindowContents
-from helix_desktop.gui.workbench_types import KnownWorkspace, ProjectItem, Workbench
+from helix_desktop.gui.workbench_types import KnownWorkspace, ProjectItem
 
 CONVERSATIONS_BEFORE_ACTIONS = 5  # The rest of the conversations stand below the actions.
 
@@ -134,24 +135,18 @@ class EverythingSearch(QObject):
                 closed_rows.append(row)
 
         results = PaletteSearch(query, closed_rows)
-        for bench in opened:
-            searching = bench.workspace.index.search_index(query)
-            show = partial(self._show_hits_of_open_workspace, results, bench)
-            self._parts.run_for_window(searching, then=show)
-        self._search_next_closed_workspace(results)
-
-    def _show_hits_of_open_workspace(
-        self, results: PaletteSearch, bench: Workbench, hits: Sequence[SearchHit]
-    ) -> None:
-        # A hit names its workspace only if it is another one than the user is in.
-        name = ""
-        if bench is not self._showing.bench:
-            name = bench.name
-        titles = {row.id: row.title for row in bench.list_conversations()}
-        items = search_suggestions.suggest_search_hits(
-            hits, titles, bench.id, self._go_to_place, results.query, name
+        window = SearchedWindow(
+            opened,
+            self._showing.workspace,
+            self._showing.workspace_id,
+            self._go_to_place,
+            self._parts.requests.file_wanted.emit,
         )
-        self._show_more_results(results, items)
+        show = partial(self._show_more_results, results)
+        for source in SEARCH_SOURCES:
+            for searching in source.begin(window, query):
+                self._parts.run_for_window(searching, then=show)
+        self._search_next_closed_workspace(results)
 
     def _search_next_closed_workspace(self, results: PaletteSearch) -> None:
         """Searches the next closed workspace, while somebody waits for the results."""

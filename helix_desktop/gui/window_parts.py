@@ -25,12 +25,14 @@ class WindowRequests(QObject):
     `settings_wanted` carries a page's name, `place_wanted` a place to show, and `page_wanted` a
     page to switch to. `model_setup_wanted`: a model is needed before a message can be sent.
     `retry_wanted`: the user tries again, so what was refused before may be asked for once more.
+    `file_wanted` carries the path of a file of the shown workspace, to be shown in the preview.
     `choices_changed`: the model, the policy or the permissions are others now.
     """
 
     settings_wanted = Signal(str)
     place_wanted = Signal(object)
     page_wanted = Signal(str)
+    file_wanted = Signal(str)
     model_setup_wanted = Signal()
     retry_wanted = Signal()
     conversation_list_changed = Signal()

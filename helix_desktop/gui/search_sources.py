@@ -1,0 +1,110 @@
+"""What the search of everything asks while somebody waits: each source is one declaration.
+
+What is in memory (conversations, actions, help pages) is listed before any search, and closed
+workspaces are opened one after the other; `everything_search.py` does both.
+"""
+
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui import search_suggestions
+from helix_desktop.gui.deep_links import open_in_browser
+from helix_desktop.gui.frame.command_palette import HEADING, PaletteItem
+from helix_desktop.gui.shown_workspace import ShownWorkspace
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.workbench_types import Workbench
+
+if TYPE_CHECKING:
+    from helix_desktop.extensions.added_search_sources import AddedSearchSource
+
+MOST_FILES = 8
+Searching = Coroutine[Any, Any, Sequence[PaletteItem]]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedWindow:
+    """What the sources search, and where what they found leads.
+
+    `opened_workbenches`: the open workspaces, with the shown one first.
+    """
+
+    opened_workbenches: Sequence[Workbench]
+    shown_workspace: ShownWorkspace | None
+    shown_workspace_id: str
+    go_to_place: search_suggestions.GoToPlace
+    open_file: Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSource:
+    """A source of the search. `begin` returns the searches of a text, which are shown one by one,
+    as soon as each has ended.
+    """
+
+    name: str
+    begin: Callable[[SearchedWindow, str], Sequence[Searching]]
+
+
+def _begin_with_open_workspaces(window: SearchedWindow, query: str) -> Sequence[Searching]:
+    return [_search_index(window, bench, query) for bench in window.opened_workbenches]
+
+
+async def _search_index(
+    window: SearchedWindow, bench: Workbench, query: str
+) -> Sequence[PaletteItem]:
+    hits = await bench.workspace.index.search_index(query)
+    titles = {row.id: row.title for row in bench.list_conversations()}
+    # A hit names its workspace only if it is another one than the user is in.
+    name = ""
+    if bench.id != window.shown_workspace_id:
+        name = bench.name
+    return search_suggestions.suggest_search_hits(
+        hits, titles, bench.id, window.go_to_place, query, name
+    )
+
+
+def _begin_with_file_names(window: SearchedWindow, query: str) -> Sequence[Searching]:
+    # A colon belongs to a filter of the search, and a single letter is in nearly every name.
+    if window.shown_workspace is None or len(query) < 2 or ":" in query:
+        return []
+    return [_search_file_names(window, window.shown_workspace, query)]
+
+
+async def _search_file_names(
+    window: SearchedWindow, workspace: ShownWorkspace, query: str
+) -> Sequence[PaletteItem]:
+    items: list[PaletteItem] = []
+    for path in await workspace.complete_file_paths(query, MOST_FILES):
+        if not path.endswith("/"):
+            open_file = partial(window.open_file, path)
+            items.append(PaletteItem(path, open_file, kind="entry", note=tr("file")))
+    return items
+
+
+def _begin_with_extensions(_: SearchedWindow, query: str) -> Sequence[Searching]:
+    # Few have one, so the start does not wait for this module.
+    from helix_desktop.extensions.added_search_sources import list_added_search_sources
+
+    return [_search_with_extension(added, query) for added in list_added_search_sources()]
+
+
+async def _search_with_extension(added: "AddedSearchSource", query: str) -> Sequence[PaletteItem]:
+    answer = await added.search(query)
+    items: list[PaletteItem] = []
+    for page in answer.pages:
+        note = " · ".join(filter(None, [added.title, page.note]))
+        open_page = partial(open_in_browser, page.address)
+        items.append(PaletteItem(page.title, open_page, kind="entry", note=note))
+    if answer.failure:
+        text = tr("Not searched: {reason}", reason=answer.failure)
+        items.append(PaletteItem(text, act=str, kind=HEADING, note=added.title, enabled=False))
+    return items
+
+
+SEARCH_SOURCES: Sequence[SearchSource] = (
+    SearchSource("messages and stored outputs", _begin_with_open_workspaces),
+    SearchSource("files of the workspace", _begin_with_file_names),
+    SearchSource("extensions", _begin_with_extensions),
+)
