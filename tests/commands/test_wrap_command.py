@@ -42,12 +42,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_option_of_ours_behind_the_agents_name_is_refused(
     words: str, first: list[str], helix: Helix
 ) -> None:
-    code, *told = helix("wrap", *first, "codex", *words.split())
+    code, out, error = helix("wrap", *first, "codex", *words.split())
     assert code == 2
-    assert (
-        f"{words.partition(' ')[0]} comes after the agent's name. Nothing was started."
-        in "".join(told)
-    )
+    option = words.partition(" ")[0]
+    assert f"{option} comes after the agent's name. Nothing was started." in out + error
 
 
 def test_what_only_begins_like_an_option_of_ours_is_the_agents(helix: Helix) -> None:
@@ -56,8 +54,7 @@ def test_what_only_begins_like_an_option_of_ours_is_the_agents(helix: Helix) -> 
 
 
 def test_a_dry_run_says_where_requests_would_go_and_why(home: Path, helix: Helix) -> None:
-    code, *told = helix("wrap", "--dry-run", "claude", "--", "--yes")
-    assert (code, *told) == (
+    assert helix("wrap", "--dry-run", "claude", "--", "--yes") == (
         0,
         "Claude Code, requests: to their usual provider; no setting names another address.\n",
         "",
@@ -67,19 +64,18 @@ def test_a_dry_run_says_where_requests_would_go_and_why(home: Path, helix: Helix
         '{"env": {"ANTHROPIC_BASE_URL": "https://llm.example"}}'
     )
     (home / ".claude" / ".credentials.json").write_text('{"claudeAiOauth": {}, "x": 1}')
-    _, *told = helix("wrap", "--dry-run", "claude")
-    assert (
-        f"to https://llm.example, as ANTHROPIC_BASE_URL in {home}/.claude/settings.json, line 1 says"
-        in "".join(told)
-    )
-    _, *told = helix("wrap", "--dry-run", "--upstream", "http://other.example", "claude")
-    assert "http://other.example, as --upstream says" in "".join(told)
+    _, out, error = helix("wrap", "--dry-run", "claude")
+    settings = f"{home}/.claude/settings.json, line 1"
+    reason = f"to https://llm.example, as ANTHROPIC_BASE_URL in {settings} says"
+    assert reason in out + error
+    _, out, error = helix("wrap", "--dry-run", "--upstream", "http://other.example", "claude")
+    assert "http://other.example, as --upstream says" in out + error
     (home / ".claude" / ".credentials.json").write_text(
         '{"claudeAiOauth": {"accessToken": "a-secret"}}'
     )
-    _, *told = helix("wrap", "--dry-run", "claude")
-    assert "recording, not folding" in "".join(told)
-    assert "a-secret" not in "".join(told)
+    _, out, error = helix("wrap", "--dry-run", "claude")
+    assert "recording, not folding" in out + error
+    assert "a-secret" not in out + error
 
 
 def test_one_json_value_is_printed_instead_of_text(
@@ -115,25 +111,25 @@ def test_any_agent_is_started_by_its_command(
 ) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     monkeypatch.setenv("OPENAI_API_BASE", "https://llm.example/v1")
-    code, *told = helix(
+    code, out, error = helix(
         "wrap", "--dry-run", "--command", "qwen --yolo", "--protocol", "openai", "--", "-p", "hi"
     )
     assert not code
     assert (
         "qwen, requests: to https://llm.example/v1, as OPENAI_API_BASE in the environment says."
-        in "".join(told)
+        in out + error
     )
     for line in (["--command", "qwen"], ["--command", "'qwen", "--protocol", "openai"], [], ["--command", "qwen", "--protocol", "openai", "claude"]):  # fmt: skip
-        code, *told = helix("wrap", "--dry-run", *line)
+        code, out, error = helix("wrap", "--dry-run", *line)
         assert code
         assert (
-            "wrap " in "".join(told)
-            or "--protocol anthropic" in "".join(told)
-            or "in a shell" in "".join(told)
+            "wrap " in out + error
+            or "--protocol anthropic" in out + error
+            or "in a shell" in out + error
         )
-    code, *told = helix("wrap", "--install", "--command", "qwen", "--protocol", "openai")
+    code, out, error = helix("wrap", "--install", "--command", "qwen", "--protocol", "openai")
     assert code
-    assert "known agents only" in "".join(told)
+    assert "known agents only" in out + error
 
 
 @pytest.mark.parametrize(
@@ -149,17 +145,17 @@ def test_any_agent_is_started_by_its_command(
 def test_an_agent_is_called_after_the_program_that_runs(
     home: Path, helix: Helix, line: str, name: str
 ) -> None:
-    _, *told = helix("wrap", "--dry-run", "--command", line, "--protocol", "openai")
-    assert f"{name}, requests: to " in "".join(told)
+    _, out, error = helix("wrap", "--dry-run", "--command", line, "--protocol", "openai")
+    assert f"{name}, requests: to " in out + error
 
 
 def test_install_takes_yes_behind_the_name_and_nothing_else(helix: Helix) -> None:
-    code, *told = helix("wrap", "--uninstall", "claude", "--yes")
+    code, out, error = helix("wrap", "--uninstall", "claude", "--yes")
     assert code
-    assert "was not connected by Helix Desktop" in "".join(told)
-    code, *told = helix("wrap", "--install", "claude", "-p")
+    assert "was not connected by Helix Desktop" in out + error
+    code, out, error = helix("wrap", "--install", "claude", "-p")
     assert code
-    assert "-p cannot be used with --install" in "".join(told)
+    assert "-p cannot be used with --install" in out + error
 
 
 def test_nothing_is_created_for_an_agent_that_is_not_installed(
@@ -169,10 +165,10 @@ def test_nothing_is_created_for_an_agent_that_is_not_installed(
     (home / "project" / ".git").mkdir(parents=True)
     monkeypatch.chdir(home / "project")
     for agent in (["claude"], ["--command", "qwen --yolo", "--protocol", "openai"]):
-        code, *told = helix("wrap", *agent)
+        code, out, error = helix("wrap", *agent)
         assert code
-        assert "was not found. Install the program, or add it to your PATH." in "".join(told)
-        assert "workspace" not in "".join(told)
+        assert "was not found. Install the program, or add it to your PATH." in out + error
+        assert "workspace" not in out + error
     assert not list((home / "helix").rglob("journal.sqlite3"))
 
 
@@ -183,23 +179,21 @@ def test_nothing_is_created_for_an_agent_that_is_not_installed(
 def test_an_upstream_with_a_typing_error_is_refused_before_anything_starts(
     helix: Helix, address: str
 ) -> None:
-    for command in ("wrap", "gateway"):
-        rest = ("claude",) if command == "wrap" else ()
-        code, *told = helix(command, "--upstream", address, *rest)
-        assert (
-            code,
-            f"{address} is not the address of a provider. For example:" in "".join(told),
-        ) == (2, True)
+    for words in (["wrap", "--upstream", address, "claude"], ["gateway", "--upstream", address]):
+        code, out, error = helix(*words)
+        assert code == 2
+        assert f"{address} is not the address of a provider. For example:" in out + error
 
 
 def test_a_protocol_of_a_known_agent_is_refused(helix: Helix) -> None:
-    code, *told = helix("wrap", "--protocol", "openai", "--dry-run", "claude")
+    code, out, error = helix("wrap", "--protocol", "openai", "--dry-run", "claude")
     assert code == 2
-    assert "For a known agent, leave --protocol out." in "".join(told)
+    assert "For a known agent, leave --protocol out." in out + error
 
 
 def test_uninstall_says_that_a_file_made_for_the_address_is_gone(home: Path, helix: Helix) -> None:
-    where, agent = find_program_folders(home / "helix"), find_known_agent("claude")
+    where = find_program_folders(home / "helix")
+    agent = find_known_agent("claude")
     address_in_agent_settings.install_address(
         address_in_agent_settings.plan_address_install(agent, 4356, home, {}), where.config
     )
@@ -211,7 +205,8 @@ def test_uninstall_says_that_a_file_made_for_the_address_is_gone(home: Path, hel
 def test_an_agent_that_is_connected_is_said_to_be_so_before_anything_is_shown(
     home: Path, helix: Helix
 ) -> None:
-    where, agent = find_program_folders(home / "helix"), find_known_agent("claude")
+    where = find_program_folders(home / "helix")
+    agent = find_known_agent("claude")
     address_in_agent_settings.install_address(
         address_in_agent_settings.plan_address_install(agent, 4356, home, {}), where.config
     )
@@ -234,7 +229,8 @@ def test_a_port_that_cannot_be_is_a_sentence(port: str, helix: Helix) -> None:
 def test_yes_and_json_are_options_of_install_behind_the_agents_name_too(
     home: Path, helix: Helix
 ) -> None:
-    where, agent = find_program_folders(home / "helix"), find_known_agent("claude")
+    where = find_program_folders(home / "helix")
+    agent = find_known_agent("claude")
     address_in_agent_settings.install_address(
         address_in_agent_settings.plan_address_install(agent, 4356, home, {}), where.config
     )

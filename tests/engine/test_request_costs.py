@@ -142,14 +142,14 @@ class Trial:
         self.clock.time += 700
 
     async def tools(self) -> None:
-        ChangingTools.specs = (*ChangingTools.specs, ToolSpec("write", "The tool write.", "{}"))
+        ChangingTools.specs = tuple(ChangingTools.specs) + (
+            ToolSpec("write", "The tool write.", "{}"),
+        )
 
     async def schema(self) -> None:
-        first, *rest = ChangingTools.specs
-        ChangingTools.specs = (
-            replace(first, description=f"{first.description} It is fast."),
-            *rest,
-        )
+        first = ChangingTools.specs[0]
+        changed = replace(first, description=f"{first.description} It is fast.")
+        ChangingTools.specs = (changed,) + tuple(ChangingTools.specs[1:])
 
     async def system(self) -> None:
         self.made.setup = replace(
@@ -163,8 +163,8 @@ class Trial:
         ChangingTools.specs = ChangingTools.specs[::-1]
 
     async def keys(self) -> None:
-        first, *rest = ChangingTools.specs
-        ChangingTools.specs = (replace(first, schema='{"required": [], "type": "object"}'), *rest)
+        changed = replace(ChangingTools.specs[0], schema='{"required": [], "type": "object"}')
+        ChangingTools.specs = (changed,) + tuple(ChangingTools.specs[1:])
 
     async def switch(self) -> None:
         self.model.model_name = "two"
@@ -276,11 +276,12 @@ async def test_one_cause_is_named_and_nothing_else_is_blamed(name: str) -> None:
     await inject(trial)
     requests = await trial.explain()
     check_sums(trial, requests)
-    first, *usual = requests[:-2]
+    first = requests[0]
+    usual = requests[1:-2]
     assert named(first) <= {CauseKind.FIRST, CauseKind.REPLY}
     assert set().union(*map(named, usual)) <= PLAIN
     assert kind in named(requests[-2])
-    assert named(requests[-2]) <= {*PLAIN, kind}
+    assert named(requests[-2]) <= PLAIN | {kind}
     assert named(requests[-1]) <= PLAIN  # the next step reads what that one wrote
     last = await trial.made.session.context.explain_costs_of_last_turn()
     assert [named(one) for one in last] == [named(one) for one in requests[-2:]]
@@ -298,7 +299,7 @@ async def test_another_thinking_time_is_not_blamed_where_the_cache_is_of_the_con
     trial.made.setup = replace(trial.made.setup, models=(replace(at_google, effort="high"),))
     requests = await trial.explain()
     check_sums(trial, requests)
-    assert named(requests[-2]) <= {*PLAIN, CauseKind.NOT_KEPT}
+    assert named(requests[-2]) <= PLAIN | {CauseKind.NOT_KEPT}
     assert CauseKind.NOT_KEPT in named(requests[-2])
 
 
@@ -339,7 +340,7 @@ async def test_a_model_that_is_switched_back_to_reads_what_it_has_and_the_rest_i
     requests = await trial.explain()
     check_sums(trial, requests)
     back = requests[-2]
-    assert named(back) <= {*PLAIN, CauseKind.MODEL}
+    assert named(back) <= PLAIN | {CauseKind.MODEL}
     assert {"model switched: from two"} == {
         one.cause.describe_cause() for one in back.causes if one.cause.kind is CauseKind.MODEL
     }
@@ -360,7 +361,7 @@ async def test_after_a_switch_only_what_changed_with_it_is_blamed() -> None:
     await trial.switch()
     requests = await trial.explain()
     check_sums(trial, requests)
-    assert named(requests[-2]) <= {*PLAIN, CauseKind.MODEL}
+    assert named(requests[-2]) <= PLAIN | {CauseKind.MODEL}
 
 
 async def test_which_fold_how_long_and_which_bytes_are_told() -> None:
@@ -394,11 +395,11 @@ async def test_what_an_agent_keeps_for_an_hour_costs_more_and_is_not_over_after_
     await trial.time()
     await trial.loss()
     lost = (await trial.explain())[-2]
-    assert {CauseKind.NOT_KEPT} <= named(lost) <= {*PLAIN, CauseKind.NOT_KEPT}
+    assert {CauseKind.NOT_KEPT} <= named(lost) <= PLAIN | {CauseKind.NOT_KEPT}
     trial.clock.time += 3_700
     requests = await trial.explain()
     check_sums(trial, requests)
-    assert {CauseKind.TIME} <= named(requests[-2]) <= {*PLAIN, CauseKind.TIME}
+    assert {CauseKind.TIME} <= named(requests[-2]) <= PLAIN | {CauseKind.TIME}
 
 
 async def test_what_could_have_been_avoided_comes_dearest_first() -> None:
@@ -419,7 +420,8 @@ async def test_a_choice_that_is_not_sent_yet_tells_what_it_would_write_again(nam
     before = session.context.next_message_cost()
     await INJECTED[name][0](trial)
     session.preview_setup(trial.made.setup)
-    pending, after = session.context.pending_rewrite(), session.context.next_message_cost()
+    pending = session.context.pending_rewrite()
+    after = session.context.next_message_cost()
     assert pending is not None
     assert before is not None
     assert after is not None

@@ -357,7 +357,8 @@ class Relayed:
         self, *replies: Raw | int | list[Block], cuts: Mapping[int, int] | None = None
     ) -> Relayed:
         """Everything the agent gets is in the log then, also where this raises."""
-        self.replies, self.times = list(replies), list[float]()
+        self.replies = list(replies)
+        self.times: list[float] = []
         self.provider.script = self._reply_to
         self.provider.asked.clear()
         self.provider.cuts = dict(cuts or {})
@@ -369,7 +370,8 @@ class Relayed:
         )
         request = parse_incoming_request(incoming, BodyParser(), folds=True)
         assert request is not None
-        self.request, clients = request, ProviderHttpClients()
+        self.request = request
+        clients = ProviderHttpClients()
         url = (self.url or self.provider.url) + self.agent.path
         client = clients.get_client_for(GatewayRegistration("t", self.provider.url))
         forwarder = RequestForwarder(incoming, url, client, self._start, self._send)

@@ -117,7 +117,8 @@ class HeldReading:
     """Long bodies are read only when `go_on` is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.go_on, real = threading.Event(), BodyParser.parse_body
+        self.go_on = threading.Event()
+        real = BodyParser.parse_body
 
         def parse_body(parser: BodyParser, *body: Any, may_go_on_unread: bool = False) -> Any:
             if not may_go_on_unread:
@@ -178,7 +179,7 @@ def test_a_long_history_is_answered_before_it_is_read_and_recorded_once(
         agent = long_history(protocol, url, "s")
         sent = []
         for _ in range(2):  # The second request comes before the first one is read.
-            sent.append([*agent.units])
+            sent.append(list(agent.units))
             agent.ask()
             agent.say("go on")
         assert not reading.go_on.is_set()
@@ -296,11 +297,9 @@ class HeldRecording:
     """Requests are recorded only when `go_on` is set. `begun`: one would be."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.go_on, self.begun, real = (
-            threading.Event(),
-            threading.Event(),
-            LocalAgentConversations.receive_request,
-        )
+        self.go_on = threading.Event()
+        self.begun = threading.Event()
+        real = LocalAgentConversations.receive_request
 
         async def receive_request(
             room: LocalAgentConversations, *request: Any, **options: Any
@@ -588,7 +587,8 @@ async def test_a_reply_goes_on_if_its_request_cannot_be_remembered(
     def fail(*_: object) -> None:
         raise RuntimeError("its workspace is gone")
 
-    clients, room = ProviderHttpClients(), Room()
+    clients = ProviderHttpClients()
+    room = Room()
     client = clients.get_client_for(GatewayRegistration("t", provider.url))
     forwarder = RequestForwarder(incoming, provider.url + "/v1/messages", client, start, send)
     known: Any = room
@@ -705,7 +705,8 @@ async def test_what_went_on_unread_is_read_after_it_was_sent_and_after_the_reque
             await asyncio.sleep(0)
         room.told.append(words)
 
-    before, now = OwnedTasks("before"), OwnedTasks("now")
+    before = OwnedTasks("before")
+    now = OwnedTasks("now")
     reading = now.spawn_task(
         exchange._record_after_forwarding(request, room, before if waits else None), name="read"
     )
@@ -716,12 +717,13 @@ async def test_what_went_on_unread_is_read_after_it_was_sent_and_after_the_reque
     assert recorded.request.body.places.content == request.body.places.content
     assert recorded.body["messages"] == recorded.request.body.value["messages"], "what went on"
     assert (recorded.ticket == UNREAD_TICKET) is fails
-    assert room.told == [
-        "sending",
-        *(["the request before"] if waits else []),
-        "receive",
-        *([] if fails else ["sent talk"]),
-    ]
+    expected = ["sending"]
+    if waits:
+        expected.append("the request before")
+    expected.append("receive")
+    if not fails:
+        expected.append("sent talk")
+    assert room.told == expected
     await before.aclose()
     await now.aclose()
 
@@ -732,7 +734,9 @@ async def test_what_went_on_unread_is_recorded_even_if_its_agent_hangs_up_meanwh
 ) -> None:
     _, request = understood([QUESTION])
     room: Any = Room()
-    tasks, exchange, is_read = OwnedTasks("unread"), OwnedTasks("exchange"), asyncio.Event()
+    tasks = OwnedTasks("unread")
+    exchange = OwnedTasks("exchange")
+    is_read = asyncio.Event()
 
     async def read() -> RecordedRequest:
         await is_read.wait()
@@ -752,7 +756,10 @@ async def test_what_went_on_unread_is_recorded_even_if_its_agent_hangs_up_meanwh
     assert waiting.cancelled()
     is_read.set()
     await tasks.wait_for_all_tasks()
-    assert room.told == ["read", *([] if hides_call else ["reply in talk: fine"])]
+    expected = ["read"]
+    if not hides_call:
+        expected.append("reply in talk: fine")
+    assert room.told == expected
 
 
 # --- Requests beside a conversation, and those of which something was taken out
@@ -776,7 +783,8 @@ async def one_exchange(
     LEFT[:] = replies
     provider.asked.clear()
     incoming, request = understood(messages)
-    clients, seen = ProviderHttpClients(), list[Any]()
+    clients = ProviderHttpClients()
+    seen: list[Any] = []
 
     async def start(status: int, _headers: object) -> None:
         seen.extend((status, b""))

@@ -197,7 +197,8 @@ class FakeSession(StandIn):
         self.given: dict[int, PermissionAnswer] = {}
         self.answers: list[str] = []
         self.done: list[str] = []
-        self.price, self.saves = 0.0, 0.0
+        self.price = 0.0
+        self.saves = 0.0
         self.state = build_state(facts)
         self._numbers = itertools.count(1)
         self._listeners: list[Listener] = []
@@ -226,7 +227,8 @@ class FakeSession(StandIn):
             self.tell(FactAppended(recorded))
 
     def set_running(self, running: ConversationActivity, why: str = "") -> None:
-        self.running, self.why = running, why
+        self.running = running
+        self.why = why
         self.tell(ActivityChanged(self.id, running, why))
 
     def ask(self, question: PermissionQuestion) -> int:
@@ -487,7 +489,8 @@ class FakeProject:
         self._bench = bench
 
     def read_project_folders(self) -> FakeBrought:
-        rules, trusted = self._bench.rules, self._bench.trusted
+        rules = self._bench.rules
+        trusted = self._bench.trusted
         return FakeBrought(rules, [each for each in rules if each not in trusted])
 
     async def reread_project_folders(self) -> FakeBrought:
@@ -583,7 +586,7 @@ class FakeAcpAgents:
         if "Mine" in self.removed:
             own_agents = []
         missing = ListedAcpAgent("Codex", "codex-acp", is_installed=False, install_command="npm i")
-        return [*own_agents, missing]
+        return list(own_agents) + [missing]
 
     async def test_agent(self, name: str) -> None:
         if self.fails:
@@ -657,7 +660,9 @@ class FakeWorkbench(StandIn):
         self.settings = WorkspaceConfig(colour=colour)
         self.main_folder = self.first_folder = folder
         self.allowed_folders: Sequence[Path] = (folder,)
-        self.policy_name, self.main_model_name, self.permission_mode = "layered", story.MODEL, "ask"
+        self.policy_name = "layered"
+        self.main_model_name = story.MODEL
+        self.permission_mode = "ask"
         self.rows = {row.id: row for row in rows}
         self.sessions: dict[str, FakeSession] = {}
         self.rules: list[ProjectItem] = []
@@ -750,7 +755,7 @@ class FakeWorkbench(StandIn):
         return session
 
     def file_changes_of(self, conversation: str) -> FakeChanges:
-        assert conversation in {"", *self.sessions}
+        assert not conversation or conversation in self.sessions
         return self.file_changes
 
     async def open_draft_session(self) -> FakeSession:
@@ -810,7 +815,7 @@ class FakeWorkbench(StandIn):
     async def expand_command_message(
         self, session: Any, parts: tuple[UserPart, ...]
     ) -> tuple[UserPart, ...]:
-        return (Text("expanded"), *parts[1:])
+        return (Text("expanded"),) + tuple(parts[1:])
 
     async def attach_file(
         self, name: str, content: bytes, conversation: str = ""
@@ -885,7 +890,8 @@ class FakeWorkbench(StandIn):
         self, name: str, values: Mapping[str, Any] | None = None
     ) -> None:
         self.policy_name = name
-        self.workspace.settings.preset, self.workspace.settings.policy = name, dict(values or {})
+        self.workspace.settings.preset = name
+        self.workspace.settings.policy = dict(values or {})
 
     async def choose_model_for_role(self, name: str, role: str = "main") -> None:
         self.workspace.settings.models[role] = name
@@ -899,7 +905,8 @@ class FakeWorkbench(StandIn):
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, FactAppended):
-            row, fact = self.rows[event.recorded.conversation], event.recorded.fact
+            row = self.rows[event.recorded.conversation]
+            fact = event.recorded.fact
             if isinstance(fact, ConversationChanged):
                 changed = {n: getattr(fact, n) for n in ("title", "pinned", "archived", "trashed")}
                 row = replace(
@@ -911,7 +918,7 @@ class FakeWorkbench(StandIn):
 
 
 def _begin(conversation: str) -> Sequence[Recorded]:
-    facts = (ConversationStarted(), *story.facts()[1:4])
+    facts = (ConversationStarted(),) + tuple(story.facts()[1:4])
     return [Recorded(conversation, seq, time.time(), fact) for seq, fact in enumerate(facts, 1)]
 
 
@@ -1013,7 +1020,8 @@ class FakeDesk(StandIn):
         if not path.exists():
             raise NotFound(f"{path} does not exist.")
         made = await self.create_workspace(name or path.stem, Path.home())
-        made.proposed, made.allowed_folders = self.imports, ()
+        made.proposed = self.imports
+        made.allowed_folders = ()
         return Came(made.id, made.name, self.left_out)
 
     async def aclose(self) -> None:
@@ -1021,7 +1029,8 @@ class FakeDesk(StandIn):
 
 
 def _workbenches(at: float) -> list[FakeWorkbench]:
-    hour, day = 3_600, 86_400
+    hour = 3_600
+    day = 86_400
     rows = (
         Row(story.CONVERSATION, "Extract the lock manager", at, parts(4, 9, 0, 8, 13)),
         Row("flaky", "Flaky test in test_store", at - hour, parts(4, 0, 0, 12, 30)),

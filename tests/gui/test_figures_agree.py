@@ -83,7 +83,8 @@ from tests.gui.fake_desk import FakeSession, FakeWorkbench, now
 from tests.gui.fake_setup import FakeInstallation, FakeSetup
 
 Seen = Iterator[tuple[str, str]]
-STORIES, MOMENTS = int(os.environ.get("HELIX_STORIES", "4")), 25
+STORIES = int(os.environ.get("HELIX_STORIES", "4"))
+MOMENTS = 25
 NAMED_ROWS = {
     *(context_kind_name(kind) for kind in ContextKind), "Shortened outputs, can be recalled", "Cost so far", "Sent", "Saved",
     "If shortened only when full", "Resent at a reduced price", "Counted differently by the model",
@@ -174,7 +175,8 @@ class StoryJournal:
         made = AllWorkspaces(
             program_folders.find_program_folders().workspaces_folder
         ).create_stored_workspace("story")
-        self.workspace, self._path = made.id, made.folder / "journal.sqlite3"
+        self.workspace = made.id
+        self._path = made.folder / "journal.sqlite3"
         self._file = JournalFile(self._path)
 
     def write_new_facts(self, session: FakeSession) -> None:
@@ -320,12 +322,14 @@ def disagreements(
 ) -> dict[str, set[str]]:
     """Of all places, at this moment."""
     found: dict[str, set[str]] = defaultdict(set)
-    inspector, panel = window.pages.inspector, window.context_panel
+    inspector = window.pages.inspector
+    panel = window.context_panel
     inspector._show_chosen_step()
     panel.show_context_of(session, "")
     for view in (inspector.view, panel.figures):
         lay_out_all_boxes(view)
-    boxes = [*shown_by_boxes(panel.figures.all_text()), *shown_by_boxes(inspector.view.all_text())]
+    boxes = list(shown_by_boxes(panel.figures.all_text()))
+    boxes += shown_by_boxes(inspector.view.all_text())
     for name, figure in itertools.chain(
         boxes, shown_of_conversation(window.chat, session, journal)
     ):
@@ -363,14 +367,11 @@ def next_facts(session: FakeSession, chance: random.Random, number: int) -> tupl
     facts = session.state.facts
     folds = [each.fact.fold for each in facts if isinstance(each.fact, Folded)]
     outputs = [each for each in facts if isinstance(each.fact, ToolReturned)]
-    happens = [
-        "turn",
-        "turn",
-        "spend",
-        "model",
-        *(["fold"] if outputs else []),
-        *(["undo", "redo"] if folds else []),
-    ]
+    happens = ["turn", "turn", "spend", "model"]
+    if outputs:
+        happens.append("fold")
+    if folds:
+        happens += ["undo", "redo"]
     match chance.choice(happens):
         case "fold":
             one = chance.choice(outputs)
@@ -451,7 +452,8 @@ def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
     seed: int,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    chance, journal = random.Random(seed), StoryJournal()
+    chance = random.Random(seed)
+    journal = StoryJournal()
     window.toggle_side_panel()
     window.pages.inspector._show_chosen_step()
     lay_out_all_boxes(window.pages.inspector.view)
@@ -461,7 +463,8 @@ def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
     for number in range(MOMENTS):
         assert disagreements(window, session, journal) == {}, f"moment {number}"
         if chance.random() < 0.15:
-            at, origin = chance.randrange(2, session.state.seq + 1), session
+            at = chance.randrange(2, session.state.seq + 1)
+            origin = session
             session = journal.fork(window, bench, session, at, f"fork-{number}")
             if chance.random() < 0.7:
                 window.sides.go_to_conversation(origin.id, beside=True)
@@ -470,7 +473,8 @@ def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
         else:
             pass_a_moment(window, session, chance, number)
     assert disagreements(window, session, journal) == {}, "at the end"
-    printed, paid = journal.printed_cost(session, capfd), session.state.savings_until_moment().paid
+    printed = journal.printed_cost(session, capfd)
+    paid = session.state.savings_until_moment().paid
     assert printed == pytest.approx(paid)
 
 
@@ -519,7 +523,8 @@ def test_the_crawler_reads_the_row_of_the_fleet() -> None:
 def test_the_welcome_counts_what_the_import_dialog_lists(
     window: MainWindow, tmp_path: Path, seed: int
 ) -> None:
-    chance, installation = random.Random(seed), FakeInstallation()
+    chance = random.Random(seed)
+    installation = FakeInstallation()
     histories = installation.of_others
     front = DialogsAndNotifications(window, FakeSetup(), installation, tmp_path / "tour", now)
     for moment in range(MOMENTS):

@@ -185,7 +185,8 @@ def test_a_message_above_the_sum_the_user_set_is_asked_about_before_it_is_sent(
     window: MainWindow, session: FakeSession
 ) -> None:
     window.settings.change_setting(ASK_ABOVE, 50)
-    session.price, session.saves = 0.62, 0.20
+    session.price = 0.62
+    session.saves = 0.20
     before = len(session.state.facts)
     write(window, "all of it")
     box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
@@ -513,7 +514,7 @@ def test_a_conversation_in_a_copy_is_named_as_one_and_brought_back(
     row = bench.rows[window.current_session.id]
     assert row.copy == "main with changes"
     assert has_second_line(row, ConversationActivity.IDLE)
-    bench.copies.in_other_copies[row.id] = ["/project/both.txt", *(f"more {n}" for n in range(20))]
+    bench.copies.in_other_copies[row.id] = ["/project/both.txt"] + [f"more {n}" for n in range(20)]
     window.window_actions["bring-back"].trigger()
     text = window.findChildren(QMessageBox)[-1].text()
     assert "also changed in other copies:\n/project/both.txt\n" in text
@@ -729,7 +730,7 @@ def test_a_workspace_that_an_import_opened_is_searched_as_one_that_is_open_here(
 
 def test_letters_typed_at_a_tab_or_a_tile_go_into_the_message(window: MainWindow) -> None:
     tabs = [each for each in window.top.findChildren(QAbstractButton) if each.isVisible()]
-    for number, button in enumerate([*tabs, *window.rail.findChildren(QAbstractButton)]):
+    for number, button in enumerate(tabs + window.rail.findChildren(QAbstractButton)):
         button.setFocus()
         QTest.keyClicks(button, "word")
         assert window.chat.composer.text.toPlainText() == "word" * (number + 1)
@@ -927,10 +928,8 @@ def test_an_edited_message_asks_about_the_files_that_its_turn_changed(
     sent: bool,
 ) -> None:
     bench.file_changes.fill({"a.py": (b"one\n", b"two\n")})
-    seq, count = (
-        next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid)),
-        len(said(session)),
-    )
+    seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
+    count = len(said(session))
     window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.EDIT, seq))
     window.chat.composer.text.setPlainText("Otherwise")
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
@@ -1067,7 +1066,8 @@ def test_a_fold_is_stopped_beside_its_name_in_the_message_box_and_by_escape(
     window: MainWindow, session: FakeSession
 ) -> None:
     assert QTest.qWaitForWindowActive(window)
-    composer, stop = window.chat.composer, window.chat.composer._stop
+    composer = window.chat.composer
+    stop = composer._stop
     assert not stop.isVisible()
     session.tell(FoldProgress(session.id, FoldKind.HANDOVER, "a handover pays"))
     window.chat.bridge.emit_waiting_events()
@@ -1334,10 +1334,8 @@ def test_a_workspace_that_cannot_be_opened_is_not_marked_as_the_open_one(
     window: MainWindow, desk: FakeDesk
 ) -> None:
     """What was typed went to the other one."""
-    shown, button = (
-        window.showing.workspace_id,
-        next(b for b in window.rail._buttons if not b.isChecked()),
-    )
+    shown = window.showing.workspace_id
+    button = next(b for b in window.rail._buttons if not b.isChecked())
     del desk.benches[button.workspace]
     button.click()
     assert window.notices._text.text() == f"There is no workspace {button.workspace}."
@@ -1381,17 +1379,16 @@ def test_letters_nobody_else_wants_are_a_message(window: MainWindow, session: Fa
 def test_a_file_that_falls_anywhere_on_the_chat_is_attached_and_no_notice_covers_it(
     window: MainWindow, tmp_path: Path
 ) -> None:
-    composer, place = window.chat.composer, QPoint(200, 200)
+    composer = window.chat.composer
+    place = QPoint(200, 200)
     (tmp_path / "notes.txt").write_text("Use tabs.")
     dropped = QMimeData()
     dropped.setUrls(
         [QUrl.fromLocalFile(str(tmp_path / name)) for name in ("notes.txt", "missing.txt")]
     )
-    copy, left, none = (
-        Qt.DropAction.CopyAction,
-        Qt.MouseButton.LeftButton,
-        Qt.KeyboardModifier.NoModifier,
-    )
+    copy = Qt.DropAction.CopyAction
+    left = Qt.MouseButton.LeftButton
+    none = Qt.KeyboardModifier.NoModifier
     entering = QDragEnterEvent(place, copy, dropped, left, none)
     QApplication.sendEvent(window.chat, entering)
     assert entering.isAccepted()
@@ -1441,7 +1438,8 @@ def test_where_a_turn_ended_by_itself_there_is_a_way_on(
     session.append(TurnEnded(reason, why))
     session.set_running(ConversationActivity.FAILED if buttons else ConversationActivity.IDLE, why)
     window.chat.bridge.emit_waiting_events()
-    way_on, wanted = window.chat.turn_end_help, QSignalSpy(window.parts.requests.settings_wanted)
+    way_on = window.chat.turn_end_help
+    wanted = QSignalSpy(window.parts.requests.settings_wanted)
     shown = [each for each in way_on.findChildren(QPushButton) if each.isVisible()]
     assert [each.text() for each in shown] == buttons
     assert why not in way_on._words.text(), "the transcript says it"
@@ -1538,10 +1536,8 @@ def test_the_cache_page_says_quietly_that_its_limit_is_passed(
     window: MainWindow, bench: FakeWorkbench
 ) -> None:
     window.switch_to_page("cache")
-    over, wanted = (
-        window.pages.cache.over_limit_button,
-        QSignalSpy(window.parts.requests.settings_wanted),
-    )
+    over = window.pages.cache.over_limit_button
+    wanted = QSignalSpy(window.parts.requests.settings_wanted)
     assert not over.isVisible()
     for tell in bench.size_limit.heard:
         tell(12_000_000)
@@ -1660,11 +1656,9 @@ def test_names_that_others_gave_are_no_mark_up_and_no_keys(
     window: MainWindow, desk: FakeDesk
 ) -> None:
     parser = desk.benches["parser"]
-    parser.name, parser.main_model_name, parser.allowed_folders = (
-        "R&D <b>x</b>",
-        "p/<b>m</b>",
-        [Path("/home/<b>x</b>")],
-    )
+    parser.name = "R&D <b>x</b>"
+    parser.main_model_name = "p/<b>m</b>"
+    parser.allowed_folders = [Path("/home/<b>x</b>")]
     window.workspaces.go_to_workspace("parser")
     window.workspaces.refresh_workspaces()
     labels = [label for label in window.findChildren(QLabel) if "<b>" in label.text()]
@@ -1758,7 +1752,7 @@ def test_a_question_can_be_read_and_answered_in_a_small_window(
     card = window.chat.approvals.visible_card
     assert card is not None
     (preview,) = card.findChildren(QPlainTextEdit)
-    buttons = [*card.findChildren(QPushButton), *window.chat.composer.findChildren(QPushButton)]
+    buttons = card.findChildren(QPushButton) + window.chat.composer.findChildren(QPushButton)
     for button in buttons:
         if button.isVisible():
             assert button.width() >= button.sizeHint().width(), button.text()
@@ -1809,7 +1803,7 @@ def test_a_folder_with_a_long_or_a_taken_name_gets_a_workspace(
         made.append(window.current_workbench.name)
         window.workspaces.refresh_workspaces()
     assert made[:3] == ["x" * 80, "same", "same (b)"]
-    assert len({*made}) == 4
+    assert len(set(made)) == 4
 
 
 def test_a_new_workspace_comes_last_in_the_rail(window: MainWindow, tmp_path: Path) -> None:
@@ -1849,7 +1843,7 @@ def test_an_empty_conversation_says_what_is_true_in_each_permission_mode(
         PermissionMode.ASK
     ]
     assert "not asked" in said[PermissionMode.ALLOW_ALL]
-    assert len({*said.values()}) == len(PermissionMode)
+    assert len(set(said.values())) == len(PermissionMode)
 
 
 def test_an_opened_conversation_without_a_message_offers_first_steps_until_something_is_said(

@@ -205,7 +205,8 @@ async def test_workers_hear_that_they_are_to_end(
 
 
 async def test_a_task_that_was_cancelled_runs_no_tool_any_more(desks: Desks, folder: Path) -> None:
-    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
     cancelled = asyncio.Event()
 
     def answer(_seen: object) -> Answer:
@@ -232,7 +233,8 @@ async def test_a_worker_that_hung_writes_nothing_beside_the_one_that_took_over(
     """Its lease has expired, and another worker goes on in the conversation. What it
     was about to write would split it.
     """
-    asked, answered = Hold(), Hold()
+    asked = Hold()
+    answered = Hold()
 
     def answer(_seen: object) -> Answer:
         asked.let_go()
@@ -328,7 +330,8 @@ async def test_a_drained_worker_gives_back_what_runs_and_the_next_one_goes_on(
     desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleet_worker, "DRAIN_SECONDS", 5.0)
-    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
 
     def answer(_seen: object) -> Answer:
         loop.call_soon_threadsafe(asked.set)
@@ -356,7 +359,8 @@ async def test_a_task_claimed_again_by_its_own_process_goes_on_once(
     """Its lease ran out while the store was away; when it came back, the claim was
     answered before a renewal that had begun earlier.
     """
-    asked, answered = Hold(), Hold()
+    asked = Hold()
+    answered = Hold()
 
     def answer(_seen: object) -> Answer:
         asked.let_go()
@@ -369,7 +373,8 @@ async def test_a_task_claimed_again_by_its_own_process_goes_on_once(
         working = asyncio.ensure_future(worker.work_until_drained(until_empty=True))  # noqa: TID251
         await asked.seen()
         await tasks._run_statements([("UPDATE tasks SET until = 0", ())])
-        renew, opened = tasks.renew_leases_of_tasks, bench.sharing.fetch_facts_of_others
+        renew = tasks.renew_leases_of_tasks
+        opened = bench.sharing.fetch_facts_of_others
         second = asyncio.Event()
 
         async def renew_after_claim(held: Sequence[FleetTask], seconds: float) -> frozenset[str]:
@@ -467,7 +472,8 @@ async def test_a_task_waits_while_its_database_is_away_or_full(
     async with place(desks, folder, CALL, reply("It is made.")) as (bench, tasks, _):
         monkeypatch.setattr(claimed_fleet_task, "AWAY_SECONDS", 0.0)
         (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
-        confirm, troubles = bench.sharing.ensure_sent, [trouble("no"), trouble("not yet")]
+        confirm = bench.sharing.ensure_sent
+        troubles = [trouble("no"), trouble("not yet")]
 
         async def confirm_later(conversation: str) -> bool:
             if troubles:
@@ -500,7 +506,8 @@ async def test_weather_gives_a_task_back_and_it_is_done_later_with_what_waits_fo
                 NewFleetTask(FleetTaskOrder("after"), after=("first",)),
             ]
         )
-        journal, seen = bench.workspace.journal, list[FleetTask]()
+        journal = bench.workspace.journal
+        seen: list[FleetTask] = []
         append = journal.append_to_journal
 
         async def append_in_bad_weather(
@@ -552,7 +559,8 @@ async def test_an_end_that_another_machine_wrote_is_not_the_end_of_a_turn_that_n
     """
     async with place(desks, folder, reply("One."), reply("Two.")) as (bench, tasks, _):
         (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
-        turn_lease, refused = bench.sharing.hold_turn_lease, list[str]()
+        turn_lease = bench.sharing.hold_turn_lease
+        refused: list[str] = []
 
         @asynccontextmanager
         async def lease_after_another(conversation: str) -> AsyncIterator[None]:
@@ -600,15 +608,14 @@ async def test_an_agent_works_with_the_tools_its_file_names(desks: Desks, folder
 async def test_conversations_of_ended_tasks_leave_this_disk_and_come_back_when_their_task_goes_on(
     desks: Desks, folder: Path
 ) -> None:
-    answers = [
-        refused(400),
-        *(reply(f"Answer {number}.") for number in range(4)),
-        reply("It goes on."),
-    ]
+    answers = [refused(400)]
+    answers += [reply(f"Answer {number}.") for number in range(4)]
+    answers.append(reply("It goes on."))
     async with place(desks, folder, *answers) as (bench, tasks, _):
         share(bench)
         worker = worker_of(bench, tasks)
-        worker._at_once, worker.most_kept = 1, 2
+        worker._at_once = 1
+        worker.most_kept = 2
         wanted = [NewFleetTask(FleetTaskOrder(f"task {number}")) for number in range(5)]
         first, *others = await tasks.add_fleet_tasks(wanted)
         await asyncio.wait_for(worker.work_until_drained(until_empty=True), 60)
@@ -656,12 +663,10 @@ async def test_what_is_not_in_the_store_never_exceeds_the_bound_while_all_tasks_
         return reply("Made.") if seen.body["messages"][-1]["role"] == "tool" else CALL
 
     async with place(desks, folder, *[answer] * 2 * number) as (bench, tasks, server):
-        lock, journal, sizes, unsent = (
-            share(bench)._lock_if_reachable(),
-            bench.workspace.journal,
-            [0],
-            [0],
-        )
+        lock = share(bench)._lock_if_reachable()
+        journal = bench.workspace.journal
+        sizes = [0]
+        unsent = [0]
         await bench.sharing.sync_conversations_now()
         append = journal.append_to_journal
 
@@ -681,7 +686,8 @@ async def test_what_is_not_in_the_store_never_exceeds_the_bound_while_all_tasks_
             # Until one waits for room, and does not just write.
             while len(server.bodies) < number and not waiting & before:
                 await asyncio.sleep(0.3)
-                waiting, before = set(bench.sharing.unsent._line), waiting
+                before = waiting
+                waiting = set(bench.sharing.unsent._line)
         await asyncio.wait_for(working, 120)
         assert {task.state for task in await tasks.list_fleet_tasks()} == {FleetTaskState.DONE}
         assert max(unsent) <= max(bound, *sizes)

@@ -444,7 +444,8 @@ async def test_a_copy_in_which_a_command_still_runs_is_not_brought_back(
     await bench.choose_permission_mode("allow all")
     copy = await copy_in(bench)
     kit = bench.copies.tools_of_copy(copy.id)
-    box, context = kit.build_toolbox(), CallContext(copy.id, _yes, lambda _: None)
+    box = kit.build_toolbox()
+    context = CallContext(copy.id, _yes, lambda _: None)
     given = json.dumps({"command": "sleep 600", "background": True})
     await box.run_tool_call(ToolCall("1", "run_command", given), context)
     for way in ("merge", "rebase", "apply"):
@@ -517,7 +518,8 @@ async def _yes(_: PermissionQuestion) -> PermissionAnswer:
 async def test_an_undo_in_a_copy_leaves_the_users_files_alone(desks: Desks, project: Path) -> None:
     bench = await bench_on(desks, project)
     copy = await copy_in(bench)
-    work, changes = copy.folder / "0", bench.file_changes_of(copy.id)
+    work = copy.folder / "0"
+    changes = bench.file_changes_of(copy.id)
     window = await changes.workspace_checkpoints.begin_step("1", copy.id, "command")
     assert window is not None
     for folder in (work, project):
@@ -557,9 +559,8 @@ async def test_copies_that_change_the_same_files_never_see_each_other(
         assert {git(copy.folder / "0", "show", f"HEAD:{name}") for name in ("a", "b", "new")} == {
             f"{copy.id} 4 {name}\n" for name in ("a", "b", "new")
         }
-        assert set(git(copy.folder / "0", "log", "--format=%s").split("\n")) <= {
-            "", "x", *(f"{copy.id} {turn}" for turn in range(5))
-        }  # fmt: skip
+        known_subjects = {"", "x"} | {f"{copy.id} {turn}" for turn in range(5)}
+        assert set(git(copy.folder / "0", "log", "--format=%s").split("\n")) <= known_subjects
     assert (git(project, "for-each-ref"), (project / ".git/index").read_bytes()) == before
     git(project, "fsck", "--strict")
 
@@ -705,14 +706,16 @@ async def test_a_parent_brings_the_changes_of_its_sub_agent_back_after_the_user_
 ) -> None:
     bench = await bench_on(desks, project)
     await bench.choose_permission_mode("allow all")
-    parent, stranger = await bench.start_conversation(), await bench.start_conversation()
+    parent = await bench.start_conversation()
+    stranger = await bench.start_conversation()
     await parent.conversation.append_facts(UserSaid((Text("Delegate it."),)))
     wish = Delegation(parent.id, "1", "task", "", (), 1, isolated=True)
     child = await bench._create_subagent_session(ConversationStarted(parent=parent.id), wish)
     (bench.copies.tools_of_copy(child.id).resources.roots.folders[0] / "a").write_text(
         "by the sub-agent\n"
     )
-    call, asked = ToolCall("1", "apply_agent_changes", json.dumps({"agent": child.id})), list[str]()
+    call = ToolCall("1", "apply_agent_changes", json.dumps({"agent": child.id}))
+    asked: list[str] = []
 
     async def ask(question: PermissionQuestion) -> PermissionAnswer:
         asked.append(question.preview)
@@ -773,7 +776,8 @@ async def test_a_command_sets_a_new_copy_up_once_and_is_asked_for(
     await bench.choose_permission_mode("ask")
     here = await bench.start_conversation()
     copy = await copy_in(bench)
-    session, asked = await bench.open_session(copy.id), list[str]()
+    session = await bench.open_session(copy.id)
+    asked: list[str] = []
 
     def hear(event: Event) -> None:
         if isinstance(event, QuestionAsked):
@@ -810,7 +814,8 @@ async def test_nothing_runs_whatever_both_repositories_name(
 ) -> None:
     bench = await bench_on(desks, project)
     copy = await copy_in(bench)
-    work, run = copy.folder / "0", f"touch {tmp_path}/canary"
+    work = copy.folder / "0"
+    run = f"touch {tmp_path}/canary"
     git(project, "commit", "-q", "--allow-empty", "-m", "mine")
     for folder in (project, work):
         (folder / ".git/info").mkdir(exist_ok=True)
@@ -966,7 +971,7 @@ async def test_commits_are_by_whom_the_repository_names_now(
     found = git(
         project, "log", "--format=%an %ae, %cn %ce", *others, f"{copy.repositories[0].base}..{last}"
     )
-    assert {*found.splitlines()} == {"Local a@b, Local a@b"}
+    assert set(found.splitlines()) == {"Local a@b, Local a@b"}
 
 
 @pytest.mark.parametrize("is_locked", [False, True])
@@ -974,7 +979,8 @@ async def test_a_discard_leaves_no_ref_in_the_users_repository(
     desks: Desks, project: Path, *, is_locked: bool
 ) -> None:
     bench = await bench_on(desks, project)
-    copy, other = await copy_in(bench), await copy_in(bench)
+    copy = await copy_in(bench)
+    other = await copy_in(bench)
     for number, each in enumerate((copy, other)):
         (each.folder / "0" / f"new {number}").write_text("x\n")
         await bench.copies.bring_back(each, "merge", "New")
@@ -1071,10 +1077,8 @@ async def test_if_the_second_repository_cannot_be_moved_it_is_said_that_the_firs
     desks: Desks, project: Path, second: Path
 ) -> None:
     copy = await copy_of_two(desks, project, second)
-    branch, before = (
-        git(second, "symbolic-ref", "HEAD").strip(),
-        git(project, "rev-parse", "--short=9", "HEAD").strip(),
-    )
+    branch = git(second, "symbolic-ref", "HEAD").strip()
+    before = git(project, "rev-parse", "--short=9", "HEAD").strip()
     (second / ".git" / f"{branch}.lock").touch()
     with pytest.raises(
         ActionRefused,
@@ -1207,10 +1211,8 @@ async def test_nothing_is_asked_while_a_command_still_runs_in_the_copy(
     bench = await bench_on(desks, project)
     parent, copy = await sub_agent_in_copy(bench)
     (copy.folder / "0" / "a").write_text("theirs\n")
-    box, context = (
-        bench.copies.tools_of_copy(copy.id).build_toolbox(),
-        CallContext(copy.id, _yes, lambda _: None),
-    )
+    box = bench.copies.tools_of_copy(copy.id).build_toolbox()
+    context = CallContext(copy.id, _yes, lambda _: None)
     given = json.dumps({"command": "sleep 600", "background": True})
     await box.run_tool_call(ToolCall("1", "run_command", given), context)
     assert await apply_after(parent, copy) == (False, [])
@@ -1355,7 +1357,7 @@ async def test_what_was_brought_back_before_is_no_conflict(
         (work / f"new {number}").write_text("new\n")
         (work / f"new {number - 1}").unlink(missing_ok=True)
         left = await bench.copies.list_files_not_brought_back(_again(bench, copy))
-        assert {"a", f"new {number}"} <= {*left}
+        assert {"a", f"new {number}"} <= set(left)
         await bench.copies.bring_back(_again(bench, copy), way, "theirs")
         assert await bench.copies.list_files_not_brought_back(_again(bench, copy)) == []
         assert (project / "a").read_text() == f"version {number}\n"

@@ -153,7 +153,8 @@ def test_the_client_sees_a_stream_without_the_hidden_calls(
 
 def test_the_reply_after_a_hidden_call_goes_on_with_the_first() -> None:
     veil = AnthropicCallFilter(hold=True)
-    assert through(veil, [BEGIN, *block(0, WORDS), *block(1, HIDDEN), told(10), STOP]) == [
+    first = [BEGIN] + block(0, WORDS) + block(1, HIDDEN) + [told(10), STOP]
+    assert through(veil, first) == [
         [0],
         [1],
         [2],
@@ -163,11 +164,12 @@ def test_the_reply_after_a_hidden_call_goes_on_with_the_first() -> None:
         [],
     ]
     veil.continue_in_next_reply(10)
-    second = [BEGIN, *block(0, THOUGHT), *block(1, WORDS), told(3), STOP]
+    second = [BEGIN] + block(0, THOUGHT) + block(1, WORDS) + [told(3), STOP]
     assert through(veil, second) == [[], [], [], [3], [4], [told(13)], [6]]
     veil.continue_in_next_reply(3)
     given = [[event] for event in block(2, OWN)]
-    assert through(veil, [BEGIN, *block(0, OWN), told(2), STOP]) == [[], *given, [told(15)], [4]]
+    third = [BEGIN] + block(0, OWN) + [told(2), STOP]
+    assert through(veil, third) == [[]] + given + [[told(15)], [4]]
 
 
 def test_whole_replies_become_one_with_the_last_thoughts_and_all_the_output() -> None:
@@ -208,12 +210,11 @@ def test_marks_are_taken_off_and_set_without_touching_what_has_none() -> None:
 
 
 def test_the_users_words_and_an_added_result_are_one_message() -> None:
-    words, result = (
-        {"role": "user", "content": "a"},
-        anthropic_gateway.result_message("t1", "Bash", "out"),
-    )
+    words = {"role": "user", "content": "a"}
+    result = anthropic_gateway.result_message("t1", "Bash", "out")
+    said_first = {"type": "text", "text": "a"}
     assert anthropic_gateway.merge_added_messages([(words, False), (result, True)]) == [
-        {"role": "user", "content": [*result["content"], {"type": "text", "text": "a"}]}
+        {"role": "user", "content": result["content"] + [said_first]}
     ]
 
 
@@ -233,8 +234,12 @@ def test_what_is_kept_for_an_hour_is_told_apart() -> None:
     )
 
 
-TEXT, CALL, RESULT = PieceKind.TEXT, PieceKind.CALL, PieceKind.RESULT
-REASONING, IMAGE, OTHER = PieceKind.REASONING, PieceKind.IMAGE, PieceKind.OTHER
+TEXT = PieceKind.TEXT
+CALL = PieceKind.CALL
+RESULT = PieceKind.RESULT
+REASONING = PieceKind.REASONING
+IMAGE = PieceKind.IMAGE
+OTHER = PieceKind.OTHER
 
 
 def pieces_of(unit: Any) -> list[Piece]:
@@ -382,19 +387,14 @@ def test_messages_are_put_back_as_they_were_read() -> None:
 
 
 def test_an_added_message_joins_its_neighbour_of_one_role_and_one_of_the_agent_does_not() -> None:
-    words, result = (
-        anthropic_gateway.user_message("go on"),
-        anthropic_gateway.result_message("c1", "run", "out"),
-    )
+    words = anthropic_gateway.user_message("go on")
+    result = anthropic_gateway.result_message("c1", "run", "out")
     reply = {"role": "assistant", "content": "well"}
     merge = anthropic_gateway.merge_added_messages
     assert merge([(words, False), (result, False)]) == [words, result]
-    assert merge([(words, False), (result, True)]) == [
-        {**words, "content": [*result["content"], *words["content"]]}
-    ]
-    assert merge([(words, True), (result, False)]) == [
-        {**words, "content": [*result["content"], *words["content"]]}
-    ]
+    merged = {**words, "content": result["content"] + words["content"]}
+    assert merge([(words, False), (result, True)]) == [merged]
+    assert merge([(words, True), (result, False)]) == [merged]
     assert merge([(reply, False), (words, True)]) == [reply, words]
     assert merge([(words, False), (words, False), (reply, True)]) == [words, words, reply]
 
@@ -429,7 +429,8 @@ def test_results_calls_and_words_are_changed_where_they_stand() -> None:
 
 
 def test_marks_of_the_cache_are_counted_taken_and_set() -> None:
-    mark, later = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
+    mark = {"type": "ephemeral"}
+    later = {"type": "ephemeral", "ttl": "1h"}
     unit = {
         "role": "user",
         "content": [
@@ -447,10 +448,8 @@ def test_marks_of_the_cache_are_counted_taken_and_set() -> None:
         == 2
     )
     assert anthropic_gateway.last_cache_mark(unit) == mark
-    assert (
-        anthropic_gateway.last_cache_mark({"content": [*unit["content"], {"cache_control": later}]})
-        == later
-    )
+    with_later = {"content": list(unit["content"]) + [{"cache_control": later}]}
+    assert anthropic_gateway.last_cache_mark(with_later) == later
     bare = anthropic_gateway.without_cache_marks(unit)
     assert (
         anthropic_gateway.last_cache_mark(bare),
