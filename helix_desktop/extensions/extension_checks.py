@@ -63,13 +63,13 @@ def _read_sessions(declared: ExtensionHistoryFormat, path: Path) -> tuple[Record
     ExtensionFailed.
     """
 
-    def read() -> tuple[RecordedSession, ...] | HistoryUnreadable:
+    def read_or_return_refusal() -> tuple[RecordedSession, ...] | HistoryUnreadable:
         try:
             return check_read_sessions(declared.read(path), declared.kind).sessions
         except HistoryUnreadable as error:
             return error
 
-    result = run_with_limit(read, READING_SECONDS, "`read`")
+    result = run_with_limit(read_or_return_refusal, READING_SECONDS, "`read`")
     if isinstance(result, HistoryUnreadable):
         raise result
     return result

@@ -161,7 +161,7 @@ def _code_of_project(project: Path) -> set[Path]:
     entries_seen = 0
     folders = [project]
     while folders:
-        entries = _list_entries(folders.pop())
+        entries = _list_entries_of_code_folder(folders.pop())
         entries_seen += len(entries)
         if entries_seen > MOST_ENTRIES_OF_PROJECT:
             raise ActionRefused(
@@ -173,7 +173,7 @@ def _code_of_project(project: Path) -> set[Path]:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
-            kind = _kind_of_entry(entry)
+            kind = _kind_of_code_entry(entry)
             if kind is _CodeEntryKind.FOLDER:
                 folders.append(Path(entry.path))
             elif kind is _CodeEntryKind.FILE and entry.name.endswith(_ENDINGS_OF_CODE):
@@ -186,8 +186,8 @@ def _files_below(folder: Path) -> set[Path]:
     paths: set[Path] = set()
     folders = [folder]
     while folders:
-        for entry in _list_entries(folders.pop()):
-            kind = _kind_of_entry(entry)
+        for entry in _list_entries_of_code_folder(folders.pop()):
+            kind = _kind_of_code_entry(entry)
             if kind is _CodeEntryKind.FOLDER:
                 folders.append(Path(entry.path))
             elif kind is _CodeEntryKind.FILE:
@@ -195,7 +195,7 @@ def _files_below(folder: Path) -> set[Path]:
     return paths
 
 
-def _list_entries(folder: Path) -> list[os.DirEntry[str]]:
+def _list_entries_of_code_folder(folder: Path) -> list[os.DirEntry[str]]:
     with suppress(OSError), os.scandir(folder) as entries:
         return list(entries)
     return []  # A finder can name folders that do not exist.
@@ -207,7 +207,7 @@ class _CodeEntryKind(Enum):
     NEVER_LOADED = "never loaded"
 
 
-def _kind_of_entry(entry: os.DirEntry[str]) -> _CodeEntryKind:
+def _kind_of_code_entry(entry: os.DirEntry[str]) -> _CodeEntryKind:
     """Return what an entry of a folder with code is. Raises ActionRefused for what could be loaded
     and has no content that can be compared.
     """

@@ -192,7 +192,7 @@ def _offer_history_format(
         declared.kind,
         declared.program,
         history_format.recognizes_file,
-        history_format.read_file,
+        history_format.read_history_file_of_extension,
         tuple(declared.endings),
         tuple(declared.folders),
     )

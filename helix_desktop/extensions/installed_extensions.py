@@ -88,7 +88,7 @@ class AllowedExtensions:
         known: list[KnownExtension] = []
         for installed in find_installed_extensions(self.folder):
             decision = object_at(decisions, installed.name)
-            known.append(_judge(installed, decision))
+            known.append(_judge_decision(installed, decision))
         return known
 
     def find_extension(self, name: str) -> KnownExtension:
@@ -159,7 +159,9 @@ def describe_failed_extension(installed: InstalledExtension, why: str) -> str:
     return f"The extension {installed.name} was switched off: {why}."
 
 
-def _judge(installed: InstalledExtension, decision: Mapping[str, object]) -> KnownExtension:
+def _judge_decision(
+    installed: InstalledExtension, decision: Mapping[str, object]
+) -> KnownExtension:
     if not decision:
         return KnownExtension(installed, ExtensionState.OFF, installed.refusal)
     if installed.refusal:

@@ -66,7 +66,7 @@ class HistoryFormatOfExtension:
             self._note(error, what)
             raise InvalidInput(f"{error.what}.") from error
 
-    def read_file(self, path: Path) -> AddedReading:
+    def read_history_file_of_extension(self, path: Path) -> AddedReading:
         """Return the checked sessions of a file. Raises InvalidInput if it cannot be read."""
         extension = self.extension
         if extension.stopped_because:

@@ -39,14 +39,14 @@ class RunningExtension:
         """Count a failed call. Several in a row switch the extension off until the next start."""
         self.failures[function] += 1
         if self.failures[function] >= MOST_FAILURES:
-            self._stop(why)
+            self._stop_using_it(why)
 
     def note_hanging(self, why: str) -> None:
         """Switch off an extension that would hang again after the next start."""
         self.decisions.switch_off_failed(self.installed, why)
-        self._stop(why)
+        self._stop_using_it(why)
 
-    def _stop(self, why: str) -> None:
+    def _stop_using_it(self, why: str) -> None:
         if self.stopped_because:
             return
         self.stopped_because = why

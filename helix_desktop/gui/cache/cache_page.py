@@ -15,6 +15,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache import entry_tasks
 from helix_desktop.gui.cache.entries_model import EntriesModel, EntrySearchHit
 from helix_desktop.gui.cache.entry_actions import EntryActions
+from helix_desktop.gui.cache.entry_columns import COLUMNS_OF_EARLIER_LAYOUTS, ENTRY_COLUMNS
 from helix_desktop.gui.cache.entry_table import EntryTable
 from helix_desktop.gui.cache.entry_viewer import EntryViewer
 from helix_desktop.gui.cache.filter_bar import EntryFilterBar
@@ -195,15 +196,22 @@ class CachePage(QWidget):
         encoded_states: list[str] = []
         for state in (header_state, split_state):
             encoded_states.append(bytes(state.toBase64().data()).decode())
+        encoded_states.append(str(len(ENTRY_COLUMNS)))
         return " ".join(encoded_states)
 
     def restore_cache_layout(self, state: str) -> None:
         """Restores a layout that `encode_cache_layout` returned, and ignores anything else."""
         encoded_states = state.split(" ")
-        if len(encoded_states) != 2:
+        if len(encoded_states) == 2:  # From a version that did not say how many columns it had.
+            encoded_states.append(str(COLUMNS_OF_EARLIER_LAYOUTS))
+        if len(encoded_states) != 3 or not encoded_states[2].isdecimal():
             return
-        header_state, split_state = encoded_states
-        self.table.horizontalHeader().restoreState(QByteArray.fromBase64(header_state.encode()))
+        header_state, split_state, column_count = encoded_states
+        header = self.table.horizontalHeader()
+        header.restoreState(QByteArray.fromBase64(header_state.encode()))
+        # Qt shows all that the saved state does not know.
+        for number in range(int(column_count), len(ENTRY_COLUMNS)):
+            header.setSectionHidden(number, not ENTRY_COLUMNS[number].is_shown_at_first)
         self._split.restoreState(QByteArray.fromBase64(split_state.encode()))
 
     def open_entry_by_digest(self, digest: Digest) -> None:

@@ -12,10 +12,7 @@ from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache.entry_columns import (
-    LOOK_BY_COLUMN,
-    EntryColumn,
-    cell_text,
-    column_title,
+    ENTRY_COLUMNS,
 )
 from helix_desktop.gui.common.list_row_model import NOWHERE, Index
 from helix_desktop.gui.shown_workspace import ShownCatalogue
@@ -140,21 +137,21 @@ class EntriesModel(QAbstractTableModel):
     def columnCount(self, parent: Index = NOWHERE) -> int:
         if parent.isValid():
             return 0
-        return len(EntryColumn)
+        return len(ENTRY_COLUMNS)
 
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> object:
         """Returns the title of a column, or the side it stands at, as Qt asks for them."""
-        if orientation is Qt.Orientation.Vertical or not 0 <= section < len(EntryColumn):
+        if orientation is Qt.Orientation.Vertical or not 0 <= section < len(ENTRY_COLUMNS):
             return None
-        column = EntryColumn(section)
+        column = ENTRY_COLUMNS[section]
         if role == Qt.ItemDataRole.DisplayRole:
-            return column_title(column)
+            return column.title()
         if role == Qt.ItemDataRole.TextAlignmentRole:
             # Numbers stand below each other, and so does what they are called.
             side = Qt.AlignmentFlag.AlignLeft
-            if LOOK_BY_COLUMN[column].is_number:
+            if column.is_number:
                 side = Qt.AlignmentFlag.AlignRight
             return side | Qt.AlignmentFlag.AlignVCenter
         return None
@@ -166,7 +163,7 @@ class EntriesModel(QAbstractTableModel):
         row = self.get_or_load_row(index.row())
         if row is None:
             return "…"
-        return cell_text(row, EntryColumn(index.column()), time.time())
+        return ENTRY_COLUMNS[index.column()].text(row, time.time())
 
     # --- Reading the rows page by page as they are needed
 

@@ -1,11 +1,11 @@
-"""The columns of the table of stored outputs: all that the page knows of each, in one place. A
-column that can be sorted by also has its name in `EntrySort` and in the index.
+"""The columns of the table of stored outputs: all that the page knows of each is one declaration.
+
+A column that can be sorted by also has its name in `EntrySort` and in the index.
 """
 
-from collections.abc import Callable
-from enum import IntEnum
+from collections.abc import Callable, Sequence
 
-from helix_desktop.engine.cache_entry_rows import EntryRow
+from helix_desktop.engine.cache_entry_rows import EntryRow, EntrySort
 from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import format_byte_size, format_time_ago
@@ -16,35 +16,27 @@ LONGEST_TOOL = 200  # Longer names of tools are cut to this many characters.
 LONGEST_SOURCE = 400
 
 
-class EntryColumn(IntEnum):
-    """The columns, from left to right. `EntrySort` has the same names."""
-
-    SOURCE = 0
-    TOOL = 1
-    SIZE = 2
-    TOKENS = 3
-    USES = 4
-    TIME = 5
-    RECALLED = 6
-    HASH = 7
-
-
 @dataclass(frozen=True, slots=True)
-class ColumnLook:
-    """`title` returns the heading, and `text` a cell's text at a time. `width` and
+class EntryColumn:
+    """A column. `title` returns the heading, and `text` a cell's text at a time.
+
+    `sort`: the order that a click on the heading chooses, if the index has it. `width` and
     `narrow_width` are in pixels, in a wide table and in a narrow one; 0 takes the room that is
     left. `hidden_first`: where room is short, the column with the lowest number is hidden first,
-    and one with 0 never.
+    and one with 0 never. `is_shown_at_first`: whether users see it who have chosen nothing.
     """
 
+    id: str
     title: Callable[[], str]
     text: Callable[[EntryRow, float], str]
+    sort: EntrySort | None
     width: int = 0
     narrow_width: int = 0
     is_number: bool = False
     is_code: bool = False
     is_muted: bool = False
     hidden_first: int = 0
+    is_shown_at_first: bool = True
 
 
 def _source_on_one_line(row: EntryRow, _now: float) -> str:
@@ -75,6 +67,12 @@ def _tokens(row: EntryRow, _now: float) -> str:
     return format_number(row.tokens)
 
 
+def _lines(row: EntryRow, _now: float) -> str:
+    if not row.stored.lines:
+        return "–"
+    return format_number(row.stored.lines)
+
+
 def _uses(row: EntryRow, _now: float) -> str:
     return format_number(row.uses)
 
@@ -94,35 +92,82 @@ def _short_hash(row: EntryRow, _now: float) -> str:
     return f"{digits[:8]}…{digits[-4:]}"
 
 
-# A table and no chain of conditions: the cells are drawn while the user scrolls.
-LOOK_BY_COLUMN: dict[EntryColumn, ColumnLook] = {
-    EntryColumn.SOURCE: ColumnLook(lambda: tr("Origin"), _source_on_one_line, is_code=True),
-    EntryColumn.TOOL: ColumnLook(lambda: tr("Tool"), _tool, 190, 122),
-    EntryColumn.SIZE: ColumnLook(
-        lambda: tr("Size"), _size, 100, 82, is_number=True, hidden_first=4
+COLUMNS_OF_EARLIER_LAYOUTS = 8  # They did not say how many they had.
+# From left to right. Saved layouts of the table know a column by its number, so a new one is last.
+ENTRY_COLUMNS: Sequence[EntryColumn] = (
+    EntryColumn(
+        "source", lambda: tr("Origin"), _source_on_one_line, EntrySort.SOURCE, is_code=True
     ),
-    EntryColumn.TOKENS: ColumnLook(
-        lambda: tr("Tokens"), _tokens, 106, 78, is_number=True, hidden_first=2
+    EntryColumn("tool", lambda: tr("Tool"), _tool, EntrySort.TOOL, 190, 122),
+    EntryColumn(
+        "size", lambda: tr("Size"), _size, EntrySort.SIZE, 100, 82, is_number=True, hidden_first=4
     ),
-    EntryColumn.USES: ColumnLook(lambda: tr("Uses"), _uses, 78, 58, is_number=True, hidden_first=1),
-    EntryColumn.TIME: ColumnLook(lambda: tr("Stored"), _time_stored, 140, 112, is_muted=True),
-    EntryColumn.RECALLED: ColumnLook(
-        lambda: tr("Last recalled"), _last_recall, 128, 98, is_muted=True
+    EntryColumn(
+        "tokens",
+        lambda: tr("Tokens"),
+        _tokens,
+        EntrySort.TOKENS,
+        106,
+        78,
+        is_number=True,
+        hidden_first=2,
+    ),
+    EntryColumn(
+        "uses", lambda: tr("Uses"), _uses, EntrySort.USES, 78, 58, is_number=True, hidden_first=1
+    ),
+    EntryColumn(
+        "time", lambda: tr("Stored"), _time_stored, EntrySort.TIME, 140, 112, is_muted=True
+    ),
+    EntryColumn(
+        "recalled",
+        lambda: tr("Last recalled"),
+        _last_recall,
+        EntrySort.RECALLED,
+        128,
+        98,
+        is_muted=True,
+        is_shown_at_first=False,
     ),
     # The viewer shows an entry's hash, too.
-    EntryColumn.HASH: ColumnLook(
-        lambda: tr("Hash"), _short_hash, 160, 132, is_code=True, hidden_first=3
+    EntryColumn(
+        "hash",
+        lambda: tr("Hash"),
+        _short_hash,
+        EntrySort.HASH,
+        160,
+        132,
+        is_code=True,
+        hidden_first=3,
     ),
-}
-COLUMNS_HIDDEN_FIRST = sorted(
-    (column for column, look in LOOK_BY_COLUMN.items() if look.hidden_first),
-    key=lambda column: LOOK_BY_COLUMN[column].hidden_first,
+    EntryColumn(
+        "lines",
+        lambda: tr("Lines"),
+        _lines,
+        None,
+        90,
+        70,
+        is_number=True,
+        is_shown_at_first=False,
+    ),
 )
 
 
-def column_title(column: EntryColumn) -> str:
-    return LOOK_BY_COLUMN[column].title()
+def _build_order_of_hiding() -> list[int]:
+    numbers: list[int] = []
+    for number, column in enumerate(ENTRY_COLUMNS):
+        if column.hidden_first:
+            numbers.append(number)
+    numbers.sort(key=lambda number: ENTRY_COLUMNS[number].hidden_first)
+    return numbers
 
 
-def cell_text(row: EntryRow, column: EntryColumn, now: float) -> str:
-    return LOOK_BY_COLUMN[column].text(row, now)
+COLUMNS_HIDDEN_FIRST: Sequence[int] = _build_order_of_hiding()
+
+
+def number_of_column(column_id: str) -> int:
+    """Return where a column stands from the left, before the user moves it."""
+    return [column.id for column in ENTRY_COLUMNS].index(column_id)
+
+
+# The source is always shown, and takes the room that is left.
+SOURCE_COLUMN = number_of_column("source")

@@ -7,14 +7,14 @@ from functools import partial
 from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QItemSelection, QModelIndex, QPoint, QRect, QSignalBlocker, Qt, Signal
 
-from helix_desktop.engine.cache_entry_rows import EntryRow, EntrySort
+from helix_desktop.engine.cache_entry_rows import EntryRow
 from helix_desktop.gui.cache import entries_model
 from helix_desktop.gui.cache.entry_columns import (
     COLUMNS_HIDDEN_FIRST,
-    LOOK_BY_COLUMN,
+    ENTRY_COLUMNS,
+    SOURCE_COLUMN,
     EntryColumn,
-    cell_text,
-    column_title,
+    number_of_column,
 )
 from helix_desktop.gui.common.found_words import draw_text_with_found_words
 from helix_desktop.gui.common.list_row_model import Index
@@ -74,10 +74,10 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
         if row is None:
             self._paint_bar_of_loading_row(painter, text_rect)
             return
-        column = EntryColumn(index.column())
+        column = ENTRY_COLUMNS[index.column()]
         self._choose_font_and_pen(painter, row, column)
-        text = cell_text(row, column, self._table.now)
-        if column is EntryColumn.SOURCE:
+        text = column.text(row, self._table.now)
+        if index.column() == SOURCE_COLUMN:
             hit = self._table.entries.search_hit_at(index.row())
             if hit is not None:
                 self._paint_search_hit(painter, text_rect, text, hit.snippet)
@@ -85,7 +85,7 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
             if row.pinned:
                 self._paint_pin(painter, rect)
         side = Qt.AlignmentFlag.AlignLeft
-        if LOOK_BY_COLUMN[column].is_number:
+        if column.is_number:
             side = Qt.AlignmentFlag.AlignRight
         metrics = QtGui.QFontMetrics(painter.font())
         shown_text = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, text_rect.width())
@@ -100,12 +100,12 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
     def _choose_font_and_pen(
         self, painter: QtGui.QPainter, row: EntryRow, column: EntryColumn
     ) -> None:
-        if LOOK_BY_COLUMN[column].is_code:
+        if column.is_code:
             painter.setFont(self._mono)
         else:
             painter.setFont(self._text)
         colour = "text"
-        if row.gone or LOOK_BY_COLUMN[column].is_muted:
+        if row.gone or column.is_muted:
             colour = "muted"
         painter.setPen(self._theme.colour_of_token(colour))
 
@@ -171,8 +171,9 @@ class EntryTable(QtWidgets.QTableView):
         self._theme = theme
         self.entries = entries
         self.now = time.time()
+        self._sorted_by = (number_of_column("time"), Qt.SortOrder.DescendingOrder)
         self.is_current_row_loading = False  # True while the current row is being loaded.
-        self._columns_without_room: set[EntryColumn] = set()
+        self._columns_without_room: set[int] = set()
         # This must be connected before Qt's own handler, which would select the entry
         # above and thereby open it.
         entries.rowsAboutToBeRemoved.connect(self._clear_if_row_removed)
@@ -217,12 +218,13 @@ class EntryTable(QtWidgets.QTableView):
         header.setSortIndicatorShown(True)
         header.setSectionsClickable(True)
         header.setHighlightSections(False)
-        header.setSortIndicator(EntryColumn.TIME, Qt.SortOrder.DescendingOrder)
+        header.setSortIndicator(number_of_column("time"), Qt.SortOrder.DescendingOrder)
         header.sortIndicatorChanged.connect(self._sort_and_scroll_to_top)
         self.entries.modelReset.connect(self._update_sort_indicator)
         header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         header.customContextMenuRequested.connect(self._show_column_menu)
-        header.hideSection(EntryColumn.RECALLED)
+        for number, column in enumerate(ENTRY_COLUMNS):
+            header.setSectionHidden(number, not column.is_shown_at_first)
 
     def _apply_table_style(self) -> None:
         self.cells.update_cell_fonts()
@@ -254,23 +256,23 @@ class EntryTable(QtWidgets.QTableView):
         for column, width in widths.items():
             header.resizeSection(column, width)
         remaining_width = room - sum(widths.values())
-        header.resizeSection(EntryColumn.SOURCE, max(least_source_width, remaining_width))
+        header.resizeSection(SOURCE_COLUMN, max(least_source_width, remaining_width))
 
-    def _list_widths_of_wanted_columns(self) -> dict[EntryColumn, int]:
+    def _list_widths_of_wanted_columns(self) -> dict[int, int]:
         """The widths of the columns that the user has not hidden, except the source's."""
         is_narrow = self.viewport().width() < self._theme.zoomed_pixels(900)
-        widths: dict[EntryColumn, int] = {}
-        for column, look in LOOK_BY_COLUMN.items():
+        widths: dict[int, int] = {}
+        for number, column in enumerate(ENTRY_COLUMNS):
             # The source takes the room that is left.
-            if look.width == 0 or self._was_hidden_by_user(column):
+            if column.width == 0 or self._was_hidden_by_user(number):
                 continue
-            width = look.width
+            width = column.width
             if is_narrow:
-                width = look.narrow_width
-            widths[column] = self._theme.zoomed_pixels(width)
+                width = column.narrow_width
+            widths[number] = self._theme.zoomed_pixels(width)
         return widths
 
-    def _was_hidden_by_user(self, column: EntryColumn) -> bool:
+    def _was_hidden_by_user(self, column: int) -> bool:
         is_hidden = self.horizontalHeader().isSectionHidden(column)
         return is_hidden and column not in self._columns_without_room
 
@@ -382,22 +384,28 @@ class EntryTable(QtWidgets.QTableView):
             painter.end()
 
     def _sort_and_scroll_to_top(self, section: int, order: Qt.SortOrder) -> None:
+        sort = ENTRY_COLUMNS[section].sort
+        if sort is None:
+            # The index has no such order: the table and its heading keep the one they have.
+            with QSignalBlocker(self.horizontalHeader()):
+                self.horizontalHeader().setSortIndicator(*self._sorted_by)
+            return
+        self._sorted_by = (section, order)
         self.clear_current_row()
         self.verticalScrollBar().setValue(0)
-        sort = EntrySort[EntryColumn(section).name]
         self.entries.set_sort_order(sort, descending=order is Qt.SortOrder.DescendingOrder)
 
     def _show_column_menu(self, clicked_at: QPoint) -> None:
         header = self.horizontalHeader()
         menu = build_popup_menu(self)
-        for column in EntryColumn:
-            is_hidden = header.isSectionHidden(column)
-            toggle = partial(self._set_column_hidden, column, hidden=not is_hidden)
-            choice = add_menu_choice(menu, column_title(column), toggle, chosen=not is_hidden)
-            choice.setEnabled(column is not EntryColumn.SOURCE)  # This one is always shown.
+        for number, column in enumerate(ENTRY_COLUMNS):
+            is_hidden = header.isSectionHidden(number)
+            toggle = partial(self._set_column_hidden, number, hidden=not is_hidden)
+            choice = add_menu_choice(menu, column.title(), toggle, chosen=not is_hidden)
+            choice.setEnabled(number != SOURCE_COLUMN)  # This one is always shown.
         menu.popup(header.mapToGlobal(clicked_at))
 
-    def _set_column_hidden(self, column: EntryColumn, *, hidden: bool) -> None:
+    def _set_column_hidden(self, column: int, *, hidden: bool) -> None:
         self.horizontalHeader().setSectionHidden(column, hidden)
         self._fit_columns()
 

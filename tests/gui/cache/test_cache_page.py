@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QBuffer, QIODevice, QPoint, Qt
-from PySide6.QtGui import QColor, QContextMenuEvent, QGuiApplication, QImage
+from PySide6.QtGui import QColor, QContextMenuEvent, QGuiApplication, QImage, QStandardItemModel
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLabel, QMenu, QMessageBox
+from PySide6.QtWidgets import QApplication, QHeaderView, QLabel, QMenu, QMessageBox
 
-from helix_desktop.engine.cache_entry_rows import EntryFilter, EntryUse
+from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort, EntryUse
 from helix_desktop.gui.cache.cache_page import CachePage
 from helix_desktop.gui.cache.content_shapes import ContentShape
-from helix_desktop.gui.cache.entry_columns import EntryColumn, name_of_writer
+from helix_desktop.gui.cache.entry_columns import name_of_writer, number_of_column
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.chat_actions import ChatIntent, RecallEntry, ShowInChat
 from helix_desktop.gui.translation import set_translations
@@ -86,7 +86,7 @@ def test_with_large_text_no_column_and_no_button_of_an_entry_is_cut(
     theme.set_zoom(1.0)
     settle()
     assert uses.isVisible()
-    assert not table.isColumnHidden(EntryColumn.HASH)
+    assert not table.isColumnHidden(number_of_column("hash"))
 
 
 def test_a_click_shows_an_entry_and_where_it_is_used(
@@ -155,7 +155,7 @@ def test_choosing_all_and_copying_hashes(
 
 def test_a_click_on_a_header_sorts(page: CachePage, settle: Settle) -> None:
     header = page.table.horizontalHeader()
-    x = header.sectionViewportPosition(EntryColumn.SIZE) + 20
+    x = header.sectionViewportPosition(number_of_column("size")) + 20
     QTest.mouseClick(header.viewport(), LEFT, pos=QPoint(x, 10))
     settle()
     sizes = [
@@ -174,7 +174,7 @@ def test_the_arrow_points_down_for_the_newest_first(page: CachePage, settle: Set
     header = page.table.horizontalHeader()
     widths: dict[Qt.SortOrder, list[int]] = {}
     for order in (Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder):
-        header.setSortIndicator(EntryColumn.TIME, order)
+        header.setSortIndicator(number_of_column("time"), order)
         settle()
         with_arrow = header.grab().toImage()
         header.setSortIndicatorShown(False)
@@ -458,18 +458,48 @@ def test_what_is_shown_stays_chosen_when_its_row_was_looked_up_among_old_ones(
 
 def test_columns_and_divider_are_kept(page: CachePage, settle: Settle) -> None:
     header = page.table.horizontalHeader()
-    header.moveSection(header.visualIndex(EntryColumn.SIZE), 1)
-    page.table._set_column_hidden(EntryColumn.RECALLED, hidden=False)
+    header.moveSection(header.visualIndex(number_of_column("size")), 1)
+    page.table._set_column_hidden(number_of_column("recalled"), hidden=False)
     page._split.setSizes([500, 200])
     kept, sizes = page.encode_cache_layout(), page._split.sizes()
     header.moveSection(1, 3)
-    page.table._set_column_hidden(EntryColumn.RECALLED, hidden=True)
+    page.table._set_column_hidden(number_of_column("recalled"), hidden=True)
     page._split.setSizes([200, 500])
     page.restore_cache_layout("nonsense")
     page.restore_cache_layout(kept)
-    assert header.visualIndex(EntryColumn.SIZE) == 1
-    assert not header.isSectionHidden(EntryColumn.RECALLED)
+    assert header.visualIndex(number_of_column("size")) == 1
+    assert not header.isSectionHidden(number_of_column("recalled"))
     assert page._split.sizes() == sizes
+
+
+def test_a_layout_of_an_earlier_version_without_the_newest_columns_is_kept(
+    page: CachePage, settle: Settle
+) -> None:
+    earlier_header = QHeaderView(Qt.Orientation.Horizontal)
+    earlier_header.setModel(QStandardItemModel(0, 8, earlier_header))
+    earlier_header.moveSection(earlier_header.visualIndex(number_of_column("size")), 1)
+    earlier_header.hideSection(number_of_column("tokens"))
+    kept = bytes(earlier_header.saveState().toBase64().data()).decode()
+    earlier_header.deleteLater()
+    _header, split, _columns = page.encode_cache_layout().split(" ")
+    page.restore_cache_layout(f"{kept} {split}")
+    header = page.table.horizontalHeader()
+    assert header.visualIndex(number_of_column("size")) == 1
+    assert header.isSectionHidden(number_of_column("tokens"))
+    assert header.isSectionHidden(number_of_column("lines"))
+
+
+def test_a_column_without_an_order_in_the_index_leaves_the_order_as_it_is(
+    page: CachePage, settle: Settle
+) -> None:
+    header = page.table.horizontalHeader()
+    header.setSortIndicator(number_of_column("size"), Qt.SortOrder.AscendingOrder)
+    page.table._set_column_hidden(number_of_column("lines"), hidden=False)
+    x = header.sectionViewportPosition(number_of_column("lines")) + 20
+    QTest.mouseClick(header.viewport(), LEFT, pos=QPoint(x, 10))
+    assert header.sortIndicatorSection() == number_of_column("size")
+    assert header.sortIndicatorOrder() == Qt.SortOrder.AscendingOrder
+    assert page.model.sort_by is EntrySort.SIZE
 
 
 def test_a_hidden_page_waits_until_it_is_shown(
@@ -734,7 +764,7 @@ def test_a_selection_holds_while_pages_far_away_are_looked_at(
     assert page.table.selected_ranges == [(0, 0)]
     assert page.viewer.row == page.model.get_or_load_row(0)
     header = page.table.horizontalHeader()
-    header.moveSection(header.visualIndex(EntryColumn.SIZE), 0)
+    header.moveSection(header.visualIndex(number_of_column("size")), 0)
     click_row(page, 4, SHIFT)
     assert page.table.selected_count == 5
     click_row(page, 2, CONTROL)

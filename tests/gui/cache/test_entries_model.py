@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -10,7 +11,7 @@ from helix_desktop.gui.cache.entries_model import (
     ROWS_PER_PAGE,
     EntriesModel,
 )
-from helix_desktop.gui.cache.entry_columns import EntryColumn, cell_text
+from helix_desktop.gui.cache.entry_columns import ENTRY_COLUMNS
 from helix_desktop.gui.theme import Theme
 from tests.gui.cache.catalogue import NOW, MemoryCatalogue
 from tests.gui.fake_desk import now
@@ -95,6 +96,9 @@ def test_cells() -> None:
     line = MemoryCatalogue().put(
         b"x" * 19_354, "read_file", "a\u202eb", tokens=4_812, time=NOW - 120
     )
-    shown = [cell_text(line, column, NOW) for column in EntryColumn]
-    assert shown[:-1] == ["a⟨202E⟩b", "read_file", "19.4 KB", "4,812", "1", "2 min ago", "–"]
-    assert shown[-1] == f"{line.stored.digest.hex[:8]}…{line.stored.digest.hex[-4:]}"
+    shown = [column.text(line, NOW) for column in ENTRY_COLUMNS]
+    assert shown[:7] == ["a⟨202E⟩b", "read_file", "19.4 KB", "4,812", "1", "2 min ago", "–"]
+    assert shown[7] == f"{line.stored.digest.hex[:8]}…{line.stored.digest.hex[-4:]}"
+    assert shown[8] == "–"
+    of_lines = replace(line, stored=replace(line.stored, lines=1_234))
+    assert ENTRY_COLUMNS[8].text(of_lines, NOW) == "1,234"
