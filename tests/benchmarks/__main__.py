@@ -95,12 +95,13 @@ def _of_module(path: Path) -> Benchmark | None:
     screen = any(isinstance(target, ast.Name) and target.id == "SCREEN" for target in targets)
     if any(one == name for one in adapted.ADAPTED):
         return None
-    first = (ast.get_docstring(tree) or name).splitlines()[0].rstrip(".")
+    first_paragraph = (ast.get_docstring(tree) or name).partition("\n\n")[0]
+    measures = " ".join(first_paragraph.split()).rstrip(".")
 
     def command(arguments: argparse.Namespace) -> Sequence[str]:
         return ["-m", "tests.benchmarks.one", name, *(["quick"] if arguments.quick else [])]
 
-    return Benchmark(name, first, command, _rows, screen)
+    return Benchmark(name, measures, command, _rows, screen)
 
 
 def _rows(text: str) -> list[Row]:

@@ -13,7 +13,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -75,11 +75,18 @@ def find_old_figures(runs: Sequence[dict[str, Any]], today: datetime) -> list[st
             problems.append(f"{run['name']} was measured on a build with local changes.")
         elif not _is_commit(commit):
             problems.append(f"{run['name']} names the commit {commit}, which does not exist here.")
-    names = {run["name"] for run in current(runs)}
-    for benchmark, row, _ in QUOTED:
-        if benchmark not in names:
-            problems.append(f"README would quote {row} of {benchmark}, which was not measured.")
+    measured = {run["name"]: rows_by_name(run) for run in current(runs)}
+    for benchmark, row_name, _ in QUOTED:
+        if row_name not in measured.get(benchmark, {}):
+            problems.append(
+                f"README would quote {row_name} of {benchmark}, which was not measured."
+            )
     return problems
+
+
+def rows_by_name(run: Mapping[str, Any]) -> dict[str, Row]:
+    rows = [Row.from_json(row) for row in run["rows"]]
+    return {row.name: row for row in rows}
 
 
 def _is_commit(name: str) -> bool:
@@ -150,25 +157,28 @@ def _missed(rows: Sequence[tuple[str, Row]]) -> Iterator[str]:
 
 # --- the README
 
-# benchmark, row, sentence; {× peer}: ours as a multiple of the peer; {range of peer}:
-# from the least to the most; {percent less}: ours is a share
+# benchmark, row, sentence; {× peer}: ours as a multiple of the peer, or of another row of
+# the same run. What is unfavourable stands beside what is favourable.
 QUOTED = (
-    ("start", "first paint", "The window appears after {range of ours} ms; an empty Qt window after {range of bare Qt window} ms."),
-    ("start", "complete", "Everything in it is there after {ours} ms; the empty window after {bare Qt window} ms."),
-    ("start", "memory after start", "At the start, Helix Desktop uses {ours} MB of memory; an empty window uses {bare Qt window} MB."),
-    ("view", "a step after 100,000 messages", "Long conversations stay fast: after 100,000 messages, Helix Desktop adds {ours} ms to each step."),
+    ("start", "first paint", "The window appears after {ours} ms, {× bare Qt window} times as late as an empty Qt window ({bare Qt window} ms)."),
+    ("start", "window complete, stores still opening", "Everything in it is there after {ours} ms, {× bare Qt window} times as late."),
+    ("start", "memory after start", "At the start, Helix Desktop uses {ours} MB of memory, {× bare Qt window} times as much as the empty window."),
+    ("view", "a step after 100,000 messages", "Long conversations stay fast: after 100,000 messages, Helix Desktop adds {ours} ms of processor time to each step, {× a step after 1,000 messages} times as much as after 1,000 messages."),
 )  # fmt: skip
 
 
 def quotes(runs: Sequence[dict[str, Any]]) -> str:
     """The README's block: a few figures in sentences, each with its version, date and load."""
-    measured = {run["name"]: run for run in current(runs)}
     lines = [BEGIN]
-    for name, row_name, words in QUOTED:
-        run = measured.get(name, {"rows": []})
-        for row in map(Row.from_json, run["rows"]):
-            if row.name == row_name:
-                lines.append(f"- {_quote(row, words)} ({_where(run['machine'])})")
+    for run in sorted(current(runs), key=lambda measured: str(measured["name"])):
+        rows = rows_by_name(run)
+        sentences = [
+            _quote(rows, row_name, words)
+            for name, row_name, words in QUOTED
+            if name == run["name"] and row_name in rows
+        ]
+        if sentences:
+            lines.append(f"- {' '.join(sentences)} ({_where(run['machine'])})")
     link = "[All figures, and how they were measured](resources/help/figures.md)."
     return "\n".join([*lines, "", link, "", END])
 
@@ -180,19 +190,16 @@ def _where(machine: dict[str, str]) -> str:
     return f"version {machine['program']}, {day}, {machine['processor']}, load {load}"
 
 
-def _quote(row: Row, words: str) -> str:
-    figures: dict[str, Figure] = {"ours": row.ours, **row.peers}
+def _quote(rows: Mapping[str, Row], row_name: str, words: str) -> str:
+    quoted = rows[row_name]
+    figures: dict[str, Figure] = {name: row.ours for name, row in rows.items()}
+    figures |= {"ours": quoted.ours, **quoted.peers}
 
     def value(match: re.Match[str]) -> str:
-        if match[1].startswith("range of "):
-            figure = figures[match[1].removeprefix("range of ")]
-            return f"{figure.least:.0f} to {figure.most:.0f}"
-        if match[1] == "percent less":
-            return f"{(1 - row.ours.median) * 100:.3g}"
-        one, times, other = match[1].partition("× ")
-        if times:
-            return shown(figures[one.strip() or "ours"].median / figures[other].median)
-        return shown(figures[one].median)
+        name = match[1]
+        if name.startswith("× "):
+            return shown(quoted.ours.median / figures[name.removeprefix("× ")].median)
+        return shown(figures[name].median)
 
     return re.sub(r"\{([^}]+)\}", value, words)
 
