@@ -37,6 +37,30 @@ def test_the_status_says_whether_there_is_anything_to_read(
     )
 
 
+def test_the_status_says_what_was_not_read_and_why_the_last_import_failed() -> None:
+    status = {
+        "on": True,
+        "recording": True,
+        "reads": [{"agent": "codex", "folder": "/home/a/.codex"}],
+        "without_agents": [],
+        "without_folders": [],
+        "keeps_in": "/home/a/helix",
+        "last_import": 0.0,
+        "damaged": ["A file is damaged."],
+        "unread": ["A database was not read."],
+        "keys": ["A key was recorded."],
+        "trouble": "the disk is full",
+    }
+    assert recorder_command._describe_status(status)[-4:] == [
+        "A file is damaged.",
+        "A database was not read.",
+        "A key was recorded.",
+        "The last import failed and will be tried again: the disk is full",
+    ]
+    without_trouble = recorder_command._describe_status({**status, "trouble": ""})
+    assert without_trouble[-1] == "A key was recorded."
+
+
 def test_what_is_left_out_stays_left_out_until_it_is_named_again(
     tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,3 +126,18 @@ def test_hostile_commands_take_no_quadratic_time(run: str) -> None:
     list(commands.find_git_commands(run * (100_000 // len(run))))
     commands.find_test_summary((run * 100 + "\n") * 1_000)
     assert time.thread_time() - started < 2
+
+
+@pytest.mark.parametrize(
+    ("command", "takes_all"),
+    [
+        ("git commit -am words", True),
+        ("git commit --all -m words", True),
+        ("git commit -ma", False),
+        ("git commit --amend -m words", False),
+        ("git commit -m words a.py", False),
+    ],
+)
+def test_whether_a_commit_takes_all_changed_files(command: str, takes_all: bool) -> None:
+    (commit,) = commands.find_git_commands(command)
+    assert commit.takes_all_changes == takes_all

@@ -315,3 +315,13 @@ def test_a_file_is_known_by_its_head_or_what_is_set() -> None:
     assert not known({"projectHash": "1"})
     assert known({"$set": {}})
     assert known({"$rewindTo": "1"})
+
+
+def test_two_copies_of_a_record_are_equal_if_only_one_has_its_text_in_parts() -> None:
+    """A part without a call has no id of one, which is no difference."""
+    as_text = {"type": "user", "content": "Look here"}
+    in_parts = {"type": "user", "content": [{"text": "Look here"}]}
+    other = {"type": "user", "content": [{"functionResponse": {"id": "c1"}}, {"text": "Look here"}]}
+    content_of = gemini_cli_history._content_of_record
+    assert content_of(as_text) == content_of(in_parts)
+    assert content_of(in_parts) != content_of(other)

@@ -13,7 +13,13 @@ import pytest
 
 from helix_desktop.errors import WrittenByNewerVersion
 from helix_desktop.resources import read_schema
-from helix_desktop.store.fleet_task_files import COPY_NAME, NAME, SqliteTaskTables
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.fleet_task_files import (
+    COPY_NAME,
+    NAME,
+    SqliteTaskTables,
+    open_fleet_task_list,
+)
 from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.fleet_tasks import (
     FleetTaskOrder,
@@ -184,3 +190,18 @@ async def steps_of_each_question(folder: Path, *, ended: int, blocked: int) -> d
         steps[name] = await count_steps(tables, ask)
     tables.close()
     return steps
+
+
+async def test_a_workspace_that_is_not_shared_has_its_list_in_its_folder_open_or_closed(
+    tmp_path: Path,
+) -> None:
+    workspaces = AllWorkspaces(tmp_path)
+    known = workspaces.create_stored_workspace("w", tmp_path)
+    new_task = NewFleetTask(FleetTaskOrder("look"))
+    async with open_fleet_task_list(known) as tasks:
+        (task,) = await tasks.add_fleet_tasks([new_task])
+    opened = await workspaces.open_stored_workspace(known.id)
+    async with open_fleet_task_list(opened) as tasks:
+        assert (await tasks.find_fleet_task(task)).order.text == "look"
+    await opened.aclose()
+    assert (opened.folder / NAME).exists()

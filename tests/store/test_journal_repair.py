@@ -128,6 +128,21 @@ def test_with_a_backup_everything_comes_back(tmp_path: Path, seed: int) -> None:
     journal.close()
 
 
+def test_what_was_salvaged_from_the_log_takes_the_place_of_what_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite3"
+    journal = JournalFile(path)
+    journal.append_all_or_nothing("a", [said(number) for number in range(3)])
+    salvaged = journal_repair.SalvagedFacts(tuple(journal.read_stored_facts("a")), {"a": 3})
+    journal.connection.execute("DELETE FROM facts WHERE seq > 1")
+    journal.connection.commit()
+    journal.close()
+
+    alone = journal_repair.rebuild_journal(path, [], None, tmp_path / "alone")
+    with_log = journal_repair.rebuild_journal(path, [], salvaged, tmp_path / "with log")
+    assert (alone.kept, len(alone.lost)) == (1, 2)
+    assert (with_log.kept, with_log.lost) == (3, ())
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_without_one_what_is_lost_is_named_and_keeps_its_place(tmp_path: Path, seed: int) -> None:
     path, _ = damaged_journal(tmp_path, seed)

@@ -9,6 +9,7 @@ import pytest
 from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.engine.facts import (
     Attachment,
+    BroughtIn,
     ConversationStarted,
     Fact,
     Folded,
@@ -262,3 +263,28 @@ def test_what_is_less_than_a_tenth_of_a_cent_is_not_said_of_the_time_before(
     said = fold_sentences.describe_costs_at_point(story, 0)
     assert said.startswith("$1.00 so far")
     assert ("before import or fork" in said) is is_said
+
+
+@pytest.mark.parametrize(
+    ("paid_before", "paid_here", "cost"),
+    [
+        (0.0004, 0.0, "$0.020"),
+        (0.01, 0.0004, "$0.030 before import or fork"),
+        (0.01, 0.01, "$0.030, $0.010 before import or fork"),
+    ],
+)
+def test_what_rounds_to_nothing_does_not_decide_where_sub_agents_were_paid(
+    paid_before: float, paid_here: float, cost: str
+) -> None:
+    before = BroughtIn(Origin("codex", "s"), "run", 2, 10, 1, cost=paid_before)
+    begun: list[Fact] = [
+        ConversationStarted(origin=Origin("codex", "s")),
+        ModelReplied((Text("done"),), "m", Stop.END, Usage(input=100)),
+        before,
+        ModelReplied((Text("more"),), "m", Stop.END, Usage(input=100, cost=paid_here)),
+    ]
+    story = ConversationTimeline()
+    story.read_all_facts(
+        [Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(begun, 1)]
+    )
+    assert fold_sentences.describe_timeline(story, 0.02).endswith(f", 2 steps, {cost}")

@@ -31,6 +31,8 @@ from helix_desktop.gui.transcript.safe_text import (
         ("می\u200cخواهم", "می\u200cخواهم"),
         ("👩\u200d💻", "👩\u200d💻"),
         ("a\u200db", "a⟨200D⟩b"),
+        ("\u200cمی", "⟨200C⟩می"),
+        ("می\u200c", "می⟨200C⟩"),
         ("\ud800", "\N{REPLACEMENT CHARACTER}"),
         ("\U000e0041", "⟨E0041⟩"),
     ],
