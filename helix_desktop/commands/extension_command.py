@@ -137,6 +137,8 @@ def _describe_declared_things(extension: RunningExtension) -> Iterator[str]:
         yield f"  provider  {provider.name} ({provider.base_url})"
     for command in declared.commands:
         yield f"  command  {command.noun}"
+    for action in declared.actions:
+        yield f"  action  {action.title}"
     for source in declared.search_sources:
         yield f"  search  {source.title}"
     for check in declared.doctor_checks:

@@ -102,6 +102,29 @@ class ExtensionSearchSource:
 
 
 @dataclass(frozen=True, slots=True)
+class ActionPlace:
+    """Where the user chose an action. What is not open is empty.
+
+    `folder`: the folder of the workspace. `conversation`: the ID of the open conversation.
+    """
+
+    workspace: str
+    folder: str
+    conversation: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionAction:
+    """An action of the command palette. `run` returns what the user is told, or an empty text, and
+    may take `limit_seconds`. It runs in a thread of its own.
+    """
+
+    title: str
+    run: Callable[[ActionPlace], str]
+    limit_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
 class Extension:
     """All that a package adds. `interface`: the `INTERFACE_VERSION` it was written for."""
 
@@ -114,3 +137,4 @@ class Extension:
     commands: Sequence[ExtensionCommand] = ()
     doctor_checks: Sequence[ExtensionCheck] = ()
     search_sources: Sequence[ExtensionSearchSource] = ()
+    actions: Sequence[ExtensionAction] = ()

@@ -16,10 +16,11 @@ from helix_desktop.documents import document_kinds
 from helix_desktop.documents.document_kinds import DocumentKind
 from helix_desktop.engine.document_pages import PLURALS
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput
-from helix_desktop.extensions import added_search_sources
+from helix_desktop.extensions import added_actions, added_search_sources
 from helix_desktop.extensions.extension_interfaces import (
     INTERFACE_VERSION,
     Extension,
+    ExtensionAction,
     ExtensionCheck,
     ExtensionCommand,
     ExtensionHistoryFormat,
@@ -66,9 +67,13 @@ def check_declaration(installed: InstalledExtension, declared: Extension) -> Ext
         document_kinds=_copy_some("kinds of documents", declared.document_kinds, DocumentKind),
         providers=_copy_some("providers", declared.providers, KnownProvider),
         commands=_copy_some("commands", declared.commands, ExtensionCommand),
+        actions=_copy_some("actions", declared.actions, ExtensionAction),
         search_sources=_copy_some("searches", declared.search_sources, ExtensionSearchSource),
         doctor_checks=_copy_some("checks of the doctor", declared.doctor_checks, ExtensionCheck),
     )
+    for action in copy.actions:
+        _check_title("the title of its action", action.title)
+        _check_limit(action.title, action.limit_seconds)
     for source in copy.search_sources:
         _check_title("the title of its search", source.title)
     _check_tools(copy)
@@ -117,6 +122,7 @@ def offer_declared_things(extension: RunningExtension) -> list[Withdraw]:
             withdraws.append(_offer_provider(decisions, provider))
         for command in declared.commands:
             withdraws.append(_reserve_noun(command))
+        withdraws.append(_offer_actions(extension))
         for source in declared.search_sources:
             withdraws.append(_offer_search_source(extension, source))
     except HelixError as error:
@@ -147,6 +153,14 @@ def _check_title(what: str, title: str) -> None:
         raise ExtensionFailed(f"{what} must be one line of at most {LONGEST_TITLE} characters")
 
 
+def _check_limit(name: str, limit_seconds: float) -> None:
+    is_number = type(limit_seconds) in (int, float)
+    if not is_number or not 0 < limit_seconds <= LONGEST_CALL_SECONDS:
+        raise ExtensionFailed(
+            f"limit_seconds of {name} must be a number of at most {LONGEST_CALL_SECONDS}"
+        )
+
+
 def _check_tools(declared: Extension) -> None:
     names: set[str] = set()
     for tool in declared.tools:
@@ -164,11 +178,7 @@ def _check_tool(tool: ExtensionTool) -> None:
         raise ExtensionFailed(
             f"the name of its tool {tool.name[:LONGEST_NAME]!r} must have only letters, digits and underscores"
         )
-    is_number = type(tool.limit_seconds) in (int, float)
-    if not is_number or not 0 < tool.limit_seconds <= LONGEST_CALL_SECONDS:
-        raise ExtensionFailed(
-            f"limit_seconds of its tool {tool.name} must be a number of at most {LONGEST_CALL_SECONDS}"
-        )
+    _check_limit(tool.name, tool.limit_seconds)
     if len(tool.description) + len(json.dumps(tool.schema)) > LONGEST_DESCRIPTION:
         raise ExtensionFailed(
             f"the description and schema of its tool {tool.name} have more than {LONGEST_DESCRIPTION:,} characters"
@@ -314,7 +324,15 @@ def _offer_provider(decisions: AllowedExtensions, provider: KnownProvider) -> Wi
     return lambda: provider_catalog.remove_known_provider(provider.name)
 
 
-# --- Sources of the search
+# --- Actions and sources of the search
+
+
+def _offer_actions(extension: RunningExtension) -> Withdraw:
+    actions: list[added_actions.AddedAction] = []
+    for declared in extension.declared.actions:
+        actions.append(added_actions.AddedAction(extension, declared))
+    added_actions.add_actions(actions)
+    return lambda: added_actions.remove_actions(extension)
 
 
 def _offer_search_source(extension: RunningExtension, source: ExtensionSearchSource) -> Withdraw:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
 from PySide6.QtGui import QAction
@@ -24,6 +25,9 @@ from helix_desktop.gui.shown_workspace import OTHER_COMPUTER
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_contents import WindowContents
 from helix_desktop.gui.workbench_types import KnownWorkspace, ProjectItem
+
+if TYPE_CHECKING:
+    from helix_desktop.extensions.added_actions import AddedAction
 
 CONVERSATIONS_BEFORE_ACTIONS = 5  # The rest of the conversations stand below the actions.
 
@@ -77,6 +81,7 @@ class EverythingSearch(QObject):
         items = conversations[:CONVERSATIONS_BEFORE_ACTIONS]
         items += search_suggestions.suggest_workspaces(other_workspaces, self._go_to_place)
         items += search_suggestions.suggest_actions(self._parts.actions)
+        items += search_suggestions.suggest_actions_of_extensions(self._run_action_of_extension)
         items += conversations[CONVERSATIONS_BEFORE_ACTIONS:]
         items += search_suggestions.suggest_help_pages(self._open_help_at_typed_words)
         return items
@@ -85,6 +90,22 @@ class EverythingSearch(QObject):
         from helix_desktop.gui.help_dialog import open_help
 
         open_help(self._parts.widget, file, self._palette.line.text())
+
+    def _run_action_of_extension(self, action: "AddedAction") -> None:
+        from helix_desktop.extensions.extension_interfaces import ActionPlace
+
+        workspace = ""
+        folder = ""
+        bench = self._showing.bench
+        if bench is not None:
+            workspace = bench.name
+            folder = str(bench.main_folder)
+        place = ActionPlace(workspace, folder, self._showing.conversation_id)
+        self._parts.run_for_window(action.run_at_place(place), then=self._say_result_of_action)
+
+    def _say_result_of_action(self, text: str) -> None:
+        if text:
+            self._parts.notices.show_notice(text)
 
     def _ask_for_workspace(self) -> None:
         other_workspaces = self._workspaces.rows_of_others()

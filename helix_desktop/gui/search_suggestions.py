@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import SearchHit
@@ -64,6 +65,18 @@ def suggest_actions(actions: ActionRegistry) -> list[PaletteItem]:
             is_only_found_by_words=bool(declared.home),
         )
         items.append(item)
+    return items
+
+
+def suggest_actions_of_extensions(run: Callable[[Any], object]) -> list[PaletteItem]:
+    """Suggests what allowed extensions have added. `run` gets the chosen AddedAction."""
+    # Few have one, so the start does not wait for this module.
+    from helix_desktop.extensions.added_actions import list_added_actions
+
+    items: list[PaletteItem] = []
+    for action in list_added_actions():
+        note = make_safe_text(action.title_of_extension)
+        items.append(PaletteItem(action.title, partial(run, action), note=note))
     return items
 
 

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.extensions import added_search_sources, extension_loading, extension_offers
+from helix_desktop.extensions import (
+    added_actions,
+    added_search_sources,
+    extension_loading,
+    extension_offers,
+)
 from helix_desktop.extensions.allowed_imports import AllowedPackagesFinder
 from helix_desktop.histories import added_formats
 from helix_desktop.program_folders import ProgramFolders, find_program_folders
@@ -37,6 +42,7 @@ def where(tmp_path: Path) -> Iterator[ProgramFolders]:
         added_formats.remove_format(added.kind)
     extension_offers._nouns_of_extensions.clear()
     added_search_sources._added.clear()
+    added_actions._added.clear()
 
 
 @pytest.fixture

@@ -112,6 +112,7 @@ def test_the_code_of_the_page_for_authors_works(tmp_path: Path) -> None:
         commands=[names["command"]],
         doctor_checks=[names["check"]],
         search_sources=[names["wiki"]],
+        actions=[names["action"]],
     )
     installed = InstalledExtension("page", "page", "1", "subtitle_reader:extension", (), "")
     assert check_declaration(installed, declared).title == "Page"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from helix_desktop.extensions.extension_interfaces import ActionPlace
 from helix_desktop.gui import search_sources
 from helix_desktop.gui.frame.command_palette import PaletteItem
 from helix_desktop.gui.main_window import MainWindow
@@ -11,6 +14,7 @@ from helix_desktop.gui.search_sources import SEARCH_SOURCES, SearchedWindow
 from helix_desktop.program_folders import ProgramFolders
 from tests.extensions.conftest import WriteExtension, where, write_extension  # noqa: F401
 from tests.extensions.test_allowed_imports import allow, load
+from tests.gui import story
 
 SEARCHES = """
 import threading
@@ -98,3 +102,20 @@ async def test_a_search_that_fails_is_named_and_three_times_in_a_row_is_the_end(
         assert not item.enabled
     assert await search_with_extensions("four") == []
     assert "The extension team was switched off" in extensions.complaints[0]
+
+
+def test_an_action_of_an_extension_is_told_where_the_user_is_and_its_answer_is_a_notice(
+    window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[ActionPlace] = []
+
+    class Noting:
+        async def run_at_place(self, place: ActionPlace) -> str:
+            places.append(place)
+            return "Noted."
+
+    action: Any = Noting()
+    window.search._run_action_of_extension(action)
+    assert places[0].workspace == "storage-engine"
+    assert places[0].conversation == story.CONVERSATION
+    assert window.notices.shown_text == "Noted."

@@ -1,0 +1,75 @@
+"""Actions that extensions add to the command palette of the window."""
+
+import asyncio
+from collections.abc import Sequence
+
+from helix_desktop.errors import InvalidInput
+from helix_desktop.extensions.extension_interfaces import ActionPlace, ExtensionAction
+from helix_desktop.extensions.limited_calls import (
+    ExtensionFailed,
+    ExtensionHung,
+    printable_text,
+    run_with_limit,
+)
+from helix_desktop.extensions.running_extension import RunningExtension
+from helix_desktop.fast_dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AddedAction:
+    extension: RunningExtension
+    declared: ExtensionAction
+
+    @property
+    def title(self) -> str:
+        return self.declared.title
+
+    @property
+    def title_of_extension(self) -> str:
+        return self.extension.declared.title
+
+    async def run_at_place(self, place: ActionPlace) -> str:
+        """Return what the user is told. Raises ExtensionFailed if the action failed."""
+        return await asyncio.to_thread(self._run_with_limit, place)
+
+    def _run_with_limit(self, place: ActionPlace) -> str:
+        what = f"the action {self.title}"
+        limit = self.declared.limit_seconds
+        try:
+            text = run_with_limit(lambda: _check_text(self.declared.run(place)), limit, what)
+        except ExtensionFailed as error:
+            if isinstance(error, ExtensionHung):
+                self.extension.note_hanging(error.what)
+            else:
+                self.extension.note_failure(what, error.what)
+            name = self.extension.installed.name
+            raise ExtensionFailed(f"The extension {name} failed: {error.what}.") from error
+        self.extension.note_success(what)
+        return text
+
+
+_added: list[AddedAction] = []
+
+
+def add_actions(actions: Sequence[AddedAction]) -> None:
+    """Raises InvalidInput if an extension has two with one title."""
+    titles = {action.title for action in actions}
+    if len(titles) != len(actions):
+        raise InvalidInput("It declares two actions with the same title.")
+    _added.extend(actions)
+
+
+def remove_actions(extension: RunningExtension) -> None:
+    _added[:] = [action for action in _added if action.extension is not extension]
+
+
+def list_added_actions() -> list[AddedAction]:
+    return [action for action in _added if not action.extension.stopped_because]
+
+
+def _check_text(text: object) -> str:
+    if text is None:
+        return ""
+    if type(text) is not str:
+        raise ExtensionFailed(f"it returned {type(text).__name__} instead of a text")
+    return printable_text(text)
