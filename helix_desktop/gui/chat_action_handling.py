@@ -5,9 +5,18 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QObject
+from PySide6.QtGui import QGuiApplication
 
 from helix_desktop.engine.changes.turn_changes import FileChange
-from helix_desktop.engine.facts import FoldKind, Recorded, Text, ToolReturned, UserSaid
+from helix_desktop.engine.facts import (
+    Fact,
+    FoldKind,
+    ModelReplied,
+    Recorded,
+    Text,
+    ToolReturned,
+    UserSaid,
+)
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import attachment_previews, message_sending
@@ -67,11 +76,28 @@ class ChatActionHandler(QObject):
         for name, kind in FOLD_KIND_BY_ACTION.items():
             fold = partial(self.carry_out_intent, chat_actions.AskToFold(kind))
             parts.actions.set_action_handler(name, fold, when=parts.showing.has_conversation)
+        has_conversation = parts.showing.has_conversation
+        parts.actions.set_action_handler(
+            "copy-answer", self._copy_last_answer, when=has_conversation
+        )
         has_workbench = parts.showing.has_workbench
         parts.actions.set_action_handler("push", self._push_branch_on_page, when=has_workbench)
         parts.actions.set_action_handler(
             "pull-request", self._open_pull_request_on_page, when=has_workbench
         )
+
+    def _copy_last_answer(self) -> None:
+        """Copies the text of the newest answer as Markdown, without reasoning and calls."""
+        session = self._showing.conversation
+        if session is None:
+            return
+        for recorded in reversed(session.conversation.state.facts_on_path()):
+            text = _text_of_answer(recorded.fact)
+            if text:
+                QGuiApplication.clipboard().setText(text)
+                self._parts.notices.show_notice(tr("The last answer was copied."))
+                return
+        self._parts.notices.show_notice(tr("This conversation has no answer yet."))
 
     def _push_branch_on_page(self) -> None:
         # Few conversations need this module, so the start does not wait for it.
@@ -361,3 +387,13 @@ class RewindQuestion:
         changes = message_sending.file_changes_of_shown(self.bench, self.session.id)
         if changes is not None and undone is not None and undone.fact is not None:
             await redo_undone_changes(changes, undone.fact, self.session.id)
+
+
+def _text_of_answer(fact: Fact) -> str:
+    if not isinstance(fact, ModelReplied):
+        return ""
+    texts: list[str] = []
+    for part in fact.parts:
+        if isinstance(part, Text):
+            texts.append(part.text)
+    return "\n\n".join(texts)

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QPoint, QPointF, Qt, QUrl
-from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeySequence
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QGuiApplication, QKeySequence
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -1880,3 +1880,19 @@ def test_a_meter_that_jumps_because_the_window_is_another_says_so(
     session.append(ModelSet(ModelRole.MAIN, "another", 32_000))
     window.chat.bridge.emit_waiting_events()
     assert window.notices.shown_text == "", "the user chose another model"
+
+
+def test_the_last_answer_is_copied_without_reasoning_and_calls(window: MainWindow) -> None:
+    session = window.parts.showing.conversation
+    assert session is not None
+    answers = [
+        part.text
+        for recorded in session.conversation.state.facts_on_path()
+        if isinstance(recorded.fact, ModelReplied)
+        for part in recorded.fact.parts
+        if isinstance(part, Text)
+    ]
+    QGuiApplication.clipboard().setText("before")
+    window.window_actions["copy-answer"].trigger()
+    assert QGuiApplication.clipboard().text() == answers[-1]
+    assert window.notices.shown_text == "The last answer was copied."
