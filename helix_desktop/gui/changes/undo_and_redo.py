@@ -39,7 +39,7 @@ from helix_desktop.gui.workbench_types import FileChanges, FileUndoResult
 
 MOST_NAMES = 2  # The maximum number of files that are named with a step.
 MOST_LEFT_ALONE = 6  # The maximum number of files that a result names as not changed.
-MOST_STEPS = 8  # The maximum number of a turn's steps, and of undone turns, that the menu offers.
+MOST_STEPS = 8  # The most steps of a turn, undone turns and other turns that the menu offers.
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,8 @@ class ChangesUndo(QObject):
         undone: Sequence[TurnOfChanges],
         steps: Sequence[ChangeSource],
     ) -> None:
-        """Lists undone turns to redo, then each step, the turn, and everything since
-        the turn started.
+        """Lists undone turns to redo, then each step, the turn, everything since the turn
+        started, and each of the other turns, which can be undone alone, too.
         """
         menu = build_popup_menu(self._button)
         for undone_turn in reversed(undone[-MOST_STEPS:]):
@@ -155,6 +155,13 @@ class ChangesUndo(QObject):
         if len(turns_since) > 1:  # Otherwise it would be the same as undoing the turn.
             label = tr("Undo everything since turn {number}…", number=turn.number)
             self._add_undo_action(menu, label, _sources_of_turns(turns_since))
+
+        other_turns = [other for other in turns if other != turn and other not in undone]
+        if other_turns:
+            menu.addSeparator()
+        for other_turn in reversed(other_turns[-MOST_STEPS:]):
+            label = tr("Undo turn {number}…", number=other_turn.turn_numbers)
+            self._add_undo_action(menu, label, other_turn.sources)
         menu.popup(self._button.mapToGlobal(self._button.rect().bottomLeft()))
 
     def _add_undo_action(self, menu: QMenu, label: str, sources: Sequence[ChangeSource]) -> None:

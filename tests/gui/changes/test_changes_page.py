@@ -491,6 +491,8 @@ def test_undo_offers_each_step_the_turn_and_all_since(
         "Undo step 31 (edit_file src/R&&D.md)…",
         "Undo turn 12…",
         "Undo everything since turn 12…",
+        "",  # the line before the other turns
+        "Undo turn 13…",
     ]
     undo = replace(later, seq=40, fact=replace(later.fact, by="undo", undoes=(8,)))
     page._turns = [replace(two, sources=(source, undo))]
