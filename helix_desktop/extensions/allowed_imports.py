@@ -16,6 +16,8 @@ from types import ModuleType
 
 from helix_desktop import atomic_files
 
+# pip puts the programs of all packages into one folder. They are not imported.
+NAMES_OF_NO_MODULE = frozenset({"bin", "Scripts", "__pycache__"})
 _NAME_OF_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 
@@ -96,5 +98,6 @@ def modules_of_files(files: Iterable[Path], folder: Path) -> list[str]:
             continue
         first_part = path.relative_to(folder).parts[0]
         name, _, _ = first_part.partition(".")
-        modules[name] = None
+        if name not in NAMES_OF_NO_MODULE:
+            modules[name] = None
     return list(modules)

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from helix_desktop.errors import ActionRefused
-from helix_desktop.extensions.allowed_imports import AllowedPackagesFinder
+from helix_desktop.extensions.allowed_imports import NAMES_OF_NO_MODULE, AllowedPackagesFinder
 from helix_desktop.json_values import object_at, parse_object, text_at
 
 # A project with more files and folders than this is not looked through at each start.
@@ -31,8 +31,6 @@ _LOADERS_OF_FILES = (
     importlib.machinery.ExtensionFileLoader,
 )
 _ENDINGS_OF_CODE = tuple(importlib.machinery.all_suffixes())
-# pip puts the programs of all packages into one folder. They are not imported.
-_FOLDERS_OF_PROGRAMS = frozenset({"bin", "Scripts"})
 _NEVER_IMPORTED_FROM = frozenset({"__pycache__", "node_modules"})
 
 
@@ -80,24 +78,25 @@ def find_module_without_running(name: str, folder: Path) -> ModuleSpec | None:
 
 
 def _files_of_package(package: Distribution) -> set[Path]:
-    """Return what a package lists, within the place of its installation, and all that lies in its
-    folders of code: it can name every file of the system, and some of these have no end.
+    """Return what a package lists, within the place of its installation, and all that Python would
+    load by the names of its modules: its list can name every file of the system, of which some
+    have no end, and need not name every file of its folders.
     """
     place = _place_of_package(package)
-    code_folders: set[Path] = set()
+    names: set[str] = set()
     paths: set[Path] = set()
     for listed in package.files or ():
         # A link is not resolved: what it leads to is loaded, wherever it is.
         path = Path(os.path.normpath(str(package.locate_file(listed))))
         if path.is_relative_to(place):
             paths.add(path)
-            parts = path.relative_to(place).parts
-            if len(parts) > 1 and parts[0] not in _FOLDERS_OF_PROGRAMS:
-                code_folders.add(place / parts[0])
+            names.add(path.relative_to(place).parts[0].partition(".")[0])
         elif path.is_relative_to(sys.prefix):
             paths.add(path)
-    for code_folder in code_folders:
-        paths.update(_files_below(code_folder))
+    for name in names - NAMES_OF_NO_MODULE:
+        module = importlib.machinery.PathFinder.find_spec(name, [str(place)])
+        if module is not None:
+            paths |= _files_of_module(module)
     return paths
 
 

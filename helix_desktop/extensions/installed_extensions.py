@@ -230,7 +230,7 @@ def _extensions_of_package(
             _one_line(distribution.version),
             _one_line(entry_point.value),
             files,
-            _digest_of_files(files),
+            _digest_of_files(entry_point.value, files),
             _time_of_installation(distribution),
             tuple(canonical_package_name(str(package.metadata["Name"])) for package in packages),
             refusal,
@@ -249,8 +249,8 @@ def _time_of_installation(distribution: importlib.metadata.Distribution) -> floa
     return 0.0
 
 
-def _digest_of_files(files: tuple[Path, ...]) -> str:
-    digest = hashlib.sha256()
+def _digest_of_files(target: str, files: tuple[Path, ...]) -> str:
+    digest = hashlib.sha256(f"{target}\0".encode("utf-8", "surrogateescape"))
     for path in files:
         with path.open("rb") as file:
             # A file of the system (a link leads there) may have no end, but then it has no size.

@@ -21,6 +21,7 @@ from helix_desktop.program_folders import ProgramFolders
 from tests.extensions.conftest import WriteExtension
 from tests.extensions.test_allowed_imports import HARMLESS, allow, load, write_package
 from tests.extensions.test_installed_extensions import state_of
+from tests.faults.extensions import CHANGES, is_change_noticed
 
 ENTRY = "[helix_desktop.extensions]\ndeveloped = developed_words:extension\n"
 
@@ -186,3 +187,8 @@ def test_one_that_loads_a_file_which_was_not_allowed_is_off(
     loaded = load(allow(where, "harmless"))
     assert loaded.running == []
     assert "stray_module.py, which is not among the files that were allowed" in loaded.complaints[0]
+
+
+@pytest.mark.parametrize("description", CHANGES)
+def test_every_way_to_change_what_runs_is_noticed(description: str) -> None:
+    assert is_change_noticed(CHANGES[description])
