@@ -213,6 +213,21 @@ async def test_thoughts_plans_terminals_pictures_and_files_go_both_ways(
             assert len(server.bodies) == 3
 
 
+async def test_what_the_editor_denies_is_not_done_and_the_turn_goes_on(
+    tmp_path: Path, folder: Path
+) -> None:
+    editor = Editor(choice="deny")
+    async with started(editor, tmp_path / "home", folder) as agent:
+        new = await agent.new_session(cwd=str(folder), mcp_servers=[])
+        await agent.set_config_option("model", new.session_id, "demo/demo")
+        asking = agent.prompt(session_id=new.session_id, prompt=[text_block("write c.txt: text")])
+        answer = await asyncio.wait_for(asking, 60)
+        assert answer.stop_reason == "end_turn"
+        assert len(editor.asked) == 1
+        assert not (folder / "c.txt").exists()
+        assert editor.of_kind("tool_call_update")[-1].status == "failed"
+
+
 async def test_a_turn_that_waits_for_a_silent_editor_is_cancelled_at_once(
     tmp_path: Path, folder: Path
 ) -> None:

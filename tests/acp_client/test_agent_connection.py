@@ -35,7 +35,8 @@ for line in sys.stdin:
     if "method" not in message:
         answers(message) if "answers" in globals() else None
     elif message["method"] == "initialize":
-        about = {"agentCapabilities": ABILITIES, "authMethods": [{"name": "log in"}]}
+        abilities = {**ABILITIES, "heard": message["params"]}
+        about = {"agentCapabilities": abilities, "authMethods": [{"name": "log in"}]}
         send(id=message["id"], result=about)
     elif "id" in message:
         result = on(message)
@@ -92,7 +93,8 @@ async def agent(
 async def test_an_agent_says_what_it_can_do_and_answers(bench: Workbench, folder: Path) -> None:
     code = "def on(message):\n    return {'got': message['method'], 'with': message['params']}"
     async with agent(bench, folder, code) as link:
-        assert link.abilities == {"loadSession": True}
+        assert link.abilities["loadSession"] is True
+        assert link.abilities["heard"]["protocolVersion"] == 1
         assert link.has_live_process
         before = link.last_heard
         answer = await link.ask_agent("session/new", {"cwd": "/w"})

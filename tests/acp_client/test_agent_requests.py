@@ -146,6 +146,7 @@ async def test_a_write_that_was_permitted_is_not_asked_for_twice(
     )
     assert len(ASKED) == 1
     assert (folder / "README.md").read_text() == "new\n"
+    assert said(session).endswith("{}"), "the agent gets an empty object as its answer"
 
 
 @pytest.mark.parametrize("shown", ["", "new", "harmless", "Pairs->other"])

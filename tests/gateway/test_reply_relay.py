@@ -686,7 +686,14 @@ REFUSED = b'{"error": {"message": "no",\n "details": [{"retryDelay": "%s"}]}}'
 @both
 @pytest.mark.parametrize(
     ("status", "delay", "asked"),
-    [(400, b"0s", 2), (503, b"0s", 4), (529, b"61s", 2), (429, b"", 2), (599, b"0s", 2)],
+    [
+        (400, b"0s", 2),
+        (400, b"", 2),
+        (503, b"0s", 4),
+        (529, b"61s", 2),
+        (429, b"", 2),
+        (599, b"0s", 2),
+    ],
 )
 async def test_a_refusal_behind_a_recall_is_asked_again_as_the_provider_says_and_then_passed_on(
     provider: Provider,

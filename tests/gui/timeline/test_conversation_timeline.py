@@ -219,6 +219,23 @@ def test_what_writing_a_fold_costs_is_its_own_and_takes_nothing_from_the_folds_b
     assert story.history.savings_until_moment().paid_without - totals.paid > saved
 
 
+def test_a_fold_is_credited_with_no_request_before_it() -> None:
+    written = Written()
+    written.add(UserSaid((Text("go", 10),)))
+    for number in range(4):
+        written.output(number)
+    written.step(40_000)
+    written.handover(1)
+    for tokens in (22_000, 23_000, 24_000):
+        written.step(tokens)
+    written.handover(2)
+    written.step(23_000)
+    story = story_of(written)
+    story.credit_savings_to_folds()
+    first, second = story.events
+    assert (first.saving_requests, second.saving_requests) == (4, 1)
+
+
 def test_an_undo_changes_no_line_of_the_time_before_it(written: Written) -> None:
     """Requests that were sent with a summary were credited to the excerpts below it, once the
     summary was undone and the page read the conversation again.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import QPoint, QRectF, Qt
-from PySide6.QtGui import QImage, QPainter
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt
+from PySide6.QtGui import QImage, QMouseEvent, QPainter
 from PySide6.QtTest import QTest
 
 from helix_desktop.engine.facts import Folded, FoldKind, PartRef, Text, UserSaid
@@ -195,3 +195,22 @@ def test_of_many_folds_the_nearest_is_found(theme: Theme) -> None:
     marks = TimelineMarks(story, theme)
     assert marks.find_fold_mark(500.2, reach=100) is events[500]
     assert marks.find_fold_mark(500.2, reach=0.1) is None
+
+
+def test_a_plot_that_was_let_go_follows_the_pointer_no_more(theme: Theme) -> None:
+    """Also where the button is pressed that began a drag somewhere else."""
+    written = Written()
+    for number in range(200):
+        written.step(1_000 + number)
+    chart, _ = chart_of(theme, written)
+    chart.zoom_plot(0.5, 100.0)
+    QTest.mousePress(chart, Qt.MouseButton.LeftButton, pos=QPoint(300, 60))
+    QTest.mouseRelease(chart, Qt.MouseButton.LeftButton, pos=QPoint(300, 60))
+    shown_points = (chart._first, chart._last)
+    left = Qt.MouseButton.LeftButton
+    place = QPointF(200, 60)
+    moved = QMouseEvent(
+        QEvent.Type.MouseMove, place, place, left, left, Qt.KeyboardModifier.NoModifier
+    )
+    chart.mouseMoveEvent(moved)
+    assert (chart._first, chart._last) == shown_points

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLineEdit, QWidget
+from PySide6.QtWidgets import QApplication, QLineEdit, QWidget
 
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.call_and_fold_boxes import ChipRowBox
+from helix_desktop.gui.transcript.tool_call_lines import build_entry_chip
+from helix_desktop.gui.views.boxes_view import BoxesView
 from helix_desktop.gui.views.large_text_view import TextLineView
 
 
@@ -38,4 +42,24 @@ def test_a_text_reached_with_tab_has_a_frame_and_one_that_was_clicked_has_none(
     assert framed.pixelColor(1, 1) == theme.colour_of_token("accent")
     view.clearFocus()
     assert view.viewport().grab().toImage() == before
+    owner.close()
+
+
+def test_tab_goes_from_one_hot_spot_to_the_next_and_back(theme: Theme) -> None:
+    owner = QWidget()
+    view = BoxesView(theme, owner)
+    build_column(view, owner=owner)
+    chips = [build_entry_chip(Digest.of_content(content)) for content in (b"one", b"two")]
+    view.show_boxes(lambda ink, width: [ChipRowBox(ink, width, chips)])
+    owner.resize(300, 200)
+    owner.show()
+    QApplication.processEvents()
+    first, second = view.visible_hot_spots()
+    assert view._next_hot_spot(forward=True) == first
+    assert view._next_hot_spot(forward=False) == second
+    view._spot = first
+    assert view._next_hot_spot(forward=True) == second
+    assert view._next_hot_spot(forward=False) is None
+    view._spot = second
+    assert view._next_hot_spot(forward=True) is None
     owner.close()
