@@ -75,9 +75,9 @@ def find_old_figures(runs: Sequence[dict[str, Any]], today: datetime) -> list[st
             problems.append(f"{run['name']} was measured on a build with local changes.")
         elif not _is_commit(commit):
             problems.append(f"{run['name']} names the commit {commit}, which does not exist here.")
-    measured = {run["name"]: rows_by_name(run) for run in current(runs)}
+    rows_of_benchmark = {run["name"]: rows_by_name(run) for run in current(runs)}
     for benchmark, row_name, _ in QUOTED:
-        if row_name not in measured.get(benchmark, {}):
+        if row_name not in rows_of_benchmark.get(benchmark, {}):
             problems.append(
                 f"README would quote {row_name} of {benchmark}, which was not measured."
             )
