@@ -90,14 +90,14 @@ async def switch_extension_off(arguments: Namespace) -> int:
 
 
 async def check_extension(arguments: Namespace) -> int:
-    """Loads an allowed extension, says what it brings, and checks its formats of histories with
-    examples of their files. Returns 1 if something is wrong.
+    """Loads an allowed extension, says what it brings, and checks its formats of histories and its
+    kinds of documents with examples of their files. Returns 1 if something is wrong.
     """
     extension = await _load_extension(arguments)
     lines = [mark_text(line) for line in _describe_declared_things(extension)]
     problems: list[str] = []
     for example in arguments.files:
-        problems += _check_example(extension, example)
+        problems += await _check_example(extension, example)
     if arguments.files and not problems:
         lines.append("The examples are read as they should be.")
     lines += [mark_text(problem) for problem in problems]
@@ -145,18 +145,25 @@ def _describe_declared_things(extension: RunningExtension) -> Iterator[str]:
         yield f"  check of the doctor  {check.name}"
 
 
-def _check_example(extension: RunningExtension, example: Path) -> list[str]:
-    from helix_desktop.extensions.extension_checks import check_history_format
+async def _check_example(extension: RunningExtension, example: Path) -> list[str]:
+    from helix_desktop.extensions.extension_checks import check_document_kind, check_history_format
 
-    if not example.is_file():
-        raise NotFound(f"{example} is not a file.")
+    _require_file(example)
+    for kind in extension.declared.document_kinds:
+        if example.name.lower().endswith(tuple(kind.endings)):
+            return await check_document_kind(kind, example)
     if not extension.declared.history_formats:
-        raise InvalidInput("This extension has no format of histories to read the file.")
+        raise InvalidInput("This extension has no format or kind of documents to read the file.")
     problems_of_formats: list[list[str]] = []
     for history_format in extension.declared.history_formats:
         problems_of_formats.append(check_history_format(history_format, example))
     # An extension with several formats has an example for each.
     return min(problems_of_formats, key=len)
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        raise NotFound(f"{path} is not a file.")
 
 
 async def call_tool_of_extension(arguments: Namespace) -> int:
@@ -203,7 +210,7 @@ def _format_extension_line(known: KnownExtension) -> str:
 
 
 def add_extension_commands(nouns: Subparsers) -> None:
-    noun = add_command(nouns, "extension", "list, allow and switch off extensions")
+    noun = add_command(nouns, "extension", "list, allow, switch off and check extensions")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     _add_extension_list(verbs)
     _add_extension_allow(verbs)
@@ -237,7 +244,11 @@ def _add_extension_check(verbs: Subparsers) -> None:
     command = add_command(verbs, "check", "load an allowed extension and check what it brings")
     command.add_argument("name", metavar="EXTENSION", help="its name, as shown by `extension list`")
     command.add_argument(
-        "files", metavar="FILE", type=Path, nargs="*", help="an example of a history that it reads"
+        "files",
+        metavar="FILE",
+        type=Path,
+        nargs="*",
+        help="an example of a history or a document that it reads",
     )
     add_json_option(command)
     command.set_defaults(run=check_extension)

@@ -1,15 +1,20 @@
-"""Checks, for the author of an extension, whether a format of histories keeps what it promises.
+"""Checks, for the author of an extension, whether a format of histories or a kind of documents
+keeps what it promises.
 
-It needs one example of the format's files. `helix-desktop extension check` prints the result, and
+It needs one example of its files. `helix-desktop extension check` prints the result, and
 a test of the extension's own package can ask for it:
 
     assert check_history_format(history, Path("tests/talk.json")) == []
 """
 
+import asyncio
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from helix_desktop.documents.document_kinds import DocumentKind
+from helix_desktop.documents.document_reading import read_document_pages
+from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.extensions.extension_interfaces import ExtensionHistoryFormat
 from helix_desktop.extensions.limited_calls import ExtensionFailed, run_with_limit
 from helix_desktop.extensions.read_sessions import READING_SECONDS, check_read_sessions
@@ -34,6 +39,31 @@ def check_history_format(declared: ExtensionHistoryFormat, example: Path) -> lis
     if example.read_bytes() != content:
         problems.append("Reading the example has changed the file.")
     problems += _check_parts_of_file(declared, example.name, content)
+    return problems
+
+
+async def check_document_kind(kind: DocumentKind, example: Path) -> list[str]:
+    """Read an example, and damaged copies of it, in the limited process that reads documents.
+
+    The kind has to be offered: its extension runs. Returns a sentence for each problem.
+    """
+    content = await asyncio.to_thread(example.read_bytes)
+    problems: list[str] = []
+    try:
+        document = await read_document_pages(example.name, content, kind)
+        if not any(page.text.strip() for page in document.pages):
+            problems.append("No page of the example has a text.")
+    except HelixError as error:
+        problems.append(f"The example could not be read: {error.what}")
+    half = content[: len(content) // 2]
+    for damaged, description in ((b"", "an empty file"), (half + DAMAGE, "a damaged copy")):
+        try:
+            await read_document_pages(example.name, damaged, kind)
+        except InvalidInput as error:
+            if "the extension that reads" in error.what:
+                problems.append(
+                    f"For {description}, the reader failed. Raise DocumentDamaged: {error.what}"
+                )
     return problems
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from helix_desktop.extensions import extension_loading
 from helix_desktop.extensions.extension_checks import check_history_format
 from helix_desktop.extensions.extension_interfaces import Extension, ExtensionHistoryFormat
 from helix_desktop.extensions.extension_offers import check_declaration
@@ -23,7 +24,7 @@ from helix_desktop.histories.recorded_session import (
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resources import resources_folder
 from tests.commands.conftest import Helix, helix  # noqa: F401
-from tests.extensions.conftest import PACKAGES, Install
+from tests.extensions.conftest import PACKAGES, WriteExtension
 from tests.extensions.test_extension_in_workbench import HISTORY, allow
 
 TALK = """{"type": "talk", "id": "one", "folder": "/home/ada/project"}
@@ -174,39 +175,41 @@ def test_a_file_that_is_changed_and_a_wrong_type_are_named(example: Path) -> Non
     assert "returned int instead of a RecordedSession" in check(example, read_number)[0]
 
 
-def test_one_command_checks_a_format_and_another_tries_a_tool(
+def code_of_package(name: str) -> str:
+    return (PACKAGES / name / f"{name}.py").read_text("utf-8")
+
+
+def test_one_command_checks_a_format_with_an_example(
     where: ProgramFolders,
-    install: Install,
+    write_extension: WriteExtension,
     tmp_path: Path,
     helix: Helix,  # noqa: F811
 ) -> None:
-    command = ("--home", where.data, "extension")
-    install(PACKAGES / "aider_history")
-    code, _, err = helix(*command, "check", "aider-history")
-    assert (code, "The extension aider-history is off." in err) == (1, True)
-    allow(where, "aider-history")
-    from helix_desktop.extensions import extension_loading
-
+    command = ("--home", where.data, "extension", "check", "aider")
+    write_extension("aider", code_of_package("aider_history"))
+    code, _, err = helix(*command)
+    assert (code, "The extension aider is off." in err) == (1, True)
+    allow(where, "aider")
     extension_loading.forget_loaded_extensions()
     example = tmp_path / ".aider.chat.history.md"
     example.write_text(HISTORY, "utf-8")
-    code, out, _ = helix(*command, "check", "aider-history", example)
+    code, out, _ = helix(*command, example)
     assert (code, "format of histories  aider" in out, "as they should be" in out) == (
         0,
         True,
         True,
     )
     example.write_text(HISTORY.partition("It is")[0], "utf-8")
-    code, out, _ = helix(*command, "check", "aider-history", example)
+    code, out, _ = helix(*command, example)
     assert (code, "No session has a message with the role assistant" in out) == (1, True)
 
 
 def test_a_tool_is_tried_from_the_command_line(
     where: ProgramFolders,
-    install: Install,
+    write_extension: WriteExtension,
     helix: Helix,  # noqa: F811
 ) -> None:
-    install(PACKAGES / "word_tools")
+    write_extension("words", code_of_package("word_tools"))
     allow(where, "words")
     command = ("--home", where.data, "extension", "call", "words")
     code, out, _ = helix(*command, "count_words", '{"text": "to be or not"}')
@@ -214,3 +217,21 @@ def test_a_tool_is_tried_from_the_command_line(
     assert helix(*command, "count_words", "{")[0] == 2
     assert "Its parameters" in helix(*command, "count_words", "{}")[2]
     assert "Available: count_words" in helix(*command, "count")[2]
+
+
+def test_a_kind_of_documents_is_checked_with_an_example(
+    where: ProgramFolders,
+    write_extension: WriteExtension,
+    tmp_path: Path,
+    helix: Helix,  # noqa: F811
+) -> None:
+    own_reader = code_of_package("subtitle_reader").replace("subtitle_reader:", "extension_srt:")
+    careless = own_reader.replace('if "-->" not in text:', "if not content[0]:")
+    write_extension("srt", careless)
+    allow(where, "srt")
+    example = tmp_path / "film.srt"
+    example.write_text("1\n00:00:01,000 --> 00:00:02,000\nHello.\n", "utf-8")
+    code, out, _ = helix("--home", where.data, "extension", "check", "srt", example)
+    assert (code, "could not be read" in out) == (1, False)
+    assert "For an empty file, the reader failed. Raise DocumentDamaged" in out
+    assert "IndexError" in out
