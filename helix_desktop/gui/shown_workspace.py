@@ -16,6 +16,14 @@ from helix_desktop.engine.cache_entry_rows import (
     EntrySort,
     EntryUse,
 )
+from helix_desktop.engine.changes.folder_state import PathChange
+from helix_desktop.engine.changes.turn_changes import (
+    ChangeSource,
+    FileChange,
+    PlannedUndo,
+    TurnOfChanges,
+    UncoveredPath,
+)
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, WindowMeter
 from helix_desktop.engine.facts import Attachment, Cover, FoldKind, Recorded, UserPart
@@ -33,6 +41,9 @@ from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.workbench_types import (
+    CheckpointProgress,
+    FileChanges,
+    FileUndoResult,
     KnownWorkspace,
     NeededSummary,
     PreviewedFile,
@@ -192,6 +203,59 @@ class ShownCatalogue(Protocol):
     def content_forgetter(self) -> Callable[..., Coroutine[Any, Any, object]]: ...
 
 
+class ShownRepository(Protocol):
+    """What git knows of changed files."""
+
+    async def find_committed_paths(self, changes: Sequence[PathChange]) -> frozenset[str]: ...
+    async def find_paths_changed_since_commit(
+        self, changes: Sequence[PathChange]
+    ) -> frozenset[str]: ...
+
+
+class ShownFileChanges(Protocol):
+    """What a conversation's agent did to files, as the Changes page shows and undoes it."""
+
+    @property
+    def git_repository(self) -> ShownRepository: ...
+    @property
+    def checkpoint_progress(self) -> CheckpointProgress: ...
+    def watch_checkpoints(
+        self, listener: Callable[[CheckpointProgress], object]
+    ) -> Callable[[], None]: ...
+    async def read_coverage(self) -> None: ...
+    def list_uncovered_paths(self) -> Sequence[UncoveredPath]: ...
+    async def turns_with_changes(self, conversation: str) -> Sequence[TurnOfChanges]: ...
+    async def file_changes_of_steps(
+        self, sources: Sequence[ChangeSource]
+    ) -> Sequence[FileChange]: ...
+    async def file_changes_of_groups(
+        self, groups: Sequence[Sequence[ChangeSource]]
+    ) -> Sequence[Sequence[FileChange]]: ...
+    async def changes_with_folders(
+        self, sources: Sequence[ChangeSource]
+    ) -> Sequence[FileChange]: ...
+    async def changes_since_checkpoint(
+        self, checkpoint: Digest, *, folders: bool = False
+    ) -> Sequence[FileChange]: ...
+    async def changes_since_revision(self, revision: str) -> Sequence[FileChange]: ...
+    async def contents_of_both_versions(self, file: FileChange) -> tuple[bytes, bytes]: ...
+    async def three_versions_of_file(self, planned: PlannedUndo) -> tuple[bytes, bytes, bytes]: ...
+    async def kept_hunks_by_path(self, conversation: str) -> Mapping[str, frozenset[str]]: ...
+    async def keep_hunk(self, conversation: str, path: str, hunk: str = "") -> None: ...
+    async def plan_undo(self, files: Sequence[FileChange]) -> Sequence[PlannedUndo]: ...
+    async def undo_file_changes(
+        self,
+        files: Sequence[FileChange],
+        *,
+        conversation: str = "",
+        choices: Mapping[str, str] = {},
+        undoes: Sequence[int] = (),
+    ) -> FileUndoResult: ...
+    async def undo_hunks(
+        self, file: FileChange, ids: Sequence[str], *, conversation: str = ""
+    ) -> FileUndoResult: ...
+
+
 class ShownWorkspace(Protocol):
     """An open workspace. `conversations_above`: whose sub-agent a conversation is."""
 
@@ -233,6 +297,7 @@ class ShownWorkspace(Protocol):
     ) -> ShownSession: ...
     async def predict_next_request(self, conversation: str) -> None: ...
     async def read_conversation_facts(self, conversation: str) -> Sequence[Recorded]: ...
+    def file_changes_of(self, conversation: str) -> ShownFileChanges: ...
     async def attach_content(self, name: str, content: bytes, media_type: str) -> Attachment: ...
     async def attach_file(
         self, name: str, content: bytes, conversation: str = ""
@@ -285,6 +350,13 @@ def client_of_host(workspace: ShownWorkspace | None) -> "ClientWorkspace | None"
     if isinstance(workspace, HasHostLine):
         return cast("ClientWorkspace", workspace)
     return None
+
+
+def file_changes_of_this_process(changes: ShownFileChanges | None) -> FileChanges | None:
+    """Returns the changes if their workspace is open in this process."""
+    if changes is None or isinstance(changes, HasHostLine):
+        return None
+    return cast("FileChanges", changes)
 
 
 def workbench_of_shown(workspace: ShownWorkspace | None) -> Workbench | None:

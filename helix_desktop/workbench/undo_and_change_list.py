@@ -146,6 +146,11 @@ class FileChanges:
         listeners.append(listener)
         return lambda: listeners.remove(listener)
 
+    async def read_coverage(self) -> None:
+        """What checkpoints cover is known here. Where another process has the workspace open, it
+        must be asked first.
+        """
+
     def list_uncovered_paths(self) -> Sequence[turn_changes.UncoveredPath]:
         checkpoints = self.workspace_checkpoints
         uncovered: list[turn_changes.UncoveredPath] = []
@@ -224,6 +229,15 @@ class FileChanges:
             own_changes, folder_state.without_folders_beside_files
         )
         return await self._differences.with_line_counts(files)
+
+    async def file_changes_of_groups(
+        self, groups: Sequence[Sequence[ChangeSource]]
+    ) -> Sequence[Sequence[FileChange]]:
+        """Return what each group of steps changed."""
+        files_by_group: list[Sequence[FileChange]] = []
+        for sources in groups:
+            files_by_group.append(await self.file_changes_of_steps(sources))
+        return files_by_group
 
     async def changes_since_checkpoint(
         self, checkpoint: Digest, *, folders: bool = False

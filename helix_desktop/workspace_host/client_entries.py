@@ -48,19 +48,19 @@ class ClientEntryIndex:
         self, chosen: EntryFilter, *, sort: EntrySort, descending: bool, offset: int, limit: int
     ) -> Sequence[EntryRow]:
         command = host_interface.ListEntries(chosen, sort, descending, offset, limit)
-        answer = await _ask(self._line, command)
+        answer = await _ask_host_of_entries(self._line, command)
         return [_shortened_row(row) for row in answer.rows[:limit]]
 
     async def count_entries(self, chosen: EntryFilter) -> int:
-        answer = await _ask(self._line, host_interface.CountEntries(chosen))
+        answer = await _ask_host_of_entries(self._line, host_interface.CountEntries(chosen))
         return max(answer.count, 0)
 
     async def compute_figures(self) -> CacheEntryFigures:
-        answer = await _ask(self._line, host_interface.MeasureEntries())
+        answer = await _ask_host_of_entries(self._line, host_interface.MeasureEntries())
         return answer.figures or CacheEntryFigures(0, 0, 0)
 
     async def count_tools(self) -> Sequence[tuple[str, int]]:
-        answer = await _ask(self._line, host_interface.CountEntriesByTool())
+        answer = await _ask_host_of_entries(self._line, host_interface.CountEntriesByTool())
         return [(name[:LONGEST_TEXT], count) for name, count in answer.tools]
 
     async def find_entry_row(self, digest: Digest) -> EntryRow | None:
@@ -68,24 +68,26 @@ class ClientEntryIndex:
         return rows.get(digest)
 
     async def find_entry_rows(self, digests: Collection[Digest]) -> Mapping[Digest, EntryRow]:
-        answer = await _ask(self._line, host_interface.FindEntries(tuple(digests)))
+        answer = await _ask_host_of_entries(self._line, host_interface.FindEntries(tuple(digests)))
         return {row.stored.digest: _shortened_row(row) for row in answer.rows}
 
     async def find_entry_uses(self, digest: Digest) -> Sequence[EntryUse]:
-        answer = await _ask(self._line, host_interface.FindEntryUses(digest))
+        answer = await _ask_host_of_entries(self._line, host_interface.FindEntryUses(digest))
         return [replace(use, time=_possible_time(use.time)) for use in answer.uses]
 
     async def search_index(
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = True
     ) -> Sequence[SearchHit]:
         """Searches stored outputs alone."""
-        answer = await _ask(self._line, host_interface.SearchEntries(query, tool, limit))
+        answer = await _ask_host_of_entries(
+            self._line, host_interface.SearchEntries(query, tool, limit)
+        )
         return [replace(hit, snippet=hit.snippet[:LONGEST_TEXT]) for hit in answer.hits[:limit]]
 
 
 class ClientEntryContents(ClientContents):
     async def resolve_prefix(self, prefix: str) -> Digest:
-        answer = await _ask(self._line, host_interface.ResolveEntry(prefix))
+        answer = await _ask_host_of_entries(self._line, host_interface.ResolveEntry(prefix))
         if answer.digest is None:
             raise NotFound(f"No entry in this workspace has a hash that begins with {prefix}.")
         return answer.digest
@@ -98,7 +100,7 @@ class ClientEntryContents(ClientContents):
         await self._line.run_at_host(host_interface.PinEntry(digest, pinned))
 
 
-async def _ask(line: HostLine, command: HostCommand) -> EntryAnswer:
+async def _ask_host_of_entries(line: HostLine, command: HostCommand) -> EntryAnswer:
     result = await line.run_at_host(command)
     return result.entries or EntryAnswer()
 

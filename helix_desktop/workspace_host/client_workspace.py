@@ -26,6 +26,7 @@ from helix_desktop.errors import ActionRefused, HelixError, NotFound, OwnerEnded
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.workbench.file_preview import PreviewedFile, PreviewKind
 from helix_desktop.workspace_host import host_interface
+from helix_desktop.workspace_host.client_changes import ClientFileChanges
 from helix_desktop.workspace_host.client_entries import ClientCatalogue
 from helix_desktop.workspace_host.client_session import ClientSession, UnconfirmedMessage
 from helix_desktop.workspace_host.host_interface import (
@@ -305,6 +306,11 @@ class ClientWorkspace:
         finally:
             with contextlib.suppress(HelixError):
                 await follower.close_follower()
+
+    def file_changes_of(self, conversation: str) -> ClientFileChanges:
+        return ClientFileChanges(
+            self.line, self.contents, self.read_conversation_facts, conversation
+        )
 
     async def list_changes_after(
         self, conversation: str, seq: int

@@ -37,42 +37,42 @@ class EntryCommands:
             sort=command.sort,
             descending=command.descending,
             offset=max(command.offset, 0),
-            limit=_limited(command.limit, MOST_ROWS),
+            limit=_limited_count(command.limit, MOST_ROWS),
         )
-        return _answer(EntryAnswer(rows=tuple(rows)))
+        return _entries_result(EntryAnswer(rows=tuple(rows)))
 
     async def _count_entries(self, command: host_interface.CountEntries) -> CommandResult:
         count = await self._index.count_entries(command.chosen)
-        return _answer(EntryAnswer(count=count))
+        return _entries_result(EntryAnswer(count=count))
 
     async def _measure_entries(self, _command: host_interface.MeasureEntries) -> CommandResult:
         figures = await self._index.compute_figures()
-        return _answer(EntryAnswer(figures=figures))
+        return _entries_result(EntryAnswer(figures=figures))
 
     async def _count_entries_by_tool(
         self, _command: host_interface.CountEntriesByTool
     ) -> CommandResult:
         tools = await self._index.count_tools()
-        return _answer(EntryAnswer(tools=tuple(tools)))
+        return _entries_result(EntryAnswer(tools=tuple(tools)))
 
     async def _find_entries(self, command: host_interface.FindEntries) -> CommandResult:
         rows = await self._index.find_entry_rows(command.digests[:MOST_ROWS])
-        return _answer(EntryAnswer(rows=tuple(rows.values())))
+        return _entries_result(EntryAnswer(rows=tuple(rows.values())))
 
     async def _find_entry_uses(self, command: host_interface.FindEntryUses) -> CommandResult:
         uses = await self._index.find_entry_uses(command.digest)
-        return _answer(EntryAnswer(uses=tuple(uses)))
+        return _entries_result(EntryAnswer(uses=tuple(uses)))
 
     async def _search_entries(self, command: host_interface.SearchEntries) -> CommandResult:
-        limit = _limited(command.limit, MOST_HITS)
+        limit = _limited_count(command.limit, MOST_HITS)
         hits = await self._index.search_index(
             command.words, tool=command.tool, limit=limit, entries_only=True
         )
-        return _answer(EntryAnswer(hits=tuple(hits)))
+        return _entries_result(EntryAnswer(hits=tuple(hits)))
 
     async def _resolve_entry(self, command: host_interface.ResolveEntry) -> CommandResult:
         digest = await self._cache.resolve_prefix(command.beginning)
-        return _answer(EntryAnswer(digest=digest))
+        return _entries_result(EntryAnswer(digest=digest))
 
     async def _verify_entry(self, command: host_interface.VerifyEntry) -> CommandResult:
         await self._cache.verify_entry(command.digest)
@@ -83,9 +83,9 @@ class EntryCommands:
         return CommandResult()
 
 
-def _answer(entries: EntryAnswer) -> CommandResult:
+def _entries_result(entries: EntryAnswer) -> CommandResult:
     return CommandResult(entries=entries)
 
 
-def _limited(wanted: int, most: int) -> int:
+def _limited_count(wanted: int, most: int) -> int:
     return min(max(wanted, 0), most)

@@ -28,6 +28,7 @@ from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion, Sea
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import CacheCorrupt
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.workspace_host import sent_changes
 
 # The most bytes that one answer carries. Longer content is read range by range.
 LONGEST_RANGE = 1 << 20
@@ -356,6 +357,86 @@ class PinEntry(_TaggedCommand, frozen=True):
     is_pinned: bool
 
 
+# --- Changed files. `conversation` says whose folders it is about, as some work in a copy of them.
+
+
+class ListTurnsWithChanges(_TaggedCommand, frozen=True):
+    """Asks which turns have changed files, with what their sub-agents have changed."""
+
+    conversation: str
+
+
+class ListChangesOfSteps(_TaggedCommand, frozen=True):
+    """Asks what each group of steps has changed. `with_folders`: everything that must be undone
+    together, and no line counts.
+    """
+
+    conversation: str
+    groups: tuple[tuple[sent_changes.SentStep, ...], ...]
+    with_folders: bool = False
+
+
+class ListChangesSinceCheckpoint(_TaggedCommand, frozen=True):
+    conversation: str
+    checkpoint: Digest
+    with_folders: bool = False
+
+
+class ListChangesSinceRevision(_TaggedCommand, frozen=True):
+    """Asks what differs from a revision of the user's repository."""
+
+    conversation: str
+    revision: str
+
+
+class CompareWithLastCommit(_TaggedCommand, frozen=True):
+    """Asks which of these paths are as in the last commit. `changed_since`: which are not any more."""
+
+    conversation: str
+    changes: tuple[sent_changes.SentChange, ...]
+    changed_since: bool = False
+
+
+class DescribeCoverage(_TaggedCommand, frozen=True):
+    """Asks what checkpoints cover, and how far the first one is."""
+
+    conversation: str
+
+
+class PlanUndo(_TaggedCommand, frozen=True):
+    """Asks what an undo of these changes would do."""
+
+    conversation: str
+    files: sent_changes.SentFiles
+
+
+class UndoChangedFiles(_TaggedCommand, frozen=True):
+    """Restores these files. `choices`: for those that others have changed since, by path, as
+    `FileChanges.undo_file_changes` takes them. `undoes`: the facts that are undone.
+    """
+
+    conversation: str
+    files: sent_changes.SentFiles
+    choices: tuple[tuple[bytes, str], ...] = ()
+    undoes: tuple[int, ...] = ()
+
+
+class UndoHunks(_TaggedCommand, frozen=True):
+    """Undoes some hunks of the only file in `files`."""
+
+    conversation: str
+    files: sent_changes.SentFiles
+    hunks: tuple[str, ...]
+
+
+class KeepHunk(_TaggedCommand, frozen=True):
+    """Records that the user has looked at a hunk and keeps it. No `hunk`: the whole file."""
+
+    conversation: str
+    path: bytes
+    hunk: str = ""
+
+
 # All commands. Whatever else a client sends is not understood.
 HostCommand = (
     StartConversation
@@ -401,6 +482,16 @@ HostCommand = (
     | ResolveEntry
     | VerifyEntry
     | PinEntry
+    | ListTurnsWithChanges
+    | ListChangesOfSteps
+    | ListChangesSinceCheckpoint
+    | ListChangesSinceRevision
+    | CompareWithLastCommit
+    | DescribeCoverage
+    | PlanUndo
+    | UndoChangedFiles
+    | UndoHunks
+    | KeepHunk
 )
 
 
@@ -457,11 +548,22 @@ class EntryAnswer(msgspec.Struct, frozen=True):
     digest: Digest | None = None
 
 
+class ChangesAnswer(msgspec.Struct, frozen=True):
+    """What was asked about changed files. `groups`: files, one for each group of steps."""
+
+    turns: tuple[sent_changes.SentTurn, ...] = ()
+    groups: tuple[sent_changes.SentFiles, ...] = ()
+    planned: tuple[sent_changes.SentPlan, ...] = ()
+    paths: tuple[bytes, ...] = ()
+    coverage: sent_changes.SentCoverage | None = None
+    undone: sent_changes.SentUndo | None = None
+
+
 class CommandResult(msgspec.Struct, frozen=True):
     """`conversation`: that was started or forked. `paths`: of files that an undo has restored.
     `left_alone`: those that it has not. `attachments`: what content was stored as. `changed`:
     files, as ListChangesAfter asks for them. `file`: as ReadFile asks for it. `entries`: what was
-    asked about stored outputs.
+    asked about stored outputs. `changes`: what was asked about changed files.
     """
 
     conversation: str = ""
@@ -472,6 +574,7 @@ class CommandResult(msgspec.Struct, frozen=True):
     changed: tuple[ChangedPath, ...] = ()
     file: FileForPreview | None = None
     entries: EntryAnswer | None = None
+    changes: ChangesAnswer | None = None
 
 
 def new_command_id() -> str:

@@ -15,6 +15,7 @@ from helix_desktop.errors import ActionRefused, InvalidInput, NotFound, StoreFai
 from helix_desktop.providers.lent_providers import ProviderLender
 from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workspace_host import host_interface, message_checks
+from helix_desktop.workspace_host.change_commands import ChangeCommands
 from helix_desktop.workspace_host.entry_commands import EntryCommands
 from helix_desktop.workspace_host.host_interface import (
     LONGEST_RANGE,
@@ -80,6 +81,7 @@ class LocalWorkspaceHost:
             host_interface.TakeKeyBack: self._carry_out_end_of_lending,
             **WindowCommands(bench).runners,
             **EntryCommands(bench.workspace).runners,
+            **ChangeCommands(bench).runners,
         }
 
     @property

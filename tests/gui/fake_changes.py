@@ -164,6 +164,9 @@ class FakeChanges(StandIn):
     def list_uncovered_paths(self) -> Sequence[UncoveredPath]:
         return self.left
 
+    async def read_coverage(self) -> None:
+        pass
+
     async def largest_subfolders(self) -> Sequence[tuple[str, int, int]]:
         return [("data", 300_000, 6_000_000_000), ("src", 20, 4_000), ("", 2, 100)]
 
@@ -192,6 +195,11 @@ class FakeChanges(StandIn):
 
     async def file_changes_of_steps(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
         return self._files()
+
+    async def file_changes_of_groups(
+        self, groups: Sequence[Sequence[ChangeSource]]
+    ) -> Sequence[Sequence[FileChange]]:
+        return [await self.file_changes_of_steps(sources) for sources in groups]
 
     async def changes_with_folders(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
         is_undone = any(

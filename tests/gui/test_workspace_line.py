@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from PySide6.QtWidgets import QApplication
 
+from helix_desktop.engine.changes import diff_hunks
 from helix_desktop.engine.facts import FoldKind, Text, Unfolded, UserPart
 from helix_desktop.engine.session_events import MessagesQueued
 from helix_desktop.engine.session_setup import QueuedMessage
@@ -22,6 +23,7 @@ from helix_desktop.workspace_host.client_session import UnconfirmedMessage
 from helix_desktop.workspace_host.host_interface import ChangedPath
 from helix_desktop.workspace_host.host_line import LineStage, LineState
 from tests.gui import story
+from tests.gui.fake_changes import FakeChanges
 from tests.gui.fake_desk import FakeWorkbench
 
 
@@ -46,6 +48,16 @@ class FakeLine:
             listener(state)
 
 
+class ChangesElsewhere(FakeChanges):
+    """A branch is pushed only where the workspace is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.branch_publishing
+        self.line = FakeLine()
+        self.fill({"src/a.py": (b"one\n", b"two\n")})
+
+
 class WorkspaceElsewhere(FakeWorkbench):
     """The desk's workspace, as if another process had it open."""
 
@@ -56,6 +68,7 @@ class WorkspaceElsewhere(FakeWorkbench):
         self.unconfirmed: list[UnconfirmedMessage] = []
         self.changed: list[ChangedPath] = []
         self.refuse: Callable[..., None] = lambda *_: None
+        self.changes_elsewhere = ChangesElsewhere()
 
     async def read_description(self) -> None:
         pass
@@ -63,6 +76,9 @@ class WorkspaceElsewhere(FakeWorkbench):
     def watch_refusals(self, listener: Callable[..., None]) -> Callable[[], None]:
         self.refuse = listener
         return lambda: None
+
+    def file_changes_of(self, _conversation: str) -> FakeChanges:
+        return self.changes_elsewhere
 
     async def list_changes_after(self, _conversation: str, _seq: int) -> list[ChangedPath]:
         return self.changed
@@ -174,6 +190,28 @@ def test_the_stored_outputs_are_shown_and_searched_elsewhere(
     application.processEvents()
     assert page.model.shows_search_hits
     assert page.over_limit_button.isHidden()
+
+
+def test_the_changes_are_shown_and_undone_elsewhere(
+    window: MainWindow, elsewhere: WorkspaceElsewhere, application: QApplication
+) -> None:
+    window.switch_to_page("changes")
+    page = window.pages.changes
+    application.processEvents()
+    assert page.isVisibleTo(window)
+    assert [file.place for file in page._files] == ["src/a.py"]
+    assert page.body.view.isVisibleTo(window)
+    assert page.commit_button.isHidden()
+    assert page.after_commit.isHidden()
+    assert page.body.open_in_editor.isHidden()
+    assert "where the workspace is open" in page._note.toolTip() + page._note.text()
+    hunk = next(iter(diff_hunks.find_hunks(b"one\n", b"two\n"))).stable_id
+    page.body.view.hunk_undo_requested.emit(hunk)
+    application.processEvents()
+    assert elsewhere.changes_elsewhere.now["src/a.py"] == b"one\n"
+    window.workspaces.go_to_workspace("storage-engine")
+    application.processEvents()
+    assert not page.commit_button.isHidden()
 
 
 def test_what_was_refused_is_given_back(window: MainWindow, elsewhere: WorkspaceElsewhere) -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
+from helix_desktop.engine.changes.diff_hunks import find_hunks
+from helix_desktop.engine.changes.turn_changes import UndoOutlook
 from helix_desktop.engine.facts import (
+    ChangeKept,
     Decided,
     Excluded,
     Folded,
@@ -38,14 +42,17 @@ from helix_desktop.workspace_host.host_interface import (
     AttachEntry,
     ChangeConversation,
     ChangePart,
+    ChangesAnswer,
     ChangeWaitingMessage,
     CheckMessage,
     ChooseLastingModel,
     ChooseModel,
     ChoosePermissionMode,
+    CompareWithLastCommit,
     CompletePaths,
     CountEntries,
     CountEntriesByTool,
+    DescribeCoverage,
     DescribeWorkspace,
     EditAndResend,
     EditFold,
@@ -55,12 +62,19 @@ from helix_desktop.workspace_host.host_interface import (
     FoldConversation,
     ForkConversation,
     HistoryReplaced,
+    HostCommand,
     HostListRow,
+    KeepHunk,
     ListChangesAfter,
+    ListChangesOfSteps,
+    ListChangesSinceCheckpoint,
+    ListChangesSinceRevision,
     ListEntries,
+    ListTurnsWithChanges,
     LiveState,
     MeasureEntries,
     PinEntry,
+    PlanUndo,
     QueueChange,
     ReadFile,
     RepeatFold,
@@ -76,14 +90,17 @@ from helix_desktop.workspace_host.host_interface import (
     StoreContent,
     SwitchToAnswer,
     TakeBackMessage,
+    UndoChangedFiles,
     UndoFileChanges,
     UndoFold,
+    UndoHunks,
     VerifyEntry,
     WorkspaceHost,
     message_fingerprint,
     question_fingerprint,
     read_stored_content,
 )
+from helix_desktop.workspace_host.sent_changes import SentFiles, receive_turn
 from tests.workspace_host.conftest import NewHost
 from tests.workspace_host.viewer import Viewer
 
@@ -348,6 +365,113 @@ async def test_files_are_undone(host: WorkspaceHost, folder: Path) -> None:
     assert [Path(path).name for path in undone.paths] == ["b.txt"]
     assert undone.left_alone == ()
     assert not (folder / "b.txt").exists()
+
+
+async def written_file(host: WorkspaceHost, bench: Workbench, folder: Path) -> Viewer:
+    await bench.choose_permission_mode("allow all")
+    viewer = await begun(host)
+    await viewer.say("write b.txt: text")
+    assert (folder / "b.txt").exists()
+    return viewer
+
+
+async def ask_changes(host: WorkspaceHost, command: HostCommand) -> ChangesAnswer:
+    result = await host.run_host_command(command)
+    assert result.changes is not None
+    return result.changes
+
+
+async def list_files(host: WorkspaceHost, conversation: str) -> SentFiles:
+    listed = await ask_changes(host, ListTurnsWithChanges(conversation))
+    steps = tuple(step for turn in listed.turns for step in turn.steps)
+    command = ListChangesOfSteps(conversation, (steps,), with_folders=True)
+    changed = await ask_changes(host, command)
+    return changed.groups[0]
+
+
+async def test_changed_files_are_listed_by_turn_checkpoint_and_revision(
+    host: WorkspaceHost, bench: Workbench, folder: Path
+) -> None:
+    viewer = await written_file(host, bench, folder)
+    listed = await ask_changes(host, ListTurnsWithChanges(viewer.conversation))
+    (turn,) = listed.turns
+    assert turn.title == "write b.txt: text"
+    files = await list_files(host, viewer.conversation)
+    assert [file.shown_path for file in files.files] == [b"b.txt"]
+    checkpoint = receive_turn(turn).first_checkpoint
+    since = ListChangesSinceCheckpoint(viewer.conversation, checkpoint)
+    (files_since,) = (await ask_changes(host, since)).groups
+    assert [file.shown_path for file in files_since.files] == [b"b.txt"]
+    with pytest.raises(HelixError):
+        await host.run_host_command(ListChangesSinceRevision(viewer.conversation, "no such one"))
+    coverage = (await ask_changes(host, DescribeCoverage(viewer.conversation))).coverage
+    assert coverage is not None
+    assert coverage.state == "ready"
+    change = files.files[0].change
+    committed = await ask_changes(host, CompareWithLastCommit(viewer.conversation, (change,)))
+    assert committed.paths == ()
+
+
+async def test_chosen_files_are_undone_as_planned(
+    host: WorkspaceHost, bench: Workbench, folder: Path
+) -> None:
+    viewer = await written_file(host, bench, folder)
+    files = await list_files(host, viewer.conversation)
+    (plan,) = (await ask_changes(host, PlanUndo(viewer.conversation, files))).planned
+    assert plan.outlook is UndoOutlook.RESTORE
+    undone = (await ask_changes(host, UndoChangedFiles(viewer.conversation, files))).undone
+    assert undone is not None
+    assert (undone.restored, undone.files_deleted) == ((b"b.txt",), 1)
+    assert not (folder / "b.txt").exists()
+    await check_same_as_host(bench, viewer)
+
+
+async def test_a_file_that_others_changed_is_left_alone_or_restored_as_chosen(
+    host: WorkspaceHost, bench: Workbench, folder: Path
+) -> None:
+    viewer = await written_file(host, bench, folder)
+    (folder / "b.txt").write_text("mine")
+    files = await list_files(host, viewer.conversation)
+    (plan,) = (await ask_changes(host, PlanUndo(viewer.conversation, files))).planned
+    assert plan.outlook is UndoOutlook.CONFLICT
+    refused = (await ask_changes(host, UndoChangedFiles(viewer.conversation, files))).undone
+    assert refused is not None
+    assert [path for path, _reason in refused.left_alone] == [b"b.txt"]
+    assert (folder / "b.txt").read_text() == "mine"
+    choice = (files.files[0].change.path, "before")
+    await host.run_host_command(UndoChangedFiles(viewer.conversation, files, (choice,)))
+    assert not (folder / "b.txt").exists()
+
+
+async def test_a_hunk_is_kept_and_undone(
+    host: WorkspaceHost, bench: Workbench, folder: Path
+) -> None:
+    viewer = await written_file(host, bench, folder)
+    files = await list_files(host, viewer.conversation)
+    (hunk,) = find_hunks(b"", b"text\n")
+    path = files.files[0].change.path
+    await host.run_host_command(KeepHunk(viewer.conversation, path, hunk.stable_id))
+    await check_same_as_host(bench, viewer)
+    assert ChangeKept("0/b.txt", hunk.stable_id) in viewer.facts
+    undo = UndoHunks(viewer.conversation, files, (hunk.stable_id,))
+    await host.run_host_command(undo)
+    assert not (folder / "b.txt").exists()
+    await check_same_as_host(bench, viewer)
+
+
+async def test_no_path_outside_the_folders_is_undone(
+    host: WorkspaceHost, bench: Workbench, folder: Path
+) -> None:
+    viewer = await written_file(host, bench, folder)
+    files = await list_files(host, viewer.conversation)
+    (file,) = files.files
+    for path in (b"0/../b.txt", b"7/b.txt", b"0//etc/hostname"):
+        change = msgspec.structs.replace(file.change, path=path)
+        moved = msgspec.structs.replace(file, change=change)
+        command = UndoChangedFiles(viewer.conversation, SentFiles(files.steps, (moved,)))
+        with pytest.raises(InvalidInput):
+            await host.run_host_command(command)
+    assert (folder / "b.txt").exists()
 
 
 async def test_a_conversation_is_changed_and_listed(host: WorkspaceHost, new_host: NewHost) -> None:

@@ -35,6 +35,7 @@ class ChangedFileView(QWidget):
         """
         super().__init__(parent)
         self._theme = theme
+        self.can_open_files = True  # Not if they are on another computer.
         self._name = ElidedLabel(self, Qt.TextElideMode.ElideMiddle)
         self._name.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         set_widget_look(self._name, "mono")
@@ -142,7 +143,7 @@ class ChangedFileView(QWidget):
         for button in self._buttons:
             button.show()
         is_deleted = file.change.after is None
-        self.open_in_editor.setVisible(not is_deleted)
+        self.open_in_editor.setVisible(self.can_open_files and not is_deleted)
         self.keep.setEnabled(not is_kept)
         if is_kept:
             self.keep.setText(tr("Kept"))

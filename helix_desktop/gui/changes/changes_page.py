@@ -53,6 +53,7 @@ from helix_desktop.gui.deep_links import open_file_or_its_folder
 from helix_desktop.gui.question_dialogs import ask_text
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
+from helix_desktop.gui.shown_workspace import ShownFileChanges, file_changes_of_this_process
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, tr, translate_name
 from helix_desktop.gui.workbench_types import CheckpointProgress, FileChanges
@@ -95,7 +96,7 @@ class LoadedFileChange:
 class GatheredChanges:
     """What the page shows of a conversation, read in the background."""
 
-    changes: FileChanges
+    changes: ShownFileChanges
     conversation: str
     turns: Sequence[TurnOfChanges]
     rows: list[ChangesListRow]
@@ -126,7 +127,7 @@ class ChangesPage(QWidget):
         self._doing = doing
 
         # Whose changes are shown, and which of them the user chose.
-        self._changes: FileChanges | None = None
+        self._changes: ShownFileChanges | None = None
         self._stop_watching_changes: Callable[[], None] = lambda: None
         self._conversation = ""
         self._agent = ""
@@ -142,6 +143,7 @@ class ChangesPage(QWidget):
         self._is_up_to_date = False
         self._has_sizes = False
         self._turn_to_show = (0, "")  # The fact and the file to show once the turns are listed.
+        self._note_on_commit = ""  # Why none is offered.
 
         self.files = ChangedFilesList(theme, self)
         self.body = ChangedFileView(theme, self)
@@ -240,13 +242,14 @@ class ChangesPage(QWidget):
         )
 
     def show_changes_of(
-        self, changes: FileChanges | None, conversation: str, agent: str = ""
+        self, changes: ShownFileChanges | None, conversation: str, agent: str = ""
     ) -> None:
         """Shows the changes of a conversation, or of one without messages if the id is
         empty. `agent`: whose it is.
         """
         if changes is not self._changes:
             self._watch_checkpoints_of(changes)
+            self._offer_what_needs_this_process(changes)
         self._changes = changes
         self._conversation = conversation
         self._agent = agent
@@ -259,7 +262,7 @@ class ChangesPage(QWidget):
         if self.isVisible():
             self.reload_changes()
 
-    def _watch_checkpoints_of(self, changes: FileChanges | None) -> None:
+    def _watch_checkpoints_of(self, changes: ShownFileChanges | None) -> None:
         self._stop_watching_changes()
         if changes is None:
             self._stop_watching_changes = lambda: None
@@ -268,6 +271,17 @@ class ChangesPage(QWidget):
             self._show_checkpoint_progress_and_reload
         )
         self._show_coverage_note(changes.checkpoint_progress)
+
+    def _offer_what_needs_this_process(self, changes: ShownFileChanges | None) -> None:
+        """Offers a commit and the file itself only where the workspace is open: elsewhere, no path
+        leads to its files.
+        """
+        is_elsewhere = changes is not None and file_changes_of_this_process(changes) is None
+        self.body.can_open_files = not is_elsewhere
+        self.commit_button.setVisible(not is_elsewhere)
+        self._note_on_commit = ""
+        if is_elsewhere:
+            self._note_on_commit = tr("Commits are made where the workspace is open.")
 
     def reload_if_files_changed(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -333,16 +347,20 @@ class ChangesPage(QWidget):
             return
         gathering = self._gather_changes(changes, self._conversation)
         self._run_for_page(gathering, then=self._show_gathered_changes)
-        has_repository = changes.git_repository.has_repository()
-        self._run_for_page(has_repository, then=self.commit_button.relabel_for_git)
-        self.after_commit.show_branch_of(changes, self._conversation)
+        own_changes = file_changes_of_this_process(changes)
+        if own_changes is not None:
+            has_repository = own_changes.git_repository.has_repository()
+            self._run_for_page(has_repository, then=self.commit_button.relabel_for_git)
+        self.after_commit.show_branch_of(own_changes, self._conversation)
 
     def carry_out_after_commit(self, wish: AfterCommitWish) -> None:
         """Pushes the branch or opens a pull request, once the branch is read."""
         self.after_commit.carry_out_when_read(wish)
         self.reload_changes()
 
-    async def _gather_changes(self, changes: FileChanges, conversation: str) -> GatheredChanges:
+    async def _gather_changes(
+        self, changes: ShownFileChanges, conversation: str
+    ) -> GatheredChanges:
         """Reads what the page shows: the conversation's turns, their changes as rows of the list,
         and at the end the paths that the checkpoints do not cover. Runs in the background;
         `_show_gathered_changes` shows the result.
@@ -363,6 +381,7 @@ class ChangesPage(QWidget):
             rows += _build_group_rows(undone_group, committed)
         for group in groups:
             rows += _build_group_rows(group, committed)
+        await changes.read_coverage()
         uncovered_paths = changes.list_uncovered_paths()
         if uncovered_paths:
             rows.append(ChangesListRow(heading=tr("Not covered")))
@@ -372,7 +391,7 @@ class ChangesPage(QWidget):
 
     async def _gather_undone_commits(
         self,
-        changes: FileChanges,
+        changes: ShownFileChanges,
         turns: Sequence[TurnOfChanges],
         listed_changes: Sequence[PathChange],
     ) -> ChangesGroup | None:
@@ -403,7 +422,7 @@ class ChangesPage(QWidget):
         return ChangesGroup(tr("Undone by you, not committed yet"), files)
 
     async def _gather_groups(
-        self, changes: FileChanges, turns: Sequence[TurnOfChanges]
+        self, changes: ShownFileChanges, turns: Sequence[TurnOfChanges]
     ) -> list[ChangesGroup]:
         """Returns the groups of the chosen scope, the newest first."""
         if self._scope == "revision":
@@ -420,9 +439,12 @@ class ChangesPage(QWidget):
             files = await changes.file_changes_of_steps(sources)
             return [ChangesGroup(tr("The whole conversation"), files)]
 
+        newest_first = list(reversed(turns))
+        files_by_turn = await changes.file_changes_of_groups(
+            [turn.sources for turn in newest_first]
+        )
         groups: list[ChangesGroup] = []
-        for turn in reversed(turns):
-            files = await changes.file_changes_of_steps(turn.sources)
+        for turn, files in zip(newest_first, files_by_turn, strict=True):
             heading = tr("Turn {number}", number=turn.turn_numbers)
             groups.append(ChangesGroup(heading, files, turn))
         return groups
@@ -498,9 +520,11 @@ class ChangesPage(QWidget):
                 continue
             if not is_change_of_folder(row.file.change):
                 files_by_path[row.file.path_of_change] = row.file
-        self.commit_button.set_files_to_commit(
-            gathered.changes, gathered.conversation, list(files_by_path.values())
-        )
+        own_changes = file_changes_of_this_process(gathered.changes)
+        if own_changes is not None:
+            self.commit_button.set_files_to_commit(
+                own_changes, gathered.conversation, list(files_by_path.values())
+            )
 
     def _show_checkpoint_progress_and_reload(self, progress: CheckpointProgress) -> None:
         self._show_coverage_note(progress)
@@ -517,7 +541,8 @@ class ChangesPage(QWidget):
         if self._changes is not None:
             uncovered_paths = self._changes.list_uncovered_paths()
         has_too_large_files = any(path.is_beyond_limits for path in uncovered_paths)
-        self.cover_button.setVisible(has_too_large_files)
+        is_open_here = file_changes_of_this_process(self._changes) is not None
+        self.cover_button.setVisible(has_too_large_files and is_open_here)
 
         usual_note = tr("This list includes your own changes, too.")
         if self._scope in ("turns", "conversation"):
@@ -527,6 +552,8 @@ class ChangesPage(QWidget):
         if has_too_large_files:
             too_large_note = tr("The files below are too large for checkpoints.")
             usual_note = join_sentences(usual_note, too_large_note)
+        if self._note_on_commit:
+            usual_note = join_sentences(usual_note, self._note_on_commit)
         # The usual note is for a state that has no note of its own.
         note = translate_name(
             "checkpoints",
@@ -540,7 +567,7 @@ class ChangesPage(QWidget):
 
     def _ask_which_folders_to_cover(self) -> None:
         """Shows the largest folders of a folder that exceeds the limit, for the user to choose."""
-        changes = self._changes
+        changes = file_changes_of_this_process(self._changes)
         if changes is None:
             return
         dialog = CheckpointCoverageDialog(self)
@@ -577,7 +604,9 @@ class ChangesPage(QWidget):
             work, then=self._show_if_still_chosen, owner=self, failed=show_file_error
         )
 
-    async def _load_changed_file(self, changes: FileChanges, file: FileChange) -> LoadedFileChange:
+    async def _load_changed_file(
+        self, changes: ShownFileChanges, file: FileChange
+    ) -> LoadedFileChange:
         """Reads a file before and after its change, and works out the changed places
         (hunks) and which of them the user marked as kept. Comparing runs in a thread: a
         large file takes a while.
@@ -707,9 +736,10 @@ class ChangesPage(QWidget):
 
     def _open_file_or_folder(self) -> None:
         """Opens the file, or its folder if opening the file might run it."""
-        if self._changes is None or self._shown is None:
+        changes = file_changes_of_this_process(self._changes)
+        if changes is None or self._shown is None:
             return
-        open_file_or_its_folder(self._changes.path_on_disk(self._shown))
+        open_file_or_its_folder(changes.path_on_disk(self._shown))
 
     def _run_for_page(self, work: Coroutine[Any, Any, Any], *, then: Any = None) -> None:
         self._doing.run_in_background(work, then=then, owner=self)

@@ -32,10 +32,11 @@ from helix_desktop.gui.changes.undo_dialog import (
 from helix_desktop.gui.common.figure_formats import format_time_of_day
 from helix_desktop.gui.common.widgets import build_popup_menu
 from helix_desktop.gui.sentence_translation import join_sentences
+from helix_desktop.gui.shown_workspace import ShownFileChanges
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.workbench_types import FileChanges, FileUndoResult
+from helix_desktop.gui.workbench_types import FileUndoResult
 
 MOST_NAMES = 2  # The maximum number of files that are named with a step.
 MOST_LEFT_ALONE = 6  # The maximum number of files that a result names as not changed.
@@ -84,12 +85,12 @@ class ChangesUndo(QObject):
         self._theme = theme
         self._doing = doing
         self._button = button
-        self._changes: FileChanges | None = None
+        self._changes: ShownFileChanges | None = None
         self._conversation = ""
         self.turns: Sequence[TurnOfChanges] = ()  # All turns with changes, oldest first.
         self.committed_paths: frozenset[str] = frozenset()  # As they are in the last commit.
 
-    def set_changes(self, changes: FileChanges | None, conversation: str) -> None:
+    def set_changes(self, changes: ShownFileChanges | None, conversation: str) -> None:
         self._changes = changes
         self._conversation = conversation
 
@@ -102,7 +103,7 @@ class ChangesUndo(QObject):
             self._run_undo_work(self._undoable_steps(self._changes, turn, undone), then=menu)
 
     async def _undoable_steps(
-        self, changes: FileChanges, turn: TurnOfChanges, undone: Sequence[TurnOfChanges]
+        self, changes: ShownFileChanges, turn: TurnOfChanges, undone: Sequence[TurnOfChanges]
     ) -> Sequence[ChangeSource]:
         """Returns a turn's last steps that are not undone yet, or nothing if the turn
         has only one step.
@@ -201,7 +202,7 @@ class ChangesUndo(QObject):
         self._run_undo_work(self._changes_left_to_undo(self._changes, sources), then=confirm)
 
     async def _changes_left_to_undo(
-        self, changes: FileChanges, sources: Sequence[ChangeSource]
+        self, changes: ShownFileChanges, sources: Sequence[ChangeSource]
     ) -> ChangesLeft:
         """Returns what these steps changed and is not undone yet, or else all their undos."""
         files = await changes.changes_with_folders(sources)
@@ -225,7 +226,9 @@ class ChangesUndo(QObject):
         work = self._check_plan(self._changes, files)
         self._run_undo_work(work, then=partial(self._show_undo_dialog, wish))
 
-    async def _check_plan(self, changes: FileChanges, files: Sequence[FileChange]) -> CheckedPlan:
+    async def _check_plan(
+        self, changes: ShownFileChanges, files: Sequence[FileChange]
+    ) -> CheckedPlan:
         planned = await changes.plan_undo(files)
         later_turns = await find_later_turns(changes, self.turns, files, planned)
         return CheckedPlan(planned, later_turns)
@@ -359,7 +362,7 @@ def _name_undone_files(undo: FilesChanged) -> str:
 
 
 async def redo_undone_changes(
-    changes: FileChanges, fact: FilesChanged, conversation: str
+    changes: ShownFileChanges, fact: FilesChanged, conversation: str
 ) -> FileUndoResult:
     undo = ChangeSource(conversation, 0, time.time(), fact)
     files = await changes.changes_with_folders([undo])
@@ -367,7 +370,7 @@ async def redo_undone_changes(
 
 
 async def find_later_turns(
-    changes: FileChanges,
+    changes: ShownFileChanges,
     turns: Sequence[TurnOfChanges],
     files: Sequence[FileChange],
     plan: Sequence[PlannedUndo],

@@ -5,14 +5,13 @@ Widths and hidden parts are saved for each workspace in `WindowStateFile`.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import partial
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QLabel, QSplitter, QStackedWidget, QWidget
+from PySide6.QtWidgets import QSplitter, QStackedWidget, QWidget
 
 from helix_desktop.gui import tab_order
-from helix_desktop.gui.common.widgets import build_plain_label
 from helix_desktop.gui.enter_key import press_focused_button
 from helix_desktop.gui.frame import sidebar as sidebar_module
 from helix_desktop.gui.frame.sidebar import Sidebar
@@ -22,9 +21,7 @@ from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.shown_state import ShownState
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.translation import tr
 
-# These pages show only workspaces that are open in this process.
 SIDE_WIDTH = 300
 PREVIEW_SHARE = 0.46
 MAX_SIDE_SHARE = 0.55  # The side panel takes at most this share of the width beside the sidebar.
@@ -113,15 +110,11 @@ class WindowFrame(QWidget):
         self.page_area.addWidget(page)
 
     def switch_to_page(self, name: str) -> None:
-        is_elsewhere = self.showing.has_workspace() and not self.showing.has_workbench()
-        if is_elsewhere and name == "changes":
-            page: QWidget = self._label_of_changes_elsewhere
-        else:
-            if name in self.page_factories:
-                self.add_page(name, self.page_factories.pop(name)())
-            if name not in self._pages:
-                return
-            page = self._pages[name]
+        if name in self.page_factories:
+            self.add_page(name, self.page_factories.pop(name)())
+        if name not in self._pages:
+            return
+        page = self._pages[name]
         self.showing.set_shown_page(name)
         self._is_changing_page = True
         self.page_area.setCurrentWidget(page)
@@ -131,15 +124,6 @@ class WindowFrame(QWidget):
             self.top.mark_open_page(name)
             self.state_file.remember_value("layout", self._workspace, "page", value=name)
         self._update_visible_sides()
-
-    @cached_property
-    def _label_of_changes_elsewhere(self) -> QLabel:
-        """Stands where the changes would be, which are shown only of a workspace of this process."""
-        words = tr("The changes of a workspace that is open elsewhere are not shown here yet.")
-        alignment = Qt.AlignmentFlag.AlignCenter
-        label = build_plain_label(words, "muted", self.page_area, alignment=alignment)
-        self.page_area.addWidget(label)
-        return label
 
     @property
     def is_sidebar_shown(self) -> bool:

@@ -158,15 +158,16 @@ class WindowPages(QObject):
         page.show_cache_of(workspace.catalogue, list_titles)
 
     def _show_conversation_changes(self, page: ChangesPage) -> None:
-        bench = self._showing.bench
-        session = self._showing.session
-        if bench is None:
+        workspace = self._showing.workspace
+        conversation = self._showing.conversation
+        if workspace is None:
             page.show_changes_of(None, "")
-        elif session is None:
-            page.show_changes_of(bench.file_changes_of(""), "")
+        elif conversation is None:
+            page.show_changes_of(workspace.file_changes_of(""), "")
         else:
-            agent = agent_of_conversation(session.conversation.state.facts)
-            page.show_changes_of(bench.file_changes_of(session.id), session.id, agent)
+            agent = agent_of_conversation(conversation.conversation.state.facts)
+            changes = workspace.file_changes_of(conversation.id)
+            page.show_changes_of(changes, conversation.id, agent)
 
     def _update_cache_page_for_workspace(self) -> None:
         if self.is_page_built("cache"):
