@@ -71,7 +71,8 @@ FAMILIES = {
     "npm": r"npm|node|sh|git",
     "pnpm": r"pnpm|node|sh", "yarn": r"yarn|node|sh",
     "docker": r"docker.*", "kubectl": r"kubectl.*", "gh": r"gh",
-    "pip": r"pip|python.*|lsb_release|ldconfig.*|git",
+    "go": r"go|compile|asm|link|vet|cgo|gcc|cc1|as|ld|collect2|pack|buildid|cover|gofmt|git|test2json|doc|\w+\.test",
+    "pip": r"pip|python.*|lsb_release|ldconfig.*|git|rustc|uname|cut|getopt|tr",  # It tells the index what there is here.
     # What it runs is the project's own code, and plugins such as pytest-benchmark ask git.
     "pytest": r"pytest|python.*|git|file",
     "rustfmt": r"rustfmt|cargo-fmt|rustc|rustup|cargo", "egrep": r"e?grep|sh|dash", "fgrep": r"f?grep|sh|dash",
@@ -96,12 +97,21 @@ def list_commands() -> list[tuple[str, ...]]:
     commands = [(name,) for name in program_tables.SAFE_PROGRAMS]
     for name, subcommands in program_tables.SAFE_SUBCOMMANDS.items():
         commands += [(name, *subcommand.split("/")) for subcommand in subcommands]
-    return sorted(words for words in commands if shutil.which(words[0]) is not None)
+    chosen = os.environ.get("PROGRAMS", "").split()
+    here = sorted(words for words in commands if shutil.which(words[0]) is not None)
+    return [words for words in here if not chosen or words[0] in chosen]
 
 
 @functools.cache
 def read_options(words: tuple[str, ...]) -> tuple[Option, ...]:
-    text = _read_manual("-".join(words)) or _read_help(words)
+    if words[0] == "go":  # It has pages of its own.
+        text = _read_help(("go", "help", *words[1:]))
+        if words[1:] == ("test",):
+            text += _read_help(("go", "help", "testflag"))
+        if words[1:] != ("doc",):
+            text += _read_help(("go", "help", "build"))
+    else:
+        text = _read_manual("-".join(words)) or _read_help(words)
     options: list[Option] = []
     header, about = "", ""
     for line in text.split("\n"):
@@ -139,9 +149,10 @@ def _read_manual(page: str) -> str:
 
 
 def _read_help(words: Sequence[str]) -> str:
+    asking = () if words[:2] == ("go", "help") else ("--help",)
     try:
         done = subprocess.run(
-            [*words, "--help"], check=False, capture_output=True, env=_environment(),
+            [*words, *asking], check=False, capture_output=True, env=_environment(),
             stdin=subprocess.DEVNULL, timeout=LONGEST_SECONDS,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
@@ -211,6 +222,8 @@ class Sandbox:
             ("a.txt", "one\n"), ("b.x", "two\n"), ("a.c", "int main(void){return 0;}\n"),
             ("a.py", "def test_a():\n    pass\n"), ("a.js", "const a = 1;\n"), ("src/main.rs", "fn main() {}\n"),
             ("package.json", '{"name":"a","version":"1.0.0","scripts":{"test":"true"}}\n'),
+            ("go.mod", "module example.org/a\n\ngo 1.19\n"), ("a.go", "package a\n\nfunc A() int { return 1 }\n"),
+            ("a_test.go", 'package a\n\nimport "testing"\n\nfunc TestA(t *testing.T) { A() }\n'),
             ("Cargo.toml", '[package]\nname="a"\nversion="0.1.0"\nedition="2021"\n'),
         ):  # fmt: skip
             (self._project / name).write_text(text, encoding="utf-8")
