@@ -6,12 +6,12 @@ docstring says so.
 """
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
 Json = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 Object = dict[str, Json]
+LARGEST_NUMBER = 10**11
 
 
 def format_json_value(value: object) -> str:
@@ -134,9 +134,24 @@ def number_at(value: object, *path: str | int) -> int:
     number = value_at(value, *path)
     if isinstance(number, bool) or not isinstance(number, int | float):
         return 0
-    if math.isnan(number) or number < 0:
-        return 0
-    return int(min(number, 10**11))
+    # Both comparisons are false for NaN, and none fails for an integer too large for a float.
+    if number >= LARGEST_NUMBER:
+        return LARGEST_NUMBER
+    if number > 0:
+        return int(number)
+    return 0
+
+
+def amount_at(value: object, *path: str | int) -> float:
+    """Returns an amount such as a price, or 0 for anything else, with the same maximum."""
+    number = value_at(value, *path)
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return 0.0
+    if number >= LARGEST_NUMBER:
+        return float(LARGEST_NUMBER)
+    if number > 0:
+        return float(number)
+    return 0.0
 
 
 def list_at(value: object, *path: str | int) -> list[Any]:

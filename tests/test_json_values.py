@@ -92,11 +92,22 @@ def test_a_value_of_another_shape_is_an_empty_one() -> None:
         ("7", 0),
         (float("nan"), 0),
         (float("inf"), 10**11),
+        (10**400, 10**11),
+        (-(10**400), 0),
         (0, 0),
     ],
 )
 def test_a_count_is_a_number_that_can_be_counted(given: Any, read: int) -> None:
     assert json_values.number_at({"n": given}, "n") == json_values.number_at(given) == read
+
+
+@pytest.mark.parametrize(
+    "given", [10**400, -(10**400), float("nan"), float("inf"), True, "1", [], 2.5]
+)
+def test_an_amount_is_a_number_that_can_be_added_up(given: Any) -> None:
+    amount = json_values.amount_at({"n": given}, "n")
+    assert type(amount) is float
+    assert 0 <= amount <= json_values.LARGEST_NUMBER
 
 
 def test_the_first_text_of_several_fields() -> None:

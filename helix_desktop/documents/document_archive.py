@@ -18,6 +18,7 @@ from helix_desktop.documents.document_page import (
 Element = ET.Element
 LARGEST_MEMBER_BYTES = 64 << 20
 MOST_BYTES_READ = 256 << 20  # All members that are read, unpacked.
+LONGEST_NUMBER = 9  # Digits of a number in an attribute. Python refuses to read 5,000.
 _DECLARATIONS_WITHIN = 1 << 16
 
 
@@ -116,7 +117,7 @@ def attribute_named(element: Element | None, name: str) -> str:
 def number_attribute(element: Element | None, name: str, otherwise: int = 0) -> int:
     """Return an attribute that is a whole number, or `otherwise`."""
     value = attribute_named(element, name)
-    if not value.isdecimal():
+    if not value.isdecimal() or len(value) > LONGEST_NUMBER:
         return otherwise
     return int(value)
 

@@ -15,7 +15,7 @@ from helix_desktop.fast_dataclass import dataclass
 _HEAD = re.compile(r"\[Text of the document (.+)\. The original: ([0-9a-f]{64})\]\n")
 # Its groups: what a page is called, its number, and its title if it has one.
 _PAGE_LINE = re.compile(r"^=== (page|sheet|slide|chapter|section|cell|part) (\d+) of \d+(?:: (.*))? ===$", re.MULTILINE)  # fmt: skip
-_PAGE_RANGE = re.compile(r"(\d+)(?:\s*(?:-|–|to)\s*(\d+))?")
+_PAGE_RANGE = re.compile(r"(\d{1,9})(?:\s*(?:-|–|to)\s*(\d{1,9}))?")
 PLURALS = {
     "page": "pages",
     "sheet": "sheets",

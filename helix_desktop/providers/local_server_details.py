@@ -202,7 +202,7 @@ async def _describe_ollama_model(root: ProviderTransport, model: str, seconds: f
     if largest:
         description["largest_window"] = largest
     parameters = json_values.text_at(answer, "parameters")
-    own_window = re.search(r"^num_ctx\s+(\d+)", parameters, re.MULTILINE)
+    own_window = re.search(r"^num_ctx\s+(\d{1,12})$", parameters, re.MULTILINE)
     if own_window:
         description["own_window"] = int(own_window[1])
     abilities = json_values.list_at(answer, "capabilities")

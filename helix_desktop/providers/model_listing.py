@@ -249,7 +249,7 @@ def _reported_prices(item: json_values.Json) -> json_values.Object:
             price_of_token = float(text or 0)
         except ValueError:
             continue
-        if price_of_token > 0:
+        if 0 < price_of_token < json_values.LARGEST_NUMBER:
             prices[ours] = round(price_of_token * 1e6, 6)
     return prices
 

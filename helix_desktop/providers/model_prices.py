@@ -15,6 +15,7 @@ from helix_desktop.engine.facts import ModelRole, ModelSet, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import (
     Object,
+    amount_at,
     number_at,
     object_at,
     parse_object,
@@ -160,20 +161,13 @@ def model_info_from(provider: str, model: str, knowledge: Object, note: str = ""
         temperature=value_at(knowledge, "temperature") is not False,
     )
     prices = TokenPrices(
-        input=_price_or_zero(knowledge, "input"),
-        output=_price_or_zero(knowledge, "output"),
-        cache_read=_price_or_zero(knowledge, "cache_read"),
-        cache_write=_price_or_zero(knowledge, "cache_write"),
+        input=amount_at(knowledge, "input"),
+        output=amount_at(knowledge, "output"),
+        cache_read=amount_at(knowledge, "cache_read"),
+        cache_write=amount_at(knowledge, "cache_write"),
     )
     window = number_at(knowledge, "window") or DEFAULT_WINDOW
     return ModelInfo(provider, model, window, abilities, prices, note)
-
-
-def _price_or_zero(knowledge: Object, name: str) -> float:
-    value = value_at(knowledge, name)
-    if not isinstance(value, int | float):
-        return 0.0
-    return max(0.0, float(value))
 
 
 def merge_model_knowledge(
@@ -212,7 +206,7 @@ def merge_model_knowledge(
 
     note = _window_note(shipped, reported, source, number_at(merged, "window"))
     info = model_info_from(provider, model, merged, note)
-    has_price = any(_price_or_zero(merged, name) for name in _PRICES)
+    has_price = any(amount_at(merged, name) for name in _PRICES)
     is_free = runs_here and not has_price
     return replace(
         info,

@@ -109,6 +109,42 @@ async def test_ollama_is_asked_for_the_window_that_its_model_file_names(
     assert model.window == window
 
 
+@pytest.mark.parametrize(
+    "number",
+    [10**400, -1, 1e308, "8192", [8192], None, {"a": 1}],
+    ids=lambda number: str(number)[:9],
+)
+@pytest.mark.parametrize(
+    "server", [KOBOLD, LLAMA_CPP, LM_STUDIO, VLLM], ids=lambda server: min(server)
+)
+async def test_a_server_that_lies_about_its_numbers_is_listed_all_the_same(
+    server: dict[str, Any], number: Any, connections: ProviderConnections
+) -> None:
+    answers = {path: with_numbers_replaced(answer, number) for path, answer in server.items()}
+    with Server({**listed({"id": "m", "max_model_len": number}), **answers}) as peer:
+        (model,) = await model_listing.list_models(peer.config(), None, connections)
+    assert 0 < model.window <= 10**11
+
+
+def with_numbers_replaced(answer: Any, number: Any) -> Any:
+    if isinstance(answer, dict):
+        return {name: with_numbers_replaced(value, number) for name, value in answer.items()}
+    if isinstance(answer, list):
+        return [with_numbers_replaced(value, number) for value in answer]
+    if type(answer) is int:
+        return number
+    return answer
+
+
+async def test_a_model_file_with_a_window_of_5_000_digits_names_none(
+    connections: ProviderConnections,
+) -> None:
+    with OllamaServer(parameters=f"num_ctx {'9' * 5_000}") as peer:
+        config = ProviderConfig("ollama", base_url=peer.base_url)
+        (model,) = await model_listing.list_models(config, None, connections)
+    assert model.window == LEAST_OLLAMA_WINDOW
+
+
 async def test_the_catalogue_does_not_say_how_a_local_server_runs_a_model_or_what_it_costs(
     connections: ProviderConnections,
 ) -> None:

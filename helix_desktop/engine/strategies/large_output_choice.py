@@ -22,7 +22,7 @@ KEEP_CHARACTERS = 500  # An excerpt quotes this many characters of what was to b
 # A line of an answer, such as "1: compact: the errors" or "- **Output 2** - preview". What is to be
 # kept may itself begin with a sign, as in "1: compact: /etc/hosts".
 _CHOICE = re.compile(
-    r"^[^\w\n]*(?:output )?(\d+)[^\w\n]+(compact|preview|full)\b[ \t]*[:*`\"'.,)–—-]*(.*)$",
+    r"^[^\w\n]*(?:output )?(\d{1,9})[^\w\n]+(compact|preview|full)\b[ \t]*[:*`\"'.,)–—-]*(.*)$",
     re.IGNORECASE | re.MULTILINE,
 )
 # The end of "keep the whole file" or "show everything of this log".

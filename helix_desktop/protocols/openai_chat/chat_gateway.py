@@ -7,6 +7,7 @@ from typing import Any
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.json_values import (
+    amount_at,
     list_at,
     number_at,
     object_at,
@@ -232,17 +233,13 @@ def parse_usage(value: Mapping[str, Json]) -> Usage:
         number_at(value, "prompt_cache_hit_tokens"),
         number_at(value, "cached_tokens"),
     )
-    cost = 0.0
-    stated_cost = value_at(value, "cost")
-    if isinstance(stated_cost, int | float) and stated_cost > 0:
-        cost = float(stated_cost)
     return Usage(
         input=number_at(value, "prompt_tokens"),
         cache_read=cache_read,
         cache_write=number_at(value, "prompt_tokens_details", "cache_write_tokens"),
         output=number_at(value, "completion_tokens"),
         reasoning=number_at(value, "completion_tokens_details", "reasoning_tokens"),
-        cost=cost,
+        cost=amount_at(value, "cost"),
     )
 
 

@@ -160,6 +160,11 @@ def test_an_answer_that_cannot_be_read_counts_as_preview(answer: str) -> None:
     }
 
 
+def test_an_output_number_of_5_000_digits_chooses_nothing() -> None:
+    answer = f"{'9' * 5_000}: full\n1: full"
+    assert large_output_choice.parse_output_choices(answer, [1], [1])[1].what == "full"
+
+
 def test_full_where_it_would_not_fit_counts_as_preview() -> None:
     assert parse_output_choices("1: full\n2: full", [1, 2], [2])[1] == OutputChoice(PREVIEW)
 
