@@ -114,9 +114,7 @@ async def test_ollama_is_asked_for_the_window_that_its_model_file_names(
     [10**400, -1, 1e308, "8192", [8192], None, {"a": 1}],
     ids=lambda number: str(number)[:9],
 )
-@pytest.mark.parametrize(
-    "server", [KOBOLD, LLAMA_CPP, LM_STUDIO, VLLM], ids=lambda server: min(server)
-)
+@pytest.mark.parametrize("server", [KOBOLD, LLAMA_CPP, LM_STUDIO, VLLM], ids=min)
 async def test_a_server_that_lies_about_its_numbers_is_listed_all_the_same(
     server: dict[str, Any], number: Any, connections: ProviderConnections
 ) -> None:
