@@ -11,6 +11,7 @@ from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
 from helix_desktop.gui.common.found_words import find_needle_spans, list_needles_of_query
+from helix_desktop.gui.common.tool_words import words_for_tool
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.command_palette import HEADING, PaletteItem
 from helix_desktop.gui.shown_workspace import ShownWorkspace, workbench_of_shown
@@ -134,7 +135,8 @@ def suggest_search_hits(
         if hit.digest is not None:
             place = WindowPlace("entry", workspace, digest=hit.digest, words=query)
             kind = "entry"
-            notes = [workspace_name, hit.about.tool, hit.about.source, hit.digest.short_hex]
+            tool = words_for_tool(hit.about.tool)
+            notes = [workspace_name, tool, hit.about.source, hit.digest.short_hex]
         else:
             place = WindowPlace("conversation", workspace, hit.conversation, hit.seq, words=query)
             kind = "message"
@@ -312,7 +314,8 @@ async def _offer_cache_entries(bench: Workbench, letters: str) -> list[Completio
     for hit in await bench.workspace.index.search_index(letters, limit=3 * MOST_ENTRIES):
         if hit.digest is None or len(offers) == MOST_ENTRIES:
             continue
-        description = " ".join(filter(None, [hit.about.tool, hit.about.source]))
+        tool = words_for_tool(hit.about.tool)
+        description = " ".join(filter(None, [tool, hit.about.source]))
         name = description or hit.snippet[:LONGEST_NAME]
         remark = hit.digest.short_hex
         offers.append(CompletionOffer(name, value=hit.digest, icon="archive", remark=remark))

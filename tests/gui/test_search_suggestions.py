@@ -46,7 +46,7 @@ def test_a_hit_leads_to_its_message_or_entry() -> None:
         ("text", "entry"),
     ]
     assert finds[0].note == "Older"
-    assert finds[1].note.startswith("read_file · a.rs · ")
+    assert finds[1].note.startswith("Read · a.rs · ")
     for find in finds:
         find.act()
     assert went == [

@@ -119,7 +119,7 @@ class Walk:
         page = self.window.pages.cache
         await key("alt+3")
         await until(lambda: page.viewer.row is not None)
-        await choose("read_file", lambda: click(page.bar._tool_button))
+        await choose("Read", lambda: click(page.bar._tool_button))
         await until(
             lambda: page.model.entry_filter.tool == "read_file" and page.model.rowCount() > 0
         )

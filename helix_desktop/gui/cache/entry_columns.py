@@ -9,6 +9,7 @@ from helix_desktop.engine.cache_entry_rows import EntryRow, EntrySort
 from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import format_byte_size, format_time_ago
+from helix_desktop.gui.common.tool_words import words_for_tool
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_number, tr, translate_name
 
@@ -48,8 +49,9 @@ def _source_on_one_line(row: EntryRow, _now: float) -> str:
 
 
 def name_of_writer(tool: str) -> str:
-    """What wrote an entry: a tool's name, or a word for what the program or the user stored."""
-    name = translate_name("writer of a stored output", tool, otherwise=tool)
+    """What wrote an entry: words for a tool, or for what the program or the user stored."""
+    words = words_for_tool(tool)
+    name = translate_name("writer of a stored output", tool, otherwise=words)
     return make_safe_text(name[:LONGEST_TOOL])
 
 
@@ -98,7 +100,7 @@ ENTRY_COLUMNS: Sequence[EntryColumn] = (
     EntryColumn(
         "source", lambda: tr("Origin"), _source_on_one_line, EntrySort.SOURCE, is_code=True
     ),
-    EntryColumn("tool", lambda: tr("Tool"), _tool, EntrySort.TOOL, 190, 122),
+    EntryColumn("tool", lambda: tr("Tool"), _tool, EntrySort.TOOL, 170, 140),
     EntryColumn(
         "size", lambda: tr("Size"), _size, EntrySort.SIZE, 100, 82, is_number=True, hidden_first=4
     ),
@@ -116,7 +118,7 @@ ENTRY_COLUMNS: Sequence[EntryColumn] = (
         "uses", lambda: tr("Uses"), _uses, EntrySort.USES, 78, 58, is_number=True, hidden_first=1
     ),
     EntryColumn(
-        "time", lambda: tr("Stored"), _time_stored, EntrySort.TIME, 140, 112, is_muted=True
+        "time", lambda: tr("Stored"), _time_stored, EntrySort.TIME, 120, 100, is_muted=True
     ),
     EntryColumn(
         "recalled",
@@ -128,7 +130,7 @@ ENTRY_COLUMNS: Sequence[EntryColumn] = (
         is_muted=True,
         is_shown_at_first=False,
     ),
-    # The viewer shows an entry's hash, too.
+    # The viewer shows an entry's hash, too, and few people look for one.
     EntryColumn(
         "hash",
         lambda: tr("Hash"),
@@ -138,6 +140,7 @@ ENTRY_COLUMNS: Sequence[EntryColumn] = (
         132,
         is_code=True,
         hidden_first=3,
+        is_shown_at_first=False,
     ),
     EntryColumn(
         "lines",

@@ -28,7 +28,7 @@ from helix_desktop.gui.translation import tr
 ROW = 35
 HEADER = 34
 PAD = 12
-LEAST_SOURCE = 120
+LEAST_SOURCE = 180
 _KEYS_OF_QT = (
     Qt.Key.Key_Up,
     Qt.Key.Key_Down,

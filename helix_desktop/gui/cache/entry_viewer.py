@@ -17,6 +17,7 @@ from helix_desktop.gui.cache.content_shapes import ContentShape
 from helix_desktop.gui.cache.entry_content_view import EntryContentView
 from helix_desktop.gui.common.chip_labels import ChipLabel, DigestLabel
 from helix_desktop.gui.common.figure_formats import format_date_and_time
+from helix_desktop.gui.common.tool_words import words_for_tool
 from helix_desktop.gui.common.widgets import build_push_button, build_tool_button
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.shown_workspace import ShownCatalogue
@@ -289,7 +290,8 @@ class EntryViewer(QWidget):
 
 
 def _describe_removed_entry(row: EntryRow) -> str:
-    description = make_safe_text(f"{row.about.tool} {row.about.source}").strip()
+    tool = words_for_tool(row.about.tool)
+    description = make_safe_text(f"{tool} {row.about.source}").strip()
     was_removed = tr(
         "This output was removed to free up space. Description: {what}.", what=description
     )

@@ -14,6 +14,7 @@ from helix_desktop.gui.common.difference_rows import DifferenceSheet
 from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.common.picture_reader import read_picture
+from helix_desktop.gui.common.tool_words import words_for_tool
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.rows_and_columns import build_column, build_row, reserve_height_for_width
 from helix_desktop.gui.theme import Theme, set_widget_look
@@ -135,9 +136,9 @@ class ChangedFileView(QWidget):
         make sense for it. A file that was deleted cannot be opened.
         """
         self._name.set_elided_text(printable_path(file.place))
-        origin = file.by
+        origin = words_for_tool(file.by)
         if file.step:
-            origin = tr("{tool}, step {step}", tool=file.by, step=file.step)
+            origin = tr("{tool}, step {step}", tool=origin, step=file.step)
         self._origin_chip.set_chip_text(origin)
         self._hash.set_chip_text(_describe_hash_before(file))
         for button in self._buttons:

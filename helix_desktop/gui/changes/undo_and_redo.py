@@ -30,6 +30,7 @@ from helix_desktop.gui.changes.undo_dialog import (
     find_differing_lines,
 )
 from helix_desktop.gui.common.figure_formats import format_time_of_day
+from helix_desktop.gui.common.tool_words import words_for_tool
 from helix_desktop.gui.common.widgets import build_popup_menu
 from helix_desktop.gui.sentence_translation import join_sentences
 from helix_desktop.gui.shown_workspace import ShownFileChanges
@@ -157,13 +158,24 @@ class ChangesUndo(QObject):
             label = tr("Undo everything since turn {number}…", number=turn.number)
             self._add_undo_action(menu, label, _sources_of_turns(turns_since))
 
+        self._add_other_turns(menu, turn, turns, undone)
+        menu.popup(self._button.mapToGlobal(self._button.rect().bottomLeft()))
+
+    def _add_other_turns(
+        self,
+        menu: QMenu,
+        turn: TurnOfChanges,
+        turns: Sequence[TurnOfChanges],
+        undone: Sequence[TurnOfChanges],
+    ) -> None:
+        """Lists the turns that the menu is not about. Each can be undone alone."""
         other_turns = [other for other in turns if other != turn and other not in undone]
-        if other_turns:
-            menu.addSeparator()
+        if not other_turns:
+            return
+        menu.addSeparator()
         for other_turn in reversed(other_turns[-MOST_STEPS:]):
             label = tr("Undo turn {number}…", number=other_turn.turn_numbers)
             self._add_undo_action(menu, label, other_turn.sources)
-        menu.popup(self._button.mapToGlobal(self._button.rect().bottomLeft()))
 
     def _add_undo_action(self, menu: QMenu, label: str, sources: Sequence[ChangeSource]) -> None:
         confirm = partial(self.confirm_and_undo_sources, sources, label)
@@ -338,11 +350,11 @@ class ChangesUndo(QObject):
 
 
 def _name_step(step: ChangeSource) -> str:
-    """Names a step by its tool and the first files that it changed."""
+    """Names a step by words for its tool and the first files that it changed."""
     names = [printable_path(name) for name in step.fact.names[:MOST_NAMES]]
     if names and step.fact.files > len(names):
         names.append("…")
-    tool = step.what or step.fact.by
+    tool = words_for_tool(step.what or step.fact.by)
     return f"{tool} {', '.join(names)}".rstrip()
 
 

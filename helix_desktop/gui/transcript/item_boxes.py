@@ -13,6 +13,7 @@ from helix_desktop.gui.common.document_figures import (
 )
 from helix_desktop.gui.common.figure_formats import format_byte_size, format_duration
 from helix_desktop.gui.common.fold_descriptions import describe_fold, describe_token_change
+from helix_desktop.gui.common.tool_words import words_for_tool
 from helix_desktop.gui.context_meter import describe_token_count, format_token_count
 from helix_desktop.gui.transcript import (
     basic_boxes,
@@ -311,12 +312,12 @@ def _build_grouped_boxes(request: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 
 def describe_call_group(group: CallGroup) -> str:
-    """Says in one line what a group of collapsed calls was, as "read_file ×3, search ·
+    """Says in one line what a group of collapsed calls was, as "Read ×3, Search files ·
     4 tool calls · 2 s · 1 failed". Tools that were called most stand first.
     """
     tools: list[str] = []
     for tool, call_count in group.tools.most_common():
-        name = make_safe_text(tool)
+        name = make_safe_text(words_for_tool(tool))
         if call_count > 1:
             name = f"{name} ×{call_count}"
         tools.append(name)

@@ -17,6 +17,7 @@ from helix_desktop.errors import shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import format_duration
 from helix_desktop.gui.common.fold_descriptions import format_token_change
+from helix_desktop.gui.common.tool_words import words_for_tool
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.transcript.chat_actions import ChatIntent, OpenChanges, OpenEntry, OpenFold
@@ -138,11 +139,11 @@ def _was_call_stopped(returned: ToolReturned) -> bool:
 
 
 def format_call(name: str, arguments: str) -> str:
-    """Formats a call as `read_file src/lock/table.rs`, or as the command line of a command."""
+    """Formats a call as "Read src/lock/table.rs", or as the command line of a command."""
     subject = call_subject(arguments)
     if subject and name in _COMMANDS:
         return subject
-    return f"{name} {subject}".strip()
+    return f"{words_for_tool(name)} {subject}".strip()
 
 
 def path_of_file_call(call: ToolCall) -> str:

@@ -97,7 +97,7 @@ def test_cells() -> None:
         b"x" * 19_354, "read_file", "a\u202eb", tokens=4_812, time=NOW - 120
     )
     shown = [column.text(line, NOW) for column in ENTRY_COLUMNS]
-    assert shown[:7] == ["a⟨202E⟩b", "read_file", "19.4 KB", "4,812", "1", "2 min ago", "–"]
+    assert shown[:7] == ["a⟨202E⟩b", "Read", "19.4 KB", "4,812", "1", "2 min ago", "–"]
     assert shown[7] == f"{line.stored.digest.hex[:8]}…{line.stored.digest.hex[-4:]}"
     assert shown[8] == "–"
     of_lines = replace(line, stored=replace(line.stored, lines=1_234))

@@ -487,8 +487,8 @@ def test_undo_offers_each_step_the_turn_and_all_since(
     page.undo_button.click()
     words = [action.text() for action in page.findChildren(QMenu)[-1].actions()]
     assert words == [
-        "Undo step 40 (run_command a, b, …)…",
-        "Undo step 31 (edit_file src/R&&D.md)…",
+        "Undo step 40 (Run a, b, …)…",
+        "Undo step 31 (Edit src/R&&D.md)…",
         "Undo turn 12…",
         "Undo everything since turn 12…",
         "",  # the line before the other turns
@@ -582,10 +582,10 @@ def test_a_step_that_is_undone_already_is_not_offered(
             if "step" in action.text()
         ]
 
-    assert offered(first, second, undo) == ["Undo step 31 (edit_file)…"]
+    assert offered(first, second, undo) == ["Undo step 31 (Edit)…"]
     assert offered(first, second, undo, replace(undo, seq=21)) == [
-        "Undo step 40 (run_command)…",
-        "Undo step 31 (edit_file)…",
+        "Undo step 40 (Run)…",
+        "Undo step 31 (Edit)…",
     ]
 
 

@@ -286,7 +286,7 @@ def test_what_is_left_out_can_be_taken_in_again(
 ) -> None:
     act(panel, "texts, calls and outputs")
     settle()
-    choose(panel, "edit_file", "Exclude")
+    choose(panel, "Edit", "Exclude")
     settle()
     excluded = session.state.facts[-1].fact
     assert isinstance(excluded, Excluded)

@@ -82,7 +82,7 @@ def test_blocks_have_names_a_person_knows() -> None:
     now = state()
     names = [part.shown_name.words for part in inspector_figures.list_view_blocks(now)]
     assert "Summary 3" in names
-    assert "edit_file src/lock/manager.rs" in names
+    assert "Edit src/lock/manager.rs" in names
     assert any(name.startswith("The guard must never") for name in names)
 
 
@@ -93,7 +93,7 @@ def test_the_largest_come_first() -> None:
     assert [part.tokens for part in largest] == sorted(
         (part.tokens for part in largest), reverse=True
     )
-    assert largest[0].shown_name.words == "edit_file src/lock/manager.rs"
+    assert largest[0].shown_name.words == "Edit src/lock/manager.rs"
 
 
 def test_the_largest_are_of_the_whole_context_and_each_is_named_once() -> None:

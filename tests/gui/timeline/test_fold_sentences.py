@@ -251,7 +251,7 @@ def test_an_excerpt_names_the_call_or_the_attachment_it_is_of() -> None:
         for event in story_of(written).events
         if event.current_folds
     ]
-    assert titles == ["Excerpt: build.log", "Excerpt: read_file src/7.rs"]
+    assert titles == ["Excerpt: build.log", "Excerpt: Read src/7.rs"]
 
 
 @pytest.mark.parametrize(("before", "is_said"), [(0.0004, False), (0.0006, True), (0.0, False)])

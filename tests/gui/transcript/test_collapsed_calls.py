@@ -52,7 +52,7 @@ def test_calls_that_are_done_stand_behind_one_line() -> None:
     ]  # the message, the line on the first call, the failure, the answer
     group = items.groups.group_headed_by(1)
     assert group is not None
-    assert describe_call_group(group) == f"{call(0).name} ×7 · 14 s · 1 failed"
+    assert describe_call_group(group) == "Read ×7 · 14 s · 1 failed"
     items.toggle_call_group(1)
     assert shown(items) == list(range(9))
 
@@ -66,7 +66,7 @@ def test_the_line_of_a_group_names_the_tools_that_were_called() -> None:
     )
     assert (
         describe_call_group(group)
-        == "read_file ×4, search_files ×2, list_files ×2, fetch · 9 tool calls"
+        == "Read ×4, Search files ×2, List files ×2, fetch · 9 tool calls"
     )
     assert describe_call_group(CallGroup(0, 3, done=3, tools=Counter(["a\u202eb"]))) != "a\u202eb"
 

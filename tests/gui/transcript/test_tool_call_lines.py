@@ -33,12 +33,12 @@ def state(**changes: object) -> ToolCallState:
         (
             "read_file",
             '{"path": "src/lock/table.rs", "lines": [1, 2]}',
-            "read_file src/lock/table.rs",
+            "Read src/lock/table.rs",
         ),
         ("run_command", '{"command": "cargo test --workspace"}', "cargo test --workspace"),
         ("search", '{"pattern": "LockGuard", "path": "src/"}', "search LockGuard in src/"),
         ("github.list_issues", '{"state": "open"}', "github.list_issues open"),
-        ("write_file", '{"path": "a.txt", "text": "' + "x" * 100_000, "write_file a.txt"),
+        ("write_file", '{"path": "a.txt", "text": "' + "x" * 100_000, "Write a.txt"),
         ("odd", "not json", "odd"),
         ("run_command", '{"command": "a\\nb\\u001b[31m"}', "a b"),
     ],
@@ -83,7 +83,7 @@ def test_how_it_went() -> None:
     asked = build_call_line(state(running=True, waiting=True), 101.2)
     assert (asked.outcome, asked.spoken_line) == (
         "waiting for you",
-        "read_file src/lock/table.rs, waiting for you",
+        "Read src/lock/table.rs, waiting for you",
     )
     failed = build_call_line(
         state(returned=ToolReturned("c1", OUTPUT, 9, ok=False, exit_code=101)), 102.0

@@ -33,7 +33,7 @@ def test_a_selection_backwards_is_the_same(
     items, made = talk
     forth = TextSelection(TextPosition(0, 1), TextPosition(3, 2))
     back = TextSelection(TextPosition(3, 2), TextPosition(0, 1))
-    wanted = "irst\n\nthe middle\n\nread_file src/a.rs\n\nla"
+    wanted = "irst\n\nthe middle\n\nRead src/a.rs\n\nla"
     assert (
         build_selected_text(forth, items, made, markdown=False)
         == build_selected_text(back, items, made, markdown=False)
@@ -50,7 +50,7 @@ def test_markdown_keeps_what_was_written(
     whole = TextSelection(TextPosition(0, 0), TextPosition(3, 5))
     assert (
         build_selected_text(whole, items, made, markdown=True)
-        == "first\n\nthe *middle*\n\n`read_file src/a.rs`\n\nlast"
+        == "first\n\nthe *middle*\n\n`Read src/a.rs`\n\nlast"
     )
 
 

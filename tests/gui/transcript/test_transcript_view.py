@@ -106,7 +106,7 @@ def test_all_is_copied_as_markdown(pane: TranscriptPane, wanted: list[ChatIntent
     QTest.keyClick(pane.view, Qt.Key.Key_C, CONTROL | SHIFT)
     text = QGuiApplication.clipboard().text()
     assert "An **answer** with [a link](https://example.org/x)." in text
-    assert "`read_file src/a.rs`" in text
+    assert "`Read src/a.rs`" in text
     assert text.endswith("The last message.")
 
 
@@ -192,7 +192,7 @@ def test_tab_walks_through_what_can_be_clicked(
             QTest.keyClick(pane.view, Qt.Key.Key_Return)
     assert names[:3] == ["Copy message", "a link", "Copy message"]
     assert "Recall" in names
-    assert any(name.startswith("read_file src/a.rs, cached") for name in names)
+    assert any(name.startswith("Read src/a.rs, cached") for name in names)
     assert wanted == [RecallEntry(OUTPUT.digest)]
 
 

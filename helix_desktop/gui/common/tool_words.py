@@ -1,0 +1,9 @@
+"""What rows of the window call a tool: words for the program's own tools, such as "Search files"
+for `search_files`. The tools of other programs keep the names that those programs gave them.
+"""
+
+from helix_desktop.gui.translation import translate_name
+
+
+def words_for_tool(tool: str) -> str:
+    return translate_name("what a tool does", tool, otherwise=tool)
