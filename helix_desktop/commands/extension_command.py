@@ -124,25 +124,17 @@ async def _load_extension(arguments: Namespace) -> RunningExtension:
 
 
 def _describe_declared_things(extension: RunningExtension) -> Iterator[str]:
+    from helix_desktop.extensions.offered_kinds import OFFERED_KINDS
+
     declared = extension.declared
     yield f"{declared.title} can be loaded. It brings:"
-    for tool in declared.tools:
-        yield f"  tool  {extension.installed.name}__{tool.name}"
-    for history_format in declared.history_formats:
-        endings = ", ".join(history_format.endings)
-        yield f"  format of histories  {history_format.kind} ({history_format.program}, {endings})"
-    for kind in declared.document_kinds:
-        yield f"  kind of documents  {kind.name} ({kind.title}, {', '.join(kind.endings)})"
-    for provider in declared.providers:
-        yield f"  provider  {provider.name} ({provider.base_url})"
-    for command in declared.commands:
-        yield f"  command  {command.noun}"
-    for action in declared.actions:
-        yield f"  action  {action.title}"
-    for source in declared.search_sources:
-        yield f"  search  {source.title}"
-    for check in declared.doctor_checks:
-        yield f"  check of the doctor  {check.name}"
+    for kind in OFFERED_KINDS:
+        for thing in getattr(declared, kind.field):
+            line = f"  {kind.title}  {kind.name_of(thing)}"
+            details = kind.details(thing)
+            if details:
+                line += f" ({details})"
+            yield line
 
 
 async def _check_example(extension: RunningExtension, example: Path) -> list[str]:

@@ -1,9 +1,7 @@
 """Actions that extensions add to the command palette of the window."""
 
 import asyncio
-from collections.abc import Sequence
 
-from helix_desktop.errors import InvalidInput
 from helix_desktop.extensions.extension_interfaces import ActionPlace, ExtensionAction
 from helix_desktop.extensions.limited_calls import (
     ExtensionFailed,
@@ -51,16 +49,13 @@ class AddedAction:
 _added: list[AddedAction] = []
 
 
-def add_actions(actions: Sequence[AddedAction]) -> None:
-    """Raises InvalidInput if an extension has two with one title."""
-    titles = {action.title for action in actions}
-    if len(titles) != len(actions):
-        raise InvalidInput("It declares two actions with the same title.")
-    _added.extend(actions)
+def add_action(action: AddedAction) -> None:
+    _added.append(action)
 
 
-def remove_actions(extension: RunningExtension) -> None:
-    _added[:] = [action for action in _added if action.extension is not extension]
+def remove_action(action: AddedAction) -> None:
+    if action in _added:
+        _added.remove(action)
 
 
 def list_added_actions() -> list[AddedAction]:

@@ -13,7 +13,7 @@ from helix_desktop.extensions import (
     added_actions,
     added_search_sources,
     extension_loading,
-    extension_offers,
+    offered_kinds,
 )
 from helix_desktop.extensions.allowed_imports import AllowedPackagesFinder
 from helix_desktop.histories import added_formats
@@ -40,7 +40,7 @@ def where(tmp_path: Path) -> Iterator[ProgramFolders]:
     # Of extensions that were loaded without the function that remembers them.
     for added in added_formats.list_added_formats():
         added_formats.remove_format(added.kind)
-    extension_offers._nouns_of_extensions.clear()
+    offered_kinds._nouns_of_extensions.clear()
     added_search_sources._added.clear()
     added_actions._added.clear()
 

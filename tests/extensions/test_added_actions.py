@@ -68,7 +68,7 @@ async def test_one_that_fails_or_hangs_is_named_and_switched_off(
     [
         ("[ExtensionAction('a\\nb', run)]", "one line"),
         ("[ExtensionAction('a', run, -1)]", "limit_seconds of a"),
-        ("[ExtensionAction('a', run)] * 2", "two actions with the same title"),
+        ("[ExtensionAction('a', run)] * 2", "declares the action a twice"),
         ("[run]", "is no ExtensionAction"),
     ],
 )
