@@ -19,7 +19,7 @@ from helix_desktop.workbench.fleet_overview import FleetOverview
 from helix_desktop.workbench.unattended_permissions import UserAnswer
 from tests.peers.chat_server import reply
 from tests.workbench.conftest import Desks
-from tests.workbench.test_fleet_worker import CALL, place
+from tests.workbench.test_fleet_worker import CALL, place, share
 
 Found = list[Mapping[str, Any]]
 
@@ -166,3 +166,40 @@ async def test_only_what_changed_is_read_again(desks: Desks, folder: Path) -> No
         assert await tasks.read_fingerprint() == before
         await tasks.claim_fleet_tasks("me", 1, 30)
         assert await tasks.read_fingerprint() != before
+
+
+async def test_what_a_worker_elsewhere_will_do_is_not_done_here(desks: Desks, folder: Path) -> None:
+    desk = desks()
+    bench = await desk.create_workspace("Tasks", folder)
+    async with open_fleet_task_list(bench.workspace) as tasks:
+        (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("one"))])
+        await tasks.cancel_fleet_task(task)
+        await tasks.notes.renew_worker_and_tell_if_draining("build 1.1", 3_600)
+    await desk.close_workspace(bench.id)
+    await desk.fleet.add_task(bench.id, "two", ())
+    await desk.fleet.retry_task(bench.id, task, ())
+    await desk.fleet.retry_tasks_set_aside(bench.id)
+    assert not desk.opened_workbenches()
+    (found,) = await seen(desk.fleet, bool)
+    assert {row["text"] for row in found["waiting"]} == {"one", "two"}
+
+
+async def test_tasks_that_were_set_aside_are_done_here_without_a_worker(
+    desks: Desks, folder: Path
+) -> None:
+    desk = desks()
+    async with place(lambda: desk, folder, reply("It is made.")) as (bench, tasks, _):
+        await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("make it"))])
+        await desk.fleet.retry_tasks_set_aside(bench.id)
+        (found,) = await seen(desk.fleet, lambda found: bool(found[0]["done"]))
+        assert found["done"][0]["answer"] == "It is made."
+
+
+async def test_a_shared_workspace_is_listed_before_its_folder_has_a_task(
+    desks: Desks, folder: Path
+) -> None:
+    desk = desks()
+    bench = await desk.create_workspace("Tasks", folder)
+    assert desk.fleet._list_workspaces_with_tasks() == []
+    share(bench)
+    assert [known.id for known in desk.fleet._list_workspaces_with_tasks()] == [bench.id]

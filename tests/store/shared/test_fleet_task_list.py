@@ -310,6 +310,10 @@ async def test_each_cost_is_counted_once_for_its_task_agent_day_and_fleet(
     await tasks.notes.add_cost(second.id, second.claims, "", 1.0)
     state = await tasks.notes.read_state()
     assert state.spent == {"workspace": 3.5, "day": 3.5, "fleet": before + 3.5, "agent reader": 2.5}
+    # A day later, what was spent on a day counts no longer.
+    await change_row(tasks, "until = until - 86400 WHERE until > 0", table="notes")
+    spent_later = (await tasks.notes.read_state()).spent
+    assert spent_later == {"workspace": 3.5, "fleet": before + 3.5, "agent reader": 2.5}
     assert (await tasks.count_fleet_tasks()).dollars == 3.5
     assert state.dollars_left("reader") == float("inf")
     await tasks.notes.set_limit("agent reader", 3.0)
