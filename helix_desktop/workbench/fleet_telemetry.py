@@ -2,7 +2,7 @@
 
 It is wanted where OTEL_EXPORTER_OTLP_ENDPOINT is set, as for other programs. The
 packages are an extra (`pip install 'helix-desktop[telemetry]'`), and are imported only
-then. `fleet status` shows the same figures without any of this.
+then. `fleet status` shows the counts of tasks and workers, and the costs, without any of this.
 """
 
 import logging
