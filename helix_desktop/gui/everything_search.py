@@ -21,7 +21,7 @@ from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.command_palette import HEADING, PaletteItem
 from helix_desktop.gui.search_sources import SEARCH_SOURCES, SearchedWindow
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shown_workspace import OTHER_COMPUTER
+from helix_desktop.gui.shown_workspace import OTHER_COMPUTER, ShownWorkspace
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_contents import WindowContents
 from helix_desktop.gui.workbench_types import KnownWorkspace, ProjectItem
@@ -141,16 +141,17 @@ class EverythingSearch(QObject):
             self._palette.show_search_results(query, [mistake])
             return
 
-        shown_bench = self._showing.bench
-        opened = list(self._workspaces.workbenches.opened_workbenches())
-        if shown_bench in opened:
-            opened.remove(shown_bench)
-            opened.insert(0, shown_bench)
+        opened: list[ShownWorkspace] = list(self._workspaces.workbenches.opened_workbenches())
+        shown_workspace = self._showing.workspace
+        if shown_workspace is not None:
+            if shown_workspace in opened:
+                opened.remove(shown_workspace)
+            opened.insert(0, shown_workspace)
 
-        opened_ids = {bench.id for bench in opened}
+        opened_ids = {workspace.id for workspace in opened}
         closed_rows: list[KnownWorkspace] = []
         for row in self._workspaces.listed:
-            # What is on another computer is not searched from here yet.
+            # What is on another computer is searched only while it is shown.
             is_searched_here = not row.id.startswith(OTHER_COMPUTER)
             if row.id not in opened_ids and is_searched_here:
                 closed_rows.append(row)

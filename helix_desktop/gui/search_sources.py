@@ -8,13 +8,14 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import search_suggestions
 from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.frame.command_palette import HEADING, PaletteItem
-from helix_desktop.gui.shown_workspace import ShownWorkspace
+from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shown_workspace import ShownWorkspace, client_of_host
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.workbench_types import Workbench
 
 if TYPE_CHECKING:
     from helix_desktop.extensions.added_search_sources import AddedSearchSource
@@ -27,10 +28,10 @@ Searching = Coroutine[Any, Any, Sequence[PaletteItem]]
 class SearchedWindow:
     """What the sources search, and where what they found leads.
 
-    `opened_workbenches`: the open workspaces, with the shown one first.
+    `opened_workspaces`: the shown one first, wherever it is open, then those of this process.
     """
 
-    opened_workbenches: Sequence[Workbench]
+    opened_workspaces: Sequence[ShownWorkspace]
     shown_workspace: ShownWorkspace | None
     shown_workspace_id: str
     go_to_place: search_suggestions.GoToPlace
@@ -48,20 +49,26 @@ class SearchSource:
 
 
 def _begin_with_open_workspaces(window: SearchedWindow, query: str) -> Sequence[Searching]:
-    return [_search_index(window, bench, query) for bench in window.opened_workbenches]
+    return [_search_index(window, workspace, query) for workspace in window.opened_workspaces]
 
 
 async def _search_index(
-    window: SearchedWindow, bench: Workbench, query: str
+    window: SearchedWindow, workspace: ShownWorkspace, query: str
 ) -> Sequence[PaletteItem]:
-    hits = await bench.workspace.index.search_index(query)
-    titles = {row.id: row.title for row in bench.list_conversations()}
+    try:
+        hits = await workspace.catalogue.index.search_index(query)
+    except HelixError as error:
+        if client_of_host(workspace) is None:
+            raise
+        # The line to it may be broken for hours. A message for each letter would help nobody.
+        return [_build_reason_line(workspace.name, translate_sentences(error.what))]
+    titles = {row.id: row.title for row in workspace.list_conversations()}
     # A hit names its workspace only if it is another one than the user is in.
     name = ""
-    if bench.id != window.shown_workspace_id:
-        name = bench.name
+    if workspace.id != window.shown_workspace_id:
+        name = workspace.name
     return search_suggestions.suggest_search_hits(
-        hits, titles, bench.id, window.go_to_place, query, name
+        hits, titles, workspace.id, window.go_to_place, query, name
     )
 
 
@@ -98,9 +105,14 @@ async def _search_with_extension(added: "AddedSearchSource", query: str) -> Sequ
         open_page = partial(open_in_browser, page.address)
         items.append(PaletteItem(page.title, open_page, kind="entry", note=note))
     if answer.failure:
-        text = tr("Not searched: {reason}", reason=answer.failure)
-        items.append(PaletteItem(text, act=str, kind=HEADING, note=added.title, enabled=False))
+        items.append(_build_reason_line(added.title, answer.failure))
     return items
+
+
+def _build_reason_line(source: str, reason: str) -> PaletteItem:
+    """Says why a source was not searched. It cannot be chosen."""
+    text = tr("Not searched: {reason}", reason=reason)
+    return PaletteItem(text, act=str, kind=HEADING, note=source, enabled=False)
 
 
 SEARCH_SOURCES: Sequence[SearchSource] = (

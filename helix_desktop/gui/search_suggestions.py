@@ -287,8 +287,8 @@ async def start_agent_and_offer_commands(
 async def offer_mentions(
     workspace: ShownWorkspace, request: CompletionRequest
 ) -> list[CompletionOffer]:
-    """Offers completions for `@`: the workspace's files by name, resources of servers, then
-    entries of the cache by content. The last two only if the workspace is open here.
+    """Offers completions for `@`: the workspace's files by name, resources of servers (only if the
+    workspace is open here), then entries of the cache by content.
     """
     letters = request.typed_letters
     offers: list[CompletionOffer] = []
@@ -298,20 +298,18 @@ async def offer_mentions(
             icon = "folder"
         offers.append(CompletionOffer(path, f"@{path} ", icon=icon))
     bench = workbench_of_shown(workspace)
-    if bench is None:
-        return offers
-    if letters:
+    if letters and bench is not None:
         offers += _offer_server_resources(bench, letters.casefold())
     # A single letter would find nearly everything, and a colon belongs to a filter, not to a name.
     if len(letters) >= 2 and ":" not in letters:
-        offers += await _offer_cache_entries(bench, letters)
+        offers += await _offer_cache_entries(workspace, letters)
     return offers
 
 
-async def _offer_cache_entries(bench: Workbench, letters: str) -> list[CompletionOffer]:
+async def _offer_cache_entries(workspace: ShownWorkspace, letters: str) -> list[CompletionOffer]:
     offers: list[CompletionOffer] = []
     # Some of the hits are messages, so more are asked for than are offered.
-    for hit in await bench.workspace.index.search_index(letters, limit=3 * MOST_ENTRIES):
+    for hit in await workspace.catalogue.index.search_index(letters, limit=3 * MOST_ENTRIES):
         if hit.digest is None or len(offers) == MOST_ENTRIES:
             continue
         tool = words_for_tool(hit.about.tool)

@@ -76,12 +76,10 @@ class ClientEntryIndex:
         return [replace(use, time=_possible_time(use.time)) for use in answer.uses]
 
     async def search_index(
-        self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = True
+        self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
     ) -> Sequence[SearchHit]:
-        """Searches stored outputs alone."""
-        answer = await _ask_host_of_entries(
-            self._line, host_interface.SearchEntries(query, tool, limit)
-        )
+        command = host_interface.SearchEntries(query, tool, limit, with_messages=not entries_only)
+        answer = await _ask_host_of_entries(self._line, command)
         return [replace(hit, snippet=hit.snippet[:LONGEST_TEXT]) for hit in answer.hits[:limit]]
 
 

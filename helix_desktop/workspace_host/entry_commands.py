@@ -66,7 +66,7 @@ class EntryCommands:
     async def _search_entries(self, command: host_interface.SearchEntries) -> CommandResult:
         limit = _limited_count(command.limit, MOST_HITS)
         hits = await self._index.search_index(
-            command.words, tool=command.tool, limit=limit, entries_only=True
+            command.words, tool=command.tool, limit=limit, entries_only=not command.with_messages
         )
         return _entries_result(EntryAnswer(hits=tuple(hits)))
 

@@ -333,11 +333,14 @@ class FindEntryUses(_TaggedCommand, frozen=True):
 
 
 class SearchEntries(_TaggedCommand, frozen=True):
-    """Asks which entries contain the words. `tool`: only those of this tool."""
+    """Asks which entries contain the words. `tool`: only those of this tool. `with_messages`: also
+    which messages.
+    """
 
     words: str
     tool: str
     limit: int
+    with_messages: bool = False
 
 
 class ResolveEntry(_TaggedCommand, frozen=True):

@@ -13,7 +13,7 @@ from helix_desktop.engine.changes import diff_hunks
 from helix_desktop.engine.facts import FoldKind, Text, Unfolded, UserPart
 from helix_desktop.engine.session_events import MessagesQueued
 from helix_desktop.engine.session_setup import QueuedMessage
-from helix_desktop.errors import ActionRefused
+from helix_desktop.errors import ActionRefused, OwnerEnded
 from helix_desktop.gui.inspector.request_dialog import RequestDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.transcript import chat_actions
@@ -25,6 +25,7 @@ from helix_desktop.workspace_host.host_line import LineStage, LineState
 from tests.gui import story
 from tests.gui.fake_changes import FakeChanges
 from tests.gui.fake_desk import FakeWorkbench
+from tests.gui.test_search_sources import found_by_palette
 
 
 class FakeLine:
@@ -190,6 +191,22 @@ def test_the_stored_outputs_are_shown_and_searched_elsewhere(
     application.processEvents()
     assert page.model.shows_search_hits
     assert page.over_limit_button.isHidden()
+
+
+def test_everything_is_searched_elsewhere_and_a_broken_line_is_said_once(
+    window: MainWindow, elsewhere: WorkspaceElsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window.workspaces.workbenches, "opened_workbenches", list[Any])
+    found = found_by_palette(window, "Shard")
+    assert "… Shard …" in found
+
+    async def break_off(_query: str) -> list[Any]:
+        raise OwnerEnded("The line is broken.")
+
+    monkeypatch.setattr(elsewhere.workspace, "search_index", break_off)
+    found = found_by_palette(window, "Shard")
+    assert found["Not searched: The line is broken."] == elsewhere.name
+    assert "broken" not in window.notices.shown_text
 
 
 def test_the_changes_are_shown_and_undone_elsewhere(

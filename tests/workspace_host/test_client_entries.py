@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntryRow, EntrySort
-from helix_desktop.engine.facts import Stored
+from helix_desktop.engine.facts import Stored, Text
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, NotFound
 from helix_desktop.workbench import Workbench
 from helix_desktop.workspace_host import client_entries
 from helix_desktop.workspace_host.client_workspace import ClientWorkspace
-from tests.workspace_host.test_client_workspace import client, line
+from tests.workspace_host.test_client_workspace import client, is_done, line, until
 
 __all__ = ["client", "line"]
 
@@ -40,6 +40,16 @@ async def test_they_are_the_same_as_in_the_workspace(
     assert list(await here.index.find_entry_uses(digest)) == []
     hits = await here.index.search_index("gooseberry", entries_only=True)
     assert [hit.digest for hit in hits] == [digest]
+
+
+async def test_messages_are_found_too(client: ClientWorkspace, bench: Workbench) -> None:
+    session = await client.start_users_conversation()
+    session.send_message((Text("a gooseberry, please"),))
+    await until(lambda: is_done(session), client)
+    await bench.workspace.index.wait_until_indexed()
+    hits = await client.catalogue.index.search_index("gooseberry please")
+    assert {(hit.conversation, hit.digest) for hit in hits} == {(session.id, None)}
+    assert await client.catalogue.index.search_index("gooseberry", entries_only=True) == []
 
 
 async def test_an_entry_is_found_pinned_and_verified(
