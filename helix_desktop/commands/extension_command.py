@@ -44,11 +44,12 @@ CONSENT = (
 
 
 async def print_extension_list(arguments: Namespace) -> int:
-    known_extensions = AllowedExtensions(arguments.places).list_extensions()
+    extensions = AllowedExtensions(arguments.places)
+    known_extensions = extensions.list_extensions()
     listed = [_extension_as_json(known) for known in known_extensions]
     lines = [_format_extension_line(known) for known in known_extensions]
     if not lines:
-        lines.append("No extensions are installed.")
+        lines.append(f"No extensions are installed. Their folder is {extensions.folder}.")
     return await print_result(arguments, Terminal(), listed, *lines)
 
 

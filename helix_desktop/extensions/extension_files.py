@@ -31,7 +31,8 @@ _LOADERS_OF_FILES = (
     importlib.machinery.ExtensionFileLoader,
 )
 _ENDINGS_OF_CODE = tuple(importlib.machinery.all_suffixes())
-_NEVER_IMPORTED_FROM = frozenset({"__pycache__", "node_modules"})
+# Folders of a project that have many files and no module of it.
+_NO_FOLDERS_OF_PROJECT = frozenset({"__pycache__", "node_modules"})
 
 
 def list_files_of_extension(
@@ -170,7 +171,7 @@ def _code_of_project(project: Path) -> set[Path]:
         if is_environment:
             continue
         for entry in entries:
-            if entry.name.startswith("."):
+            if entry.name.startswith(".") or entry.name in _NO_FOLDERS_OF_PROJECT:
                 continue
             kind = _kind_of_code_entry(entry)
             if kind is _CodeEntryKind.FOLDER:
@@ -210,8 +211,6 @@ def _kind_of_code_entry(entry: os.DirEntry[str]) -> _CodeEntryKind:
     """Return what an entry of a folder with code is. Raises ActionRefused for what could be loaded
     and has no content that can be compared.
     """
-    if entry.name in _NEVER_IMPORTED_FROM:
-        return _CodeEntryKind.NEVER_LOADED
     if entry.is_dir(follow_symlinks=False):
         return _CodeEntryKind.FOLDER
     if entry.is_file():
@@ -229,6 +228,6 @@ def _kind_of_code_entry(entry: os.DirEntry[str]) -> _CodeEntryKind:
 def _keep_files_of_code(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
         # Python writes these again as it likes, and those of extensions are never read.
-        is_compiled = "__pycache__" in path.parts
+        is_compiled = "__pycache__" in path.parts and path.suffix == ".pyc"
         if path.is_file() and not is_compiled and path.name != "RECORD":
             yield path

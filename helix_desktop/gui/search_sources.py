@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import search_suggestions
+from helix_desktop.gui.common.found_words import list_needles_of_query
 from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.frame.command_palette import HEADING, PaletteItem
 from helix_desktop.gui.sentence_translation import translate_sentences
@@ -82,11 +83,14 @@ def _begin_with_file_names(window: SearchedWindow, query: str) -> Sequence[Searc
 async def _search_file_names(
     window: SearchedWindow, workspace: ShownWorkspace, query: str
 ) -> Sequence[PaletteItem]:
+    needles = list_needles_of_query(query)
     items: list[PaletteItem] = []
     for path in await workspace.complete_file_paths(query, MOST_FILES):
         if not path.endswith("/"):
             open_file = partial(window.open_file, path)
-            items.append(PaletteItem(path, open_file, kind="entry", note=tr("file")))
+            items.append(
+                PaletteItem(path, open_file, kind="entry", note=tr("file"), needles=needles)
+            )
     return items
 
 

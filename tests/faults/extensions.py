@@ -125,6 +125,8 @@ CHANGES: dict[str, Change] = {
     "a file in the package": lambda it: _write(it.package / "more.py"),
     "a file deep in the package": lambda it: _write(it.package / "a" / "b" / "c.py"),
     "a text in the package": lambda it: _write(it.package / "words.txt"),
+    "a source beside bytecode": lambda it: _write(it.package / "__pycache__" / "more.py"),
+    "a folder of another language": lambda it: _write(it.package / "node_modules" / "more.py"),
     "a hidden file in the package": lambda it: _write(it.package / ".words"),
     "bytecode without source": lambda it: _write(it.package / "more.pyc"),
     "a compiled module in the package": lambda it: _write(it.package / f"x{EXTENSION_SUFFIX}"),
