@@ -22,8 +22,7 @@ from helix_desktop.commands.workspace_access import insert_options, print_result
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import format_things
-from helix_desktop.histories import history_finding
-from helix_desktop.histories.added_formats import OWN_KINDS, check_kind_of_history
+from helix_desktop.histories import added_formats, history_finding
 from helix_desktop.histories.history_rows import NO_MESSAGES
 from helix_desktop.histories.leaked_keys import mask_key
 
@@ -94,7 +93,7 @@ def run_history_import(arguments: Namespace) -> int:
 
     load_extensions_in_thread(arguments.places)  # One may bring the format that is meant.
     if arguments.kind:
-        check_kind_of_history(arguments.kind)
+        added_formats.check_kind_of_history(arguments.kind)
     absolute_paths = {str(path): str(path.absolute()) for path in arguments.paths}
     if not absolute_paths and not arguments.watch:
         arguments.paths = _find_history_files()
@@ -252,6 +251,10 @@ def _folders_to_watch(paths: Sequence[Path]) -> set[Path]:
     folders: set[Path] = set()
     for folders_of_program in history_finding.history_folders(places).values():
         folders.update(folder for folder in folders_of_program if folder.is_dir())
+    for added_format in added_formats.list_added_formats():
+        for folder in added_formats.folders_of_format(added_format, places.home):
+            if folder.is_dir():
+                folders.add(folder)
     return folders
 
 
@@ -379,7 +382,7 @@ def add_conversation_import(verbs: Subparsers) -> None:
         metavar="KIND",
         dest="kind",
         default="",
-        help=f"the files' program or format, if it is not detected: {', '.join(OWN_KINDS)}, or that of an extension",
+        help=f"the files' program or format, if it is not detected: {', '.join(added_formats.OWN_KINDS)}, or that of an extension",
     )
     command.add_argument(
         "--watch",

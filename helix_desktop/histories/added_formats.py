@@ -93,11 +93,14 @@ def find_added_format(path: Path, kind: str, complaints: list[str]) -> AddedForm
 def find_files_of_format(added: AddedFormat, home: Path) -> Iterator[Path]:
     """Yield the format's files in the folders where its program keeps them."""
     complaints: list[str] = []  # They are said again when the file is read.
-    for folder in added.folders:
-        place = home / folder.removeprefix("~/")
-        for path in list_files_below(place, *patterns_of_format(added)):
+    for folder in folders_of_format(added, home):
+        for path in list_files_below(folder, *patterns_of_format(added)):
             if _is_recognized(added, path, complaints):
                 yield path
+
+
+def folders_of_format(added: AddedFormat, home: Path) -> list[Path]:
+    return [home / folder.removeprefix("~/") for folder in added.folders]
 
 
 def patterns_of_format(added: AddedFormat) -> list[str]:

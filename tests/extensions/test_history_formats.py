@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.commands import conversation_import_command
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.extensions.extension_loading import LoadedExtensions
 from helix_desktop.histories import history_finding, history_reading
@@ -259,6 +260,7 @@ def test_the_command_line_knows_it_by_its_kind_and_its_name(
         "RecordedMessage('assistant', 'b', model='claude-sonnet-4-5', usage=Usage(input=900))])"
     ).withdraw_everything()
     _, found, _ = helix(*home, "conversation", "find")
+    assert history.parent in conversation_import_command._folders_to_watch(())
     assert "Quillbot " in found
     command = (*home, "conversation", "import", "-w", "Thesis")
     code, _, err = helix(*command, "--from", "quilbot", history)
