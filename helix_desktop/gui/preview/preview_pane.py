@@ -27,6 +27,7 @@ from helix_desktop.gui.preview.file_views import (
     PdfPagesView,
     build_sentence_view,
 )
+from helix_desktop.gui.preview.html_limits import can_be_drawn_at_once
 from helix_desktop.gui.preview.svg_drawing import draw_svg_as_png
 from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.sentence_translation import translate_sentences
@@ -388,6 +389,10 @@ class PreviewPane(QWidget):
         self.stack.setCurrentWidget(self.table)
 
     def _show_html(self, opened: OpenedFile) -> None:
+        if not can_be_drawn_at_once(opened.file.text):
+            self._hint.setText(tr("This page is too large or too deeply nested to be drawn."))
+            self._show_source(opened)
+            return
         self.html.setHtml(opened.file.text)
         self.stack.setCurrentWidget(self.html)
 

@@ -92,6 +92,38 @@ def test_only_a_changed_file_can_be_shown_in_changes(pane: PreviewPane, tmp_path
     assert button(pane, "Show in Changes").isHidden()
 
 
+# Each ended the process, or held the window's thread for more than two seconds.
+HOSTILE_PAGES = {
+    "tables inside each other": "<table><tr><td>" * 5_000,
+    "divisions inside each other": "<div>" * 20_000,
+    "tables that a comment seems to close": "<table><tr><td><!--</table>-->" * 300,
+    "tables that an attribute seems to close": "<table><tr><td title='</table>'>" * 300,
+    "lists inside each other": "<ul><li>" * 20_000,
+    "a word": "a" * 300_000,
+    "many cells": "<table>" + "<tr><td>a</td><td>a</td></tr>" * 30_000,
+    "many rules": "<style>" + "p{color:red}" * 60_000 + "</style>" + "<p>a</p>" * 2_000,
+    "many letters": "word " * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("page", HOSTILE_PAGES.values(), ids=HOSTILE_PAGES)
+def test_a_page_that_would_hold_the_window_is_shown_as_its_source(
+    page: str, pane: PreviewPane, tmp_path: Path
+) -> None:
+    show(pane, tmp_path, "a.html", page.encode())
+    assert pane.stack.currentWidget() is pane.lines
+
+
+def test_a_usual_page_with_tables_in_tables_and_a_picture_in_itself_is_drawn(
+    pane: PreviewPane, tmp_path: Path
+) -> None:
+    row = "<tr><td>a<td><table><tr><td>b</table></tr>"
+    picture = f"<img src='data:image/png;base64,{'A' * 50_000}'>"
+    page = f"<style>{'p {color: red}' * 100}</style><p>one<p>two<ul><li>a<li>b</ul><table>{row * 300}</table>{picture}"
+    show(pane, tmp_path, "a.html", page.encode())
+    assert pane.stack.currentWidget() is pane.html
+
+
 def test_html_loads_nothing(pane: PreviewPane, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("local")
     page = (

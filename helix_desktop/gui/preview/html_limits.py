@@ -1,0 +1,63 @@
+"""Whether a page of HTML can be drawn at once.
+
+Qt's text browser draws on the window's thread. A page of 75 KB with 5,000 tables inside each other ends
+the process, 20 of them hold the window for seconds, and so does a word of 300,000 letters. A file can
+come from anywhere, so what is not drawn at once is not drawn.
+"""
+
+import re
+from collections import Counter
+
+from PySide6.QtGui import QTextDocument, QTextFrame
+
+LARGEST_PAGE = 1 << 20  # Characters.
+MOST_TAGS = 20_000
+MOST_OPEN_TAGS = 1_000
+MOST_RULES_FOR_TAGS = 2_000_000  # Each rule of a style sheet is compared with each tag.
+DEEPEST_TABLE = 8  # The time doubles with each table inside another.
+LONGEST_WORD = 10_000
+# Their text is no mark-up. It could otherwise close tags here that are open for Qt.
+_NO_MARKUP = re.compile(
+    r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1|\Z)", re.IGNORECASE | re.DOTALL
+)
+_TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)", re.IGNORECASE)
+_WITHOUT_END = frozenset(
+    {"br", "hr", "img", "input", "link", "meta", "p", "li", "dt", "dd", "tr", "td", "th"}
+)
+_LONG_WORD = re.compile(rf"\S{{{LONGEST_WORD}}}")
+
+
+def can_be_drawn_at_once(html: str) -> bool:
+    if len(html) > LARGEST_PAGE or not _has_few_tags(html):
+        return False
+    document = QTextDocument()
+    document.setHtml(html)
+    if _LONG_WORD.search(document.toPlainText()) is not None:
+        return False
+    return _depth_is_within(document.rootFrame(), DEEPEST_TABLE)
+
+
+def _has_few_tags(html: str) -> bool:
+    """Whether Qt reads the page quickly: few tags, few of them inside each other, few rules of style."""
+    rule_count = html.count("{")
+    tag_count = 0
+    open_tags: Counter[str] = Counter()
+    for tag in _TAG.finditer(_NO_MARKUP.sub("", html)):
+        name = tag[2].lower()
+        if tag[1]:
+            open_tags[name] = max(0, open_tags[name] - 1)
+            continue
+        tag_count += 1
+        if name not in _WITHOUT_END:
+            open_tags[name] += 1
+        if tag_count > MOST_TAGS or open_tags.total() > MOST_OPEN_TAGS:
+            return False
+    return rule_count * tag_count <= MOST_RULES_FOR_TAGS
+
+
+def _depth_is_within(frame: QTextFrame, levels: int) -> bool:
+    """Whether no more tables than that stand inside each other. Stops at the first that is deeper."""
+    for inner_frame in frame.childFrames():
+        if levels == 0 or not _depth_is_within(inner_frame, levels - 1):
+            return False
+    return True
