@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -45,17 +46,38 @@ def where(tmp_path: Path) -> Iterator[ProgramFolders]:
     added_actions._added.clear()
 
 
+def install_with_pip(package: Path, folder: Path) -> None:
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+    command += ["--no-build-isolation", "--no-index", "--upgrade", "--no-compile"]
+    command += ["--target", str(folder), str(package)]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="session")
+def folder_by_package() -> dict[Path, Path]:
+    """What pip has installed already, as it takes a second for each package."""
+    return {}
+
+
 @pytest.fixture
-def install(where: ProgramFolders) -> Install:
+def install(
+    where: ProgramFolders,
+    folder_by_package: dict[Path, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Install:
     """Build and install a package as a user of an installer does."""
 
-    def install_with_pip(package: Path) -> None:
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-        command += ["--no-build-isolation", "--no-index", "--upgrade", "--no-compile"]
-        command += ["--target", str(where.extensions_folder), str(package)]
-        subprocess.run(command, check=True, capture_output=True)
+    def install_package(package: Path) -> None:
+        folder = where.extensions_folder
+        if folder.exists():
+            install_with_pip(package, folder)
+            return
+        if package not in folder_by_package:
+            folder_by_package[package] = tmp_path_factory.mktemp("installed") / "extensions"
+            install_with_pip(package, folder_by_package[package])
+        shutil.copytree(folder_by_package[package], folder)
 
-    return install_with_pip
+    return install_package
 
 
 @pytest.fixture
