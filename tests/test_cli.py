@@ -40,7 +40,9 @@ class Said:
     """What a command line came to."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
+        self.code = code
+        self.out = out
+        self.err = err
 
     @property
     def json(self) -> Any:
@@ -75,7 +77,8 @@ def workspace(helix: Helix, tmp_path: Path) -> str:
 def test_what_was_put_comes_out_byte_for_byte(
     helix: Helix, workspace: str, tmp_path: Path, content: bytes
 ) -> None:
-    source, target = tmp_path / "source", tmp_path / "target"
+    source = tmp_path / "source"
+    target = tmp_path / "target"
     source.write_bytes(content)
     said = helix("cache", "put", "--workspace", workspace, source)
     assert (said.code, said.out.strip(), said.err) == (0, hashlib.sha256(content).hexdigest(), "")
@@ -87,15 +90,14 @@ def test_what_was_put_comes_out_byte_for_byte(
 def test_through_pipes_as_well(workspace: str, name: str) -> None:
     content = CONTENTS[name]
     put = subprocess.run(
-        [*PROGRAM, "cache", "put", "-w", workspace, "-"],
+        PROGRAM + ["cache", "put", "-w", workspace, "-"],
         input=content,
         capture_output=True,
         check=True,
     )
     digest = put.stdout.decode().strip()
-    got = subprocess.run(
-        [*PROGRAM, "cache", "get", "-w", workspace, digest], capture_output=True, check=True
-    )
+    get = PROGRAM + ["cache", "get", "-w", workspace, digest]
+    got = subprocess.run(get, capture_output=True, check=True)
     assert got.stdout == content
 
 
@@ -290,13 +292,13 @@ def test_a_get_that_fails_leaves_the_file_that_was_there(
 def test_what_reads_only_the_beginning_is_no_error(workspace: str, tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(os.urandom(4_000_000))
     put = subprocess.run(
-        [*PROGRAM, "cache", "put", "-w", workspace, str(tmp_path / "big")],
+        PROGRAM + ["cache", "put", "-w", workspace, str(tmp_path / "big")],
         capture_output=True,
         check=True,
     )
     digest = put.stdout.decode().strip()
     with subprocess.Popen(
-        [*PROGRAM, "cache", "get", "-w", workspace, digest], stdout=-1, stderr=-1
+        PROGRAM + ["cache", "get", "-w", workspace, digest], stdout=-1, stderr=-1
     ) as got:
         assert got.stdout is not None
         assert got.stderr is not None
@@ -313,7 +315,7 @@ def test_an_output_that_is_full_is_a_sentence(workspace: str, arguments: list[st
     with open("/dev/full", "wb") as full:  # noqa: PTH123
         buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
         ran = subprocess.run(
-            [*PROGRAM, *arguments], stdout=full, stderr=-1, check=False, env=buffered
+            PROGRAM + list(arguments), stdout=full, stderr=-1, check=False, env=buffered
         )
     assert ran.returncode == 1
     assert len(ran.stderr.splitlines()) == 1, ran.stderr.decode()
@@ -352,15 +354,18 @@ def test_a_large_file_never_stands_in_memory(workspace: str, tmp_path: Path) -> 
     """What the process holds itself, not the pages of files the kernel may take back at
     any time.
     """
-    source, target = tmp_path / "large", tmp_path / "back"
+    source = tmp_path / "large"
+    target = tmp_path / "back"
     with source.open("wb") as file:
         for number in range(64):
             file.write(random.Random(number).randbytes(1_000_000))
     peaks = []
     for name in (Path(__file__), source):
         digest = hashlib.sha256(name.read_bytes()).hexdigest()
-        peaks.append(_peak([*PROGRAM, "cache", "put", "-w", workspace, str(name)]))
-        peaks.append(_peak([*PROGRAM, "cache", "get", "-w", workspace, digest, "-o", str(target)]))
+        put = ["cache", "put", "-w", workspace, str(name)]
+        get = ["cache", "get", "-w", workspace, digest, "-o", str(target)]
+        peaks.append(_peak(PROGRAM + put))
+        peaks.append(_peak(PROGRAM + get))
         assert target.read_bytes() == name.read_bytes()
     small_put, small_get, large_put, large_get = peaks
     assert large_put - small_put < 40_000
@@ -458,7 +463,7 @@ async def test_an_owner_that_does_not_answer_is_named(
 def test_many_commands_at_once_all_get_through(workspace: str) -> None:
     commands = [
         subprocess.Popen(
-            [*PROGRAM, "cache", "put", "-w", workspace, "-"], stdin=-1, stdout=-1, stderr=-1
+            PROGRAM + ["cache", "put", "-w", workspace, "-"], stdin=-1, stdout=-1, stderr=-1
         )
         for _ in range(6)
     ]

@@ -54,7 +54,8 @@ def test_every_requirement_has_hashes_and_nothing_names_an_address(lock: Path) -
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
 def test_all_locks_agree_with_the_one_the_program_runs_on(lock: Path) -> None:
-    run, other = pins(ROOT / "packaging/requirements.lock"), pins(lock)
+    run = pins(ROOT / "packaging/requirements.lock")
+    other = pins(lock)
     assert {name: version for name, version in run.items() if other.get(name) != version} == {}
 
 
@@ -299,7 +300,7 @@ def test_the_version_stands_in_one_place() -> None:
 def test_a_bundle_is_its_own_interpreter(asked: list[str], said: str, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import sys; print(sys.argv[1:])")
     words = [str(tmp_path / "script.py") if word == "SCRIPT" else word for word in asked]
-    command = [sys.executable, str(ROOT / "packaging/entry.py"), *words]
+    command = [sys.executable, str(ROOT / "packaging/entry.py")] + list(words)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -353,7 +354,8 @@ def test_an_uninstalled_program_leaves_nothing_but_what_is_the_users(tmp_path: P
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     (tmp_path / "bin/helix-desktop").symlink_to(build / "helix-desktop")
-    program, asked = build / "helix-desktop", tmp_path.with_name(f"{tmp_path.name} asked")
+    program = build / "helix-desktop"
+    asked = tmp_path.with_name(f"{tmp_path.name} asked")
     program.chmod(0o755)
     for code in (3, 0):
         program.write_text(f'#!/bin/sh\necho "$@" >> "{asked}"\nexit {code}\n', encoding="utf-8")
@@ -377,7 +379,8 @@ def test_a_build_that_runs_is_neither_replaced_nor_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
-    built, home = tmp_path / "build/bundle/helix-desktop", tmp_path / "home"
+    built = tmp_path / "build/bundle/helix-desktop"
+    home = tmp_path / "home"
     built.mkdir(parents=True)
     home.mkdir()
     shutil.copyfile("/bin/sleep", built / "helix-desktop")
@@ -413,7 +416,8 @@ def test_root_installs_nothing_into_a_folder_of_another_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
-    built, home = tmp_path / "build/bundle/helix-desktop", tmp_path / "home"
+    built = tmp_path / "build/bundle/helix-desktop"
+    home = tmp_path / "home"
     built.mkdir(parents=True)
     shutil.copyfile("/bin/true", built / "helix-desktop")
     installer = run.make(built, "1.0", "2026-01-01", tmp_path)

@@ -151,8 +151,7 @@ def test_a_failing_command_with_its_error_lines_and_what_solved_it() -> None:
     (failure,) = of_kind(collect_details(failing), "failure")
     assert "pytest -q" in failure
     assert "AssertionError: 1 != 2" in failure
-    solved = [
-        *failing,
+    solved = failing + [
         DetailSource(3, "call", '{"command": "pytest -q --fixed"}', "run"),
         DetailSource(4, "output", "3 passed", "run"),
     ]
@@ -161,10 +160,8 @@ def test_a_failing_command_with_its_error_lines_and_what_solved_it() -> None:
     (lesson,) = of_kind(found, "lesson")
     assert "AssertionError" in lesson
     assert "then worked: pytest -q --fixed" in lesson
-    (lesson,) = of_kind(
-        collect_details([*failing, *failing[:1], DetailSource(4, "output", "3 passed", "run")]),
-        "lesson",
-    )
+    solved_as_before = failing + failing[:1] + [DetailSource(4, "output", "3 passed", "run")]
+    (lesson,) = of_kind(collect_details(solved_as_before), "lesson")
     assert lesson.endswith("— then it worked")
 
 
@@ -190,7 +187,7 @@ def test_a_call_that_was_not_run_is_solved_only_by_the_same_command(why: str) ->
             DetailSource(3, "call", json.dumps({"command": command}), "run"),
             DetailSource(4, "output", "done", "run"),
         ]
-        found = collect_details([*stopped, *worked])
+        found = collect_details(stopped + worked)
         return of_kind(found, "failure"), of_kind(found, "lesson")
 
     assert found_with("seq 100 190; echo part 1") == ([f"echo danger > danger.txt: {why}"], [])
@@ -211,13 +208,11 @@ def test_each_way_in_which_the_same_fails_is_kept_and_what_solves_it_solves_all(
         )
     ]
     assert len(of_kind(collect_details(tries), "failure")) == 2
-    found = collect_details(
-        [
-            *tries,
-            DetailSource(5, "call", '{"command": "pytest -q"}', "run"),
-            DetailSource(6, "output", "1 passed", "run"),
-        ]
-    )
+    works = [
+        DetailSource(5, "call", '{"command": "pytest -q"}', "run"),
+        DetailSource(6, "output", "1 passed", "run"),
+    ]
+    found = collect_details(tries + works)
     assert (len(of_kind(found, "failure")), len(of_kind(found, "lesson"))) == (0, 2)
 
 
@@ -322,9 +317,8 @@ def test_lines_that_look_like_errors() -> None:
         "Unable to open",
     ]
     fine = ["all is well", "3 passed", "Done."]
-    assert list(conversation_details.find_error_lines("\n".join([*lines, *fine]))) == [
-        line.strip() for line in lines
-    ]
+    found = list(conversation_details.find_error_lines("\n".join(lines + fine)))
+    assert found == [line.strip() for line in lines]
 
 
 _TEXTS = st.lists(
@@ -398,7 +392,7 @@ def test_the_newest_and_most_repeated_come_first_and_no_kind_crowds_out_the_othe
     ]
     repeated = Detail("rule", "an old rule must be kept", 0, times=5)
     todo = [Detail("todo", "write the tests", 0)]
-    taken = choose_fitting_details([*rules, repeated, *todo], 200, Words())
+    taken = choose_fitting_details(rules + [repeated] + todo, 200, Words())
     assert repeated in taken
     assert todo[0] in taken
     assert rules[-1] in taken
@@ -416,7 +410,7 @@ def test_the_newest_and_most_repeated_come_first_and_no_kind_crowds_out_the_othe
 def test_demands_come_before_wishes() -> None:
     demands = [Detail("rule", f"you must keep rule {number}", number) for number in range(10)]
     wishes = [Detail("wish", f"I want it to be {number}", 100 + number) for number in range(50)]
-    taken = choose_fitting_details([*wishes, *demands], 90, Words())
+    taken = choose_fitting_details(wishes + demands, 90, Words())
     assert set(demands) <= set(taken)
 
 
@@ -489,10 +483,10 @@ def test_details_that_an_entry_has_no_room_for_are_not_held(
         DetailSource(number, "call", f'{{"command": "cat file_{number}"}}', "bash")
         for number in range(2, 500)
     ]
-    whole = format_details_entry(collect_details([user("Never touch main.py!"), *calls]))
+    whole = format_details_entry(collect_details([user("Never touch main.py!")] + calls))
     monkeypatch.setattr(conversation_details, "REFERENCE_LIMIT", 3_000)
     collecting = conversation_details.DetailCollector()
-    for source in (user("Never touch main.py!"), *calls):
+    for source in [user("Never touch main.py!")] + calls:
         collecting.collect_from_sources([source], lambda: None)
         assert (
             sum(len(text) for alike in collecting.merged.values() for text in alike)
@@ -615,7 +609,8 @@ def call(seq: int, tool: str, **given: str) -> DetailSource:
 
 def test_what_an_agent_found_before_a_change_is_a_lesson_and_what_it_does_next_is_none() -> None:
     found = "The parser reads the header twice because the stream is not rewound after it was tried. Let me see where that happens:"
-    reads, writes = call(1, "read_file", path="a.py"), call(1, "write_file", path="a.py", text="x")
+    reads = call(1, "read_file", path="a.py")
+    writes = call(1, "write_file", path="a.py", text="x")
     assert of_kind(
         collect_details([DetailSource(1, "assistant", found), reads, writes]), "lesson"
     ) == [found]
@@ -633,7 +628,8 @@ def test_what_an_agent_found_before_a_change_is_a_lesson_and_what_it_does_next_i
 
 def test_of_an_answer_after_work_the_beginning_is_a_report() -> None:
     said = "Done. The parser rewinds the stream now, " + "and so do the other readers, " * 40
-    asked, answer = user("Mend the parser, please", 1), DetailSource(4, "assistant", said)
+    asked = user("Mend the parser, please", 1)
+    answer = DetailSource(4, "assistant", said)
     for works, report in (("make", [f"{said[:600]} [cut]"]), ("cat a.py", [])):
         assert (
             of_kind(

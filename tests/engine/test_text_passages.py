@@ -16,7 +16,7 @@ LINES = [f"line {number} says nothing" for number in range(1, 501)]
 
 
 def test_the_rarest_words_decide() -> None:
-    lines = [*LINES[:300], "def merge_tables(left, right):", *LINES[300:]]
+    lines = LINES[:300] + ["def merge_tables(left, right):"] + LINES[300:]
     found = text_passages.find_passages(TOKENS, lines, "nothing merge_tables", 300)
     assert "def merge_tables(left, right):" in found
     assert found.startswith("[lines 291-311 of 501]")
@@ -30,7 +30,7 @@ def test_a_short_text_comes_whole_and_one_without_the_words_not_at_all() -> None
 
 
 def test_two_places_in_the_order_of_the_text() -> None:
-    lines = [*LINES[:100], "alpha_one", *LINES[100:400], "beta_two", *LINES[400:]]
+    lines = LINES[:100] + ["alpha_one"] + LINES[100:400] + ["beta_two"] + LINES[400:]
     found = text_passages.find_passages(TOKENS, lines, "beta_two alpha_one", 400)
     assert [match[1] for match in HEAD.finditer(found)] == ["91", "392"]
 
@@ -38,7 +38,7 @@ def test_two_places_in_the_order_of_the_text() -> None:
 def test_a_file_that_was_read_three_times_shows_its_line_once_and_leaves_room_for_other_places() -> (
     None
 ):
-    file = [*LINES[:30], "timeout = 30", *LINES[30:60]]
+    file = LINES[:30] + ["timeout = 30"] + LINES[30:60]
     texts = [
         ("newest", file),
         ("older", file),
@@ -52,7 +52,10 @@ def test_a_file_that_was_read_three_times_shows_its_line_once_and_leaves_room_fo
 
 
 def test_a_word_in_many_places_shows_the_first_two_of_one_text_and_four_of_several() -> None:
-    lines = [line for number in range(9) for line in (f"retry number {number}", *LINES[:40])]
+    lines: list[str] = []
+    for number in range(9):
+        lines.append(f"retry number {number}")
+        lines += LINES[:40]
     found = text_passages.find_passages(TOKENS, lines, "retry", 1_000)
     assert re.findall(r"^retry number \d", found, re.MULTILINE) == [
         "retry number 0",
@@ -69,25 +72,19 @@ def test_a_word_in_many_places_shows_the_first_two_of_one_text_and_four_of_sever
 
 def test_words_that_a_passage_shows_leave_the_next_passage_to_the_other_words() -> None:
     far = LINES[:100]
-    lines = [
-        "rare_one",
-        *far,
-        "rare_one again",
-        *far,
-        "other_two",
-        *far,
-        "other_two again",
-        *far,
-        "other_two",
-    ]
+    lines = ["rare_one"] + far
+    lines += ["rare_one again"] + far
+    lines += ["other_two"] + far
+    lines += ["other_two again"] + far
+    lines.append("other_two")
     found = text_passages.find_passages(TOKENS, lines, "rare_one other_two", 600)
     assert [match[1] for match in HEAD.finditer(found)] == ["1", "193"]
 
 
 def test_a_line_that_the_view_shows_is_found_after_one_that_it_does_not_show() -> None:
     texts = [
-        ("newest", [*LINES[:40], "  retry = 3", *LINES[40:80]]),
-        ("older", [*LINES[100:140], "retry = 5"]),
+        ("newest", LINES[:40] + ["  retry = 3"] + LINES[40:80]),
+        ("older", LINES[100:140] + ["retry = 5"]),
     ]
     for room, expected in ((30, ["retry = 5"]), (1_000, ["  retry = 3", "retry = 5"])):
         found = text_passages.find_passages_in_texts(
@@ -97,21 +94,17 @@ def test_a_line_that_the_view_shows_is_found_after_one_that_it_does_not_show() -
 
 
 def test_words_that_follow_each_other_as_in_the_query_come_before_the_same_words_apart() -> None:
-    lines = [
-        *LINES[:100],
-        "RelatedField: a class",
-        *LINES[100:300],
-        "class RelatedField(Field):",
-        *LINES[300:],
-    ]
+    lines = LINES[:100] + ["RelatedField: a class"]
+    lines += LINES[100:300] + ["class RelatedField(Field):"]
+    lines += LINES[300:]
     found = text_passages.find_passages(TOKENS, lines, "class RelatedField", 30)
     assert "class RelatedField(Field):" in found
     assert "RelatedField: a class" not in found
 
 
 def test_words_a_few_lines_away_decide_between_equal_lines() -> None:
-    far = ["def run(self):", *LINES[:4], "    total_of_invoices += 1"]
-    lines = ["def run(self):", *LINES[100:200], *far, *LINES[200:]]
+    far = ["def run(self):"] + LINES[:4] + ["    total_of_invoices += 1"]
+    lines = ["def run(self):"] + LINES[100:200] + far + LINES[200:]
     found = text_passages.find_passages(TOKENS, lines, "run self total_of_invoices", 60)
     assert "total_of_invoices" in found
     assert "[lines 1-" not in found
@@ -120,7 +113,7 @@ def test_words_a_few_lines_away_decide_between_equal_lines() -> None:
 def test_of_a_long_line_the_first_word_is_shown_though_others_follow_each_other_there() -> None:
     line = "a" * 50_000 + " class RelatedField " + "b" * 50_000
     assert "class RelatedField" in text_passages.find_passages(
-        TOKENS, [line, *LINES], "class RelatedField", 600
+        TOKENS, [line] + LINES, "class RelatedField", 600
     )
 
 
@@ -144,7 +137,8 @@ def test_every_passage_is_the_lines_it_says_word_for_word(lines: list[str], word
     assert "go on with lines=" in shown[-1]
     at = 0
     while match := HEAD.fullmatch(shown[at]):
-        first, last = int(match[1]), int(match[2])
+        first = int(match[1])
+        last = int(match[2])
         assert shown[at + 1 : at + 2 + last - first] == lines[first - 1 : last]
         at += 2 + last - first
     assert at == len(shown) - 1

@@ -30,11 +30,9 @@ BEFORE = {
 def test_installing_and_uninstalling_leaves_the_file_as_it_was(
     tmp_path: Path, name: str, there: bool
 ) -> None:
-    agent, home, config = (
-        known_agents.find_known_agent(name),
-        tmp_path / "home",
-        tmp_path / "config",
-    )
+    agent = known_agents.find_known_agent(name)
+    home = tmp_path / "home"
+    config = tmp_path / "config"
     file = agent.file(home, {})
     if there:
         file.parent.mkdir(parents=True)
@@ -85,7 +83,8 @@ def test_a_value_is_set_and_the_rest_is_equal(text: str) -> None:
 
 
 def test_a_file_that_somebody_changed_since_is_left_alone(tmp_path: Path) -> None:
-    agent, config = known_agents.find_known_agent("claude"), tmp_path / "config"
+    agent = known_agents.find_known_agent("claude")
+    config = tmp_path / "config"
     address_in_agent_settings.install_address(
         address_in_agent_settings.plan_address_install(agent, 4356, tmp_path, {}), config
     )
@@ -165,11 +164,9 @@ def test_notes_that_cannot_be_read_and_those_without_a_token_stand_for_nothing(
 
 @pytest.mark.parametrize("there", [True, False])
 def test_what_somebody_saves_while_the_change_is_shown_stays(tmp_path: Path, there: bool) -> None:
-    agent, home, config = (
-        known_agents.find_known_agent("claude"),
-        tmp_path / "home",
-        tmp_path / "config",
-    )
+    agent = known_agents.find_known_agent("claude")
+    home = tmp_path / "home"
+    config = tmp_path / "config"
     file = agent.file(home, {})
     file.parent.mkdir(parents=True)
     if there:
@@ -195,12 +192,11 @@ def test_what_somebody_saves_while_the_change_is_shown_stays(tmp_path: Path, the
 
 
 def test_settings_behind_a_link_are_changed_where_they_are(tmp_path: Path) -> None:
-    agent, home, config = (
-        known_agents.find_known_agent("claude"),
-        tmp_path / "home",
-        tmp_path / "config",
-    )
-    file, real = agent.file(home, {}), tmp_path / "dotfiles" / "claude.json"
+    agent = known_agents.find_known_agent("claude")
+    home = tmp_path / "home"
+    config = tmp_path / "config"
+    file = agent.file(home, {})
+    real = tmp_path / "dotfiles" / "claude.json"
     file.parent.mkdir(parents=True)
     real.parent.mkdir()
     real.write_bytes(BEFORE["claude"])
@@ -247,7 +243,8 @@ def test_a_provider_of_the_users_own_is_no_reason_to_refuse(tmp_path: Path) -> N
 
 
 def test_an_agent_is_connected_once(tmp_path: Path) -> None:
-    agent, config = known_agents.find_known_agent("gemini"), tmp_path / "config"
+    agent = known_agents.find_known_agent("gemini")
+    config = tmp_path / "config"
     change = address_in_agent_settings.plan_address_install(agent, 4356, tmp_path, {})
     address_in_agent_settings.install_address(change, config)
     written = agent.file(tmp_path, {}).read_bytes()

@@ -31,7 +31,7 @@ def said(content: object, **more: object) -> Mapping[str, object]:
 
 def read(*values: Mapping[str, object]) -> tuple[list[RecordedMessage], list[str]]:
     report = ReadingReport()
-    (first, *_) = all_of(*values, report=report)
+    first = all_of(*values, report=report)[0]
     return list(first.messages), report.complaints
 
 
@@ -388,7 +388,7 @@ def test_several_sub_agents_in_one_file_are_told_apart() -> None:
         aside(written.claude_said(50, None, "aid")),
         aside(written.claude_said(60, None, " ")),
     ]
-    _, *found = all_of(*main, *children)
+    found = all_of(*main, *children)[1:]
     assert [(one.session, one.parent_call, one.title) for one in found] == [
         ("agent-u30", "t1", "look"),
         ("agent-a1", "t2", "search"),
@@ -485,10 +485,8 @@ def test_thinking_goes_back_only_as_it_was_signed() -> None:
 
 
 def test_a_reply_that_goes_on_keeps_its_time_and_takes_the_last_usage() -> None:
-    first, second = (
-        written.claude_reply(2, 1, "m1", written.thinking()),
-        written.claude_reply(3, 2, "m1", written.text("I look.")),
-    )
+    first = written.claude_reply(2, 1, "m1", written.thinking())
+    second = written.claude_reply(3, 2, "m1", written.text("I look."))
     second["message"]["usage"] = {"input_tokens": 10, "output_tokens": 90}
     (found,) = all_of(written.claude_said(1, None, "go"), first, second)
     assert (found.messages[1].time % 60, found.messages[1].usage.output) == (2.0, 90)
@@ -703,7 +701,8 @@ def stamp(at: float) -> str:
 
 def request_id(at: float, rest: int = 0x7ABC_8ABC << 48) -> str:
     """As Anthropic writes it: a UUID of version 7, in base 58."""
-    number, digits = (round(at * 1_000) << 80) | rest, ""
+    number = (round(at * 1_000) << 80) | rest
+    digits = ""
     while number:
         number, digit = divmod(number, 58)
         digits = claude_code_history.BASE_58[digit] + digits

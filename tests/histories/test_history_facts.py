@@ -209,10 +209,8 @@ def test_a_turn_as_facts() -> None:
 
 
 def test_what_the_system_says_first_is_the_prompt_and_later_a_message() -> None:
-    system, later = (
-        RecordedMessage("system", "Be good."),
-        RecordedMessage("system", "Be brief.", time=7.0),
-    )
+    system = RecordedMessage("system", "Be good.")
+    later = RecordedMessage("system", "Be brief.", time=7.0)
     made = drafts(RecordedSession("f", (replace(system, time=4.0), system, said("go"), later)))
     assert [draft.fact for draft in made][:2] == [
         SystemSet("Be good.\n\nBe good.", 4),
@@ -242,7 +240,8 @@ def test_times_never_go_back_and_a_draft_knows_its_message() -> None:
 
 def test_turns_end_as_they_ended() -> None:
     failed = RecordedMessage("failure", "overloaded")
-    done, stopped = TurnEnded(TurnEnd.DONE), TurnEnded(TurnEnd.STOPPED)
+    done = TurnEnded(TurnEnd.DONE)
+    stopped = TurnEnded(TurnEnd.STOPPED)
     broken = TurnEnded(TurnEnd.FAILED, "overloaded")
     turns: list[tuple[list[RecordedMessage], list[TurnEnded]]] = [
         ([said("one"), replied("two"), said("three"), replied("four")], [done, done]),
@@ -439,7 +438,8 @@ def test_a_compaction_of_nothing_is_a_message() -> None:
 
 
 def test_a_call_is_not_parted_from_its_result_by_a_compaction() -> None:
-    asked, wait = (said("word " * 50), replied("word " * 50, "c1")), said("wait", beside=True)
+    asked = (said("word " * 50), replied("word " * 50, "c1"))
+    wait = said("wait", beside=True)
     for before in ((), (replied("so " * 9, "c0"), returned("c0"))):
         messages = *asked[:1], *before, asked[1], wait, returned("c1"), replied("done")
         made = compacted(*messages, at=len(messages), keep=len(before) + 2)

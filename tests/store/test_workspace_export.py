@@ -278,7 +278,8 @@ async def test_a_file_made_to_harm_is_refused(
     error: type[HelixError],
 ) -> None:
     await filled(workspace)
-    good, bad = await exported(workspace, tmp_path / "w.helix"), tmp_path / "bad.helix"
+    good = await exported(workspace, tmp_path / "w.helix")
+    bad = tmp_path / "bad.helix"
     with zipfile.ZipFile(good) as source, zipfile.ZipFile(bad, "w") as target:
         for member in source.namelist():
             target.writestr(member, content if member == name else source.read(member))
@@ -309,7 +310,8 @@ async def test_an_entry_that_is_not_what_it_says_is_left_out(
     workspace: StoredWorkspace, workspaces: AllWorkspaces, tmp_path: Path
 ) -> None:
     await filled(workspace)
-    good, bad = await exported(workspace, tmp_path / "w.helix"), tmp_path / "bad.helix"
+    good = await exported(workspace, tmp_path / "w.helix")
+    bad = tmp_path / "bad.helix"
     with zipfile.ZipFile(good) as source, zipfile.ZipFile(bad, "w") as target:
         for member in source.namelist():
             target.writestr(member, source.read(member).replace(b"\nsmall", b"\nSMALL"))
@@ -358,7 +360,8 @@ async def test_a_damaged_file_is_refused_or_named_and_never_half_taken(
 ) -> None:
     """Bytes changed anywhere: in the archive itself, and in what it holds."""
     await filled(workspace)
-    good, bad = await exported(workspace, tmp_path / "w.helix"), tmp_path / "bad.helix"
+    good = await exported(workspace, tmp_path / "w.helix")
+    bad = tmp_path / "bad.helix"
     with zipfile.ZipFile(good) as source:
         members = {name: source.read(name)[:30_000] for name in source.namelist()}
     chance = random.Random(4)
@@ -385,7 +388,8 @@ async def test_a_file_whose_compression_makes_no_sense_is_refused(
     workspace: StoredWorkspace, workspaces: AllWorkspaces, tmp_path: Path
 ) -> None:
     await filled(workspace)
-    good, bad = await exported(workspace, tmp_path / "w.helix"), tmp_path / "bad.helix"
+    good = await exported(workspace, tmp_path / "w.helix")
+    bad = tmp_path / "bad.helix"
     content = bytearray(good.read_bytes())
     for trial in range(40, len(content) - 400, len(content) // 20):
         bad.write_bytes(content[:trial] + b"\xff" * 40 + content[trial + 40 :])
@@ -471,7 +475,8 @@ async def test_a_file_that_stands_for_much_takes_little_memory(
     workspace: StoredWorkspace, workspaces: AllWorkspaces, tmp_path: Path, at: int
 ) -> None:
     await filled(workspace)
-    good, bad = await exported(workspace, tmp_path / "w.helix"), tmp_path / "bad.helix"
+    good = await exported(workspace, tmp_path / "w.helix")
+    bad = tmp_path / "bad.helix"
     _, instead = list(_hostile_archives())[at]
     how = instead.pop("how", zipfile.ZIP_DEFLATED)
     with zipfile.ZipFile(good) as source, zipfile.ZipFile(bad, "w", how, compresslevel=1) as target:
@@ -493,7 +498,8 @@ async def test_a_file_that_stands_for_much_takes_little_memory(
 async def test_an_export_can_be_read_by_its_user_only_and_its_facts_come_in_with_little_memory(
     workspace: StoredWorkspace, workspaces: AllWorkspaces, tmp_path: Path
 ) -> None:
-    good, large = await exported(workspace, tmp_path / "w.helix"), tmp_path / "large.helix"
+    good = await exported(workspace, tmp_path / "w.helix")
+    large = tmp_path / "large.helix"
     assert stat.S_IMODE(good.stat().st_mode) & 0o077 == 0
     said = fact_encoding.encode_fact(UserSaid((Text("x" * (4 << 20)),)))
     with (
@@ -521,7 +527,8 @@ async def test_a_member_that_is_encrypted_or_twice_there_is_refused(
     workspace: StoredWorkspace, workspaces: AllWorkspaces, tmp_path: Path, name: str
 ) -> None:
     await filled(workspace)
-    good, bad = await exported(workspace, tmp_path / "w.helix"), tmp_path / "bad.helix"
+    good = await exported(workspace, tmp_path / "w.helix")
+    bad = tmp_path / "bad.helix"
     content = bytearray(good.read_bytes())
     at = content.rindex(name.encode()) - 46  # its head in the directory at the end
     content[at + 8] |= 1
@@ -554,7 +561,8 @@ async def test_an_import_that_would_fill_the_disk_ends_and_leaves_nothing(
 async def test_settings_that_would_take_minutes_to_read_are_refused(
     workspace: StoredWorkspace, workspaces: AllWorkspaces, tmp_path: Path
 ) -> None:
-    good, bad = await exported(workspace, tmp_path / "w.helix"), tmp_path / "bad.helix"
+    good = await exported(workspace, tmp_path / "w.helix")
+    bad = tmp_path / "bad.helix"
     for more in (
         "".join(f"[t{number}]\n" for number in range(20_000)),
         "k = {" + "a=1," * 20_000 + "}",

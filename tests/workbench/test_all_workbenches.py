@@ -95,7 +95,8 @@ async def test_an_opening_that_is_cut_off_while_a_thread_writes_for_it_leaves_no
     desk = desks()
     bench = await desk.create_workspace("Pairs", folder)
     await desk.close_workspace(bench.id)
-    written, may_end = threading.Event(), threading.Event()
+    written = threading.Event()
+    may_end = threading.Event()
 
     def write_and_wait(place: Path, roots: Sequence[Path]) -> None:
         write_identity(place, roots)
@@ -171,7 +172,8 @@ async def test_a_closed_workspace_is_searched_and_one_that_another_program_has_o
             serve=lambda opened: workspace_access.listen_for_commands(opened, where),
         )
 
-    another, here = desk(), desk()
+    another = desk()
+    here = desk()
     bench = await another.create_workspace("Pairs", folder)
     await bench.start_conversation("Kept")
     await bench.attach_content("a.txt", b"a needle in the cache", "text/plain")
@@ -196,7 +198,8 @@ async def test_a_model_set_by_the_command_line_beside_an_open_workspace_is_heard
         SecretStorage(where.key_file, environ={}),
         serve=lambda opened: workspace_access.listen_for_commands(opened, where),
     )
-    bench, heard = await desk.create_workspace("Pairs", folder), asyncio.Event()
+    bench = await desk.create_workspace("Pairs", folder)
+    heard = asyncio.Event()
     bench.workspace.watch_settings(heard.set)
     command = [
         sys.executable,
@@ -272,11 +275,10 @@ async def test_one_workspace_that_fails_while_all_are_closed_keeps_no_other_open
     async def fails() -> None:
         raise StoreFull("The journal could not be written: the disk is full.")
 
-    desk, closed = desks(), list[str]()
-    one, other = (
-        await desk.create_workspace("One", folder),
-        await desk.create_workspace("Other", folder),
-    )
+    desk = desks()
+    closed: list[str] = []
+    one = await desk.create_workspace("One", folder)
+    other = await desk.create_workspace("Other", folder)
     monkeypatch.setattr(one.mcp_servers, "aclose", fails)
     monkeypatch.setattr(other.workspace, "aclose", partial(_note, closed, other.workspace.aclose))
     monkeypatch.setattr(desk.connections, "aclose", partial(_note, closed, desk.connections.aclose))
@@ -298,7 +300,8 @@ async def test_commands_that_come_at_once_share_one_workbench_until_the_last_is_
     await desk.close_workspace(bench.id)
     places = program_folders.find_program_folders(tmp_path / "home")
     workspace = await desk._known.open_stored_workspace(bench.id)
-    begun, used = [asyncio.Event(), asyncio.Event()], list[Workbench]()
+    begun = [asyncio.Event(), asyncio.Event()]
+    used: list[Workbench] = []
 
     async def use_until(end: asyncio.Event, at: int) -> None:
         async with use_workbench(workspace, places) as one:
@@ -306,7 +309,8 @@ async def test_commands_that_come_at_once_share_one_workbench_until_the_last_is_
             begun[at].set()
             await end.wait()
 
-    first, second = asyncio.Event(), asyncio.Event()
+    first = asyncio.Event()
+    second = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         leaving = group.create_task(use_until(first, 0))
         group.create_task(use_until(second, 1))

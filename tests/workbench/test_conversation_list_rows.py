@@ -33,11 +33,10 @@ async def test_reading_one_row_again_takes_no_longer_with_many_conversations(
     """Another machine continues a conversation: with 10,000 here, each time all their
     rows were read.
     """
-    file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
-    rows, steps = (
-        ConversationListRows(StoreJournal(file, thread, lambda: None, lambda: None)),
-        list[int](),
-    )
+    file = JournalFile(tmp_path / "journal.sqlite3")
+    thread = StoreThread("store")
+    rows = ConversationListRows(StoreJournal(file, thread, lambda: None, lambda: None))
+    steps: list[int] = []
     for count in (10, 300):
         with file.in_one_transaction():
             for number in range(count):
@@ -65,7 +64,8 @@ async def test_all_rows_are_read_at_once_however_many_came_from_other_machines(
     """Without a kept meter each conversation was read by itself: 10,000 took 3.6
     seconds at an opening.
     """
-    file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
+    file = JournalFile(tmp_path / "journal.sqlite3")
+    thread = StoreThread("store")
     asked: list[str] = []
     run = thread.run_work
 
@@ -105,7 +105,8 @@ async def test_all_rows_are_read_at_once_however_many_came_from_other_machines(
 async def test_a_new_row_knows_what_its_agents_cost_without_reading_all_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
+    file = JournalFile(tmp_path / "journal.sqlite3")
+    thread = StoreThread("store")
     file.append_all_or_nothing("top", [ConversationStarted("Top"), replied(1.0)])
     file.append_all_or_nothing(
         "child", [ConversationStarted("C", parent="top", parent_call="1"), replied(0.25)]
@@ -142,8 +143,10 @@ async def test_a_turn_that_a_killed_program_left_open_is_marked_until_it_goes_on
     tmp_path: Path,
 ) -> None:
     """Only who opened the conversation saw that it was interrupted."""
-    file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
-    asked, ended = UserSaid((Text("go", 1),)), TurnEnded(TurnEnd.DONE)
+    file = JournalFile(tmp_path / "journal.sqlite3")
+    thread = StoreThread("store")
+    asked = UserSaid((Text("go", 1),))
+    ended = TurnEnded(TurnEnd.DONE)
     told: dict[str, list[Fact]] = {
         "asked": [ConversationStarted("A"), asked],
         "replied": [ConversationStarted("B"), asked, replied(0.5)],
@@ -166,7 +169,8 @@ async def test_a_turn_that_a_killed_program_left_open_is_marked_until_it_goes_on
 
 
 async def test_a_damaged_fact_is_told_at_once(tmp_path: Path) -> None:
-    file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
+    file = JournalFile(tmp_path / "journal.sqlite3")
+    thread = StoreThread("store")
     file.append_all_or_nothing("c", [ConversationStarted("T"), replied(0.5)])
     told: list[str] = []
     rows = ConversationListRows(
@@ -184,7 +188,8 @@ async def test_who_delegated_work_is_named_from_the_nearest_on_and_none_twice(
     tmp_path: Path,
 ) -> None:
     """Conversations of other machines may name each other as parents."""
-    file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
+    file = JournalFile(tmp_path / "journal.sqlite3")
+    thread = StoreThread("store")
     rows = ConversationListRows(StoreJournal(file, thread, lambda: None, lambda: None))
     for name, parent in {"a": "", "b": "a", "c": "b", "d": "gone", "x": "y", "y": "x"}.items():
         file.append_all_or_nothing(name, [ConversationStarted(name, parent=parent)])

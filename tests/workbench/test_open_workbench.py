@@ -99,7 +99,8 @@ async def test_after_closing_everything_is_there_again(desks: Desks, folder: Pat
     await bench.choose_model_for_role(MODEL)
     session = await bench.start_conversation()
     await told(session, "read README.md")
-    facts, parts = list(session.all_facts), bench.list_conversations()[0].parts
+    facts = list(session.all_facts)
+    parts = bench.list_conversations()[0].parts
     await desk.aclose()
     again = await desks().open_workspace("Pairs")
     assert again.list_conversations()[0].parts == parts
@@ -125,11 +126,13 @@ async def test_what_is_chosen_since_the_last_request_is_in_every_figure_of_the_n
     bench = await bench_on(desks, folder)
     session = await bench.start_conversation()
     await told(session, "read README.md")
-    facts, before = list(session.all_facts), session.context.next_request_meter()
+    facts = list(session.all_facts)
+    before = session.context.next_request_meter()
     await bench.choose_context_policy("none")
     await bench.choose_model_for_role("anthropic/claude-sonnet-4-5")
     await bench.predict_next_request(session.id)
-    meter, row = session.context.next_request_meter(), bench.conversation_row(session.id)
+    meter = session.context.next_request_meter()
+    row = bench.conversation_row(session.id)
     assert (before.window, meter.window) == (32_000, 200_000)
     assert row is not None
     assert (row.parts, row.window) == (meter.parts, meter.window)
@@ -203,7 +206,8 @@ async def test_a_fork_is_listed_as_what_it_is_and_not_as_what_it_comes_from(
     bench = await bench_on(desks, folder)
     session = await bench.start_conversation("The first")
     await told(session, "hello")
-    then, meter = len(session.all_facts), session.context.next_request_meter()
+    then = len(session.all_facts)
+    meter = session.context.next_request_meter()
     await session.set_archived()
     await told(session, "and more")
     fork = bench.conversation_row((await bench.fork_conversation(session.id, then)).id)
@@ -437,12 +441,14 @@ async def test_what_is_forgotten_is_gone_from_open_conversations_and_from_the_di
 ) -> None:
     (folder / "secret.txt").write_text("token = abcd-efgh-1234\n")
     bench = await bench_on(desks, folder)
-    session, other = await bench.start_conversation(), await bench.start_conversation()
+    session = await bench.start_conversation()
+    other = await bench.start_conversation()
     await told(session, "read secret.txt for abcd-efgh-1234")
     await told(other, "read README.md")
     (folder / "secret.txt").unlink()
     returned = next(r.fact for r in session.all_facts if isinstance(r.fact, ToolReturned))
-    untouched, events = list(other.all_facts), list[Event]()
+    untouched = list(other.all_facts)
+    events: list[Event] = []
     session.subscribe_to_events(events.append)
     purged = await bench.forget_content(text="abcd-efgh-1234")
     assert returned.output.digest in purged.entries
@@ -462,7 +468,8 @@ async def test_what_is_forgotten_is_gone_from_open_conversations_and_from_the_di
 
 async def test_nothing_is_forgotten_while_a_conversation_works(desks: Desks, folder: Path) -> None:
     bench = await bench_on(desks, folder)
-    session, other = await bench.start_conversation(), await bench.start_conversation()
+    session = await bench.start_conversation()
+    other = await bench.start_conversation()
     session.send_message((Text("read README.md"),))
     with pytest.raises(ActionRefused, match="while the agent is working"):
         await bench.forget_content(text="some words")
@@ -522,7 +529,8 @@ async def test_every_event_of_every_conversation_is_heard(desks: Desks, folder: 
             heard.add(event.recorded.conversation) if isinstance(event, FactAppended) else None
         )
     )
-    one, two = await bench.start_conversation(), await bench.start_conversation()
+    one = await bench.start_conversation()
+    two = await bench.start_conversation()
     await asyncio.gather(told(one, "hello"), told(two, "hello"))
     assert heard == {one.id, two.id}
     stop()
@@ -591,7 +599,8 @@ async def test_an_emptied_trash_takes_conversations_with_their_content(
     desks: Desks, folder: Path
 ) -> None:
     bench = await bench_on(desks, folder)
-    gone, stays = await bench.start_conversation(), await bench.start_conversation()
+    gone = await bench.start_conversation()
+    stays = await bench.start_conversation()
     for session, words in ((gone, "read src/pairs.py"), (stays, "read README.md")):
         yes(session)
         await told(session, words)
@@ -627,7 +636,8 @@ async def test_an_emptied_trash_takes_conversations_with_their_content(
 
 async def test_the_trash_is_not_emptied_while_something_works(desks: Desks, folder: Path) -> None:
     bench = await bench_on(desks, folder)
-    gone, busy = await bench.start_conversation("gone"), await bench.start_conversation("busy")
+    gone = await bench.start_conversation("gone")
+    busy = await bench.start_conversation("busy")
     await gone.set_trashed()
     busy.send_message((Text("read src/pairs.py"),))
     with pytest.raises(ActionRefused):
@@ -694,7 +704,8 @@ async def test_a_fork_within_a_turn_is_whole_and_counts_what_its_next_request_ha
     for at in (said, answered):
         fork = await bench.fork_conversation(session.id, at, title=f"A fork at {at}")
         assert not fork.conversation.state.branch.turn.running
-        row, meter = bench.conversation_row(fork.id), fork.context.next_request_meter()
+        row = bench.conversation_row(fork.id)
+        meter = fork.context.next_request_meter()
         assert row is not None
         assert (row.title, row.window) == (
             f"A fork at {at}",

@@ -146,7 +146,7 @@ def test_a_file_with_other_replies_stays_apart() -> None:
 
 
 def test_forgotten_text_does_not_come_back_in_a_conversation_of_its_own() -> None:
-    facts = [*here(*FIRST), Recorded("live", 9, 200.0, Forgotten())]
+    facts = list(here(*FIRST)) + [Recorded("live", 9, 200.0, Forgotten())]
     assert decide(facts, in_file(said("first"), reply("First."), *FIRST)) == Unchanged()
 
 
@@ -168,7 +168,7 @@ def test_what_the_gateway_knows_from_the_agents_history_is_paid_once_by_what_the
     assert isinstance(decision, Append)
     assert decision.first_new == len(FIRST) + 1
     assert [getattr(fact, "usage", None) for fact in decision.changes] == [PAID, PAID]
-    noted = [*facts]
+    noted = list(facts)
     for fact in (*decision.changes, BroughtIn(Origin("claude-code", "s"), "run", 8)):
         noted.append(Recorded("live", len(noted) + 1, 200.0, fact))
     assert decide(noted, in_file(*FIRST)) == Unchanged()
@@ -225,10 +225,10 @@ def take_in(facts: list[Recorded], drafts: list[FactDraft]) -> None:
     decision = decide(facts, drafts)
     assert not isinstance(decision, Apart)
     if isinstance(decision, Append):
-        new: list[Fact] = [*decision.changes]
+        new: list[Fact] = list(decision.changes)
         new += [draft.fact for draft in drafts[decision.first_new - 1 :]]
         first = len(facts) + 1
-        for fact in (*new, BroughtIn(Origin("claude-code", "s"), "run", first)):
+        for fact in new + [BroughtIn(Origin("claude-code", "s"), "run", first)]:
             facts.append(Recorded("live", len(facts) + 1, facts[-1].time, fact))
 
 
@@ -268,7 +268,8 @@ def test_whoever_saw_a_step_first_it_is_there_once_and_paid_once(trial: int) -> 
     for step in range(steps):
         clock += chance.uniform(1, 300)
         words = chance.choice(["Done.", f"step {step} of {trial}"])
-        asked, answered = said(f"question {step}"), reply(words, f"call-{trial}-{step}")
+        asked = said(f"question {step}")
+        answered = reply(words, f"call-{trial}-{step}")
         if step == 0 or chance.random() < 0.6:
             tell_history(facts, drafts, clock)
             facts.append(Recorded("live", len(facts) + 1, clock, asked))

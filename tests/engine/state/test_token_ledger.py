@@ -190,7 +190,7 @@ def test_a_step_is_what_was_in_the_view_it_answers() -> None:
 
 def test_what_another_program_asked_saves_nothing_here_and_teaches_nothing() -> None:
     origin = Origin("claude-code", "s")
-    steps = [*STEPS, Spent(Purpose.OTHER, "m", Usage(50, cost=2.0))]
+    steps = list(STEPS) + [Spent(Purpose.OTHER, "m", Usage(50, cost=2.0))]
     talk = told(ConversationStarted(origin=origin), *steps[:4])
     talk.fold("marker-1", PartRef(5), kind=FoldKind.MARKER, tokens=40)
     for fact in steps[4:]:
@@ -199,7 +199,8 @@ def test_what_another_program_asked_saves_nothing_here_and_teaches_nothing() -> 
     assert (savings(talk).steps, savings(talk).paid) == (2, 2.0)
     assert savings(talk).saved_share > 0
     talk.add(BroughtIn(origin, "run", 1))
-    ledger, now = talk.state.record.ledger, talk.state.seq
+    ledger = talk.state.record.ledger
+    now = talk.state.seq
     assert savings(talk) == Savings(0, 0, 0, 0, 0.0, 0.0, paid_before=2.0)
     assert ledger.savings_until(before).steps == 0
     assert (*ledger.last_billed_reply("m", now), ledger.billing_factor("m", now)) == (0, 0, 1.0)
@@ -215,7 +216,8 @@ def test_a_fork_begins_at_nought_and_goes_on_with_what_was_learned() -> None:
     talk = told(ConversationStarted(), *STEPS, Spent(Purpose.OTHER, "m", Usage(50, cost=2.0)))
     learned = talk.state.record.ledger.billing_factor("m", talk.state.seq)
     talk.add(ConversationStarted(forked_from="c", forked_at=talk.state.seq))
-    ledger, now = talk.state.record.ledger, talk.state.seq
+    ledger = talk.state.record.ledger
+    now = talk.state.seq
     assert savings(talk) == Savings(0, 0, 0, 0, 0.0, 0.0, paid_before=2.0)
     assert ledger.savings_until(now - 2) == Savings(0, 0, 0, 0, 0.0, 0.0)
     assert ledger.billing_factor("m", now) == learned
@@ -254,8 +256,8 @@ def test_the_factor_is_learned_from_the_last_nine_sound_reports_that_were_known_
         1.8,
         2.9,
     ]
-    assert [*last(4)] == [(2, 900.0), (3, 0.5), (4, 1.0)]
-    assert [*last(1)] == []
+    assert list(last(4)) == [(2, 900.0), (3, 0.5), (4, 1.0)]
+    assert list(last(1)) == []
     assert ledger.billing_factor("m", talk.state.seq) == 1.4
     assert ledger.billing_factor("m", 3) == 1.0
     assert ledger.billing_factor("claude-9", talk.state.seq) == 1.32
@@ -324,7 +326,8 @@ def test_a_cost_that_only_the_last_step_of_an_import_states_is_stated() -> None:
 def test_the_first_fact_of_an_import_is_another_programs() -> None:
     talk = told(*STEPS[:2])
     first = talk.add(reply(10, 150))
-    ledger, seq = talk.state.record.ledger, talk.state.seq
+    ledger = talk.state.record.ledger
+    seq = talk.state.seq
     behind = talk.add(BroughtIn(Origin("codex", "a"), "one", first))
     assert (ledger.last_billed_reply("m", seq)[1], ledger.last_billed_reply("m", behind)[1]) == (
         150,
@@ -351,7 +354,8 @@ def test_the_usual_way_out_writes_a_summary_when_the_window_is_full() -> None:
     """Steps of 110, 1,130 and 2,150 counted tokens fit; the fourth needs a summary of a
     tenth of the window first.
     """
-    fits, more = savings(folded_outputs(2_400, 3)), savings(folded_outputs(2_400, 4))
+    fits = savings(folded_outputs(2_400, 3))
+    more = savings(folded_outputs(2_400, 4))
     assert fits.without == 110 + 1_130 + 2_150
     assert more.without - fits.without == 2_150 + (
         240 + 1_020

@@ -200,13 +200,14 @@ def test_what_writing_a_fold_costs_is_its_own_and_takes_nothing_from_the_folds_b
 ) -> None:
     story = story_of(written)
     story.credit_savings_to_folds()
-    *_, before = [event.saved_dollars for event in story.events]
+    before = story.events[-1].saved_dollars
     markers = story.events[1].saved_dollars
     written.add(Spent(Purpose.HANDOVER, "fast", Usage(input=20_000, output=800, cost=0.25)))
     written.handover(3)
     story = story_of(written)
     story.credit_savings_to_folds()
-    *_, second, third = [event.saved_dollars for event in story.events]
+    second = story.events[-2].saved_dollars
+    third = story.events[-1].saved_dollars
     assert (story.events[1].saved_dollars, second) == pytest.approx((markers, before))
     assert third == pytest.approx(-0.25)
     assert fold_sentences.describe_saving(story.events[-1]) == "cost $0.250 more so far"
@@ -295,7 +296,8 @@ def test_panel_timeline_and_agents_say_the_same_of_histories_made_by_chance() ->
     for seed in range(240):
         recorded = history(seed, most=20).recorded()
         state = build_state(recorded)
-        story, figures = ConversationTimeline(), compute_agent_figures("c", state)
+        story = ConversationTimeline()
+        figures = compute_agent_figures("c", state)
         story.read_all_facts(recorded)
         totals = state.savings_until_moment()
         asked = {"paid": totals.paid, "without": totals.paid_without, "sent": totals.sent}
@@ -477,7 +479,8 @@ def test_what_an_agent_added_is_no_message_of_the_user() -> None:
     """The defect: a reminder of Claude Code stood in the user's lane, and its text was
     shown as the user's words.
     """
-    reminder, said = "<system-reminder>\nToday is the 24th.\n</system-reminder>", "Mend it."
+    reminder = "<system-reminder>\nToday is the 24th.\n</system-reminder>"
+    said = "Mend it."
     messages = [UserSaid((Text(reminder),)), UserSaid((Text(reminder), Text(said)))]
     for start, seqs in (
         (ConversationStarted(origin=Origin("claude-code", "s")), [3]),

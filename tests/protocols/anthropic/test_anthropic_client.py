@@ -112,7 +112,9 @@ def talk(steps: int, *, cleared: Container[int] = ()) -> Request:
 
 def found_again(requests: Iterable[Request], *, known: bool = True) -> int:
     """What the last of some requests reads from the cache."""
-    cache, last, found = Cache(), MarkedRequest(), 0
+    cache = Cache()
+    last = MarkedRequest()
+    found = 0
     for request in requests:
         last = last.mark_next_request(request.messages)
         placed = replace(request, stable=last.stable, settled=last.settled) if known else request
@@ -125,18 +127,18 @@ def tokens(request: Request) -> int:
 
 
 def test_after_a_fold_in_the_middle_the_cache_is_found_up_to_it() -> None:
-    requests = [*map(talk, range(1, 60)), talk(60, cleared=[30])]
+    requests = [talk(steps) for steps in range(1, 60)]
+    requests.append(talk(60, cleared=[30]))
     assert found_again(requests) > 0.85 * tokens(talk(30))
     assert found_again(requests, known=False) < 0.15 * tokens(talk(30))
 
 
 def test_a_second_fold_finds_what_the_first_one_made_to_be_written_again() -> None:
-    once, twice = range(20, 40), range(20, 60)
-    requests = [
-        *map(talk, range(1, 60)),
-        *(talk(steps, cleared=once) for steps in range(60, 70)),
-        talk(70, cleared=twice),
-    ]
+    once = range(20, 40)
+    twice = range(20, 60)
+    requests = [talk(steps) for steps in range(1, 60)]
+    requests += [talk(steps, cleared=once) for steps in range(60, 70)]
+    requests.append(talk(70, cleared=twice))
     assert found_again(requests) > 0.85 * tokens(talk(40, cleared=once))
 
 
@@ -189,7 +191,8 @@ def test_malformed_arguments_become_an_object() -> None:
 
 
 def test_images_it_takes_are_sent_and_others_named() -> None:
-    png, svg = Image("image/png", b"x"), Image("image/svg+xml", b"<svg/>")
+    png = Image("image/png", b"x")
+    svg = Image("image/svg+xml", b"<svg/>")
     content = sent(asking(user(png, svg)))["messages"][0]["content"]
     assert content[0]["source"] == {"type": "base64", "media_type": "image/png", "data": "eA=="}
     assert "image/svg+xml" in content[1]["text"]
@@ -271,7 +274,8 @@ def test_with_a_budget_thinking_stays_off_in_a_loop_another_model_began() -> Non
 def test_with_a_budget_thinking_goes_on_in_a_loop_that_began_with_it() -> None:
     opaque = '{"type":"thinking","thinking":"hm","signature":"s"}'
     thought = Reasoning("hm", opaque=opaque, provider=HERE.reasoning_owner)
-    first, second = ToolCall("c1", "read", "{}"), ToolCall("c2", "read", "{}")
+    first = ToolCall("c1", "read", "{}")
+    second = ToolCall("c2", "read", "{}")
     loop = [user("Go"), assistant(thought, first), user(ToolResult("c1", "x"))]
     assert "thinking" in sent(
         asking(*loop, reasoning="high"), reasoning="budget", max_output=64_000

@@ -159,7 +159,8 @@ def usage(output: int, total: int) -> dict[str, Any]:
 
 
 THOUGHT = {"text": "hm", "thought": True}
-HIDDEN, OWN = calls("recall_history"), calls("run")
+HIDDEN = calls("recall_history")
+OWN = calls("run")
 RUN = ToolSpec("run", "runs", "{}")
 SIGNED = {**OWN, "thoughtSignature": PLACEHOLDER}
 
@@ -199,7 +200,7 @@ def test_pieces_of_one_text_become_one_part_and_a_signature_ends_it() -> None:
         {"text": "ab", "thoughtSignature": "s"},
         {"text": "c"},
     ]
-    content = {"role": "model", "parts": [*parts, OWN, {"text": "d"}]}
+    content = {"role": "model", "parts": parts + [OWN, {"text": "d"}]}
     assert value == {
         "responseId": "r1",
         "modelVersion": "m",
@@ -207,7 +208,7 @@ def test_pieces_of_one_text_become_one_part_and_a_signature_ends_it() -> None:
     }
     reading.add_reply_event(chunk({"text": "e"}, finish="STOP", **usage(1, 6)))
     assert reading.is_done
-    content = {"role": "model", "parts": [*parts, OWN, {"text": "de"}]}
+    content = {"role": "model", "parts": parts + [OWN, {"text": "de"}]}
     assert reading.whole_reply() == {
         "responseId": "r1",
         "modelVersion": "m",
@@ -275,10 +276,9 @@ def test_the_reply_after_a_hidden_call_goes_on_with_the_first(
 
 def test_only_the_first_candidate_is_filtered() -> None:
     other = {"content": {"parts": [HIDDEN]}, "index": 1}
-    both = {"candidates": [*chunk(HIDDEN, OWN)["candidates"], other]}
-    assert through(GeminiCallFilter(hold=False), [both]) == [
-        [{"candidates": [*chunk(SIGNED)["candidates"], other]}],
-    ]
+    both = {"candidates": chunk(HIDDEN, OWN)["candidates"] + [other]}
+    shown = {"candidates": chunk(SIGNED)["candidates"] + [other]}
+    assert through(GeminiCallFilter(hold=False), [both]) == [[shown]]
 
 
 def test_whole_replies_become_one_with_the_last_thoughts_and_all_the_output() -> None:
@@ -308,13 +308,16 @@ def test_tools_stand_first_among_the_functions_of_the_request() -> None:
     }
     for field in ("functionDeclarations", "function_declarations"):
         body = {"model": "m", "tools": [search, {field: [theirs]}, search]}
+        with_run = {field: run + [theirs]}
         assert gemini_gateway.with_added_tools(body, run) == {
             "model": "m",
-            "tools": [search, {field: [*run, theirs]}, search],
+            "tools": [search, with_run, search],
         }
 
 
-REASONING, IMAGE, OTHER = PieceKind.REASONING, PieceKind.IMAGE, PieceKind.OTHER
+REASONING = PieceKind.REASONING
+IMAGE = PieceKind.IMAGE
+OTHER = PieceKind.OTHER
 
 
 @pytest.mark.parametrize(
@@ -401,7 +404,8 @@ def test_the_head_of_a_request_is_its_system_prompt_and_tools(name: str, field: 
 def test_why_a_reply_ended(reason: str, stop: Stop) -> None:
     other = chunk(OWN, finish="STOP")["candidates"]
     value = chunk({"text": "a"}, finish=reason, modelVersion="m", **usage(3, 8))
-    found = gemini_gateway.parse_reply({**value, "candidates": [*value["candidates"], *other]})
+    candidates = list(value["candidates"]) + list(other)
+    found = gemini_gateway.parse_reply({**value, "candidates": candidates})
     assert (found.stop, found.usage, found.model) == (stop, Usage(input=5, output=3), "m")
     assert found.message == gemini_gateway.parse_message(
         {"role": "model", "parts": [{"text": "a"}]}
@@ -424,10 +428,8 @@ def test_what_a_reply_cost_has_its_thoughts_in_the_output() -> None:
 def test_contents_are_put_back_as_they_were_read_and_an_added_one_joins_its_neighbour_of_one_role() -> (
     None
 ):
-    words, result = (
-        gemini_gateway.user_message("go on"),
-        gemini_gateway.result_message("c1", "run", "out"),
-    )
+    words = gemini_gateway.user_message("go on")
+    result = gemini_gateway.result_message("c1", "run", "out")
     body = {"contents": [words, result, words, words]}
     read = gemini_gateway.parse_messages(body)
     assert [message.units for message in read] == [(unit,) for unit in body["contents"]]
@@ -439,9 +441,8 @@ def test_contents_are_put_back_as_they_were_read_and_an_added_one_joins_its_neig
     }
     merge = gemini_gateway.merge_added_messages
     assert merge([(words, False), (result, False)]) == [words, result]
-    assert merge([(words, False), (result, True)]) == [
-        {"role": "user", "parts": [*result["parts"], *words["parts"]]}
-    ]
+    merged = {"role": "user", "parts": result["parts"] + words["parts"]}
+    assert merge([(words, False), (result, True)]) == [merged]
     reply = {"role": "model", "parts": [OWN]}
     assert merge([(reply, False), (result, True)]) == [reply, result]
 

@@ -40,7 +40,10 @@ class Store:
     """A shelf, and machines with this workspace."""
 
     def __init__(self, folder: Path, seal: RowCipher, stack: AsyncExitStack) -> None:
-        self.folder, self.seal, self.stack, self.shelf = folder, seal, stack, MemoryServer()
+        self.folder = folder
+        self.seal = seal
+        self.stack = stack
+        self.shelf = MemoryServer()
         self.rows = [MemoryRowStore(self.shelf, seal.space)]
 
     async def machine(self, name: str, **more: Any) -> Machine:
@@ -110,7 +113,8 @@ def test_a_first_row_of_a_newer_version_is_left_alone() -> None:
 
 def test_chunks_are_opened_in_their_order_as_far_as_they_are_there(seal: RowCipher) -> None:
     digest = Digest.of_content(LARGE)
-    *names, first = list_row_names_of_entry(seal, digest, 3)
+    names = list_row_names_of_entry(seal, digest, 3)
+    first = names.pop()
     assert (len(names), first) == (3, entry_row_name(seal, digest))
     assert list_row_names_of_entry(seal, digest, 1) == [first]
     rows = {
@@ -144,15 +148,16 @@ def test_a_first_row_that_stands_for_more_than_it_is_is_refused(changes: dict[st
 
 
 async def test_only_what_is_missing_is_sent(store: Store) -> None:
-    here, there = await store.machine("here"), await store.machine("there")
+    here = await store.machine("here")
+    there = await store.machine("there")
     contents = [secrets.token_bytes(12 << 10) for _ in range(4)]
-    for content in (*contents[:2], LARGE):
+    for content in contents[:2] + [LARGE]:
         await here.cache.store_content(content, SHELL)
     await here.link.sync_content_now()
     names = list_row_names_of_entry(store.seal, Digest.of_content(LARGE), 3)
     kept = {name: sealed for name, sealed in store.shelf.rows.items() if name != names[1]}
     store.drop(names[1])
-    for content in (*contents, LARGE):
+    for content in contents + [LARGE]:
         await there.cache.store_content(content, SHELL)
     await there.link.sync_content_now()
     assert len(store.shelf.rows) == 8
@@ -163,7 +168,8 @@ async def test_only_what_is_missing_is_sent(store: Store) -> None:
 
 
 async def test_of_an_entry_whose_part_is_missing_nothing_is_taken(store: Store) -> None:
-    here, there = await store.machine("here"), await store.machine("there")
+    here = await store.machine("here")
+    there = await store.machine("there")
     await here.cache.store_content(LARGE, SHELL)
     await here.cache.store_content(b"small", SHELL)
     await here.link.sync_content_now()
@@ -175,7 +181,8 @@ async def test_of_an_entry_whose_part_is_missing_nothing_is_taken(store: Store) 
 
 
 async def test_a_damaged_entry_is_told_where_it_alone_is_asked_for(store: Store) -> None:
-    here, there = await store.machine("here"), await store.machine("there")
+    here = await store.machine("here")
+    there = await store.machine("there")
     stored = [
         (await here.cache.store_content(content, SHELL)).digest
         for content in (b"one", b"two", LARGE)
@@ -261,7 +268,8 @@ async def test_while_the_store_is_away_that_is_told_and_since_when(store: Store)
 
 
 async def test_only_who_wants_it_waits_for_the_store(store: Store) -> None:
-    here, shared = await store.machine("here"), await store.machine("shared", acknowledge=SHARED)
+    here = await store.machine("here")
+    shared = await store.machine("shared", acknowledge=SHARED)
     for one, rows in ((here, 0), (shared, 1)):
         await one.cache.store_content(secrets.token_bytes(9), SHELL)
         await one.link.wait_until_acknowledged()
@@ -286,7 +294,8 @@ async def test_marks_of_another_workspace_say_nothing(store: Store) -> None:
 async def test_what_another_machine_forgot_is_forgotten_here_and_not_told_again(
     store: Store,
 ) -> None:
-    here, there = await store.machine("here"), await store.machine("there")
+    here = await store.machine("here")
+    there = await store.machine("there")
     digest = (await here.cache.store_content(LARGE, SHELL)).digest
     await here.link.sync_content_now()
     assert await there.cache.read_content(digest) == LARGE
@@ -334,7 +343,8 @@ def test_names_of_rows_are_as_they_always_were() -> None:
 async def test_what_was_never_fetched_is_forgotten_there_with_all_its_parts(
     store: Store, content: bytes
 ) -> None:
-    here, there = await store.machine("here"), await store.machine("there")
+    here = await store.machine("here")
+    there = await store.machine("there")
     digest = (await here.cache.store_content(content, SHELL)).digest
     await here.link.sync_content_now()
     await there.link.save_entries_to_forget([digest, Digest.of_content(b"nobody's")])

@@ -47,7 +47,7 @@ def test_rows_come_back_as_they_were_put_and_what_is_there_is_not_changed(engine
     rows = _rows(20)
     engine.store_rows(rows)
     engine.store_rows({name: secrets.token_bytes(ROW_KEY_BYTES + 512) for name in rows} | _rows(1))
-    assert engine.fetch_rows([*rows, secrets.token_bytes(32)]) == rows
+    assert engine.fetch_rows(list(rows) + [secrets.token_bytes(32)]) == rows
 
 
 def test_nothing_asked_is_nothing_answered(engine: RowStore) -> None:
@@ -57,9 +57,10 @@ def test_nothing_asked_is_nothing_answered(engine: RowStore) -> None:
 
 
 def test_it_says_which_rows_it_lacks(engine: RowStore) -> None:
-    rows, others = _rows(5), _rows(5)
+    rows = _rows(5)
+    others = _rows(5)
     engine.store_rows(rows)
-    assert engine.find_missing_rows([*rows, *others]) == frozenset(others)
+    assert engine.find_missing_rows(list(rows) + list(others)) == frozenset(others)
 
 
 def test_a_large_row_and_many_small_ones_come_back(engine: RowStore) -> None:
@@ -78,7 +79,8 @@ def test_what_was_dropped_may_come_again(engine: RowStore) -> None:
 
 
 def test_what_was_forgotten_is_gone_for_all_and_cannot_come_again(another: Another) -> None:
-    here, there = another(), another()
+    here = another()
+    there = another()
     rows = _rows(3)
     here.store_rows(rows)
     gone, *left = rows
@@ -90,7 +92,8 @@ def test_what_was_forgotten_is_gone_for_all_and_cannot_come_again(another: Anoth
 
 
 def test_other_machines_hear_of_what_was_forgotten_since_they_last_asked(another: Another) -> None:
-    here, there = another(), another()
+    here = another()
+    there = another()
     first, second, never_put = _rows(3)
     here.forget_rows([Tombstone(first, b"1")])
     tombs, mark = there.fetch_tombstones(0)
@@ -104,7 +107,8 @@ def test_other_machines_hear_of_what_was_forgotten_since_they_last_asked(another
 
 
 def test_each_machine_publishes_one_list(another: Another) -> None:
-    here, there = another(), another()
+    here = another()
+    there = another()
     here.publish_used_rows(b"a" * 16, b"old")
     here.publish_used_rows(b"a" * 16, b"new")
     there.publish_used_rows(b"b" * 16, b"theirs")
@@ -118,7 +122,7 @@ def test_old_rows_are_listed_by_name_for_collecting(engine: RowStore) -> None:
     engine.store_rows(rows)
     assert engine.list_old_rows(3600) == []
     first = engine.list_old_rows(-60, limit=4)
-    assert [*first, *engine.list_old_rows(-60, first[-1])] == sorted(rows)
+    assert list(first) + list(engine.list_old_rows(-60, first[-1])) == sorted(rows)
 
 
 def test_the_rows_of_another_workspace_are_not_counted_and_not_listed(

@@ -81,9 +81,9 @@ async def test_parts_and_many_at_once_are_fetched_too(two: tuple[Machine, Machin
     large = await here.cache.store_content(secrets.token_bytes(CHUNK + 5), SHELL)
     await here.link.sync_content_now()
     assert await there.cache.read_range(stored[9].digest, 5, 9) == b"line\nline"
-    found = await there.cache.read_contents(
-        [*(one.digest for one in stored), large.digest, Digest.of_content(b"nobody has it")]
-    )
+    digests = [one.digest for one in stored]
+    digests += [large.digest, Digest.of_content(b"nobody has it")]
+    found = await there.cache.read_contents(digests)
     assert len(found) == 30
     pieces = [piece async for piece in there.cache.stream_content(large.digest)]
     assert b"".join(pieces) == await here.cache.read_content(large.digest)
@@ -158,7 +158,8 @@ async def test_what_was_forgotten_here_is_forgotten_there_and_cannot_come_back(
     two: tuple[Machine, Machine],
 ) -> None:
     here, there = two
-    secret, large = b"the secret " * 10, secrets.token_bytes(CHUNK + 100)
+    secret = b"the secret " * 10
+    large = secrets.token_bytes(CHUNK + 100)
     stored = [await here.cache.store_content(content, SHELL) for content in (secret, large)]
     await here.link.sync_content_now()
     for one in stored:
@@ -242,7 +243,8 @@ async def test_a_description_that_held_the_text_is_sent_again_without_it(
 async def test_what_was_forgotten_while_the_store_was_away_is_forgotten_when_it_is_back(
     tmp_path: Path, seal: RowCipher
 ) -> None:
-    shelf, engines = MemoryServer(), list[MemoryRowStore]()
+    shelf = MemoryServer()
+    engines: list[MemoryRowStore] = []
 
     def engine() -> MemoryRowStore:
         engines.append(MemoryRowStore(shelf, seal.space))
@@ -481,7 +483,8 @@ async def test_what_another_machine_forgot_counts_as_forgotten_as_soon_as_it_is_
 async def test_who_shows_the_link_hears_when_the_store_goes_away_and_when_it_is_back(
     tmp_path: Path, seal: RowCipher
 ) -> None:
-    engine, heard = MemoryRowStore(MemoryServer(), seal.space), list[bool]()
+    engine = MemoryRowStore(MemoryServer(), seal.space)
+    heard: list[bool] = []
     async with machine(tmp_path / "here", lambda: engine, seal) as here:
         here.link.changed = lambda: heard.append(bool(here.link.away))
         await here.link.sync_content_now()
@@ -557,7 +560,9 @@ async def test_the_store_is_connected_to_once_and_again_only_if_that_failed(
     async with machine(tmp_path, engine, seal) as here:
         with pytest.raises(SharedStoreUnreachable):
             await here.link.ensure_connected()
-        one, *others = await asyncio.gather(*(here.link.ensure_connected() for _ in range(3)))
+        connected = await asyncio.gather(*(here.link.ensure_connected() for _ in range(3)))
+        one = connected[0]
+        others = connected[1:]
         assert all(other is one for other in others)
         assert tried == [0, 1]
         assert await here.link.test_connection() == ("memory of this process", RowUsage(0, 0))
@@ -569,7 +574,8 @@ async def test_what_was_sent_to_one_store_is_sent_to_another_one_from_the_start(
 ) -> None:
     keys = [RowCipher(bytes([number]) * 32) for number in range(2)]
     stores = [("one://", keys[0]), ("two://", keys[0]), ("one://", keys[1]), ("one://", keys[1])]
-    sent, contents = [], [b"one", b"two"]
+    sent = []
+    contents = [b"one", b"two"]
     for url, seal in stores:
         shelf = MemoryServer()
         async with machine(
@@ -814,7 +820,7 @@ async def test_a_machine_says_which_rows_it_uses_and_those_of_all_stay(
         )
         here.link.list_other_used_rows = others
         names = [content_transfer.entry_row_name(seal, one.digest) for one in stored]
-        own = frozenset([*(name[:12] for name in names), b"row of the c"])
+        own = frozenset([name[:12] for name in names] + [b"row of the c"])
         assert await here.link.announce_used_rows() == own
         (((space, made), sealed),) = shelf.machines.items()
         assert (space, made.hex()) == (seal.space, here.link._progress.machine)
@@ -888,7 +894,8 @@ async def test_by_itself_it_goes_on_when_the_store_is_back(
         await until(lambda: shelf.rows and not here.link.away)
         assert here.link.trouble == ""
     assert asyncio.all_tasks() == {asyncio.current_task()}, "it ends with its workspace"
-    *away, back = told
+    away = told[:-1]
+    back = told[-1]
     assert back == (False, "")
     assert {each[0] for each in away} == {True}
     assert since > 0

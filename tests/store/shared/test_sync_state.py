@@ -154,7 +154,7 @@ def test_a_mark_of_forgetting_makes_room_for_what_another_machine_wrote_meanwhil
 def test_what_was_forgotten_here_is_not_undone_by_what_another_machine_wrote_and_is_sent_anew(
     pair: Pair,
 ) -> None:
-    first, *_ = pair.mine.read_stored_facts("c")
+    first = pair.mine.read_stored_facts("c")[0]
     pair.mine.replace_fact(first, UserSaid((Text("[forgotten] here", 1),)))
     pair.forget(pair.mine)
     pair.known = pair.progress(pair.mine, generation=2)
@@ -173,9 +173,9 @@ def test_what_was_forgotten_here_is_not_undone_by_what_another_machine_wrote_and
 def test_of_a_message_in_which_both_forgot_something_at_once_neither_text_comes_back(
     pair: Pair,
 ) -> None:
-    first, *_ = pair.mine.read_stored_facts("c")
+    first = pair.mine.read_stored_facts("c")[0]
     pair.mine.replace_fact(first, UserSaid((Text("[forgotten]fish", 1),)))
-    first, *_ = pair.theirs.read_stored_facts("c")
+    first = pair.theirs.read_stored_facts("c")[0]
     pair.theirs.replace_fact(first, UserSaid((Text("sword[forgotten]", 1),)))
     contents = HeadContents("c", "here", segments=(FactSegment(b"n" * 32, 1, 2),), generation=1)
     pair.known = SharedProgress(
@@ -240,7 +240,8 @@ def test_what_was_changed_in_place_must_be_sent_anew(
 
 
 def test_only_facts_that_are_all_here_are_noted_as_shared(pair: Pair) -> None:
-    known, seen = SharedProgress("c"), pair.progress(pair.mine, generation=0)
+    known = SharedProgress("c")
+    seen = pair.progress(pair.mine, generation=0)
     assert not pair.state.save_progress_if_here(pair.known, seen), "nothing is new in it"
     assert not pair.state.save_progress_if_here(pair.progress(pair.theirs, generation=0), known), (
         "they differ"
@@ -251,7 +252,8 @@ def test_only_facts_that_are_all_here_are_noted_as_shared(pair: Pair) -> None:
 
 
 def test_the_own_heads_are_those_this_machine_wrote_last_and_need_not_send_anew(pair: Pair) -> None:
-    own, part = pair.state.machine, (FactSegment(b"n" * 32, 1, 2),)
+    own = pair.state.machine
+    part = (FactSegment(b"n" * 32, 1, 2),)
     heads = {name: HeadContents(name, "here", 2, segments=part) for name in ("own", "other")}
     for name, writer in (("own", own), ("other", b"w" * 16)):
         pair.state.save_progress(
@@ -271,10 +273,11 @@ def test_a_new_generation_is_planned_with_the_chain_of_all_facts_the_others_have
     pair.say(pair.mine, "not sent yet")
     bare = SharedProgress("bare", 2, version=1, writer=b"w" * 16)
     pair.state.save_progress(bare)
-    first, *_ = pair.mine.read_stored_facts("c")
+    first = pair.mine.read_stored_facts("c")[0]
     pair.mine.replace_fact(first, UserSaid((Text("[forgotten] here", 1),)))
     pair.state.mark_conversations_for_resending(["c", "bare", "unknown"])
-    planned, known = pair.state.read_shared_progress("c"), pair.known
+    planned = pair.state.read_shared_progress("c")
+    known = pair.known
     assert known.contents is not None
     contents = HeadContents("c", "somebody", 0, known.contents.chain, generation=1)
     chain = compute_chain(NOTHING, pair.mine.read_stored_facts("c", 0, 2))
@@ -353,7 +356,8 @@ def test_what_a_branch_begins_with_is_safe_as_far_as_the_others_have_it_in_the_f
 
 def test_looking_for_what_waits_takes_no_longer_with_many_conversations(tmp_path: Path) -> None:
     journal = JournalFile(tmp_path / "journal.sqlite3")
-    state, steps = SyncState(journal, RowCipher(KEY)), list[int]()
+    state = SyncState(journal, RowCipher(KEY))
+    steps: list[int] = []
     for count in (10, 300):
         with journal.in_one_transaction():
             for number in range(count):
@@ -379,7 +383,8 @@ def forget_in_place(pair: Pair, place: int = 0) -> tuple[StoredFact, SharedProgr
 
 def test_facts_of_another_machine_follow_those_that_are_here(pair: Pair) -> None:
     pair.say(pair.theirs, "third")
-    new, seen = pair.theirs.read_stored_facts("c", 2), pair.progress(pair.theirs, generation=0)
+    new = pair.theirs.read_stored_facts("c", 2)
+    seen = pair.progress(pair.theirs, generation=0)
     pair.state.append_facts_of_others(new, seen)
     assert pair.facts(pair.mine) == ["swordfish", "thank you", "third"]
     assert pair.state.read_shared_progress("c") == seen
@@ -388,7 +393,8 @@ def test_facts_of_another_machine_follow_those_that_are_here(pair: Pair) -> None
 
 def test_facts_that_were_not_taken_as_they_came_are_sent_anew(pair: Pair) -> None:
     pair.say(pair.theirs, "third")
-    new, seen = pair.theirs.read_stored_facts("c", 2), pair.progress(pair.theirs, generation=0)
+    new = pair.theirs.read_stored_facts("c", 2)
+    seen = pair.progress(pair.theirs, generation=0)
     pair.state.append_facts_of_others(new, seen, anew=True)
     assert pair.facts(pair.mine) == ["swordfish", "thank you", "third", "Forgotten"]
     planned = pair.state.read_shared_progress("c").contents
@@ -431,7 +437,8 @@ def test_content_that_was_forgotten_here_is_quoted_by_no_fact_that_comes(pair: P
 def test_words_of_this_machine_move_to_a_branch_and_the_others_take_their_place(pair: Pair) -> None:
     pair.say(pair.mine, "mine")
     pair.say(pair.theirs, "theirs")
-    theirs, seen = pair.theirs.read_stored_facts("c", 2), pair.progress(pair.theirs, generation=0)
+    theirs = pair.theirs.read_stored_facts("c", 2)
+    seen = pair.progress(pair.theirs, generation=0)
     was, _ = forget_in_place(pair, 2)
     pair.state.move_own_facts_to_branch("c", 2, "branch", ConversationStarted("here"), theirs, seen)
     assert pair.facts(pair.mine)[:3] == ["swordfish", "thank you", "theirs"]
