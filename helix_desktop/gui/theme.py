@@ -179,7 +179,10 @@ class Theme(QObject):
         if isinstance(application, QApplication):
             application.setPalette(self.build_palette())
             application.setFont(self.build_font())
-            application.setStyleSheet(self.build_style_sheet())
+            style_sheet = self.build_style_sheet()
+            # Qt styles every widget anew, even if the style sheet is the same.
+            if style_sheet != application.styleSheet():
+                application.setStyleSheet(style_sheet)
         self.changed.emit()
 
     def _style_cache_key(self) -> tuple[object, ...]:

@@ -1339,9 +1339,21 @@ async def test_a_commit_with_files_that_the_user_has_as_well_is_merged(
     assert (project / "b").read_text() == "theirs\n"
 
 
-@pytest.mark.parametrize("second", ["merge", "rebase", "apply"])
-@pytest.mark.parametrize("first", ["merge", "rebase", "apply"])
-@pytest.mark.parametrize("with_changes", [False, True])
+@pytest.mark.parametrize(
+    ("first", "second", "with_changes"),
+    [
+        ("merge", "merge", True),
+        ("merge", "rebase", False),
+        ("merge", "apply", True),
+        ("rebase", "merge", False),
+        ("rebase", "rebase", True),
+        ("rebase", "apply", False),
+        ("apply", "merge", True),
+        ("apply", "rebase", False),
+        ("apply", "apply", True),
+        ("apply", "apply", False),
+    ],
+)
 async def test_what_was_brought_back_before_is_no_conflict(
     desks: Desks, project: Path, first: str, second: str, *, with_changes: bool
 ) -> None:
