@@ -191,17 +191,19 @@ def _where(machine: dict[str, str]) -> str:
 
 
 def _quote(rows: Mapping[str, Row], row_name: str, words: str) -> str:
+    """Fill in the values of a sentence about a row: see QUOTED."""
     quoted = rows[row_name]
     figures: dict[str, Figure] = {name: row.ours for name, row in rows.items()}
     figures |= {"ours": quoted.ours, **quoted.peers}
-
-    def value(match: re.Match[str]) -> str:
-        name = match[1]
-        if name.startswith("× "):
-            return shown(quoted.ours.median / figures[name.removeprefix("× ")].median)
-        return shown(figures[name].median)
-
-    return re.sub(r"\{([^}]+)\}", value, words)
+    sentence = words
+    for placeholder in re.findall(r"\{([^}]+)\}", words):
+        if placeholder.startswith("× "):
+            compared = figures[placeholder.removeprefix("× ")]
+            value = quoted.ours.median / compared.median
+        else:
+            value = figures[placeholder].median
+        sentence = sentence.replace(f"{{{placeholder}}}", shown(value))
+    return sentence
 
 
 def block(text: str) -> str:
