@@ -129,7 +129,9 @@ class MessageQueue(list[QueuedMessage]):
 
 
 class TurnRunner:
-    """Runs turns. `last_end`: how the last one ended. While `is_held` is true, no turn begins."""
+    """Runs turns. `last_end`: how the last one ended. While `is_held` is true, no turn begins;
+    `was_due_while_held` says whether one should have.
+    """
 
     def __init__(
         self,
@@ -145,6 +147,7 @@ class TurnRunner:
         self.contents = ViewContents(services.cache)
         self.last_end: facts.TurnEnded | None = None
         self.is_held = False
+        self.was_due_while_held = False
         # True if the next turn first runs the calls that a stop kept from beginning.
         self.calls_to_repeat = False
         self.task: asyncio.Task[None] | None = None
@@ -174,9 +177,12 @@ class TurnRunner:
         self, ask: AskUser, set_activity: SetActivity, *, even_without_words: bool = False
     ) -> None:
         """Start a turn if none runs and a message waits, or `even_without_words`."""
-        if self.task is not None or self.is_held:
+        if self.task is not None:
             return
         if not self._queue and not even_without_words:
+            return
+        if self.is_held:
+            self.was_due_while_held = True
             return
         self._why_stopped = CLOSED  # The reason if the event loop ends and cancels the turn.
         turns = self._run_turns(ask, set_activity)

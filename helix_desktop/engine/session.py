@@ -224,6 +224,7 @@ class Session:
         """Keep turns from running and facts from being added, so that recorded ones can change."""
         self.refuse_while_running("forget")
         self.turns.is_held = True
+        self.turns.was_due_while_held = False
         try:
             await self.folding.aclose()
             async with self.conversation.block_appending():
@@ -231,7 +232,9 @@ class Session:
         finally:
             self.turns.is_held = False
             self.turns.contents.clear_read_contents()
-            self.turns.start_turn_if_due(self._ask_user, self._set_activity)
+            # What waited before, such as what a killed program left, waits on for the user's press.
+            if self.turns.was_due_while_held:
+                self.turns.start_turn_if_due(self._ask_user, self._set_activity)
 
     async def finish_new_fork(self, title: str = "") -> None:
         """End the turn that a copy may end in, set the title, and measure the next request."""

@@ -39,7 +39,7 @@ from helix_desktop.engine.session_events import (
     ConversationReplaced,
     MessagesQueued,
 )
-from helix_desktop.engine.session_setup import HookOutcome, TurnLimits
+from helix_desktop.engine.session_setup import HookOutcome, QueuedMessage, TurnLimits
 from helix_desktop.errors import ActionRefused, NotFound, StoreFull
 from tests.engine.agent import World, appended, calls, says, world
 
@@ -488,6 +488,16 @@ async def test_nothing_is_forgotten_while_the_agent_works_and_nothing_begins_mea
     await at.session.wait_until_idle()
     assert asked(at, 2)[-1] == "waits"
     assert ConversationReplaced(at.session.id) not in at.events
+
+
+async def test_what_waited_for_a_press_still_waits_after_content_was_forgotten() -> None:
+    at = await world(says("done"))
+    at.session.queue.append(QueuedMessage((Text("left by a killed program"),), steer=False))
+    async with at.session.pause_session():
+        pass
+    await at.session.wait_until_idle()
+    assert len(at.session.queue) == 1
+    assert not any(isinstance(recorded.fact, UserSaid) for recorded in at.session.all_facts)
 
 
 async def test_a_pin_that_would_not_fit_is_refused_with_the_figures() -> None:
