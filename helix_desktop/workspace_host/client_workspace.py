@@ -74,8 +74,9 @@ class ClientWorkspace:
         """Waits until the list of conversations is known."""
         host = await self.line.wait_for_host()
         self.name = mark_on_one_line(host.workspace_name)[:LONGEST_NAME]
-        await self.read_description()
         follower = await host.follow_list()
+        # Only now, as a setting that is changed from here on is told by the follower.
+        await self.read_description()
         self._apply_rows(await follower.next_rows())
         self.tasks.spawn_task(self._follow_list(host, follower), name="follow the list")
 
@@ -181,13 +182,21 @@ class ClientWorkspace:
         current_follower = follower
         while True:
             try:
-                while True:
-                    self._apply_rows(await current_follower.next_rows())
+                await self._follow_list_until_it_ends(current_follower)
             except HelixError:
                 # Without its list a host is of no use, so its line is made anew.
                 await current_host.close_host()
                 self.line.note_end_of_host(current_host)
             current_host, current_follower = await self._follow_list_again()
+
+    async def _follow_list_until_it_ends(self, follower: host_interface.ListFollower) -> None:
+        """Applies what changes in the list, and reads the settings again when they have changed."""
+        known_settings_changes = 0
+        while True:
+            self._apply_rows(await follower.next_rows())
+            if follower.settings_changes != known_settings_changes:
+                known_settings_changes = follower.settings_changes
+                await self.read_description()
 
     async def _follow_list_again(
         self,
@@ -195,11 +204,13 @@ class ClientWorkspace:
         while True:
             host = await self.line.wait_for_host()
             try:
+                follower = await host.follow_list()
                 await self.read_description()
-                return host, await host.follow_list()
             except HelixError:
                 await host.close_host()
                 self.line.note_end_of_host(host)
+            else:
+                return host, follower
 
     def _apply_rows(self, rows: Sequence[HostListRow]) -> None:
         for listed in rows:

@@ -657,8 +657,14 @@ class ConversationFollower(Protocol):
 
 
 class ListFollower(Protocol):
+    @property
+    def settings_changes(self) -> int:
+        """Return how often the workspace's settings have changed since this began to follow."""
+
     async def next_rows(self) -> tuple[HostListRow, ...]:
-        """Waits for rows that are new or have changed: at first all. OwnerEnded as above."""
+        """Waits for rows that are new or have changed: at first all. Returns none if only the
+        workspace's settings have changed. OwnerEnded as above.
+        """
 
     async def close_follower(self) -> None: ...
 

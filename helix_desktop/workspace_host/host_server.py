@@ -177,7 +177,8 @@ class _HostServer:
             await self._send_to_client(host_wire.CommandDone(number, CommandResult()))
             while True:
                 rows = await follower.next_rows()
-                await self._send_to_client(host_wire.RowsChanged(number, rows))
+                changed = host_wire.RowsChanged(number, rows, follower.settings_changes)
+                await self._send_to_client(changed)
         finally:
             await follower.close_follower()
 

@@ -97,6 +97,7 @@ class RangeRead(WireMessage, frozen=True):
 class RowsChanged(WireMessage, frozen=True):
     number: int
     rows: tuple[HostListRow, ...]
+    settings_changes: int = 0
 
 
 class WireFact(msgspec.Struct, frozen=True, array_like=True):

@@ -412,21 +412,25 @@ def _event_for_clients(event: Any) -> ConversationEvent | None:
 
 
 class LocalListFollower:
-    """Tells a client the rows of the list that have changed."""
+    """Tells a client the rows of the list that have changed, and that settings have."""
 
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
         self._changed = {row.id for row in bench.list_conversations()}
         self._has_news = asyncio.Event()
         self._is_first = True
+        self.settings_changes = 0
+        self._told_settings_changes = 0
         self._unsubscribe = bench.subscribe_to_events(self._receive_event)
+        self._unwatch_settings = bench.watch_settings(self._note_changed_settings)
 
     async def next_rows(self) -> tuple[HostListRow, ...]:
-        while not self._changed and not self._is_first:
+        while not self._has_something_to_tell():
             self._has_news.clear()
             await self._has_news.wait()
             await asyncio.sleep(LIST_PAUSE_SECONDS)
         self._is_first = False
+        self._told_settings_changes = self.settings_changes
         changed = self._changed
         self._changed = set()
         rows: list[HostListRow] = []
@@ -441,8 +445,17 @@ class LocalListFollower:
                 rows.append(HostListRow(row, session.running, session.why))
         return tuple(rows)
 
+    def _has_something_to_tell(self) -> bool:
+        has_new_settings = self.settings_changes != self._told_settings_changes
+        return self._is_first or bool(self._changed) or has_new_settings
+
     async def close_follower(self) -> None:
         self._unsubscribe()
+        self._unwatch_settings()
+
+    def _note_changed_settings(self) -> None:
+        self.settings_changes += 1
+        self._has_news.set()
 
     def _receive_event(self, event: session_events.Event) -> None:
         match event:

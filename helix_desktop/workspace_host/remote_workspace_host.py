@@ -238,7 +238,7 @@ class RemoteWorkspaceHost:
     def _handle_rows(self, message: host_wire.RowsChanged) -> None:
         follower = self._followers.get(message.number)
         if isinstance(follower, RemoteListFollower):
-            follower.receive_rows(message.rows)
+            follower.receive_rows(message.rows, message.settings_changes)
 
     def _handle_event(self, message: host_wire.FactsSent | host_wire.EventSent) -> None:
         # Decoded even if its follower has gone: a host that sends what cannot be read is
@@ -365,11 +365,14 @@ class RemoteConversationFollower:
 
 
 class RemoteListFollower:
-    """Rows of the list that have changed. Of a row that changes twice, only the last is told."""
+    """Rows of the list that have changed. Of a row that changes twice, only the last is told.
+    `settings_changes`: as the host has counted them.
+    """
 
     def __init__(self, host: RemoteWorkspaceHost) -> None:
         self._host = host
         self.number = 0
+        self.settings_changes = 0
         self._changed: dict[str, HostListRow] = {}
         self._has_rows = False
         self._has_news = asyncio.Event()
@@ -389,7 +392,8 @@ class RemoteListFollower:
     async def close_follower(self) -> None:
         await self._host.stop_following(self.number)
 
-    def receive_rows(self, rows: tuple[HostListRow, ...]) -> None:
+    def receive_rows(self, rows: tuple[HostListRow, ...], settings_changes: int) -> None:
+        self.settings_changes = settings_changes
         for listed in rows:
             self._changed[listed.row.id] = listed
         self._has_rows = True

@@ -191,6 +191,18 @@ async def test_a_question_is_answered_with_its_words(client: ClientWorkspace, fo
     assert not (folder / "b.txt").exists()
 
 
+async def test_what_others_choose_for_the_workspace_is_told_at_once(
+    client: ClientWorkspace, bench: Workbench
+) -> None:
+    told = asyncio.Event()
+    client.watch_settings(told.set)
+    assert client.permission_mode != "allow all"
+    await bench.choose_permission_mode("allow all")
+    async with asyncio.timeout(LIMIT):
+        await told.wait()
+    assert client.permission_mode == "allow all"
+
+
 async def test_titles_pins_archive_and_trash_reach_the_list(client: ClientWorkspace) -> None:
     session = await client.start_users_conversation()
     await session.set_title("Gooseberries")
