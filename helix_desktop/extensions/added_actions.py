@@ -3,12 +3,7 @@
 import asyncio
 
 from helix_desktop.extensions.extension_interfaces import ActionPlace, ExtensionAction
-from helix_desktop.extensions.limited_calls import (
-    ExtensionFailed,
-    ExtensionHung,
-    printable_text,
-    run_with_limit,
-)
+from helix_desktop.extensions.limited_calls import ExtensionFailed, printable_text
 from helix_desktop.extensions.running_extension import RunningExtension
 from helix_desktop.fast_dataclass import dataclass
 
@@ -31,19 +26,15 @@ class AddedAction:
         return await asyncio.to_thread(self._run_with_limit, place)
 
     def _run_with_limit(self, place: ActionPlace) -> str:
-        what = f"the action {self.title}"
-        limit = self.declared.limit_seconds
         try:
-            text = run_with_limit(lambda: _check_text(self.declared.run(place)), limit, what)
+            return self.extension.run_and_count(
+                lambda: _check_text(self.declared.run(place)),
+                self.declared.limit_seconds,
+                f"the action {self.title}",
+            )
         except ExtensionFailed as error:
-            if isinstance(error, ExtensionHung):
-                self.extension.note_hanging(error.what)
-            else:
-                self.extension.note_failure(what, error.what)
             name = self.extension.installed.name
             raise ExtensionFailed(f"The extension {name} failed: {error.what}.") from error
-        self.extension.note_success(what)
-        return text
 
 
 _added: list[AddedAction] = []

@@ -6,12 +6,7 @@ from itertools import islice
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.extensions.extension_interfaces import ExtensionSearchSource, FoundPage
-from helix_desktop.extensions.limited_calls import (
-    ExtensionFailed,
-    ExtensionHung,
-    printable_text,
-    run_with_limit,
-)
+from helix_desktop.extensions.limited_calls import ExtensionFailed, printable_text
 from helix_desktop.extensions.running_extension import RunningExtension
 from helix_desktop.fast_dataclass import dataclass
 
@@ -41,18 +36,14 @@ class AddedSearchSource:
         return await asyncio.to_thread(self._search, query)
 
     def _search(self, query: str) -> AddedSearchAnswer:
-        function = f"the search of {self.title}"
         try:
-            pages = run_with_limit(
-                lambda: _check_pages(self.declared.search(query)), SECONDS_FOR_SEARCH, function
+            pages = self.extension.run_and_count(
+                lambda: _check_pages(self.declared.search(query)),
+                SECONDS_FOR_SEARCH,
+                f"the search of {self.title}",
             )
         except ExtensionFailed as error:
-            if isinstance(error, ExtensionHung):
-                self.extension.note_hanging(error.what)
-            else:
-                self.extension.note_failure(function, error.what)
             return AddedSearchAnswer(failure=error.what)
-        self.extension.note_success(function)
         return AddedSearchAnswer(pages)
 
 

@@ -7,12 +7,7 @@ from itertools import islice
 from helix_desktop.doctor_findings import DoctorFinding, DoctorFindingState
 from helix_desktop.extensions.extension_interfaces import ExtensionCheck
 from helix_desktop.extensions.extension_loading import load_extensions_in_thread
-from helix_desktop.extensions.limited_calls import (
-    ExtensionFailed,
-    ExtensionHung,
-    printable_text,
-    run_with_limit,
-)
+from helix_desktop.extensions.limited_calls import ExtensionFailed, printable_text
 from helix_desktop.extensions.running_extension import RunningExtension
 from helix_desktop.program_folders import ProgramFolders
 
@@ -38,12 +33,11 @@ def _run_check(extension: RunningExtension, check: ExtensionCheck) -> list[Docto
     finding, too.
     """
     title = f"{extension.declared.title}: {check.name}"
-    what = f"the check {check.name}"
     try:
-        findings = run_with_limit(lambda: _find(check), SECONDS_FOR_CHECK, what)
+        findings = extension.run_and_count(
+            lambda: _find(check), SECONDS_FOR_CHECK, f"the check {check.name}"
+        )
     except ExtensionFailed as error:
-        if isinstance(error, ExtensionHung):
-            extension.note_hanging(error.what)
         return [DoctorFinding(title, DoctorFindingState.BAD, f"This check failed: {error.what}.")]
     named_findings: list[DoctorFinding] = []
     for finding in findings:

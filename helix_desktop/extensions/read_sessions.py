@@ -14,13 +14,7 @@ from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
 from helix_desktop.errors import InvalidInput
 from helix_desktop.extensions.extension_interfaces import ExtensionHistoryFormat
 from helix_desktop.extensions.installed_extensions import describe_failed_extension
-from helix_desktop.extensions.limited_calls import (
-    ExtensionFailed,
-    ExtensionHung,
-    message_of,
-    printable_text,
-    run_with_limit,
-)
+from helix_desktop.extensions.limited_calls import ExtensionFailed, message_of, printable_text
 from helix_desktop.extensions.running_extension import RunningExtension
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.added_formats import AddedReading
@@ -57,13 +51,14 @@ class HistoryFormatOfExtension:
         """Raises InvalidInput if the format failed."""
         if self.extension.stopped_because:
             return False
-        what = f"looking at a file for {self.declared.program}"
+        function = f"looking at a file for {self.declared.program}"
         try:
-            return run_with_limit(
-                lambda: bool(self.declared.recognizes(path, beginning)), RECOGNIZING_SECONDS, what
+            return self.extension.run_and_count(
+                lambda: bool(self.declared.recognizes(path, beginning)),
+                RECOGNIZING_SECONDS,
+                function,
             )
         except ExtensionFailed as error:
-            self._note(error, what)
             raise InvalidInput(f"{error.what}.") from error
 
     def read_history_file_of_extension(self, path: Path) -> AddedReading:
@@ -73,25 +68,19 @@ class HistoryFormatOfExtension:
             raise InvalidInput(
                 f"{path} was not read, because the extension {extension.installed.name} was switched off."
             )
-        what = f"reading a history of {self.declared.program}"
+        function = f"reading a history of {self.declared.program}"
         try:
-            reading = run_with_limit(lambda: self._read_and_check(path), READING_SECONDS, what)
+            reading = extension.run_and_count(
+                lambda: self._read_and_check(path), READING_SECONDS, function
+            )
         except ExtensionFailed as error:
-            self._note(error, what)
             sentence = f"{path} cannot be read: {error.what}."
             if extension.stopped_because:
                 sentence += f" {describe_failed_extension(extension.installed, error.what)}"
             raise InvalidInput(sentence) from error
-        extension.note_success(what)
         if reading.unreadable_because:
             raise InvalidInput(f"{path} cannot be read: {reading.unreadable_because}.")
         return reading
-
-    def _note(self, error: ExtensionFailed, function: str) -> None:
-        if isinstance(error, ExtensionHung):
-            self.extension.note_hanging(error.what)
-        else:
-            self.extension.note_failure(function, error.what)
 
     def _read_and_check(self, path: Path) -> AddedReading:
         try:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from typing import TypeVar
 
 from helix_desktop.extensions.extension_interfaces import Extension
 from helix_desktop.extensions.installed_extensions import (
@@ -10,9 +11,15 @@ from helix_desktop.extensions.installed_extensions import (
     InstalledExtension,
     describe_failed_extension,
 )
+from helix_desktop.extensions.limited_calls import (
+    ExtensionFailed,
+    ExtensionHung,
+    run_with_limit,
+)
 from helix_desktop.fast_dataclass import dataclass
 
 MOST_FAILURES = 3  # So many failed calls in a row switch an extension off until the next start.
+T = TypeVar("T")
 Withdraw = Callable[[], None]
 
 
@@ -31,6 +38,21 @@ class RunningExtension:
     withdraws: Sequence[Withdraw] = ()
     stopped_because: str = ""
     failures: Counter[str] = field(default_factory=Counter)
+
+    def run_and_count(self, work: Callable[[], T], seconds: float, function: str) -> T:
+        """Return what a function of the extension returns. Raises ExtensionFailed if it raises or
+        does not return in time, and counts that.
+        """
+        try:
+            result = run_with_limit(work, seconds, function)
+        except ExtensionHung as error:
+            self.note_hanging(error.what)
+            raise
+        except ExtensionFailed as error:
+            self.note_failure(function, error.what)
+            raise
+        self.note_success(function)
+        return result
 
     def note_success(self, function: str) -> None:
         del self.failures[function]

@@ -269,3 +269,17 @@ def test_the_command_line_knows_it_by_its_kind_and_its_name(
     code, out, err = helix(*command, "--json")  # What `conversation find` lists.
     assert (code, '"unchanged": 1' in out) == (0, True)
     assert "Quillbot" in helix(*home, "cost", "-w", "Thesis")[1]
+
+
+def test_failures_between_which_it_works_switch_nothing_off(
+    load_quillbot: LoadQuillbot, history: Path
+) -> None:
+    extensions = load_quillbot(
+        "def recognizes(path, beginning): return {'a.ndjson': True}[path.name]"
+    )
+    other = history.with_name("b.ndjson")
+    other.write_text("quill", "utf-8")
+    for _ in range(4):
+        complaints_of_import(other)
+        assert complaints_of_import(history) == []
+    assert extensions.complaints == []
