@@ -14,9 +14,11 @@ from PySide6.QtWidgets import QMessageBox, QWidget
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.chat_page import ChatPage
+from helix_desktop.gui.chat.composer import ALLOW_ALL_FOR_AN_HOUR
 from helix_desktop.gui.chat_action_handling import ChatActionHandler
 from helix_desktop.gui.chat_progress import ChatProgress, describe_working_agents
 from helix_desktop.gui.common.accessible_roles import install_accessible_roles
+from helix_desktop.gui.common.figure_formats import format_time_of_day
 from helix_desktop.gui.common.widgets import build_surface
 from helix_desktop.gui.context_panel_opening import ContextPanelOpener
 from helix_desktop.gui.conversation_actions import ConversationActions
@@ -273,10 +275,14 @@ class MainWindow(WindowFrame):
         self._show_model_and_start_panel()
         modes: list[tuple[str, str]] = []
         for name, description in bench.describe_permission_modes().items():
-            modes.append((name, tr(description)))
+            words = tr(description)
+            if name == ALLOW_ALL_FOR_AN_HOUR and bench.everything_allowed_until:
+                words = _describe_end_of_allowance(bench)
+            modes.append((name, words))
         for side in self.sides.sides:
             side.composer.show_permission_modes(modes, bench.permission_mode)
             side.measuring.start()
+        self._update_window_title()
 
     def _show_model_and_start_panel(self) -> None:
         model = self.showing.main_model
@@ -319,6 +325,9 @@ class MainWindow(WindowFrame):
                 names.append(row.title)
         if self.showing.workspace is not None:
             names.append(self.showing.workspace.name)
+            # The message box says it too, but only the chat has one.
+            if self.showing.workspace.everything_allowed_until:
+                names.append(_describe_end_of_allowance(self.showing.workspace))
         names.append(TITLE)
         self.window().setWindowTitle(" — ".join(names))
         self.top.show_working_copy(copy)
@@ -376,3 +385,9 @@ class MainWindow(WindowFrame):
             side.save_reading_place()
         self.pages.save_page_layouts()
         self.state_file.write_state_file()
+
+
+def _describe_end_of_allowance(bench: ShownWorkspace) -> str:
+    """Says until when the agents of a workspace are allowed everything."""
+    end = format_time_of_day(bench.everything_allowed_until)
+    return tr("Allow everything until {time}", time=end)

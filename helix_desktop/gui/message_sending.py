@@ -22,7 +22,7 @@ from helix_desktop.gui.changes.undo_and_redo import describe_undone_elsewhere
 from helix_desktop.gui.changes.undo_dialog import shorten_name_list
 from helix_desktop.gui.chat.attachment_reading import AttachmentReader
 from helix_desktop.gui.chat.chat_page import ChatPage
-from helix_desktop.gui.chat.composer import ALLOW_ALL
+from helix_desktop.gui.chat.composer import ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR
 from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage
 from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.common.running_states import WORKING_STATES
@@ -32,6 +32,7 @@ from helix_desktop.gui.frame.window_pages import WindowPages
 from helix_desktop.gui.question_dialogs import (
     DialogChoice,
     ask_allow_all,
+    ask_allow_all_for_an_hour,
     ask_files,
     ask_to_choose_one,
 )
@@ -400,6 +401,8 @@ class MessageSender(QObject):
         start_saving = partial(self._start_saving_mode, bench, name)
         if name == ALLOW_ALL and bench.permission_mode != ALLOW_ALL:
             ask_allow_all(self.parts.widget, start_saving)
+        elif name == ALLOW_ALL_FOR_AN_HOUR:
+            ask_allow_all_for_an_hour(self.parts.widget, start_saving)
         else:
             start_saving()
 

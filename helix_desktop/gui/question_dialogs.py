@@ -63,6 +63,12 @@ def ask_to_forget_keys(
     return ask_to_confirm(parent, tr("Forget keys"), text, tr("Forget them"), then)
 
 
+def ask_allow_all_for_an_hour(parent: QWidget, then: Callable[[], object]) -> QMessageBox:
+    text = tr("For one hour, in all conversations of this workspace, agents can run commands, change files and use tools without asking you first. Rules that deny something still apply. After the hour, or when the workspace is closed, you are asked again.")  # fmt: skip
+    title = tr("Allow everything for an hour?")
+    return ask_to_confirm(parent, title, text, tr("Allow for an hour"), then)
+
+
 def ask_allow_all(parent: QWidget, then: Callable[[], object]) -> QMessageBox:
     text = tr("In all conversations of this workspace, agents can run commands, change files and use tools without asking you first. Rules that deny something still apply.")  # fmt: skip
     return ask_to_confirm(parent, tr("Allow everything?"), text, tr("Allow everything"), then)

@@ -122,9 +122,13 @@ class StoredWorkspace:
             self.settings = workspace_settings.change_workspace_settings(
                 self.folder / workspace_settings.NAME, changes
             )
+        self.notify_settings_watchers()
+        return self.settings
+
+    def notify_settings_watchers(self) -> None:
+        """Call everyone who watches the settings. Also for what is in force without being saved."""
         for notify in tuple(self._watching):
             notify()
-        return self.settings
 
     def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
         """Call `listener` on this loop after each change of the settings. Returns a

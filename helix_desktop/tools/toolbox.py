@@ -29,6 +29,7 @@ from helix_desktop.tools.changes.change_attribution import OpenStep
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.document_tool import read_document_as_text
 from helix_desktop.tools.permission import ActionEffect, PermissionMode, PermissionRule, ToolAction
+from helix_desktop.tools.timed_allowance import TimedAllowance
 from helix_desktop.tools.tools_on_demand import OnDemandTools, check_arguments_of_server_tool
 
 
@@ -47,7 +48,7 @@ class PermissionOutcome:
 @dataclass(slots=True)
 class WorkspacePermissions:
     """What the user allows in one workspace. `save_rule` stores a rule; other answers
-    last until the program ends.
+    last until the program ends. `mode` is the saved mode, `allowance` may stand above it.
     """
 
     mode: PermissionMode = PermissionMode.ASK
@@ -55,12 +56,21 @@ class WorkspacePermissions:
     sandboxed: bool = False
     save_rule: Callable[[PermissionRule], None] = lambda rule: None  # noqa: ARG005
     rules_by_conversation: dict[str, tuple[PermissionRule, ...]] = field(default_factory=dict)
+    allowance: TimedAllowance = field(default_factory=TimedAllowance)
+
+    @property
+    def mode_in_force(self) -> PermissionMode:
+        if self.allowance.is_hour_running():
+            return PermissionMode.ALLOW_ALL
+        return self.mode
 
     def decide_for_conversation(
         self, action: ToolAction, conversation: str
     ) -> permission.PermissionDecision:
         rules = self._rules_for_conversation(conversation)
-        return permission.decide_permission(action, self.mode, rules, sandboxed=self.sandboxed)
+        return permission.decide_permission(
+            action, self.mode_in_force, rules, sandboxed=self.sandboxed
+        )
 
     def _rules_for_conversation(self, conversation: str) -> tuple[PermissionRule, ...]:
         return (*self.rules, *self.rules_by_conversation.get(conversation, ()))

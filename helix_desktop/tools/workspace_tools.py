@@ -110,7 +110,7 @@ class WorkspaceTools:
         guard = FileGuard(all_roots, options.hidden)
         commands = WorkspaceCommands(sandbox, os.environ, spawn, CommandLimits(), guard)
         commands.opened = options.opened
-        commands.is_planning = lambda: permissions.mode is PermissionMode.PLAN
+        commands.is_planning = lambda: permissions.mode_in_force is PermissionMode.PLAN
         resources = WorkspaceResources(roots, *stores, checkpoints=checkpoints)
         return cls(resources, permissions, sandbox, commands, options, scratch_lock=lock)
 

@@ -300,7 +300,10 @@ class HookRunner:
         """Start it like a command of the model: the same files are protected, and the
         mode may forbid writing.
         """
-        is_read_only = self.kit.permissions.mode in (PermissionMode.READ_ONLY, PermissionMode.PLAN)
+        is_read_only = self.kit.permissions.mode_in_force in (
+            PermissionMode.READ_ONLY,
+            PermissionMode.PLAN,
+        )
         sandbox = replace(self.kit.sandbox, read_only=is_read_only)
         # What commands of the model see without asking.
         opened_for_commands = await asyncio.to_thread(self.kit.commands.opened)

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import time
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
@@ -60,6 +61,7 @@ from helix_desktop.tools.permission import (
     ToolAction,
     list_asked_programs,
 )
+from helix_desktop.tools.timed_allowance import ALLOW_ALL_FOR_AN_HOUR
 from helix_desktop.tools.toolbox import ForeignTool, WorkspacePermissions
 from helix_desktop.tools.workspace_tools import WorkspaceToolOptions, WorkspaceTools
 from helix_desktop.workbench import fleet_tools, history_imports, system_prompt_and_settings
@@ -98,6 +100,7 @@ Listener = Callable[[session_events.Event], None]
 # Takes the name of a conversation's main model.
 BuildFoldWriter = Callable[[str], ModelClient]
 MOST_LISTED_PATHS = 20_000
+SECONDS_BETWEEN_LOOKS_AT_ALLOWANCE = 5.0
 # After opening a conversation with more facts, garbage collection is told to skip them.
 MANY_FACTS = 10_000
 _open_workbenches: weakref.WeakKeyDictionary[StoredWorkspace, "Workbench"] = (
@@ -950,6 +953,9 @@ class Workbench:
         mcp_servers_before = self.workspace.settings.mcp
         await asyncio.to_thread(self.workspace.change_settings, changes)
         permissions = system_prompt_and_settings.parse_permissions(self.workspace.settings)
+        # Another mode, wherever it was chosen, ends the hour in which everything is allowed.
+        if permissions.mode is not self._permissions.mode:
+            self._permissions.allowance.end_hour()
         # Changed in place, because all tools, also those of copies, have this object.
         self._permissions.mode = permissions.mode
         self._permissions.rules = permissions.rules
@@ -967,7 +973,16 @@ class Workbench:
 
     @property
     def permission_mode(self) -> str:
+        if self._permissions.allowance.is_hour_running():
+            return ALLOW_ALL_FOR_AN_HOUR
         return self._permissions.mode.value
+
+    @property
+    def everything_allowed_until(self) -> float:
+        """Return when the hour in which everything is allowed ends, or 0."""
+        if not self._permissions.allowance.is_hour_running():
+            return 0.0
+        return self._permissions.allowance.end_date
 
     def list_programs_of_command(self, command: str) -> tuple[AskedProgram, ...]:
         """Return what a command line would start, where another process asks for it, as a task
@@ -989,6 +1004,7 @@ class Workbench:
             PermissionMode.PLAN.value: "Plan: change nothing until I approve a plan",
             PermissionMode.ASK.value: "Ask before changes and commands",
             PermissionMode.ALLOW_EDITS.value: "Allow edits, ask before commands",
+            ALLOW_ALL_FOR_AN_HOUR: "Allow everything for an hour",
             PermissionMode.ALLOW_ALL.value: "Allow everything",
         }
 
@@ -1018,8 +1034,33 @@ class Workbench:
         return self._model_by_conversation.get(conversation) or self.main_model_name
 
     async def choose_permission_mode(self, name: str) -> None:
+        if name == ALLOW_ALL_FOR_AN_HOUR:
+            await self._allow_everything_for_an_hour()
+            return
         self._permissions.mode = PermissionMode(name)
+        self._permissions.allowance.end_hour()
         await self.change_settings({"permissions.mode": name})
+
+    async def _allow_everything_for_an_hour(self) -> None:
+        """Allow everything without saving it. After the hour, the saved mode is in force again."""
+        # The hour must end in a mode that asks.
+        if self._permissions.mode is PermissionMode.ALLOW_ALL:
+            await self.change_settings({"permissions.mode": PermissionMode.ASK.value})
+        self._permissions.allowance.begin_hour()
+        self.workspace.notify_settings_watchers()
+        self.tasks.spawn_task(
+            self._notify_when_allowance_ends(), name="end of the hour that allows everything"
+        )
+
+    async def _notify_when_allowance_ends(self) -> None:
+        """Let the window show the saved mode once the hour is over. It is looked at often, because
+        a computer that slept wakes up after the end. No decision waits for this.
+        """
+        seconds_left = self.everything_allowed_until - time.time()
+        while seconds_left > 0:
+            await asyncio.sleep(min(seconds_left, SECONDS_BETWEEN_LOOKS_AT_ALLOWANCE))
+            seconds_left = self.everything_allowed_until - time.time()
+        self.workspace.notify_settings_watchers()
 
     async def attach_server_resource(self, server: str, uri: str) -> tuple[facts.Attachment, ...]:
         """Attach what a server offers to read: its text, its pictures and its documents."""

@@ -40,7 +40,7 @@ class PlanMode:
     def plan_mode_notes(self) -> tuple[StandingNote, ...]:
         """Return what the model is told of the mode. An empty text ends an earlier note."""
         text = ""
-        if self.permissions.mode is PermissionMode.PLAN:
+        if self.permissions.mode_in_force is PermissionMode.PLAN:
             text = _PLAN_MODE_NOTE
         return (StandingNote("mode", text),)
 
@@ -53,7 +53,7 @@ class PlanMode:
     async def _present_plan(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
         """Show the user a plan to edit and to approve, and leave plan mode if it is approved."""
         plan = args.text_argument("plan").strip()
-        if self.permissions.mode is not PermissionMode.PLAN:
+        if self.permissions.mode_in_force is not PermissionMode.PLAN:
             raise ActionRefused("This workspace is not in plan mode. You can start working.")
         if not plan or len(plan) > _LONGEST_PLAN:
             raise InvalidInput(f"A plan of up to {_LONGEST_PLAN:,} characters is required.")

@@ -46,6 +46,7 @@ MOST_QUIET_SESSIONS = 8  # So many conversations that nobody shows are followed 
 MOST_PAGES = 10_000  # Of a document, as another computer counts them.
 LONGEST_NAME = 80  # So many characters of a name that another computer gives are shown.
 CLOSE_SECONDS = 1.0
+SECONDS_BETWEEN_QUESTIONS_AFTER_HOUR = 5.0
 
 
 class ClientWorkspace:
@@ -103,6 +104,10 @@ class ClientWorkspace:
     def permission_mode(self) -> str:
         return self._description.permission_mode
 
+    @property
+    def everything_allowed_until(self) -> float:
+        return self._description.everything_allowed_until
+
     def describe_permission_modes(self) -> Mapping[str, str]:
         return dict(self._description.permission_modes)
 
@@ -129,6 +134,19 @@ class ClientWorkspace:
     async def choose_permission_mode(self, name: str) -> None:
         await self.line.run_at_host(host_interface.ChoosePermissionMode(name))
         await self.read_description()
+        if self.everything_allowed_until:
+            self.tasks.spawn_task(self._read_description_after_hour(), name="end of an allowance")
+
+    async def _read_description_after_hour(self) -> None:
+        """Shows the host's mode again after the hour in which everything is allowed. The host
+        itself ends the hour.
+        """
+        while self.everything_allowed_until:
+            seconds_left = self.everything_allowed_until - time.time()
+            await asyncio.sleep(max(seconds_left, SECONDS_BETWEEN_QUESTIONS_AFTER_HOUR))
+            # Without the line, the description is read when there is one again.
+            with contextlib.suppress(HelixError):
+                await self.read_description()
 
     async def choose_model_for_role(self, name: str, role: str = "main") -> None:
         if role != "main":

@@ -512,6 +512,7 @@ class WorkspaceDescription(msgspec.Struct, frozen=True):
     main_model: str = ""
     policy: str = ""
     permission_mode: str = ""
+    everything_allowed_until: float = 0.0  # In seconds since 1970. 0: no hour was chosen.
     permission_modes: tuple[tuple[str, str], ...] = ()  # Each with what it means.
     slash_commands: tuple[OfferedCommand, ...] = ()
 

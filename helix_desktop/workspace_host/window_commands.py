@@ -62,6 +62,7 @@ class WindowCommands:
             main_model=bench.main_model_name,
             policy=bench.policy_name,
             permission_mode=bench.permission_mode,
+            everything_allowed_until=bench.everything_allowed_until,
             permission_modes=tuple(bench.describe_permission_modes().items()),
             slash_commands=tuple(OfferedCommand(item.name, item.about) for item in items),
         )

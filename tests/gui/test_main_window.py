@@ -58,7 +58,8 @@ from helix_desktop.engine.view import build_state
 from helix_desktop.errors import ActionRefused, InvalidInput, StoreBusy, StoreFailed
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.completion_list import CompletionRequest
-from helix_desktop.gui.chat.composer import ALLOW_ALL
+from helix_desktop.gui.chat.composer import ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR
+from helix_desktop.gui.common.figure_formats import format_time_of_day
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.conversation_list import has_second_line
 from helix_desktop.gui.frame.window_layout import NARROW_WINDOW_WIDTH
@@ -1827,6 +1828,23 @@ def test_allowing_everything_is_confirmed_and_shows(
         next(each for each in box.buttons() if each.text().replace("&", "") == button).click()
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert bench.permission_mode == ALLOW_ALL
+    assert window.chat.composer._mode.property("look") == "danger-chip"
+
+
+def test_an_hour_of_everything_is_confirmed_and_its_end_is_said_all_the_time(
+    window: MainWindow, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes = {"ask": "Ask", ALLOW_ALL_FOR_AN_HOUR: "Allow everything for an hour"}
+    monkeypatch.setattr(bench, "describe_permission_modes", lambda: modes)
+    window.chat.composer.mode_chosen.emit(ALLOW_ALL_FOR_AN_HOUR)
+    (box,) = window.findChildren(QMessageBox)
+    assert bench.permission_mode == "ask"
+    bench.everything_allowed_until = 1_700_000_000.0
+    next(each for each in box.buttons() if each.text() == "Allow for an hour").click()
+    assert bench.permission_mode == ALLOW_ALL_FOR_AN_HOUR
+    end = format_time_of_day(1_700_000_000.0)
+    assert window.chat.composer._mode_words == f"Allow everything until {end}"
+    assert f"Allow everything until {end}" in window.window().windowTitle()
     assert window.chat.composer._mode.property("look") == "danger-chip"
 
 

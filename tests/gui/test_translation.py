@@ -76,6 +76,7 @@ def declared() -> Iterator[tuple[str, str]]:
         "Plan: change nothing until I approve a plan",
         "Ask before changes and commands",
         "Allow edits, ask before commands",
+        "Allow everything for an hour",
         "Allow everything",
     ):
         yield mode, "modes"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ from helix_desktop.errors import ActionRefused, InvalidInput, NotFound, StoreBus
 from helix_desktop.program_settings import INSTRUCTIONS, ProgramSettings
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.tools.timed_allowance import ALLOW_ALL_FOR_AN_HOUR
 from helix_desktop.workbench import Workbench
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows
 from tests.peers.chat_server import ChatServer, reply
@@ -398,6 +400,32 @@ async def test_rules_of_a_folder_that_is_taken_out_of_the_workspace_count_no_lon
     await bench.change_settings({"roots": [str(folder)]})
     await told(session, "hello")
     assert "Use tabs." not in (await session.context.rebuild_request()).system
+
+
+async def test_an_hour_in_which_everything_is_allowed_is_never_saved(
+    desks: Desks, folder: Path
+) -> None:
+    desk = desks()
+    bench = await desk.create_workspace("one", folder)
+    # The hour must end in a mode that asks.
+    await bench.choose_permission_mode("allow all")
+    await bench.choose_permission_mode(ALLOW_ALL_FOR_AN_HOUR)
+    assert bench.permission_mode in bench.describe_permission_modes()
+    assert bench.permission_mode == ALLOW_ALL_FOR_AN_HOUR
+    assert bench.everything_allowed_until > time.time() + 3_500
+    # A setting of another kind, such as a saved rule, leaves the hour as it is.
+    await bench.change_settings({"name": "two"})
+    assert bench.permission_mode == ALLOW_ALL_FOR_AN_HOUR
+
+    await desk.aclose()
+    again = await desks().open_workspace(bench.id)
+    assert again.permission_mode == "ask"
+    await again.choose_permission_mode(ALLOW_ALL_FOR_AN_HOUR)
+    await again.choose_permission_mode("ask")
+    assert again.permission_mode == "ask"
+    await again.choose_permission_mode(ALLOW_ALL_FOR_AN_HOUR)
+    await again.change_settings({"permissions.mode": "read only"})
+    assert again.permission_mode == "read only"
 
 
 async def test_policy_model_and_mode_are_chosen_and_kept(desks: Desks, folder: Path) -> None:

@@ -43,7 +43,10 @@ LEAST_BESIDE_WAYS = 110  # Attach, a shortened mode and a short bar need so many
 # In a window of less height, queued messages, attachments and a text leave no room for margins.
 LOW_WINDOW = 440
 LEAST = 30  # The minimum width in pixels of the permission mode's shortened name.
-ALLOW_ALL = "allow all"  # The permission mode that never asks the user.
+# The permission modes that never ask the user. The second ends by itself.
+ALLOW_ALL = "allow all"
+ALLOW_ALL_FOR_AN_HOUR = "allow all for an hour"
+MODES_WITHOUT_QUESTIONS = (ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR)
 # Used if the window is unknown.
 UNKNOWN_METER = WindowMeter({}, used=0, window=0, reserve=0, factor=1.0)
 
@@ -341,7 +344,7 @@ class Composer(QWidget):
         self._mode_words = dict(modes).get(current, current)
         self._mode.setVisible(bool(modes))
         # A mode that never asks must be noticed all the time.
-        if current == ALLOW_ALL:
+        if current in MODES_WITHOUT_QUESTIONS:
             set_widget_look(self._mode, "danger-chip")
         else:
             set_widget_look(self._mode, "quiet")

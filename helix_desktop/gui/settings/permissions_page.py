@@ -10,10 +10,10 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLineEdit, QVBoxLayout, QW
 
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.chat.composer import ALLOW_ALL
+from helix_desktop.gui.chat.composer import ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value
-from helix_desktop.gui.question_dialogs import ask_allow_all
+from helix_desktop.gui.question_dialogs import ask_allow_all, ask_allow_all_for_an_hour
 from helix_desktop.gui.rows_and_columns import build_row, clear_layout
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
@@ -150,6 +150,9 @@ class PermissionsPage(WorkspaceSettingsPage):
         save = partial(self._save_permission_mode, str(mode))
         if mode == ALLOW_ALL:
             ask_allow_all(self, save).rejected.connect(self._show_permission_mode)
+        elif mode == ALLOW_ALL_FOR_AN_HOUR:
+            question = ask_allow_all_for_an_hour(self, save)
+            question.rejected.connect(self._show_permission_mode)
         else:
             save()
 
