@@ -41,6 +41,7 @@ MOST_PAGES = 50
 # A question of a server is shown whole: its text in parts, what stands above it at once.
 LONGEST_QUESTION = 100_000
 LONGEST_REASON = 4_000
+LONGEST_FORM = 20_000  # Characters of a form's description in JSON.
 MOST_TOOL_BYTES = 8 << 20  # The end of a longer list of tools is left out.
 McpSecret: TypeAlias = McpServerSecret | McpSignIn
 log = logging.getLogger(__name__)
@@ -666,7 +667,12 @@ class HostedServer:
         schema = getattr(params, "requested_schema", None)
         question = self._build_elicitation(params, schema)
         # What one agrees to is shown whole, or it is not asked.
-        if len(question.preview) > LONGEST_QUESTION or len(question.why) > LONGEST_REASON:
+        is_too_long = (
+            len(question.preview) > LONGEST_QUESTION
+            or len(question.why) > LONGEST_REASON
+            or len(question.form) > LONGEST_FORM
+        )
+        if is_too_long:
             log.info("the MCP server %s asked at too great a length", self.config.name)
             return types.ElicitResult(action="decline")
         newest_call = self._running_calls[-1]

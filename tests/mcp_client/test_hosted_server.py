@@ -287,6 +287,15 @@ async def test_what_a_server_asks_at_any_length_is_refused_unasked() -> None:
         server._running_calls.append(here.context)
         for params in (
             ElicitRequestFormParams(message="x" * 2_000_000, requested_schema={"type": "object"}),
+            ElicitRequestFormParams(
+                message="x",
+                requested_schema={
+                    "type": "object",
+                    "properties": {
+                        f"field {number}": {"type": "string"} for number in range(2_000)
+                    },
+                },
+            ),
             ElicitRequestURLParams(message="x" * 5_000, url="https://a.b/", elicitation_id="1"),
             ElicitRequestURLParams(
                 message="x", url=f"https://a.b/{'x' * 200_000}", elicitation_id="1"

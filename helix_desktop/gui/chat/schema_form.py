@@ -5,6 +5,7 @@ Anything else is entered as JSON.
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +19,8 @@ from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.json_values import list_at, object_at
+
+LONGEST_LINE = 60  # So many characters are in sight in a field or label of one line.
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,8 @@ class SchemaForm(QWidget):
             self._layout.addRow("", note)
 
     def _build_field_label(self, text: str) -> QLabel:
-        return build_plain_label(make_safe_text(text[:500]), parent=self, wraps=False)
+        is_long = len(text) > LONGEST_LINE
+        return build_plain_label(make_safe_text(text), parent=self, wraps=is_long)
 
     def _build_schema_field(self, name: str, field_schema: Mapping[str, Any]) -> SchemaField:
         """Chooses the field that suits a property: a list of choices, a check box, a
@@ -112,7 +116,7 @@ class SchemaForm(QWidget):
                 return self._build_multiple_choice(item_choices, chosen_values)
         if kind == "boolean":
             check_box = QCheckBox(self)
-            check_box.setChecked(bool(field_schema.get("default")))
+            check_box.setChecked(field_schema.get("default") is True)
             return SchemaField(check_box, check_box.isChecked)
         if kind in ("string", "number", "integer"):
             return self._build_line_field(name, field_schema, str(kind))
@@ -124,11 +128,11 @@ class SchemaForm(QWidget):
         self, name: str, field_schema: Mapping[str, Any], choices: list[SchemaChoice]
     ) -> SchemaField:
         title = str(field_schema.get("title") or name)
-        combo_box = build_combo_box(make_safe_text(title[:500]), self)
+        combo_box = build_combo_box(make_safe_text(title), self)
         if name not in self._required:
             combo_box.addItem(tr("(none)"), "")
         for choice in choices:
-            combo_box.addItem(choice.label, choice.value)
+            combo_box.addItem(make_safe_text(choice.label), choice.value)
         default_index = combo_box.findData(field_schema.get("default"))
         combo_box.setCurrentIndex(max(default_index, 0))
         return SchemaField(combo_box, combo_box.currentData)
@@ -139,7 +143,7 @@ class SchemaForm(QWidget):
         """Builds a field of one line for a text or a number. Enter sends the form."""
         line_edit = QLineEdit(self)
         default = field_schema.get("default")
-        if default is not None:
+        if default is not None and _is_seen_whole(str(default)):
             line_edit.setText(str(default))
 
         def send_if_edited() -> None:
@@ -166,7 +170,7 @@ class SchemaForm(QWidget):
         check_boxes: list[tuple[Any, QCheckBox]] = []
         for choice in choices:
             # Qt would take "&" for the mark of a shortcut key.
-            check_box = QCheckBox(choice.label.replace("&", "&&"), group)
+            check_box = QCheckBox(make_safe_text(choice.label).replace("&", "&&"), group)
             check_box.setChecked(choice.value in chosen_values)
             column.addWidget(check_box)
             check_boxes.append((choice.value, check_box))
@@ -175,6 +179,13 @@ class SchemaForm(QWidget):
             return [value for value, check_box in check_boxes if check_box.isChecked()]
 
         return SchemaField(group, read_checked_values)
+
+
+def _is_seen_whole(default: str) -> bool:
+    """Whether a text that a server puts into a line is all in sight. What is sent in the user's name
+    must be.
+    """
+    return len(default) <= LONGEST_LINE and make_safe_text(default) == default
 
 
 def _list_schema_choices(field_schema: Mapping[str, Any]) -> list[SchemaChoice]:
@@ -210,9 +221,12 @@ def _parse_field_number(name: str, text: str, kind: str) -> float | None:
     try:
         if kind == "integer":
             return int(text)
-        return float(text)
+        number = float(text)
     except ValueError as error:
         raise InvalidInput(tr("{name} must be a number.", name=name)) from error
+    if not math.isfinite(number):  # There is no such number in JSON.
+        raise InvalidInput(tr("{name} must be a number.", name=name))
+    return number
 
 
 def _parse_field_json(name: str, text: str) -> Any:

@@ -49,6 +49,9 @@ from helix_desktop.gui.workbench_types import PreviewedFile
 
 MOST_TABS = 6
 WIDEST_PICTURE = 4_000
+# A text is drawn on the window's thread: 10,000 lines of mark-up take about a second.
+LARGEST_DRAWN_TEXT = 1 << 20
+MOST_DRAWN_LINES = 10_000
 _DRAWN_KINDS = frozenset({"markdown", "picture", "svg", "pages", "table", "html", "document"})
 # Files of these kinds can name scripts or pictures elsewhere.
 _KINDS_WITH_SCRIPTS = frozenset({"markdown", "svg", "pages", "html", "document"})
@@ -342,6 +345,10 @@ class PreviewPane(QWidget):
 
     def _show_drawn_text(self, opened: OpenedFile) -> None:
         text = opened.file.text
+        if len(text) > LARGEST_DRAWN_TEXT or text.count("\n") > MOST_DRAWN_LINES:
+            self._hint.setText(tr("This text is too long to be drawn."))
+            self._show_source(opened)
+            return
 
         def build_drawn_boxes(ink: DrawingStyle, width: float) -> Sequence[LayoutBox]:
             return list(build_boxes_from_markdown(ink, width, text))

@@ -124,6 +124,16 @@ def test_a_usual_page_with_tables_in_tables_and_a_picture_in_itself_is_drawn(
     assert pane.stack.currentWidget() is pane.html
 
 
+@pytest.mark.parametrize(
+    "text", ["a\n\n" * 10_000, "|a|b|\n|-|-|\n" + "|a|b|\n" * 10_000, "*a " * 400_000]
+)
+def test_a_text_that_would_hold_the_window_is_shown_as_its_source(
+    text: str, pane: PreviewPane, tmp_path: Path
+) -> None:
+    show(pane, tmp_path, "a.md", text.encode())
+    assert pane.stack.currentWidget() is pane.lines
+
+
 def test_html_loads_nothing(pane: PreviewPane, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("local")
     page = (
