@@ -24,6 +24,7 @@ from helix_desktop.extensions.installed_extensions import (
     AllowedExtensions,
     ExtensionState,
     KnownExtension,
+    check_can_be_allowed,
 )
 from helix_desktop.json_values import parse_object
 
@@ -65,6 +66,7 @@ def _allow_if_confirmed(arguments: Namespace) -> int:
     """
     extensions = AllowedExtensions(arguments.places)
     installed = extensions.find_extension(arguments.name).installed
+    check_can_be_allowed(installed)
     if not arguments.yes:
         question = [
             f"Extension: {mark_text(installed.name)}",

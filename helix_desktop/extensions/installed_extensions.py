@@ -105,10 +105,7 @@ class AllowedExtensions:
         """Save that this version with these files may run. Raises ActionRefused if its files
         could change unnoticed.
         """
-        if extension.refusal:
-            raise ActionRefused(
-                f"The extension {extension.name} was not allowed: {extension.refusal}."
-            )
+        check_can_be_allowed(extension)
         self._save_decision(
             extension.name,
             {
@@ -149,6 +146,12 @@ class AllowedExtensions:
                 decisions[name] = decision
             text = json.dumps(decisions, ensure_ascii=False, indent=1) + "\n"
             atomic_files.write_file_atomically(self.path, text, private=True)
+
+
+def check_can_be_allowed(extension: InstalledExtension) -> None:
+    """Raises ActionRefused for an extension whose files could change unnoticed."""
+    if extension.refusal:
+        raise ActionRefused(f"The extension {extension.name} was not allowed: {extension.refusal}.")
 
 
 def describe_changed_extension(installed: InstalledExtension) -> str:

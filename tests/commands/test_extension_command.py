@@ -63,3 +63,20 @@ def test_an_unknown_name_is_a_mistake(home: Path, helix: Helix) -> None:
     code, _, error = helix("--home", home, "extension", "allow", "nothing")
     assert code == 1
     assert "There is no extension named 'nothing'" in error
+
+
+def test_one_that_cannot_be_allowed_is_refused_before_the_question(
+    home: Path,
+    helix: Helix,
+    write_extension: WriteExtension,  # noqa: F811
+) -> None:
+    write_extension("linked", "", target="linked_words:extension")
+    package = home / "extensions" / "linked_words"
+    package.mkdir()
+    (package / "__init__.py").write_text(HARMLESS, "utf-8")
+    (package / "more").symlink_to(home)
+    code, output, error = helix("--home", home, "extension", "allow", "linked")
+    assert (code, output) == (1, "")
+    assert "more is a link to a folder" in error
+    _, output, _ = helix("--home", home, "extension", "list")
+    assert "more is a link to a folder" in output
