@@ -7,11 +7,13 @@ trusted to fit: a host on another computer may be hostile, and so may a client.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+import zstandard
 
+from helix_desktop.decompression import decompress_body
 from helix_desktop.engine import fact_encoding, facts, session_events
 from helix_desktop.engine.messages import CallDelta, ReasoningDelta, TextDelta
 from helix_desktop.errors import HelixError, JournalCorrupt, WrittenByNewerVersion
@@ -27,10 +29,14 @@ from helix_desktop.workspace_host.host_interface import (
     ReplyDelayed,
 )
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 LENGTH = struct.Struct(">I")
 # A message and a model's reply may be long, and are one fact. Other content comes in ranges.
 LONGEST_FRAME = 64 << 20
+# Facts of fewer bytes are sent as they are, and so are those of more: a host that lies must not make
+# a window unpack much with little.
+LEAST_PACKED_BYTES = 4 << 10
+MOST_PACKED_BYTES = 4 << 20
 
 
 class BrokenStream(HelixError):
@@ -112,6 +118,14 @@ class FactsSent(WireMessage, frozen=True):
     facts: tuple[WireFact, ...]
 
 
+class PackedFactsSent(WireMessage, frozen=True):
+    """Facts of a long history. `packed`: a row of `WireFact`, compressed by zstd."""
+
+    number: int
+    conversation: str
+    packed: bytes
+
+
 class EventSent(WireMessage, frozen=True):
     """`body`: the event of the class `name` in MessagePack."""
 
@@ -183,13 +197,17 @@ HostMessage = (
     | RangeRead
     | RowsChanged
     | FactsSent
+    | PackedFactsSent
     | EventSent
     | OpenStream
     | CloseStream
 )
+# Whatever a host sends of the facts of a conversation.
+FactsMessage = FactsSent | PackedFactsSent
 _encoder = msgspec.msgpack.Encoder()
 _client_decoder = msgspec.msgpack.Decoder(ClientMessage)
 _host_decoder = msgspec.msgpack.Decoder(HostMessage)
+_facts_decoder = msgspec.msgpack.Decoder(tuple[WireFact, ...])
 
 
 def encode_frame(message: WireMessage) -> bytes:
@@ -319,7 +337,7 @@ def encode_host_event(number: int, event: ConversationEvent) -> bytes:
             WireFact(recorded.seq, recorded.time, fact_encoding.encode_fact(recorded.fact))
             for recorded in event.facts
         ]
-        return encode_frame(FactsSent(number, conversation, tuple(told)))
+        return encode_frame(_build_facts_message(number, conversation, tuple(told)))
     name = type(event).__name__
     body: Any = event
     if isinstance(event, HistoryReplaced):
@@ -333,6 +351,17 @@ def encode_host_event(number: int, event: ConversationEvent) -> bytes:
         name = type(event.delta).__name__
         body = _encode_delta(event)
     return encode_frame(EventSent(number, name, _encoder.encode(body)))
+
+
+def _build_facts_message(
+    number: int, conversation: str, told: tuple[WireFact, ...]
+) -> FactsMessage:
+    """Compresses what is worth it. Of a long history, a slow line is what a user waits for."""
+    encoded = _encoder.encode(told)
+    if not LEAST_PACKED_BYTES <= len(encoded) <= MOST_PACKED_BYTES:
+        return FactsSent(number, conversation, told)
+    packed = zstandard.ZstdCompressor().compress(encoded)
+    return PackedFactsSent(number, conversation, packed)
 
 
 def _encode_queued(event: session_events.MessagesQueued) -> _QueuedOnWire:
@@ -358,11 +387,13 @@ def _encode_delta(event: session_events.ReplyStreamed) -> Any:
     raise BrokenStream(f"{type(delta).__name__} is not sent to clients.")
 
 
-def decode_event(message: FactsSent | EventSent) -> ConversationEvent:
+def decode_event(message: FactsMessage | EventSent) -> ConversationEvent:
     """Reads an event of a host. Raises BrokenStream for what is none."""
     try:
         if isinstance(message, FactsSent):
-            return _decode_facts(message)
+            return _decode_facts(message.conversation, message.facts)
+        if isinstance(message, PackedFactsSent):
+            return _decode_facts(message.conversation, _unpack_facts(message.packed))
         return _decode_other_event(message)
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError) as error:
         raise BrokenStream(
@@ -370,14 +401,20 @@ def decode_event(message: FactsSent | EventSent) -> ConversationEvent:
         ) from error
 
 
-def _decode_facts(message: FactsSent) -> FactsAdded:
-    if not message.facts:
+def _unpack_facts(packed: bytes) -> tuple[WireFact, ...]:
+    unpacked = decompress_body(packed, "zstd", MOST_PACKED_BYTES)
+    wire_facts: tuple[WireFact, ...] = _facts_decoder.decode(unpacked)
+    return wire_facts
+
+
+def _decode_facts(conversation: str, wire_facts: Sequence[WireFact]) -> FactsAdded:
+    if not wire_facts:
         raise ValueError("an event without facts")
     told: list[facts.Recorded] = []
-    for wire_fact in message.facts:
+    for wire_fact in wire_facts:
         fact = _decode_foreign_fact(wire_fact.text)
         fact_encoding.require_valid_time(wire_fact.time)
-        told.append(facts.Recorded(message.conversation, wire_fact.seq, wire_fact.time, fact))
+        told.append(facts.Recorded(conversation, wire_fact.seq, wire_fact.time, fact))
     return FactsAdded(tuple(told))
 
 

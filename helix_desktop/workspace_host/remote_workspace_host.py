@@ -211,7 +211,7 @@ class RemoteWorkspaceHost:
                 self._handle_failure(message)
             case host_wire.RowsChanged():
                 self._handle_rows(message)
-            case host_wire.FactsSent() | host_wire.EventSent():
+            case host_wire.FactsSent() | host_wire.PackedFactsSent() | host_wire.EventSent():
                 self._handle_event(message)
             case host_wire.OpenStream() | host_wire.CloseStream():
                 self._handle_lending(message)
@@ -240,7 +240,7 @@ class RemoteWorkspaceHost:
         if isinstance(follower, RemoteListFollower):
             follower.receive_rows(message.rows, message.settings_changes)
 
-    def _handle_event(self, message: host_wire.FactsSent | host_wire.EventSent) -> None:
+    def _handle_event(self, message: host_wire.FactsMessage | host_wire.EventSent) -> None:
         # Decoded even if its follower has gone: a host that sends what cannot be read is
         # disconnected at once, and not only when somebody happens to follow.
         event = host_wire.decode_event(message)

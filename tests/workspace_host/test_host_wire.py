@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import zstandard
 
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine import facts
@@ -70,18 +71,26 @@ EVENTS: list[ConversationEvent] = [
     FoldProgress("c", facts.FoldKind.HANDOVER, "why", done=True),
     MessagesQueued("c", (SAID, SAID), (SAID,), 1, (SAID,)),
     MeterChanged("c"),
+    FactsAdded(tuple(facts.Recorded("c", seq, 1.0, facts.UserSaid(SAID)) for seq in range(1, 200))),
 ]  # fmt: skip
 
 
 def decoded(frame: bytes) -> ConversationEvent:
     message = host_wire.decode_host_message(frame[host_wire.LENGTH.size :])
-    assert isinstance(message, host_wire.FactsSent | host_wire.EventSent)
+    assert isinstance(message, host_wire.FactsMessage | host_wire.EventSent)
     return host_wire.decode_event(message)
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_every_event_comes_back_as_it_was(event: ConversationEvent) -> None:
     assert decoded(host_wire.encode_host_event(7, event)) == event
+
+
+def test_a_long_history_takes_a_fraction_of_its_bytes_on_the_line() -> None:
+    history = EVENTS[-1]
+    assert isinstance(history, FactsAdded)
+    plain_bytes = sum(len(encode_fact(recorded.fact)) for recorded in history.facts)
+    assert len(host_wire.encode_host_event(1, history)) < plain_bytes / 4
 
 
 def test_frames_come_whole_however_the_stream_is_cut() -> None:
@@ -300,6 +309,9 @@ def lying_facts() -> Iterator[tuple[str, Callable[[], bytes]]]:
     def sent(*rows: host_wire.WireFact, conversation: str = "c") -> bytes:
         return host_wire.encode_frame(host_wire.FactsSent(1, conversation, rows))
 
+    def packed(content: bytes) -> bytes:
+        return host_wire.encode_frame(host_wire.PackedFactsSent(1, "c", content))
+
     yield "the fact 2 after 0", lambda: sent(host_wire.WireFact(2, 1.0, fact))
     yield "the fact 1 after 1", lambda: sent(host_wire.WireFact(1, 1.0, fact)) * 2
     yield "another conversation", lambda: sent(host_wire.WireFact(1, 1.0, fact), conversation="d")
@@ -314,6 +326,9 @@ def lying_facts() -> Iterator[tuple[str, Callable[[], bytes]]]:
         lambda: sent(host_wire.WireFact(1, 1.0, '{"fact":"UserSaid","version":1,"parts":1}')),
     )
     yield "cannot be read", sent
+    yield "cannot be read", lambda: packed(b"no compression at all")
+    yield "cannot be read", lambda: packed(zstandard.compress(bytes(64 << 20)))
+    yield "cannot be read", lambda: packed(zstandard.compress(b"\x90" * 5_000)[:-9])
     yield (
         "newer version",
         lambda: sent(host_wire.WireFact(1, 1.0, '{"fact":"Unheard","version":1}')),
