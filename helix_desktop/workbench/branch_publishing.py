@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.ports import ContentCache
 from helix_desktop.engine.pull_request_text import (
     CommittedFile,
@@ -44,6 +45,9 @@ LIMIT_SECONDS = 120.0
 LONGEST_ADDRESS = 2_000
 LARGEST_LOG = 400_000  # Bytes; of a longer log, the end is kept, where the failure is.
 LONGEST_REASON = 500
+LONGEST_MESSAGE = 20_000
+MOST_CHECKS = 1_000
+LONGEST_CHECK_NAME = 200
 NOT_PUSHED = "Nothing was pushed. Your commits are kept here."
 NOT_OPENED = "No pull request was opened. Your branch and your text are kept."
 # git's own words for a server that cannot be reached.
@@ -401,16 +405,17 @@ def _find_pull_request(state: BranchState) -> PullRequest | None:
 
 
 def _find_github_request(state: BranchState) -> PullRequest | None:
-    arguments = ["pr", "view", state.branch, "--repo", state.shown_address]
-    arguments += ["--json", "url,state,statusCheckRollup"]
+    arguments = ["pr", "view", "--repo", state.shown_address]
+    # A repository can call its branch as an option is called.
+    arguments += ["--json", "url,state,statusCheckRollup", "--", state.branch]
     finished = _run_in_empty_folder("gh", arguments, state)
     return _parse_github_request(finished.stdout)
 
 
 def _find_gitlab_request(state: BranchState) -> PullRequest | None:
     repository_and_format = ["--repo", state.shown_address, "--output", "json"]
-    arguments = ["mr", "view", state.branch]
-    finished = _run_in_empty_folder("glab", arguments + repository_and_format, state)
+    arguments = ["mr", "view"] + repository_and_format + ["--", state.branch]
+    finished = _run_in_empty_folder("glab", arguments, state)
     request = parse_json_or_none(finished.stdout)
     if text_at(request, "state") != "opened":
         return None
@@ -427,7 +432,7 @@ def _parse_github_request(output: bytes) -> PullRequest | None:
     if text_at(request, "state") != "OPEN":
         return None
     checks: list[BranchCheck] = []
-    for row in objects_at(request, "statusCheckRollup"):
+    for row in objects_at(request, "statusCheckRollup")[:MOST_CHECKS]:
         # A job of GitHub has a conclusion once it has ended; a status of another service a state.
         outcome = first_text(row, "conclusion", "state")
         state = _STATE_BY_OUTCOME.get(outcome.casefold(), "running")
@@ -436,7 +441,7 @@ def _parse_github_request(output: bytes) -> PullRequest | None:
         job = ""
         if job_in_link is not None:
             job = job_in_link[1]
-        name = first_text(row, "name", "context")
+        name = _name_of_check(first_text(row, "name", "context"))
         checks.append(BranchCheck(name, state, link, job))
     return PullRequest(text_at(request, "url"), checks)
 
@@ -444,13 +449,18 @@ def _parse_github_request(output: bytes) -> PullRequest | None:
 def _parse_gitlab_checks(pipeline: object) -> list[BranchCheck]:
     """Reads what `glab ci get --output json` prints: a pipeline with its jobs."""
     checks: list[BranchCheck] = []
-    for row in objects_at(pipeline, "jobs"):
-        name = text_at(row, "name")
+    for row in objects_at(pipeline, "jobs")[:MOST_CHECKS]:
+        name = _name_of_check(text_at(row, "name"))
         state = _STATE_BY_OUTCOME.get(text_at(row, "status"), "running")
         link = text_at(row, "web_url")
         job = str(number_at(row, "id"))
         checks.append(BranchCheck(name, state, link, job))
     return checks
+
+
+def _name_of_check(written_name: str) -> str:
+    """Returns what whoever can change the repository there called a check, fit to be shown in a button."""
+    return mark_on_one_line(written_name)[:LONGEST_CHECK_NAME]
 
 
 def _read_failure_log(state: BranchState, check: BranchCheck) -> str:
@@ -576,6 +586,7 @@ def _output_text(finished: starter.FinishedProcess) -> str:
 
 def _shorten_reason(message: str) -> str:
     """Returns the message on one line, without logins in addresses."""
-    without_logins = _LOGIN_IN_ADDRESS.sub("", message)
-    one_line = " ".join(without_logins.split())
+    # The message comes from the server. It is as long as the server wants.
+    without_logins = _LOGIN_IN_ADDRESS.sub("", message[:LONGEST_MESSAGE])
+    one_line = mark_on_one_line(" ".join(without_logins.split()))
     return one_line[:LONGEST_REASON].rstrip(".")

@@ -13,7 +13,12 @@ import pytest
 
 from helix_desktop.engine.pull_request_text import PullRequestText
 from helix_desktop.errors import ActionRefused, InvalidInput
-from helix_desktop.workbench.branch_publishing import BranchPublishing, BranchState
+from helix_desktop.workbench.branch_publishing import (
+    LONGEST_CHECK_NAME,
+    MOST_CHECKS,
+    BranchPublishing,
+    BranchState,
+)
 from helix_desktop.workbench.open_workbench import Workbench
 from tests.workbench.conftest import Desks
 from tests.workbench.test_open_workbench import bench_on
@@ -314,6 +319,43 @@ async def test_a_token_goes_to_no_server_that_only_the_repository_names(
     publishing, state = await publishing_of(await bench_on(desks, project))
     await publishing.find_pull_request(state)
     assert {tuple(row["tokens"]) for row in told(programs)} == {tuple(tokens)}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("branch", ["--web", "--jq=env", "-Revil.example/o/r"])
+async def test_a_branch_that_is_called_as_an_option_is_none(
+    desks: Desks, project: Path, programs: Path, branch: str
+) -> None:
+    commit = git(project, "rev-parse", "HEAD")
+    reference = project / ".git" / "refs" / "heads" / branch
+    reference.parent.mkdir(parents=True, exist_ok=True)
+    reference.write_text(f"{commit}\n")
+    (project / ".git" / "HEAD").write_text(f"ref: refs/heads/{branch}\n")
+    answer(programs, pr_view={})
+    publishing, state = await publishing_of(await bench_on(desks, project))
+    assert state.branch == branch
+    await publishing.find_pull_request(state)
+    words = told(programs)[-1]["words"]
+    assert isinstance(words, list)
+    assert words[-2:] == ["--", branch]
+
+
+async def test_what_a_server_says_of_checks_is_marked_and_limited(
+    bench: Workbench, programs: Path
+) -> None:
+    row = {"name": "ok\u202e\x1b[2J" + "x" * 10_000, "conclusion": "failure"}
+    answer(
+        programs,
+        pr_view={
+            "stdout": json.dumps({"state": "OPEN", "url": 5, "statusCheckRollup": [row] * 5_000})
+        },
+    )
+    publishing, state = await publishing_of(bench)
+    request = await publishing.find_pull_request(state)
+    assert request is not None
+    assert len(request.checks) == MOST_CHECKS
+    for check in request.checks:
+        assert len(check.name) <= LONGEST_CHECK_NAME
+        assert not {"\u202e", "\x1b"} & set(check.name)
 
 
 @pytest.mark.parametrize(
