@@ -36,6 +36,7 @@ ALLOWED = {
     "store/shared/fact_segments.py": {"zstandard"},  # compresses, and names the error
     "store/shared/content_transfer.py": {"zstandard"},  # compresses, and names the error
     "store/cache_folder.py": {"zstandard"},  # compresses
+    "workspace_host/host_wire.py": {"zstandard"},  # compresses what a host sends
     # the program's own chunks, each of one size at most
     "store/cache_reader.py": {"zstandard", "ZstdDecompressor", "decompress"},
     # writes an export, and names the errors
