@@ -77,7 +77,8 @@ def test_the_group_in_the_expression_changes_no_word() -> None:
     grouped = VOCABULARIES["o200k_base"].pattern
     ungrouped = grouped.removeprefix("(?:").replace(r")|\s+(?!\S)", r"|\s+(?!\S)")
     regex = importlib.import_module("regex")
-    ours, published = regex.compile(grouped), regex.compile(ungrouped)
+    ours = regex.compile(grouped)
+    published = regex.compile(ungrouped)
     chance = random.Random(5)
     for _ in range(3_000):
         text = "".join(chance.choices(signs, k=30))
@@ -168,7 +169,8 @@ def test_a_count_is_remembered() -> None:
 
 def test_a_remembered_count_does_not_wait_for_the_vocabulary() -> None:
     """The event loop asks for it while a thread loads the vocabulary, which takes half a second."""
-    counter, answers = TiktokenCounter(), list[int]()
+    counter = TiktokenCounter()
+    answers: list[int] = []
     counter._remember_count(token_counting._hash_of_text("known"), 7)
     with counter._loading:
         asking = concurrency.start_thread(
@@ -210,7 +212,8 @@ def test_pieces_end_at_lines() -> None:
 
 
 def test_counting_from_many_threads_is_safe() -> None:
-    counter, found = TiktokenCounter(), set()
+    counter = TiktokenCounter()
+    found = set()
     threads = [
         threading.Thread(target=lambda: found.add(counter.count_tokens("one two three")))  # noqa: TID251
         for _ in range(8)
@@ -226,7 +229,8 @@ def test_counting_from_many_threads_is_safe() -> None:
 @given(st.lists(st.text(max_size=60), max_size=30))
 def test_texts_counted_together_have_the_counts_they_have_alone(texts: list[str]) -> None:
     texts = [*texts, "<|endoftext|> in the middle", "line\n" * 5_000]
-    ahead, alone = TiktokenCounter(), TiktokenCounter()
+    ahead = TiktokenCounter()
+    alone = TiktokenCounter()
     ahead._encoding = alone._encoding = COUNTER._loaded_encoding()
     ahead.count_ahead(texts)
     assert {token_counting._hash_of_text(text) for text in texts} == set(ahead._counts)

@@ -77,7 +77,8 @@ def test_what_is_left_out_stays_left_out_until_it_is_named_again(
         status = json.loads(helix("recorder", "status", "--json")[1])
         return status["without_agents"], status["without_folders"]
 
-    private, other = str(tmp_path / "private"), str(tmp_path / "other")
+    private = str(tmp_path / "private")
+    other = str(tmp_path / "other")
     assert turn_on("--without-agent", "goose", "--without-folder", "~/private") == (
         ["goose"],
         [private],
@@ -126,7 +127,8 @@ def test_who_changes_what_is_left_out_is_told_what_becomes_of_older_conversation
 
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(recorder_command, "ask_resident", no_resident)
-    kept, too = recorder_command.STILL_THERE, recorder_command.RECORDED_TOO
+    kept = recorder_command.STILL_THERE
+    too = recorder_command.RECORDED_TOO
 
     def told(*words: str) -> list[bool]:
         code, out, _ = helix("recorder", "on", *words)
@@ -214,7 +216,8 @@ def test_keys_in_a_recorded_conversation_are_named_in_shortened_form(
     """Only an import did this: a recorded conversation with three keys showed nothing at all."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
-    key, other = "ghp_" + "aB3d" * 9, "sk-" + "ant-api03-" + "x1Y2" * 8
+    key = "ghp_" + "aB3d" * 9
+    other = "sk-" + "ant-api03-" + "x1Y2" * 8
     rows = written.claude_session()
     rows[0] = written.claude_said(1, None, f"my key is {key}")
     rows[4] = written.claude_said(5, 4, [written.result("t1", f"{written.OUTPUT}\nKEY={other}\n")])
@@ -248,10 +251,8 @@ def test_copies_that_could_never_be_imported_go_with_forgetting(
     """
     assert helix("workspace", "new", "Work", "--folder", tmp_path)[0] == 0
     pending = history_recorder.folder_of_pending_copies(program_folders.find_program_folders())
-    with_text, without = (
-        pending / "1.failed" / "home" / "a.jsonl",
-        pending / "2.failed" / "home" / "b.jsonl",
-    )
+    with_text = pending / "1.failed" / "home" / "a.jsonl"
+    without = pending / "2.failed" / "home" / "b.jsonl"
     for file, text in ((with_text, "the-old-password-77"), (without, "nothing")):
         file.parent.mkdir(parents=True)
         file.write_text(f'{{"text": "{text}"}}\n', "utf-8")

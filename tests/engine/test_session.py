@@ -103,7 +103,8 @@ async def test_a_turn_runs_from_its_beginning_on_also_while_folds_hold_it_up(
 ) -> None:
     """Otherwise the window takes it for one that was broken off, and offers to go on with it."""
     at = await world(says("one"))
-    shown, fold = [], at.session.folding.apply_due_folds
+    shown = []
+    fold = at.session.folding.apply_due_folds
 
     async def fold_for_long(*, overflowed: bool = False) -> None:
         shown.append(at.session.running)
@@ -167,7 +168,8 @@ async def test_an_edited_message_that_a_hook_refuses_takes_nothing_away_and_is_r
 ):
     at = await world(says("one"), says("two"))
     await told(at, "first")
-    turns, before = at.session.turns, at.session.all_facts
+    turns = at.session.turns
+    before = at.session.all_facts
     seq = next(recorded.seq for recorded in before if isinstance(recorded.fact, UserSaid))
 
     async def refuse(event: str, _conversation: str, _values: Mapping[str, Any]) -> HookOutcome:
@@ -295,7 +297,8 @@ async def test_what_finds_no_room_waits_and_goes_out_when_there_is_some(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     at = await world(says("one"), says("two"))
-    real, full = at.journal.append_to_journal, True
+    real = at.journal.append_to_journal
+    full = True
 
     async def append(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
         if full:
@@ -375,7 +378,9 @@ async def test_closing_stops_the_turn_and_leaves_a_conversation_that_can_be_cont
 
 async def test_what_is_being_recorded_is_recorded_and_told_before_it_is_closed() -> None:
     at = await world()
-    append, slow, writing = at.journal.append_to_journal, asyncio.Event(), asyncio.Event()
+    append = at.journal.append_to_journal
+    slow = asyncio.Event()
+    writing = asyncio.Event()
 
     async def append_slowly(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
         writing.set()

@@ -295,7 +295,8 @@ def test_a_client_that_rewinds_goes_on_from_there_and_two_without_a_name_do_not_
     said: list[Sequence[Block]] = [[Says("one")], [Says("two")], [Says("other")], [Says("three")]]
     heard, script = scripted(*said)
     with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
-        first, second = Agent("openai-chat", url), Agent("openai-chat", url)
+        first = Agent("openai-chat", url)
+        second = Agent("openai-chat", url)
         for agent in (first, second):
             agent.say("the same beginning")
         first.ask()
@@ -467,10 +468,8 @@ def test_a_stored_key_goes_to_no_other_host_than_its_providers(tmp_path: Path) -
 def test_hidden_calls_of_requests_that_went_ahead_are_told_apart(
     tmp_path: Path, protocol: str, streams: bool
 ) -> None:
-    recall, search = (
-        Calls("recall_cached_content", {"sha256": DIGEST}),
-        Calls("search_cached_content", {"query": "x"}),
-    )
+    recall = Calls("recall_cached_content", {"sha256": DIGEST})
+    search = Calls("search_cached_content", {"query": "x"})
     tool = Calls(TOOL, {"command": "ls"})
     _, script = scripted([tool], [tool], [recall, tool], [search, tool], [tool], [Says("fine")])
     with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
@@ -524,9 +523,11 @@ def test_after_each_clearing_the_provider_reads_what_it_knows(
             agent.results(
                 [(call, name, f"line of output {step}\n" * 200) for call, name, _ in agent.ask()]
             )
-    cache, cleared = Cache(), list[int]()
+    cache = Cache()
+    cleared: list[int] = []
     for asked in provider.asked:
-        known, read = cache.known(asked.body), cache.bill(asked.body)["cache_read_input_tokens"]
+        known = cache.known(asked.body)
+        read = cache.bill(asked.body)["cache_read_input_tokens"]
         assert read >= 0.9 * known
         cleared.append(asked.raw.count(b"[CACHED]"))
     assert len({*cleared}) > 2

@@ -47,7 +47,10 @@ class Running:
     def __init__(
         self, app: GatewayApp, client: httpx.AsyncClient, provider: Provider, token: str
     ) -> None:
-        self.app, self.client, self.provider, self.url = app, client, provider, f"/t/{token}"
+        self.app = app
+        self.client = client
+        self.provider = provider
+        self.url = f"/t/{token}"
 
     async def ask(self, words: str, *, streams: bool = True, **headers: str) -> httpx.Response:
         agent = Agent("anthropic", self.url, streams)
@@ -293,7 +296,8 @@ async def test_what_is_not_understood_goes_on_as_it_came(tmp_path: Path) -> None
 
 async def speak(scope: dict[str, Any], *events: str) -> list[dict[str, Any]]:
     """What the application sends for these events of the server."""
-    sent, left = list[dict[str, Any]](), list(events)
+    sent: list[dict[str, Any]] = []
+    left = list(events)
 
     async def nobody(_: str) -> Any:
         raise NotFound("there is no workspace")
@@ -330,10 +334,8 @@ async def test_a_packed_request_is_read_and_one_that_stands_for_too_much_is_refu
     async with running(tmp_path, sees_all=True) as here:
         agent = Agent("anthropic", here.url)
         agent.say("look" * 100)
-        content, headers = (
-            json.dumps(agent.body()).encode(),
-            {"x-api-key": "k", "content-encoding": "gzip"},
-        )
+        content = json.dumps(agent.body()).encode()
+        headers = {"x-api-key": "k", "content-encoding": "gzip"}
         fine = await here.client.post(
             here.url + agent.path, content=gzip.compress(content), headers=headers
         )
@@ -465,7 +467,8 @@ class Connection:
             {"type": "http.request", "body": content[:9], "more_body": True},
             {"type": "http.request", "body": content[9:]},
         ]
-        self.stays, self.sent = stays, list[Any]()
+        self.stays = stays
+        self.sent: list[Any] = []
 
     async def receive(self) -> Any:
         if self.events:

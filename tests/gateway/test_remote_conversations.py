@@ -87,7 +87,8 @@ class Counted:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self.print_line, self.print_error = console.print_line, console.print_error
+        self.print_line = console.print_line
+        self.print_error = console.print_error
         self.size = 0
 
     async def read_input(self) -> bytes:
@@ -125,7 +126,8 @@ async def test_a_long_history_is_told_once(tmp_path: Path) -> None:
             return await remote_conversations.serve_gateway_process(made, consoles[0])
 
         async with apart(tmp_path / "run", answer) as room:
-            units, sizes = history(1_000), list[int]()
+            units = history(1_000)
+            sizes: list[int] = []
             for number in range(3):
                 sent = await room.receive_request(*arrival(units))
                 assert are_all_unchanged(sent.entries, len(units))
@@ -239,7 +241,8 @@ async def test_another_process_answers_what_this_one_would_answer(tmp_path: Path
 async def test_a_fold_that_the_other_process_writes_asks_the_agents_model_here(
     tmp_path: Path,
 ) -> None:
-    asked, works = list[tuple[object, ...]](), list[bool]()
+    asked: list[tuple[object, ...]] = []
+    works: list[bool] = []
 
     async def ask(*question: object) -> tuple[str, Usage, str]:
         asked.append(question)
@@ -406,6 +409,7 @@ async def test_what_the_other_process_complains_of_stands_in_the_log_and_what_it
     )
 )
 def test_what_differs_is_enough(values: list[tuple[str, tuple[int, ...]]]) -> None:
-    here, there = LastSentValues(), LastSentValues()
+    here = LastSentValues()
+    there = LastSentValues()
     for name, value in values:
         assert there.restore_value(name, *here.split_known_start(name, value)) == value

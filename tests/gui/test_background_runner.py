@@ -21,7 +21,9 @@ async def fails(error: Exception) -> int:
 
 
 def test_the_result_goes_on_and_an_error_becomes_a_notice(application: QApplication) -> None:
-    doing, results, errors = BackgroundRunner(now), list[int](), list[HelixError]()
+    doing = BackgroundRunner(now)
+    results: list[int] = []
+    errors: list[HelixError] = []
     doing.failed.connect(errors.append)
     doing.run_in_background(gives(7), then=results.append)
     doing.run_in_background(fails(NotFound("gone")), then=results.append)
@@ -30,7 +32,9 @@ def test_the_result_goes_on_and_an_error_becomes_a_notice(application: QApplicat
 
 
 def test_an_error_goes_to_the_place_it_belongs_to(application: QApplication) -> None:
-    doing, here, everywhere = BackgroundRunner(now), list[HelixError](), list[HelixError]()
+    doing = BackgroundRunner(now)
+    here: list[HelixError] = []
+    everywhere: list[HelixError] = []
     doing.failed.connect(everywhere.append)
     doing.run_in_background(fails(NotFound("gone")), failed=here.append)
     assert len(here) == 1
@@ -38,7 +42,8 @@ def test_an_error_goes_to_the_place_it_belongs_to(application: QApplication) -> 
 
 
 def test_nothing_is_said_of_what_the_user_stopped(application: QApplication) -> None:
-    doing, errors = BackgroundRunner(now), list[HelixError]()
+    doing = BackgroundRunner(now)
+    errors: list[HelixError] = []
     doing.failed.connect(errors.append)
     doing.run_in_background(fails(StoppedByUser("stopped")))
     assert not errors
@@ -49,7 +54,8 @@ async def test_while_the_window_closes_nothing_is_begun_and_nothing_breaks(
 ) -> None:
     owner = OwnedTasks("window")
     await owner.aclose(limit=1)
-    doing, results = BackgroundRunner(owner.spawn_task), list[int]()
+    doing = BackgroundRunner(owner.spawn_task)
+    results: list[int] = []
     work = gives(7)
     assert not doing.run_in_background(work, then=results.append).cancel()
     assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
@@ -57,19 +63,19 @@ async def test_while_the_window_closes_nothing_is_begun_and_nothing_breaks(
 
 
 def test_a_widget_that_is_gone_hears_nothing(application: QApplication) -> None:
-    doing, results, owner = BackgroundRunner(now), list[int](), QObject()
+    doing = BackgroundRunner(now)
+    results: list[int] = []
+    owner = QObject()
     shiboken6.delete(owner)
     doing.run_in_background(gives(7), then=results.append, owner=owner)
     assert not results
 
 
 def test_an_error_is_heard_of_though_its_place_is_gone(application: QApplication) -> None:
-    doing, here, everywhere, owner = (
-        BackgroundRunner(now),
-        list[HelixError](),
-        list[HelixError](),
-        QObject(),
-    )
+    doing = BackgroundRunner(now)
+    here: list[HelixError] = []
+    everywhere: list[HelixError] = []
+    owner = QObject()
     doing.failed.connect(everywhere.append)
     shiboken6.delete(owner)
     doing.run_in_background(fails(NotFound("gone")), owner=owner, failed=here.append)

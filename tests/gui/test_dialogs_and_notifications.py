@@ -123,7 +123,8 @@ def test_the_first_start_offers_to_record_agents_and_says_what_that_reads(
     front: DialogsAndNotifications, window: MainWindow, tmp_path: Path
 ) -> None:
     """It stood only in the import dialog, which a new user may never open."""
-    histories, box = FakeInstallation().of_others, window.welcome.recorder_box
+    histories = FakeInstallation().of_others
+    box = window.welcome.recorder_box
     assert box.isHidden() or not box.isVisible(), "there is nothing to record"
     front._show_histories_on_welcome(
         [DescribedHistories(group, histories.details) for group in histories.groups]
@@ -182,7 +183,8 @@ def test_a_dropped_folder_is_opened(theme: Theme, tmp_path: Path) -> None:
     mime.setUrls(
         [QUrl.fromLocalFile(str(tmp_path / "file.txt")), QUrl.fromLocalFile(str(tmp_path))]
     )
-    action, none = Qt.DropAction.CopyAction, Qt.KeyboardModifier.NoModifier
+    action = Qt.DropAction.CopyAction
+    none = Qt.KeyboardModifier.NoModifier
     page.dropEvent(QDropEvent(QPointF(5, 5), action, mime, Qt.MouseButton.LeftButton, none))
     assert given.at(0) == [tmp_path]
 
@@ -190,7 +192,8 @@ def test_a_dropped_folder_is_opened(theme: Theme, tmp_path: Path) -> None:
 def test_a_model_is_asked_for_with_the_first_message_which_then_goes_by_itself(
     front: DialogsAndNotifications, setup: FakeSetup, window: MainWindow, bench: FakeWorkbench
 ) -> None:
-    bench.main_model_name, setup.listed = "", ()
+    bench.main_model_name = ""
+    setup.listed = ()
     QTest.keyClicks(window.chat.composer.text, "Hello")
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
     dialog = window.findChildren(ConnectModelDialog)[0]
@@ -215,7 +218,8 @@ def test_the_dialog_grows_with_what_it_says_of_the_key(
     """Without a keyring, its last line was cut off although the screen had room."""
     front.models.open_connect_dialog()
     dialog = window.findChildren(ConnectModelDialog)[0]
-    panel, before = dialog.panel, dialog.height()
+    panel = dialog.panel
+    before = dialog.height()
     panel._provider.setCurrentIndex(panel._provider.count() - 1)
     panel._status_label.setText("This system has no keyring. " * 12)
     panel._status_label.show()
@@ -261,7 +265,8 @@ def test_where_models_are_known_the_first_message_asks_which(
     front: DialogsAndNotifications, window: MainWindow, bench: FakeWorkbench
 ) -> None:
     bench.main_model_name = ""
-    composer, chooser = window.chat.composer, front.models.chooser
+    composer = window.chat.composer
+    chooser = front.models.chooser
     for last in (Qt.Key.Key_Escape, Qt.Key.Key_Return):
         composer.text.clear()
         QTest.keyClicks(composer.text, "Hello")
@@ -289,7 +294,8 @@ def test_a_model_chosen_later_sends_nothing_that_was_given_up(
 def test_the_button_of_the_model_opens_the_chooser_and_a_correction_shows_there(
     front: DialogsAndNotifications, window: MainWindow, bench: FakeWorkbench
 ) -> None:
-    chooser, bench.main_model_name = front.models.chooser, SONNET.name
+    chooser = front.models.chooser
+    bench.main_model_name = SONNET.name
     window.top.model.click()
     assert [row.model.name for row in chooser._model.items if row.model] == [SONNET.name, QWEN.name]
     QTest.keyClicks(chooser.line, "qwen")

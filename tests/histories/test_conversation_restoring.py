@@ -102,7 +102,8 @@ def test_the_agents_own_lines_come_back_with_only_the_id_changed_and_a_title(
     )
     assert restored.is_original
     assert restored.folder == "/home/me/project"
-    own, content = path.read_bytes(), re.sub(rb'"helix_title":"[^"]*",', b"", restored.content)
+    own = path.read_bytes()
+    content = re.sub(rb'"helix_title":"[^"]*",', b"", restored.content)
     assert content.replace(restored.session.encode(), session.session.encode())[: len(own)] == own
     added = [json.loads(line) for line in content[len(own) :].splitlines()]
     assert [line["type"] for line in added] == (["custom-title"] if agent == "claude" else [])
@@ -431,7 +432,8 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("link", [".claude", ".claude/projects", ".claude/projects/-f"])
 def test_a_link_on_the_way_is_refused(tmp_path: Path, link: str) -> None:
-    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    home = tmp_path / "home"
+    elsewhere = tmp_path / "elsewhere"
     (home / link).parent.mkdir(parents=True)
     elsewhere.mkdir()
     (home / link).symlink_to(elsewhere)
@@ -501,7 +503,8 @@ def test_of_a_file_with_branches_its_own_lines_are_given_back_only_for_the_newes
 
 
 def test_before_its_second_compaction_a_conversation_has_the_first(tmp_path: Path) -> None:
-    boundary, summary = ({"subtype": "compact_boundary"}, {"isCompactSummary": True})
+    boundary = {"subtype": "compact_boundary"}
+    summary = {"isCompactSummary": True}
     lines = written.claude_session()
     for number, text in ((9, "First sum."), (12, "Second sum.")):
         lines.append(

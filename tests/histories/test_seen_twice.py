@@ -33,7 +33,8 @@ from helix_desktop.histories.seen_twice import (
 
 def test_a_session_is_recognised_by_its_names_or_else_by_how_it_begins() -> None:
     origin = Origin("pi", "session-1", "/s.jsonl")
-    look, call = Text("I look."), ToolCall("call-1", "bash", '{"command":"ls"}')
+    look = Text("I look.")
+    call = ToolCall("call-1", "bash", '{"command":"ls"}')
     kept_by_recorder: list[Fact] = [
         ConversationStarted("do it", origin=origin),
         UserSaid((Text("do it"),)),
@@ -43,7 +44,8 @@ def test_a_session_is_recognised_by_its_names_or_else_by_how_it_begins() -> None
     def kept_by_gateway(
         *parts: ReplyPart, session: str = "", said: str = "do it", agent: str = "pi"
     ) -> set[str]:
-        started, received = ConversationStarted(agent=agent), Received(("hash",), (2,), session)
+        started = ConversationStarted(agent=agent)
+        received = Received(("hash",), (2,), session)
         users = UserSaid((Text("<system-reminder>\nBe brief.\n</system-reminder>"), Text(said)))
         return names_of_session([started, users, received, ModelReplied(parts, "m", Stop.END)])
 
@@ -68,8 +70,10 @@ def test_replies_that_the_gateway_recorded_too_are_found_by_what_they_say_and_ea
     def timed(ended: float, *parts: ReplyPart, seconds: float = 0.0) -> TimedReply:
         return TimedReply(ended, ModelReplied(parts, "m", Stop.END, seconds=seconds))
 
-    find, done = find_replies_seen_live, Text("It is done.")
-    look, named_anew = ToolCall("c1", "ls", '{"a":1}'), ToolCall("other", "ls", '{"a": 1}')
+    find = find_replies_seen_live
+    done = Text("It is done.")
+    look = ToolCall("c1", "ls", '{"a":1}')
+    named_anew = ToolCall("other", "ls", '{"a": 1}')
     at_gateway = [timed(500, look, seconds=300), timed(510, done), timed(520, Text("Yes."))]
     own = [
         timed(250, named_anew),

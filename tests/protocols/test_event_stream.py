@@ -16,7 +16,9 @@ from helix_desktop.protocols.event_stream import (
 
 
 def read(content: bytes, *cuts: int) -> list[ServerSentEvent]:
-    parser, events, last = EventStreamParser(), [], 0
+    parser = EventStreamParser()
+    events = []
+    last = 0
     for cut in (*sorted(cuts), len(content)):
         events += parser.feed_bytes(content[last:cut])
         last = max(last, cut)
@@ -92,7 +94,8 @@ def test_an_event_of_too_many_values_is_not_read() -> None:
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
 def test_empty_lines_are_no_events_of_their_own(end: bytes) -> None:
     """A reply of 60 MB of them took 88 s."""
-    splitter, content = RawEventSplitter(), b"data: 1" + end * 3_000 + b"data: 2" + end * 2
+    splitter = RawEventSplitter()
+    content = b"data: 1" + end * 3_000 + b"data: 2" + end * 2
     found = list(splitter.feed_raw_chunk(content))
     assert [parse for raw in found for parse in read(raw)] == [
         ServerSentEvent("1"),
@@ -103,7 +106,8 @@ def test_empty_lines_are_no_events_of_their_own(end: bytes) -> None:
 
 
 def test_a_reply_of_too_many_events_is_handed_on_many_at_once() -> None:
-    event, more = b": ping\n\n", 10_000
+    event = b": ping\n\n"
+    more = 10_000
     splitter = RawEventSplitter(events_left=100)
     found = list(splitter.feed_raw_chunk(event * more + b"data: half"))
     assert found == [event] * 100 + [event * (more - 100)]
@@ -115,7 +119,8 @@ def test_a_reply_of_too_many_events_is_handed_on_many_at_once() -> None:
 
 def test_the_last_end_of_an_event_is_found_in_one_pass() -> None:
     """64 KB without an end took 31 s of the loop that all agents share."""
-    splitter, line = RawEventSplitter(events_left=0), b"data: " + b"x" * (1 << 20)
+    splitter = RawEventSplitter(events_left=0)
+    line = b"data: " + b"x" * (1 << 20)
     assert list(splitter.feed_raw_chunk(line)) == []
     assert list(splitter.feed_raw_chunk(b"\n\nrest")) == [line + b"\n\n"]
 

@@ -94,7 +94,8 @@ async def test_any_chunking_gives_the_same_reply(
     answer = protocol.reply("Grüße 你好", calls=TWO_CALLS)
     with protocol.peer([answer, answer.split(1)]) as peer:
         client = protocol.client(peer, connections, clock)
-        whole, split = (await heard(client, asking()))[1], (await heard(client, asking()))[1]
+        whole = (await heard(client, asking()))[1]
+        split = (await heard(client, asking()))[1]
     assert (split.stop, split.usage, calls_of(split)) == (whole.stop, whole.usage, calls_of(whole))
     assert split.parts[0] == whole.parts[0] == Text("Grüße 你好")
 
@@ -229,7 +230,8 @@ async def test_an_end_without_a_reason_is_no_complete_answer(
 async def test_a_connection_lost_before_the_first_word_is_tried_again(
     protocol: Protocol, connections: ProviderConnections, clock: Instant
 ) -> None:
-    lost, ended = Answer(pieces=(Cut(),)), Answer()
+    lost = Answer(pieces=(Cut(),))
+    ended = Answer()
     with protocol.peer([lost, ended, protocol.reply("Hello")]) as peer:
         deltas, reply = await heard(protocol.client(peer, connections, clock), asking())
     assert (len([one for one in deltas if isinstance(one, RetryDelay)]), reply.stop) == (
@@ -388,7 +390,8 @@ async def test_a_refused_connection_is_a_sentence(
 async def test_connections_lost_among_other_failures_do_not_end_the_tries_early(
     protocol: Protocol, connections: ProviderConnections, clock: Instant
 ) -> None:
-    busy, lost = protocol.refused(503, "busy"), Answer(pieces=(Cut(),))
+    busy = protocol.refused(503, "busy")
+    lost = Answer(pieces=(Cut(),))
     with protocol.peer([busy, lost, busy, lost, protocol.reply("Hello")]) as peer:
         _, reply = await heard(protocol.client(peer, connections, clock), asking())
     assert reply.stop is Stop.END

@@ -61,7 +61,9 @@ def helix(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Helix]:
             done = subprocess.run(
                 command, env=environment, capture_output=True, text=True, check=False
             )
-            code, out, err = done.returncode, done.stdout, done.stderr
+            code = done.returncode
+            out = done.stdout
+            err = done.stderr
         assert code == 0, err
         return json.loads(out) if is_json else out
 
@@ -320,7 +322,8 @@ async def test_a_resident_that_is_told_several_times_at_once_has_one_recorder(
 def test_what_was_on_the_disk_is_kept_through_growing_cutting_deleting_and_kills(
     tmp_path: Path, helix: Helix
 ) -> None:
-    me, copies = tmp_path / "me", tmp_path / "helix" / "recorder"
+    me = tmp_path / "me"
+    copies = tmp_path / "helix" / "recorder"
 
     def is_recorded(text: str) -> bool:
         """Asked now and then, and not while a copy waits to be imported: who looks
@@ -380,7 +383,8 @@ def switches_of(thread: int) -> int:
 
 
 def rests_for(thread: int, seconds: float) -> bool:
-    before, until = switches_of(thread), time.monotonic() + seconds
+    before = switches_of(thread)
+    until = time.monotonic() + seconds
     while time.monotonic() < until:
         if switches_of(thread) != before:
             return False
@@ -406,11 +410,10 @@ def test_nothing_runs_while_nothing_changes_and_a_change_is_copied_at_once(
         one.native_id or 0 for one in threading.enumerate() if one.name == "watch histories"
     )
     wait_until(lambda: rests_for(watching, 2.5), 40)
-    first, second = sessions / "3" / "rollout-3.jsonl", sessions / "new" / "rollout-1.jsonl"
-    third, fourth = (
-        tmp_path / ".pi" / "agent" / "sessions" / "p" / "s.jsonl",
-        sessions / "3" / "rollout-4.jsonl",
-    )
+    first = sessions / "3" / "rollout-3.jsonl"
+    second = sessions / "new" / "rollout-1.jsonl"
+    third = tmp_path / ".pi" / "agent" / "sessions" / "p" / "s.jsonl"
+    fourth = sessions / "3" / "rollout-4.jsonl"
 
     def is_copied(path: Path) -> bool:
         copies = history_recorder.folder_of_pending_copies(where)

@@ -68,7 +68,8 @@ def due_by_looking_at_all_times(zone: ZoneInfo, at: str, days: tuple[str, ...]) 
 )
 def test_each_due_time_of_a_year_is_right(zone: str, at: str, days: tuple[str, ...]) -> None:
     wanted = due_by_looking_at_all_times(ZoneInfo(zone), at, days)
-    one, found = schedule(zone, at, days=days), list[datetime]()
+    one = schedule(zone, at, days=days)
+    found: list[datetime] = []
     moment = YEAR.timestamp()
     while (moment := one.next_due(moment)) < (YEAR + timedelta(days=DAYS - 2)).timestamp():
         found.append(datetime.fromtimestamp(moment, UTC))
@@ -81,7 +82,9 @@ def test_a_year_with_outages_adds_each_due_time_once_and_a_missed_one_as_was_cho
     zone: str, missed: str
 ) -> None:
     chance = random.Random(f"{zone} {missed}")
-    one, added, now = schedule(zone, "02:30", missed=missed), list[float](), YEAR.timestamp()
+    one = schedule(zone, "02:30", missed=missed)
+    added: list[float] = []
+    now = YEAR.timestamp()
     last_look = now
     every = due_by_looking_at_all_times(ZoneInfo(zone), "02:30", WEEKDAYS)
     while now < (YEAR + timedelta(days=DAYS - 2)).timestamp():
@@ -166,7 +169,9 @@ async def test_a_command_that_was_just_started_as_the_program_ends_is_waited_for
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waited for it, so it stayed as a zombie."""
-    began, go_on, waited = threading.Event(), threading.Event(), threading.Event()
+    began = threading.Event()
+    go_on = threading.Event()
+    waited = threading.Event()
 
     def open_slowly(*_: object, **__: object) -> SimpleNamespace:
         began.set()
@@ -186,7 +191,8 @@ async def test_a_command_that_was_just_started_as_the_program_ends_is_waited_for
 
 
 def test_a_clock_that_was_ahead_for_a_while_stops_no_schedule() -> None:
-    one, now = schedule("Europe/Berlin", "08:00"), time.time()
+    one = schedule("Europe/Berlin", "08:00")
+    now = time.time()
     noted, due = one.advance_past_due(now + 15 * 365 * 86_400)
     assert due > now + 86_400
     later, due = noted.advance_past_due(now)

@@ -69,7 +69,8 @@ class Refusing:
     """A database whose writes fail as a disk makes them fail."""
 
     def __init__(self, real: plyvel.DB, error: Exception) -> None:
-        self._real, self._error = real, error
+        self._real = real
+        self._error = error
         self.closed = False
 
     def write_batch(self, *, sync: bool) -> Refusing:
@@ -225,9 +226,11 @@ def test_as_many_tables_as_it_relies_on_stay_open() -> None:
     """
     most = level_module._OPTIONS["max_open_files"]
     assert isinstance(most, int)
-    chance, room = random.Random(7), (most - 10 + 15) // 16
+    chance = random.Random(7)
+    room = (most - 10 + 15) // 16
     for _ in range(300):
-        first, parts = chance.randrange(10**6), [0] * 16
+        first = chance.randrange(10**6)
+        parts = [0] * 16
         for number in chance.sample(
             range(first, first + 4 * level_module._SURELY_OPEN), level_module._SURELY_OPEN
         ):

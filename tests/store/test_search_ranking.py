@@ -68,10 +68,8 @@ async def test_an_output_that_lacks_one_word_comes_before_a_list_that_has_all(
 async def test_an_output_is_found_by_the_file_and_the_command_of_its_call(
     workspace: StoredWorkspace,
 ) -> None:
-    read, ran = (
-        EntryOrigin("read_file", "src/wheelHouse.py"),
-        EntryOrigin("run_command", "tox -e lint"),
-    )
+    read = EntryOrigin("read_file", "src/wheelHouse.py")
+    ran = EntryOrigin("run_command", "tox -e lint")
     await workspace.cache.store_content(b"def turn(): ...\n", read)
     await workspace.cache.store_content(b"2 errors in wheel.py\n", ran)
     assert await _search(workspace, "wheelHouse.py") == [read]
@@ -123,7 +121,8 @@ async def test_of_two_files_with_as_good_a_line_the_one_with_more_of_the_words_i
 async def test_an_output_that_says_nothing_but_the_word_comes_after_a_file_with_it(
     workspace: StoredWorkspace,
 ) -> None:
-    made, file = EntryOrigin("write_file", "a.py"), EntryOrigin("read_file", "src/config.py")
+    made = EntryOrigin("write_file", "a.py")
+    file = EntryOrigin("read_file", "src/config.py")
     await workspace.cache.store_content(b"written: wrapper\n", made)
     await workspace.cache.store_content(
         b"wrapper = Config()\nwith open(name) as file:\n    file.read()\n", file
@@ -158,10 +157,8 @@ async def test_words_in_upper_and_lower_case_as_asked_come_before_other_words_wi
 async def test_a_list_of_details_with_all_words_hides_no_output_with_one_of_them(
     workspace: StoredWorkspace,
 ) -> None:
-    original, details = (
-        EntryOrigin("read_file", "src/config.py"),
-        EntryOrigin(HANDOVER, "details of a conversation"),
-    )
+    original = EntryOrigin("read_file", "src/config.py")
+    details = EntryOrigin(HANDOVER, "details of a conversation")
     await workspace.cache.store_content(f"{LINES}signature = True\n{LINES}".encode(), original)
     await workspace.cache.store_content(f"{LINES}autodoc True\n{LINES}".encode(), details)
     assert set(await _search(workspace, "autodoc True")) == {original, details}

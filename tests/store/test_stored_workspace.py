@@ -70,7 +70,8 @@ async def test_what_is_derived_comes_back(
     (row,) = await again.index.entries_page()
     assert (row.stored, row.uses, row.pinned) == (stored, 1, True)
     assert len(await again.index.search_index("zebra")) == 1
-    workspace._stores, workspace._lock = again._stores, again._lock
+    workspace._stores = again._stores
+    workspace._lock = again._lock
 
 
 async def test_damage_met_while_open_is_mended_at_the_next_opening(
@@ -131,11 +132,10 @@ async def test_a_check_names_what_is_damaged_and_what_is_missing(
     ]
     await workspace.journal.append_to_journal("c", [ToolReturned("1", stored[2], 1)])
     await workspace.index.wait_until_indexed()
-    cache, thread = workspace._stores.cache, workspace._stores.thread
-    damaged, missing = (
-        cache.reader.record_of_content(stored[1].digest),
-        cache.reader.record_of_content(stored[2].digest),
-    )
+    cache = workspace._stores.cache
+    thread = workspace._stores.thread
+    damaged = cache.reader.record_of_content(stored[1].digest)
+    missing = cache.reader.record_of_content(stored[2].digest)
     await thread.run_work(
         cache.level.write_batch, [(b"b" + damaged.blob.to_bytes(8, "big") + bytes(4), b"\x00wrong")]
     )
@@ -167,7 +167,8 @@ async def test_a_repair_of_an_open_workspace_names_what_is_lost_and_restores_the
     await workspace.journal.append_to_journal(
         "c", [ToolReturned("2", short, 1, head="short output")]
     )
-    cache, thread = workspace._stores.cache, workspace._stores.thread
+    cache = workspace._stores.cache
+    thread = workspace._stores.thread
     for stored in (lost, short):
         blob = cache.reader.record_of_content(stored.digest).blob
         await thread.run_work(cache.delete_chunks, blob)

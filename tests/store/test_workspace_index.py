@@ -62,7 +62,9 @@ async def test_nobody_waits_while_the_index_gathers(
 async def test_what_is_stored_while_the_index_reads_is_in_the_next_slice(
     workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    index, read, stored = workspace.index, threading.Event(), threading.Event()
+    index = workspace.index
+    read = threading.Event()
+    stored = threading.Event()
     await index.wait_until_indexed()
     real = index._file.index_next_slice
 
@@ -101,7 +103,9 @@ async def test_what_is_written_while_the_index_is_begun_anew_goes_into_the_new_o
     pins another one.
     """
     stored = await workspace.cache.store_content(b"an entry", SHELL)
-    index, begun, go = workspace.index, asyncio.Event(), asyncio.Event()
+    index = workspace.index
+    begun = asyncio.Event()
+    go = asyncio.Event()
     await index.wait_until_indexed()
 
     async def removing() -> None:
@@ -126,7 +130,8 @@ async def test_what_is_written_while_the_index_is_begun_anew_goes_into_the_new_o
 async def test_what_is_asked_while_something_is_removed_is_refused_and_no_disk_is_blamed(
     workspace: StoredWorkspace,
 ) -> None:
-    begun, go = asyncio.Event(), asyncio.Event()
+    begun = asyncio.Event()
+    go = asyncio.Event()
 
     async def removing() -> None:
         begun.set()

@@ -14,7 +14,8 @@ def cost(dollars: float, at: float) -> Recorded:
 
 
 def test_what_was_spent_today_counts_and_nothing_else() -> None:
-    today, now = DailyCost(), time.time()
+    today = DailyCost()
+    now = time.time()
     for recorded in (
         cost(2, now),
         cost(4, last_midnight() - 1),
@@ -25,7 +26,8 @@ def test_what_was_spent_today_counts_and_nothing_else() -> None:
 
 
 def test_the_next_day_begins_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    today, now = DailyCost(), time.time()
+    today = DailyCost()
+    now = time.time()
     today.add_cost_if_today(cost(2, now))
     monkeypatch.setattr(
         "helix_desktop.workbench.conversation_list_rows.time.time", lambda: now + 86_400
@@ -38,7 +40,8 @@ def test_the_next_day_begins_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_was_spent_yesterday_keeps_nobody_from_working_today(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    today, now = DailyCost(), time.time()
+    today = DailyCost()
+    now = time.time()
     today.add_cost_if_today(cost(2, now))
     monkeypatch.setattr(
         "helix_desktop.workbench.conversation_list_rows.time.time", lambda: now + 86_400
@@ -63,10 +66,8 @@ def _paid(*told: facts.Fact) -> list[int]:
 
 
 def test_what_others_paid_is_not_paid_here() -> None:
-    spent, fork = (
-        facts.Spent(facts.Purpose.OTHER, "m", facts.Usage(cost=1.0)),
-        facts.ConversationStarted(forked_from="x"),
-    )
+    spent = facts.Spent(facts.Purpose.OTHER, "m", facts.Usage(cost=1.0))
+    fork = facts.ConversationStarted(forked_from="x")
     assert _paid() == []
     assert _paid(spent, spent) == [1, 2]
     assert _paid(spent, facts.BroughtIn(facts.Origin(), "", 1), spent) == [2, 3]

@@ -259,7 +259,8 @@ async def test_undoing_a_new_file_also_removes_the_folder_created_for_it(
     desks: Desks, folder: Path
 ) -> None:
     bench = await desks().create_workspace("W", folder)
-    changes, session = bench.file_changes, await bench.start_conversation()
+    changes = bench.file_changes
+    session = await bench.start_conversation()
     await changes.prepare_checkpoints()
     window = await changes.workspace_checkpoints.begin_step("", session.id, "command")
     assert window is not None
@@ -293,7 +294,8 @@ async def test_the_users_own_lines_are_never_the_agents_after_an_undo_beside_the
 ) -> None:
     """Else the next undo of what is listed would take the user's lines."""
     bench = await desks().create_workspace("W", folder)
-    changes, file = bench.file_changes, folder / "lines"
+    changes = bench.file_changes
+    file = folder / "lines"
     lines = [f"{number}\n" for number in range(40)]
     file.write_text("".join(lines))
     session = await bench.start_conversation()
@@ -346,7 +348,8 @@ async def test_the_users_own_lines_are_never_the_agents_after_an_undo_beside_the
         [one], conversation=session.id, choices={one.path_of_change: "merge"}
     )
     assert newest_change().is_whole
-    lines[25], lines[30] = "25\n", "30\n"
+    lines[25] = "25\n"
+    lines[30] = "30\n"
     assert file.read_text() == "".join(lines)
     assert await listed() == []
 

@@ -60,7 +60,8 @@ class PaintWitness(QObject):
 
 def test_the_empty_box_names_the_workspace_it_belongs_to_at_once(composer: Composer) -> None:
     QApplication.processEvents()
-    witness, viewport = PaintWitness(composer), composer.text.viewport()
+    witness = PaintWitness(composer)
+    viewport = composer.text.viewport()
     viewport.installEventFilter(witness)
     composer.show_draft_of("two", "new", "two")
     QApplication.processEvents()
@@ -149,7 +150,8 @@ class LaidOut(QObject):
 def test_only_a_key_that_adds_or_takes_a_line_lays_the_composer_out(composer: Composer) -> None:
     QTest.keyClicks(composer.text, "a")
     QApplication.processEvents()
-    laid_out, around = LaidOut(), composer.text.parentWidget()
+    laid_out = LaidOut()
+    around = composer.text.parentWidget()
     assert around is not None
     around.installEventFilter(laid_out)
     for keys, times in (("bcd", 0), ("\n", 1), ("e", 1)):
@@ -245,7 +247,8 @@ def test_a_late_answer_to_an_old_question_is_dropped(composer: Composer) -> None
 def test_files_and_pictures_are_given_on_and_long_texts_become_attachments(
     composer: Composer, tmp_path: Path
 ) -> None:
-    files, texts = QSignalSpy(composer.text.files_given), QSignalSpy(composer.text.long_pasted)
+    files = QSignalSpy(composer.text.files_given)
+    texts = QSignalSpy(composer.text.long_pasted)
     dropped = QMimeData()
     dropped.setUrls([QUrl.fromLocalFile(str(tmp_path / "a.txt"))])
     composer.text.insertFromMimeData(dropped)
@@ -432,7 +435,8 @@ def test_a_message_that_comes_back_while_a_word_is_typed_leaves_the_word_whole(
 
 
 def test_editing_an_earlier_message_sends_it_in_its_place(composer: Composer) -> None:
-    resent, spy = QSignalSpy(composer.resent), sent(composer)
+    resent = QSignalSpy(composer.resent)
+    spy = sent(composer)
     composer.edit_earlier_message(14, (Text("as it was"),))
     QTest.keyClicks(composer.text, ", but better")
     QTest.keyClick(composer.text, Qt.Key.Key_Return)
@@ -506,10 +510,8 @@ def test_a_waiting_message_shows_as_much_as_there_is_room_for(theme: Theme) -> N
 
 
 def test_waiting_messages_can_be_edited_and_removed(composer: Composer) -> None:
-    editing, dropping = (
-        QSignalSpy(composer.waiting.editing),
-        QSignalSpy(composer.waiting.discarding),
-    )
+    editing = QSignalSpy(composer.waiting.editing)
+    dropping = QSignalSpy(composer.waiting.discarding)
     composer.show_waiting_messages([(Text("one"),), (Text("two"),)])
     buttons = {
         button.accessibleName(): button for button in composer.waiting.findChildren(QPushButton)
@@ -605,7 +607,8 @@ def test_the_meter_makes_room_for_the_whole_name_of_the_mode(composer: Composer)
     composer.show_permission_modes([("allow all", "Alles erlauben, was es auch sei")], "allow all")
     composer.show_window_meter(meter(40_000, 32_000), Savings(2, 100, 100, 0, 0.5, 0.5))
     composer.setMinimumWidth(0)
-    owner, cut = QWidget(), list[int]()
+    owner = QWidget()
+    cut: list[int] = []
     composer.setParent(owner)
     for width in range(900, 250, -10):
         composer.setGeometry(0, 0, width, 200)

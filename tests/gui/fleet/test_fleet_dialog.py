@@ -117,7 +117,8 @@ class Changes:
     """A list of tasks that keeps what is asked of it."""
 
     def __init__(self, workspace: str, asked: list[tuple[object, ...]]) -> None:
-        self._workspace, self._asked = workspace, asked
+        self._workspace = workspace
+        self._asked = asked
         self.notes = self
 
     async def cancel_fleet_task(self, name: str) -> None:
@@ -190,7 +191,9 @@ def places(tmp_path: Path) -> ProgramFolders:
 def opened(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders
 ) -> tuple[FleetDialog, Fleet, list[Any], QWidget]:
-    desk, went, parent = Desk(places), list[Any](), QWidget()
+    desk = Desk(places)
+    went: list[Any] = []
+    parent = QWidget()
     names = {"w1": "Thesis", "w2": "Site"}
     dialog = FleetDialog(desk, names, lambda *where: went.append(where), theme, doing, parent)
     dialog.show()
@@ -233,7 +236,8 @@ def test_a_fleet_without_anything_is_one_page(
     dialog._show_schedules([])
     dialog._conversation_list.show_rows({})
     dialog._worker_list.show_rows({})
-    dialog._workspaces, dialog._tasks = [], {}
+    dialog._workspaces = []
+    dialog._tasks = {}
     dialog._show_tabs_in_use()
     tabs = [dialog._conversations_tab, dialog._schedules_tab, dialog._workers_tab]
     assert [tab.isVisible() for tab in tabs] == [False, False, False]
@@ -470,7 +474,9 @@ def test_no_heading_is_cut_with_large_text(
     shown = [at for at in range(header.count()) if not header.isSectionHidden(at)]
     assert len(shown) >= 7
     assert [at for at in shown if header.sectionSize(at) < header.sectionSizeHint(at)] == []
-    state, age, cost = 0, 6, 7
+    state = 0
+    age = 6
+    cost = 7
     short = {state, age, cost}
     assert short <= set(shown)
     assert [

@@ -24,7 +24,8 @@ from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
 
 jeepney = pytest.importorskip("jeepney")
 pytestmark = pytest.mark.skipif(shutil.which("dbus-daemon") is None, reason="needs dbus-daemon")
-SERVICE, PATH = "org.freedesktop.Notifications", "/org/freedesktop/Notifications"
+SERVICE = "org.freedesktop.Notifications"
+PATH = "/org/freedesktop/Notifications"
 
 
 @pytest.fixture
@@ -78,13 +79,15 @@ async def desktop(bus: str) -> AsyncIterator[Desktop]:
 async def test_a_notification_is_shown_and_a_click_comes_back(
     desktop: Desktop, application: QApplication
 ) -> None:
-    loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[Any]]()
+    loop = asyncio.get_running_loop()
+    tasks: list[asyncio.Task[Any]] = []
 
     def spawn(work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
         tasks.append(loop.create_task(work, name=name))
         return tasks[-1]
 
-    parent, clicked = QObject(), loop.create_future()
+    parent = QObject()
+    clicked = loop.create_future()
     notifier = DesktopNotifier(QIcon(), spawn, parent)
     notifier.clicked.connect(clicked.set_result)
     notifier.show_desktop_notification("The title", "a <b> & " + "x" * 400, "helix://settings")
@@ -99,7 +102,8 @@ async def test_a_notification_is_shown_and_a_click_comes_back(
 
 
 async def test_a_bus_without_a_desktop_is_no_failure(bus: str, application: QApplication) -> None:
-    loop, failed = asyncio.get_running_loop(), list[tuple[str, BaseException]]()
+    loop = asyncio.get_running_loop()
+    failed: list[tuple[str, BaseException]] = []
     said = loop.create_future()
 
     class Listener(logging.Handler):
@@ -109,10 +113,8 @@ async def test_a_bus_without_a_desktop_is_no_failure(bus: str, application: QApp
     listener = Listener()
     desktop_notifications.log.addHandler(listener)
     desktop_notifications.log.setLevel(logging.INFO)
-    owner, parent = (
-        OwnedTasks("window", report=lambda name, error: failed.append((name, error))),
-        QObject(),
-    )
+    owner = OwnedTasks("window", report=lambda name, error: failed.append((name, error)))
+    parent = QObject()
     DesktopNotifier(QIcon(), owner.spawn_task, parent).show_desktop_notification(
         "title", "text", ""
     )
@@ -138,10 +140,8 @@ async def test_a_bus_that_ends_before_it_says_hello_is_no_failure(
     server = await asyncio.start_unix_server(log_in_and_leave, tmp_path / "bus")
     monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", f"unix:path={tmp_path / 'bus'}")
     failed: list[tuple[str, BaseException]] = []
-    owner, parent = (
-        OwnedTasks("window", report=lambda name, error: failed.append((name, error))),
-        QObject(),
-    )
+    owner = OwnedTasks("window", report=lambda name, error: failed.append((name, error)))
+    parent = QObject()
     notifier = DesktopNotifier(QIcon(), owner.spawn_task, parent)
     for _ in range(2):  # the second one tries the bus again
         notifier.show_desktop_notification("title", "text", "")
@@ -160,7 +160,8 @@ async def test_quitting_while_the_bus_is_silent_leaves_nothing_behind(
     failed: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: failed.append(context))
     monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", f"unix:path={tmp_path / 'bus'}")
-    before, parent = asyncio.all_tasks(), QObject()
+    before = asyncio.all_tasks()
+    parent = QObject()
     with ExitStack() as sockets:
         listening = sockets.enter_context(socket.socket(socket.AF_UNIX))
         listening.bind(str(tmp_path / "bus"))

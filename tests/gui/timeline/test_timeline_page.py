@@ -101,7 +101,8 @@ def test_with_large_text_nothing_is_cut_and_the_rest_can_be_scrolled_to(
 
 def test_the_buttons_of_a_fold_move_to_the_next_line_together(page: Page, settle: Settle) -> None:
     made, _ = page
-    panel, lines = made.panel, set[int]()
+    panel = made.panel
+    lines: set[int] = set()
     buttons = panel._edit, panel._compare, panel.undo_button
     for width in range(1130, 760, -30):
         made.resize(width, 800)
@@ -262,7 +263,8 @@ def test_what_the_model_saw_before_and_after(page: Page, settle: Settle) -> None
     event = timeline.timeline.find_event_of_fold("h2")
     assert event is not None
     before, after = (session.state.past_moment(seq) for seq in (event.seq - 1, event.seq))
-    was, now_is = before.counted_tokens, after.counted_tokens
+    was = before.counted_tokens
+    now_is = after.counted_tokens
     assert dialog.titles[0].text().endswith(f" · {format_token_count(was)}")
     assert dialog.titles[1].text().endswith(f" · {format_token_count(now_is)} ({now_is - was:+,})")
     added = "\n".join(line.text for line in dialog.view.shown_lines if line.mark == "+")
@@ -313,7 +315,8 @@ def test_a_wording_that_finds_no_room_is_not_lost(
 
 def test_a_wording_that_is_left_open_is_there_again(page: Page) -> None:
     timeline, _ = page
-    panel, events = timeline.panel, timeline.timeline.events
+    panel = timeline.panel
+    events = timeline.timeline.events
     QTest.mouseClick(panel._edit, LEFT)
     panel._editor.setPlainText("half a sentence")
     timeline._choose_event(events[0])
@@ -349,7 +352,8 @@ def test_bars_show_what_each_request_cost_and_why(page: Page, settle: Settle) ->
     requests = explain_requests(session.conversation.state.facts, lambda _: None)
     dearest = max(requests, key=lambda one: one.cost)
     point = bisect_left(timeline.timeline.seqs, dearest.seq)
-    before, said = timeline.chart.grab().toImage(), timeline.chart.describe_point(point)
+    before = timeline.chart.grab().toImage()
+    said = timeline.chart.describe_point(point)
     timeline._costs_action.trigger()
     settle()
     parts = timeline.chart._bars.describe_costs(point).splitlines()

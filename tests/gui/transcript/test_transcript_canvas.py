@@ -121,7 +121,8 @@ def at_end(pane: TranscriptPane) -> bool:
 
 def first_seen(pane: TranscriptPane) -> tuple[int, int]:
     """The first item that begins in sight, and where."""
-    y, height = pane.view.verticalScrollBar().value(), pane.view.viewport().height()
+    y = pane.view.verticalScrollBar().value()
+    height = pane.view.viewport().height()
     column = pane.view.column
     index = next(
         i for i in column.visible_items(y, height) if column.heights.total_height_before(i) >= y
@@ -196,7 +197,8 @@ def test_every_item_is_reached_by_scrolling_up(pane: TranscriptPane, settle: Set
     settle()
     seen = set[int]()
     for _ in range(200):
-        y, height = pane.view.verticalScrollBar().value(), pane.view.viewport().height()
+        y = pane.view.verticalScrollBar().value()
+        height = pane.view.viewport().height()
         shown = list(pane.view.column.visible_items(y, height))
         assert not seen or max(shown) >= min(seen) - 1
         seen.update(shown)
@@ -214,7 +216,8 @@ def test_the_place_of_the_reader_is_kept(pane: TranscriptPane, settle: Settle) -
     for _ in range(10):
         wheel(pane, 240)
     settle()
-    seen, place = first_seen(pane), pane.view.reading_position()
+    seen = first_seen(pane)
+    place = pane.view.reading_position()
     pane.open_transcript(build_state([]))
     pane.open_transcript(build_state(told.facts), place)
     settle()
@@ -228,7 +231,8 @@ def test_a_fact_is_brought_into_sight(pane: TranscriptPane, settle: Settle) -> N
     settle()
     pane.scroll_to_fact(31)
     settle()
-    y, height = pane.view.verticalScrollBar().value(), pane.view.viewport().height()
+    y = pane.view.verticalScrollBar().value()
+    height = pane.view.viewport().height()
     assert pane.view.items.item_of_fact(31) in list(pane.view.column.visible_items(y, height))
 
 

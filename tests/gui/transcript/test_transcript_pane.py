@@ -42,7 +42,8 @@ def test_all_places_are_counted_and_stepped_through(pane: TranscriptPane, settle
         finding = pane.view.finding
         assert finding is not None
         index = finding.places[finding.current]
-        y, height = pane.view.verticalScrollBar().value(), pane.view.viewport().height()
+        y = pane.view.verticalScrollBar().value()
+        height = pane.view.viewport().height()
         assert index in list(pane.view.column.visible_items(y, height))
         seen.append(index)
     assert len(set(seen)) == 7
@@ -65,7 +66,8 @@ def test_what_a_search_of_the_workspace_found_is_marked_and_in_view(
         settle()
         assert (pane.bar.field.text() if pane.bar.isVisible() else "") == found
         index = pane.view.items.item_of_fact(seq)
-        y, height = pane.view.verticalScrollBar().value(), pane.view.viewport().height()
+        y = pane.view.verticalScrollBar().value()
+        height = pane.view.viewport().height()
         assert index in list(pane.view.column.visible_items(y, height))
         if found:
             assert pane.view.finding is not None
@@ -81,10 +83,8 @@ def test_the_place_that_somebody_was_led_to_has_a_line_beside_it(
     accent = pane.view.theme.colour_of_token("accent").rgb()
 
     def marked_rows() -> list[int]:
-        picture, x = (
-            pane.view.viewport().grab().toImage(),
-            pane.view.column_left - pane.view.theme.zoomed_pixels(13),
-        )
+        picture = pane.view.viewport().grab().toImage()
+        x = pane.view.column_left - pane.view.theme.zoomed_pixels(13)
         return [y for y in range(picture.height()) if picture.pixel(x, y) == accent]
 
     assert marked_rows() == []
@@ -221,7 +221,8 @@ def test_what_is_found_in_what_an_agent_added_is_opened(
         settle()
         assert pane.bar.counts.text() == "1 of 1"
         assert words in " ".join(box.text for box in pane.view.column.lay_out_fully(index).boxes)
-        y, height = pane.view.verticalScrollBar().value(), pane.view.viewport().height()
+        y = pane.view.verticalScrollBar().value()
+        height = pane.view.viewport().height()
         assert index in list(pane.view.column.visible_items(y, height))
         pane.bar.field.clear()
 

@@ -24,7 +24,8 @@ from helix_desktop.protocols.openai_chat.chat_gateway import ChatCallFilter
 from helix_desktop.protocols.protocol_table import with_messages
 from tests.protocols.streams import DONE, put_together, through
 
-HIDDEN, OWN = "recall_cached_content", "Bash"
+HIDDEN = "recall_cached_content"
+OWN = "Bash"
 
 
 def call(index: int, name: str = "", arguments: str = "") -> dict[str, Any]:
@@ -93,8 +94,11 @@ def used(output: int, **more: Any) -> Any:
     return {"id": "one", "choices": [], "usage": usage, **more}
 
 
-THOUGHT, WORDS, END = chunk(reasoning_content="hm"), chunk(content="a"), chunk("tool_calls")
-RECALL, RUN = call(0, HIDDEN), call(0, OWN)
+THOUGHT = chunk(reasoning_content="hm")
+WORDS = chunk(content="a")
+END = chunk("tool_calls")
+RECALL = call(0, HIDDEN)
+RUN = call(0, OWN)
 
 
 def test_a_reply_is_put_together_of_its_pieces() -> None:
@@ -247,8 +251,12 @@ def test_a_cost_is_a_number_above_nothing(cost: Any, read: float) -> None:
     assert chat_gateway.parse_usage({"cost": cost}).cost == read
 
 
-TEXT, CALL, RESULT = PieceKind.TEXT, PieceKind.CALL, PieceKind.RESULT
-REASONING, IMAGE, OTHER = PieceKind.REASONING, PieceKind.IMAGE, PieceKind.OTHER
+TEXT = PieceKind.TEXT
+CALL = PieceKind.CALL
+RESULT = PieceKind.RESULT
+REASONING = PieceKind.REASONING
+IMAGE = PieceKind.IMAGE
+OTHER = PieceKind.OTHER
 PNG = "data:image/png;base64,AAAA"
 
 

@@ -267,8 +267,12 @@ def test_what_developers_say_in_front_of_all_else_belongs_to_the_system_prompt()
     assert head.system == "You are tested.\n\nAsk before you write."
 
 
-TEXT, CALL, RESULT = PieceKind.TEXT, PieceKind.CALL, PieceKind.RESULT
-REASONING, IMAGE, OTHER = PieceKind.REASONING, PieceKind.IMAGE, PieceKind.OTHER
+TEXT = PieceKind.TEXT
+CALL = PieceKind.CALL
+RESULT = PieceKind.RESULT
+REASONING = PieceKind.REASONING
+IMAGE = PieceKind.IMAGE
+OTHER = PieceKind.OTHER
 
 
 def pieces_of(*items: Any) -> list[Piece]:
@@ -332,7 +336,9 @@ def test_every_item_of_a_message_is_a_piece_that_knows_its_place() -> None:
 
 
 def test_items_between_two_of_the_users_are_one_reply() -> None:
-    user, call, out = {"role": "user"}, {"type": "function_call"}, {"type": "function_call_output"}
+    user = {"role": "user"}
+    call = {"type": "function_call"}
+    out = {"type": "function_call_output"}
     items = [user, {"type": "reasoning"}, call, out, {"role": "assistant"}]
     found = responses_gateway.parse_messages({"input": items})
     assert [message.units for message in found] == [(user,), tuple(items[1:3]), (out,), (items[4],)]

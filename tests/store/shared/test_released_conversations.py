@@ -34,7 +34,8 @@ async def sharing(
         async def list_rows() -> tuple[bytes, ...]:
             return await sync.thread.run_work(sync.sync_state.needed_segment_names)
 
-        sync.send_content, one.link.list_other_used_rows = send_content, list_rows
+        sync.send_content = send_content
+        one.link.list_other_used_rows = list_rows
         await sync.read_known_writers()
         yield one, sync
 
@@ -52,7 +53,8 @@ async def names(one: Machine) -> set[str]:
 async def test_what_left_comes_back_whole_and_what_it_uses_is_not_collected(
     tmp_path: Path, seal: RowCipher
 ) -> None:
-    shelf, heads = MemoryServer(), MemoryHeads(time.monotonic)
+    shelf = MemoryServer()
+    heads = MemoryHeads(time.monotonic)
     async with sharing(tmp_path / "here", shelf, heads, seal) as (here, sync):
         await begin(here, "old", b"only old", b"both")
         await begin(here, "new", b"only new", b"both")
@@ -98,7 +100,8 @@ async def test_what_left_comes_back_whole_and_what_it_uses_is_not_collected(
 async def test_what_left_and_goes_on_elsewhere_comes_back_with_it(
     tmp_path: Path, seal: RowCipher
 ) -> None:
-    shelf, heads = MemoryServer(), MemoryHeads(time.monotonic)
+    shelf = MemoryServer()
+    heads = MemoryHeads(time.monotonic)
     async with sharing(tmp_path / "here", shelf, heads, seal) as (here, sync):
         await begin(here, "c", b"first")
         await sync.sync_once()
@@ -117,7 +120,8 @@ async def test_what_left_and_goes_on_elsewhere_comes_back_with_it(
 async def test_what_another_machine_removed_for_good_is_used_no_more(
     tmp_path: Path, seal: RowCipher
 ) -> None:
-    shelf, heads = MemoryServer(), MemoryHeads(time.monotonic)
+    shelf = MemoryServer()
+    heads = MemoryHeads(time.monotonic)
     async with sharing(tmp_path / "here", shelf, heads, seal) as (here, sync):
         await begin(here, "c", b"first")
         await sync.sync_once()

@@ -85,7 +85,9 @@ def test_what_no_open_step_can_claim_any_more_is_let_go() -> None:
 @pytest.mark.parametrize("closes_first", [True, False])
 def test_steps_are_those_of_their_conversation_until_they_end(closes_first: bool) -> None:
     steps = OpenSteps()
-    one, two, other = begun(steps, "1"), begun(steps, "2"), begun(steps, "1", "another")
+    one = begun(steps, "1")
+    two = begun(steps, "2")
+    other = begun(steps, "1", "another")
     assert steps.open_steps_of_conversation("c") == (one, two)
     steps.close_open_step(one if closes_first else two)
     assert steps.open_steps_of_conversation("c") == ((two,) if closes_first else (one,))
@@ -94,7 +96,8 @@ def test_steps_are_those_of_their_conversation_until_they_end(closes_first: bool
 
 def test_a_command_that_goes_on_in_the_background_is_that_of_its_call_and_only_once() -> None:
     steps = OpenSteps()
-    one, two = begun(steps, "1"), begun(steps, "2")
+    one = begun(steps, "1")
+    two = begun(steps, "2")
     assert steps.continue_in_background("2", "another") is None
     assert steps.continue_in_background("3", "c") is None
     assert steps.continue_in_background("2", "c") is two
@@ -104,7 +107,8 @@ def test_a_command_that_goes_on_in_the_background_is_that_of_its_call_and_only_o
 
 def test_between_turns_changes_up_to_the_next_check_are_the_users() -> None:
     steps = OpenSteps()
-    one, two = begun(steps, "1"), begun(steps, "2")
+    one = begun(steps, "1")
+    two = begun(steps, "2")
     steps.record_check(["0"], [change("0/agent")])
     one.is_between_turns = True
     steps.disown_next_changes("another")

@@ -47,10 +47,8 @@ async def test_counts_names_and_the_states_around_it(net: Net) -> None:
         ("a",),
         "call",
     )
-    before, after = (
-        await net.checkpoints.read_checkpoint_state(fact.before),
-        await net.checkpoints.read_checkpoint_state(fact.after),
-    )
+    before = await net.checkpoints.read_checkpoint_state(fact.before)
+    after = await net.checkpoints.read_checkpoint_state(fact.after)
     assert folder_state.compare_trees(before, after) == folder_state.decode_difference(
         await net.cache.read_content(fact.difference.digest)
     )
@@ -231,7 +229,8 @@ async def test_a_root_that_goes_while_a_step_runs_was_not_emptied_by_it(net: Net
 async def test_another_folder_at_the_place_of_a_root_is_met_before_the_step(net: Net) -> None:
     """A drive that is gone leaves the empty folder it was mounted on."""
     (net.folder / "a").write_text("mine")
-    away, empty = net.folder.with_name("away"), net.folder.with_name("empty")
+    away = net.folder.with_name("away")
+    empty = net.folder.with_name("empty")
     empty.mkdir()
     await net.step(lambda: None)
     net.folder.rename(away)
@@ -298,10 +297,8 @@ async def test_names_of_one_file_within_the_folders_and_outside(net: Net, tmp_pa
     assert others == {"a": ["0/y", "0/z"], "y": ["0/a", "0/z"], "s2": ["0/shared"], "b": []}
     left = [(one.path, one.why) for one in net.checkpoints.folders.uncovered_entries()]
     assert left == [("0/s2", "has another name outside"), ("0/shared", "has another name outside")]
-    twin, leader = (
-        net.checkpoints.folders.last_item_at("0/y"),
-        net.checkpoints.folders.last_item_at("0/a"),
-    )
+    twin = net.checkpoints.folders.last_item_at("0/y")
+    leader = net.checkpoints.folders.last_item_at("0/a")
     assert (twin and twin.kind, leader and leader.kind) == (
         folder_state.PathKind.TWIN,
         folder_state.PathKind.FILE,
@@ -361,7 +358,8 @@ async def test_the_largest_folders_are_told_before_anything_is_covered(net: Net)
 
 async def test_without_folders_or_turned_off_there_is_no_net(net: Net) -> None:
     (net.folder / "a").write_text("a")
-    none, off = Checkpoints([], net.cache), Checkpoints([net.folder], net.cache)
+    none = Checkpoints([], net.cache)
+    off = Checkpoints([net.folder], net.cache)
     await off.apply_coverage(CheckpointCoverage(off=True))
     restarted = Checkpoints([net.folder], net.cache, coverage=CheckpointCoverage(off=True))
     for without in (none, off, restarted):
@@ -462,7 +460,8 @@ async def test_progress_is_told_and_after_a_restart_little_is_read(net: Net) -> 
     (net.folder / "f3").write_text("more")
     await settle(net.checkpoints)
     await net.checkpoints.aclose()
-    again, told_again = net.again(), list[CheckpointProgress]()
+    again = net.again()
+    told_again: list[CheckpointProgress] = []
     again.listeners.append(told_again.append)
     (net.folder / "f1").write_text("other")
     await again.ensure_first_check()

@@ -107,7 +107,8 @@ async def test_a_small_file_that_has_become_a_large_one_is_left_for_the_next_tim
 async def test_a_file_that_changes_while_it_is_read_is_read_again_a_few_times(
     net: Net, monkeypatch: pytest.MonkeyPatch, times: int, reads: int
 ) -> None:
-    read, real = [0], content_storing._read_until_size
+    read = [0]
+    real = content_storing._read_until_size
 
     def read_beside_a_writer(handle: int, size: int) -> bytes:
         content = real(handle, size)
@@ -138,7 +139,9 @@ class BesideAWriter:
 
     def __init__(self, net: Net, file: Path, more: bytes) -> None:
         self.store_many = net.cache.store_many
-        self._net, self._file, self._more = net, file, more
+        self._net = net
+        self._file = file
+        self._more = more
 
     async def store_content(self, content: AsyncIterator[bytes], about: EntryOrigin) -> Stored:
         if self._more:
@@ -156,7 +159,8 @@ async def test_a_large_file_that_grows_while_it_is_stored_is_stored_as_it_was_an
     monkeypatch.setattr(content_storing, "LARGE", 4)
     monkeypatch.setattr(content_storing, "_PIECE", 7)
     (net.folder / "a").write_bytes(b"0123456789")
-    contents, reader = BesideAWriter(net, net.folder / "a", b"more"), RootFileOpener([net.folder])
+    contents = BesideAWriter(net, net.folder / "a", b"more")
+    reader = RootFileOpener([net.folder])
     batches = content_storing.store_wanted_files(contents, reader, [wanted(net, "a")])  # type: ignore[arg-type]
     ((got,),) = [batch async for batch in batches]
     assert (got.keeps_changing, got.reason_unread) == (True, "")
