@@ -5,56 +5,56 @@ session. If another process has it open, here or on another computer, it is the 
 process's host. These parts of the window do not know which.
 """
 
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from pathlib import Path
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
-from helix_desktop.engine.cache_entry_rows import (
-    CacheEntryFigures,
-    EntryFilter,
-    EntryRow,
-    EntrySort,
-    EntryUse,
-)
-from helix_desktop.engine.changes.folder_state import PathChange
-from helix_desktop.engine.changes.turn_changes import (
-    ChangeSource,
-    FileChange,
-    PlannedUndo,
-    TurnOfChanges,
-    UncoveredPath,
-)
-from helix_desktop.engine.context_policy import Policy
-from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, WindowMeter
-from helix_desktop.engine.facts import Attachment, Cover, FoldKind, Recorded, UserPart
-from helix_desktop.engine.list_rows import ConversationListRow
-from helix_desktop.engine.messages import Request
-from helix_desktop.engine.ports import (
-    ContentReader,
-    PermissionAnswer,
-    PermissionQuestion,
-    SearchHit,
-)
-from helix_desktop.engine.session_events import ConversationActivity, Event
-from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.engine.state.moment import Moment
-from helix_desktop.engine.view import ConversationState
+from helix_desktop.engine.ports import ContentReader
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.workbench_types import (
-    CheckpointProgress,
-    FileChanges,
-    FileUndoResult,
-    KnownWorkspace,
-    NeededSummary,
-    PreviewedFile,
-    ProjectItem,
-    RequestCost,
-    Session,
-    Workbench,
-)
 
+# Only types: a window loads each part of the engine when it needs it.
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from helix_desktop.engine.cache_entry_rows import (
+        CacheEntryFigures,
+        EntryFilter,
+        EntryRow,
+        EntrySort,
+        EntryUse,
+    )
+    from helix_desktop.engine.changes.folder_state import PathChange
+    from helix_desktop.engine.changes.turn_changes import (
+        ChangeSource,
+        FileChange,
+        PlannedUndo,
+        TurnOfChanges,
+        UncoveredPath,
+    )
+    from helix_desktop.engine.context_policy import Policy
+    from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, WindowMeter
+    from helix_desktop.engine.facts import Attachment, Cover, FoldKind, Recorded, UserPart
+    from helix_desktop.engine.list_rows import ConversationListRow
+    from helix_desktop.engine.messages import Request
+    from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion, SearchHit
+    from helix_desktop.engine.session_events import ConversationActivity, Event
     from helix_desktop.engine.session_setup import QueuedMessage
+    from helix_desktop.engine.sha256_digest import Digest
+    from helix_desktop.engine.state.moment import Moment
+    from helix_desktop.engine.view import ConversationState
+    from helix_desktop.gui.workbench_types import (
+        CheckpointProgress,
+        FileChanges,
+        FileUndoResult,
+        KnownWorkspace,
+        NeededSummary,
+        PreviewedFile,
+        ProjectItem,
+        RequestCost,
+        Session,
+        Workbench,
+    )
     from helix_desktop.workspace_host.client_workspace import ClientWorkspace
 
 
@@ -78,7 +78,7 @@ class ShownHistory(Protocol):
 class ShownQueue(Protocol):
     """The messages that wait, in the order in which they are sent."""
 
-    def __iter__(self) -> "Iterator[QueuedMessage]": ...
+    def __iter__(self) -> Iterator[QueuedMessage]: ...
     def __len__(self) -> int: ...
     def take_back_queued(self, index: int) -> tuple[UserPart, ...]: ...
     def move_message(self, index: int, new_index: int) -> None: ...
@@ -347,7 +347,7 @@ class HasHostLine(Protocol):
     def line(self) -> object: ...
 
 
-def client_of_host(workspace: ShownWorkspace | None) -> "ClientWorkspace | None":
+def client_of_host(workspace: ShownWorkspace | None) -> ClientWorkspace | None:
     """Returns the workspace if another process has it open."""
     if isinstance(workspace, HasHostLine):
         return cast("ClientWorkspace", workspace)

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories.companion_files import list_files_below
 from helix_desktop.histories.program_names import NAMES
-from helix_desktop.histories.recorded_session import RecordedSession
+
+# The window knows the names of programs from its start, and reads no files before it shows any.
+if TYPE_CHECKING:
+    from helix_desktop.histories.recorded_session import RecordedSession
 
 BEGINNING = 64 << 10  # So many bytes of a file are shown to a format that may recognize it.
 # The kinds of the program's own formats. The last ones are no program's name.
@@ -18,7 +21,7 @@ OWN_KINDS = (*NAMES, "trajectory", "anthropic", "openai")
 class AddedReading:
     """What a format read of a file. `left_out`: a sentence for each part that it could not read."""
 
-    sessions: tuple[RecordedSession, ...] = ()
+    sessions: "tuple[RecordedSession, ...]" = ()
     left_out: tuple[str, ...] = ()
     unreadable_because: str = ""
 
@@ -92,6 +95,8 @@ def find_added_format(path: Path, kind: str, complaints: list[str]) -> AddedForm
 
 def find_files_of_format(added: AddedFormat, home: Path) -> Iterator[Path]:
     """Yield the format's files in the folders where its program keeps them."""
+    from helix_desktop.histories.companion_files import list_files_below
+
     complaints: list[str] = []  # They are said again when the file is read.
     for folder in folders_of_format(added, home):
         for path in list_files_below(folder, *patterns_of_format(added)):
