@@ -16,7 +16,7 @@ def test_the_menu_of_tools_is_built_anew_for_a_new_tool_alone(theme: Theme) -> N
     """Not for each entry, as it may be open meanwhile."""
     bar = EntryFilterBar(theme)
     bar.set_tools([("read_file", 2)])
-    assert [action.text() for action in menu_of_tools(bar)] == ["All tools", "read_file  (2)"]
+    assert [action.text() for action in menu_of_tools(bar)] == ["All tools", "Read  (2)"]
     shown = menu_of_tools(bar)
     bar.set_tools([("read_file", 3)])
     assert menu_of_tools(bar) == shown
