@@ -110,7 +110,7 @@ ENTRY_COLUMNS: Sequence[EntryColumn] = (
         _tokens,
         EntrySort.TOKENS,
         106,
-        78,
+        88,
         is_number=True,
         hidden_first=2,
     ),
