@@ -23,7 +23,14 @@ from helix_desktop.resources import read_json_resource
 Condition = Callable[[], bool]
 # The palette finds the actions of these places, too. It does not find what answers a question,
 # which nobody may press by searching, nor what a menu offers for the item that it belongs to.
-SEARCHABLE_HOMES = ("answer", "changes", "settings", "models", "new conversation")
+SEARCHABLE_HOMES = (
+    "answer",
+    "changes",
+    "settings",
+    "models",
+    "new conversation",
+    "workspaces",
+)
 ACTIONS_THAT_ANSWER = ("allow-once", "allow-conversation", "allow-always", "refuse")
 
 

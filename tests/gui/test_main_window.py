@@ -666,6 +666,13 @@ def test_the_palette_finds_actions_conversations_and_messages(window: MainWindow
     assert any(find.kind == "message" for find in window.palette_box._model.items)
 
 
+def test_the_palette_finds_what_the_menu_of_workspaces_has(window: MainWindow) -> None:
+    window.palette_box.open_palette("ssh")
+    assert "Open a folder on another computer…" in [
+        find.text for find in window.palette_box._model.items
+    ]
+
+
 def test_the_palette_says_what_is_wrong_with_a_filter(window: MainWindow) -> None:
     window.palette_box.open_palette("Shard before:banana")
     window.search.search_everywhere("Shard before:banana")
