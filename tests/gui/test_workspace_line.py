@@ -200,10 +200,11 @@ def test_everything_is_searched_elsewhere_and_a_broken_line_is_said_once(
     found = found_by_palette(window, "Shard")
     assert "… Shard …" in found
 
-    async def break_off(_query: str) -> list[Any]:
+    async def break_off(*_: object) -> list[Any]:
         raise OwnerEnded("The line is broken.")
 
     monkeypatch.setattr(elsewhere.workspace, "search_index", break_off)
+    monkeypatch.setattr(elsewhere, "complete_file_paths", break_off)
     found = found_by_palette(window, "Shard")
     assert found["Not searched: The line is broken."] == elsewhere.name
     assert "broken" not in window.notices.shown_text
