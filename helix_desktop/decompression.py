@@ -116,7 +116,8 @@ def open_foreign_archive(
 ) -> Iterator[zipfile.ZipFile]:
     """Opens a ZIP file from outside. BadZipFile if it is none, has too many members, or
     has a member that is a duplicate, encrypted, or compressed by a method whose output
-    cannot be limited. A member yields no more than its declared size.
+    cannot be limited. The same if a member is damaged, once it is read. A member yields no
+    more than its declared size.
     """
     raw: io.BytesIO | io.FileIO
     if isinstance(source, io.BytesIO):
@@ -135,7 +136,10 @@ def open_foreign_archive(
                 raise zipfile.BadZipFile(
                     f"its member {member.filename[:40]!r} is not one that is read"
                 )
-        yield archive
+        try:
+            yield archive
+        except (zlib.error, EOFError) as error:
+            raise zipfile.BadZipFile(f"its compression is damaged: {error}") from error
 
 
 def read_archive_member(archive: zipfile.ZipFile, name: str, limit_bytes: int) -> bytes:

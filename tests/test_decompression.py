@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import time
 import tracemalloc
+import zipfile
 import zlib
 
 import pytest
@@ -13,6 +15,8 @@ from helix_desktop.decompression import (
     DecodedTooLarge,
     UnreadableCoding,
     decompress_body,
+    open_foreign_archive,
+    read_archive_member,
 )
 from tests.hostile_bodies import CODINGS, hostile_body
 
@@ -110,3 +114,20 @@ def test_a_hostile_body_takes_no_more_memory_and_time_than_its_limits(seed: int)
         tracemalloc.stop()
     assert peak < 8 << 20
     assert time.process_time() - began < 2.0
+
+
+def test_an_archive_with_any_byte_of_its_content_damaged_is_said_to_be_damaged() -> None:
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a", SAID)
+        size = archive.getinfo("a").compress_size
+    first = 30 + len("a")  # The length of a member's header.
+    # Of the last byte, not all bits mean something.
+    for position in range(first, first + size - 1):
+        damaged = bytearray(whole.getvalue())
+        damaged[position] ^= 0x55
+        with (
+            pytest.raises(zipfile.BadZipFile),
+            open_foreign_archive(io.BytesIO(damaged)) as archive,
+        ):
+            read_archive_member(archive, "a", LIMIT)

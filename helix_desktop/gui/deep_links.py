@@ -24,7 +24,8 @@ from helix_desktop.fast_dataclass import dataclass
 SCHEME = "helix"
 LONGEST = 500
 _OF_THE_WEB = frozenset({"http", "https", "mailto"})
-_NAME = r"[A-Za-z0-9._-]{1,80}"
+# A name is never `..`, as no id is: see `fact_encoding.CONVERSATION_ID`.
+_NAME = r"(?!\.)[A-Za-z0-9._-]{1,80}"
 _FORMS = {
     "settings": re.compile(r"settings"),
     "workspace": re.compile(rf"workspace/(?P<workspace>{_NAME})"),

@@ -13,7 +13,7 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.gui import deep_links
 from helix_desktop.gui.deep_links import WindowPlace, format_deep_link, parse_deep_link
 
-NAMES = st.text("abcXYZ019._-", min_size=1, max_size=80)
+NAMES = st.from_regex(r"[abcXYZ019_-][abcXYZ019._-]{0,79}", fullmatch=True)
 PLACES = st.one_of(
     st.just(WindowPlace("settings")),
     st.builds(WindowPlace, st.just("workspace"), NAMES),
@@ -41,6 +41,9 @@ def test_every_place_has_a_link_that_leads_there(place: WindowPlace) -> None:
         "helix://run/rm",
         "helix://workspace/a/../../etc",
         "helix://workspace/a b",
+        "helix://workspace/..",
+        "helix://workspace/a/conversation/..",
+        "helix://workspace/a/fold/./b",
         "helix://workspace/a/conversation/b/send?text=hello",
         "helix://workspace/a/entry/1234",
         "helix://settings?key=x",
