@@ -104,7 +104,7 @@ def _read_declared_settings() -> Iterator[ProgramSetting[Any]]:
     for key, fields in read_json_resource("program_settings.json").items():
         choices = tuple(fields.pop("choices", ()))
         if key == "appearance.language":
-            choices = ("system", *LANGUAGES)
+            choices = ("system",) + tuple(LANGUAGES)
         yield ProgramSetting(key, choices=choices, **fields)
 
 

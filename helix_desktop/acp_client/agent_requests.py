@@ -583,7 +583,7 @@ def _format_terminal_command(params: dict[str, Any]) -> str:
     command = text_at(params, "command")
     arguments = [str(argument) for argument in list_at(params, "args")]
     if arguments:
-        pieces.append(shlex.join([command, *arguments]))
+        pieces.append(shlex.join([command] + arguments))
     else:
         pieces.append(command)
     return " ".join(pieces)

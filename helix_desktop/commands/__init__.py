@@ -42,7 +42,7 @@ def build_command_line_parser(given: Sequence[str] = ("--help",)) -> argparse.Ar
     )
     nouns = whole.add_subparsers(metavar="COMMAND", parser_class=CommandLineParser)
     named = [noun for noun in NOUNS if noun in given]
-    only_asks_for_version = not {*given} - {"--version"}
+    only_asks_for_version = not set(given) - {"--version"}
     if not named and not only_asks_for_version:
         named = list(NOUNS)
     for noun in named:

@@ -70,7 +70,7 @@ def run_mcp_command(arguments: Namespace) -> int:
         # The token is sent over a private socket to the workspace's owner, so no
         # process list shows it.
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
-        arguments.argv = [*arguments.argv, f"--token={token}"]
+        arguments.argv = arguments.argv + [f"--token={token}"]
         arguments.token = token
     else:
         # Which agent starts this. The addresses contain tokens, too.
@@ -89,7 +89,7 @@ def _take_from_environment(arguments: Namespace, option: str, variable: str) -> 
     value = os.environ.get(variable)
     if value:
         setattr(arguments, option, value)
-        arguments.argv = [*arguments.argv, f"--{option}={value}"]
+        arguments.argv = arguments.argv + [f"--{option}={value}"]
 
 
 async def _serve_client_of_terminal(arguments: Namespace, identity: str, terminal: Console) -> int:
@@ -125,7 +125,7 @@ async def _serve_over_http(arguments: Namespace, identity: str, terminal: Consol
         """Lets the next process listen on the same port, so that clients still find it."""
         if console.port:
             arguments.http = console.port
-            arguments.argv = [*arguments.argv, f"--http={console.port}"]
+            arguments.argv = arguments.argv + [f"--http={console.port}"]
 
     return await workspace_access.serve_guest_wherever_open(arguments, identity, console, keep_port)
 

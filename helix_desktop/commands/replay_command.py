@@ -297,7 +297,7 @@ def add_replay_commands(nouns: Subparsers) -> None:
     noun.add_argument(
         "--stand-in",
         metavar="KIND",
-        choices=[*stand_in_model.KINDS],
+        choices=list(stand_in_model.KINDS),
         default="works",
         help="how the simulated model that writes handover documents behaves: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language or too-long",
     )

@@ -122,10 +122,10 @@ def append_question(
 ) -> Request:
     """Return the conversation's request, which is cached, with a question added at its end."""
     last_message = request.messages[-1]
-    with_question = replace(last_message, parts=(*last_message.parts, Text(question)))
+    with_question = replace(last_message, parts=last_message.parts + (Text(question),))
     return replace(
         request,
-        messages=(*request.messages[:-1], with_question),
+        messages=request.messages[:-1] + (with_question,),
         purpose=purpose,
         max_output=max_output,
         reasoning="",

@@ -79,7 +79,7 @@ WORDS = ("url", "read", "path", "identifier", "unseen")
 # A name in an output of which the model only saw an excerpt. These have an entry of
 # their own.
 UNSEEN = "unseen"
-KINDS = (*CRITICAL, *REFERENCE)
+KINDS = CRITICAL + REFERENCE
 
 # An address may follow any character, even the "n" of an escaped line break (\nhttps://).
 _URL = re.compile(r"https?://[^\s<>\"'`\\]+")

@@ -344,7 +344,7 @@ class LargeOutputShortener:
         request = request_building.build_request(view, contents)
         text_by_call = {output.returned.call: "(long; see below)" for output in large_outputs}
         last_message = _fill_missing_results(request.messages[-1], text_by_call)
-        complete_request = replace(request, messages=(*request.messages[:-1], last_message))
+        complete_request = replace(request, messages=request.messages[:-1] + (last_message,))
 
         # The model counts from 1.
         previews = {output.index + 1: (output.call, output.preview) for output in large_outputs}

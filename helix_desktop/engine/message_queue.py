@@ -296,7 +296,7 @@ class TurnRunner:
         except BaseException:
             self._queue.requeue_messages([message])
             raise
-        new_facts = [*message_and_folds, *notes_of_hooks]
+        new_facts = list(message_and_folds) + list(notes_of_hooks)
         try:
             await self._conversation.append_facts_from(
                 partial(self._build_message_facts, message, new_facts)

@@ -177,7 +177,7 @@ class _MessageBuilder:
         parts = self.messages[-1].parts
         for index, part in enumerate(parts):
             if isinstance(part, ToolResult) and part.call == call:
-                parts[index] = ToolResult(part.call, part.text, part.ok, (*part.images, image))
+                parts[index] = ToolResult(part.call, part.text, part.ok, part.images + (image,))
 
     def _user_parts_of(self, block: Block) -> list[MessagePart]:
         """Return a block as a part of the user's message, or nothing if it says nothing.

@@ -128,7 +128,7 @@ def set_expected_request_settings(
     """Set, without recording it, what the next request has besides its messages."""
     conversation.set_expected_settings(setup.settings_facts)
     tools_offered = _build_tools_offered(services, setup)
-    conversation.set_expected_settings((*setup.settings_facts, tools_offered))
+    conversation.set_expected_settings(setup.settings_facts + (tools_offered,))
 
 
 def _build_tools_offered(services: SessionServices, setup: ConversationSetup) -> facts.ToolsOffered:

@@ -186,7 +186,7 @@ def find_installed_extensions(folder: Path) -> list[InstalledExtension]:
 
     If two packages use one name, the one whose package name comes first has it.
     """
-    search_path = [*sys.path, str(folder)]
+    search_path = sys.path + [str(folder)]
     packages_in_folder = _list_packages(folder)
     extensions: list[InstalledExtension] = []
     for distribution in importlib.metadata.distributions(path=search_path):

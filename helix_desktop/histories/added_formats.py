@@ -72,7 +72,7 @@ def name_of_program(kind: str) -> str:
 
 def check_kind_of_history(kind: str) -> None:
     """Raises InvalidInput for a kind that neither the program nor an extension can read."""
-    kinds = [*OWN_KINDS, *_added]
+    kinds = list(OWN_KINDS) + list(_added)
     if kind not in kinds:
         raise InvalidInput(
             f"Unknown kind of history: {kind!r}.", remedy=f"Available: {', '.join(kinds)}."

@@ -118,7 +118,7 @@ class PairedDevices:
                 now,
                 now,
             )
-            self._write_device_file(DeviceFile((*stored.devices, device)))
+            self._write_device_file(DeviceFile(stored.devices + (device,)))
         return device, f"{device.id}.{secret}"
 
     def find_device(self, cookie: str) -> PairedDevice | None:

@@ -41,7 +41,7 @@ def find_rules_of_root(
     """Yield the rules that now apply. `touched`: files the agent read or changed.
     `is_hidden`: tells hidden files.
     """
-    for name in (*NAMES, *OF_A_ROOT):
+    for name in NAMES + OF_A_ROOT:
         yield from _read_rules_file(reading.root / name, reading, "", is_hidden)
     yield from _find_cursor_rules(reading.root, reading, touched)
 

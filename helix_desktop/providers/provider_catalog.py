@@ -128,7 +128,7 @@ DIALECTS: Mapping[str, Callable[[str, str, str], ProtocolDialect]] = {
     anthropic_client.KIND: AnthropicMessages,
     gemini_client.KIND: GeminiProtocol,
 }
-KINDS = (*DIALECTS, DEMO)
+KINDS = tuple(DIALECTS) + (DEMO,)
 
 
 def add_known_provider(known: KnownProvider) -> None:

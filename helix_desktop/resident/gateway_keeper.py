@@ -26,7 +26,7 @@ class GatewayKeeper:
     """Restarts a killed gateway on the same socket, while new connections wait."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._command = [*command, "--told"]
+        self._command = list(command) + ["--told"]
         self._registrations_line = "[]\n"
         self._lock = threading.Lock()
         self._process: starter.ChildProcess | None = None
@@ -90,7 +90,7 @@ class GatewayKeeper:
             listening_options = ["--port", str(self.port)]
         return starter.ProcessLaunch(
             starter.CommandAuthor.PROGRAM,
-            [*self._command, *listening_options],
+            self._command + listening_options,
             inherited=inherited,
             has_own_session=True,
         )

@@ -25,7 +25,7 @@ class PageKeeper:
     """`command` starts this program. The page ends with its input, so also if we are killed."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._argv = [*command, "resident", "page", "serve"]
+        self._argv = list(command) + ["resident", "page", "serve"]
         self._process: ChildProcess | None = None
         self._is_ending = threading.Event()
         self._has_ended = threading.Event()

@@ -44,7 +44,7 @@ class KnownEntry:
     def used_by(self, conversation: str) -> "KnownEntry":
         if conversation in self.conversations:
             return self
-        return replace(self, conversations=(*self.conversations, conversation))
+        return replace(self, conversations=self.conversations + (conversation,))
 
     def described_by(self, stored: Stored) -> "KnownEntry":
         about = replace(self.about, media_type=stored.media_type)
@@ -111,7 +111,7 @@ class _StoredBlob:
 
     @property
     def is_without_gap(self) -> bool:
-        return self.chunks == [*range(len(self.chunks))]
+        return self.chunks == list(range(len(self.chunks)))
 
 
 class _CacheSalvage:

@@ -392,7 +392,7 @@ class FleetTaskList(FleetTaskHistory):
         ending = self._statement("end", state.value, sealed, *lease)
 
         def end_row(transaction: TableTransaction) -> bool:
-            *_, ended = transaction.run_all([*charges, ending])
+            *_, ended = transaction.run_all(charges + [ending])
             if not ended:
                 return False
             if state is FleetTaskState.WAITING:
@@ -419,7 +419,7 @@ class FleetTaskList(FleetTaskHistory):
         giving_back = self._statement("give_back", MOST_SETBACKS, sealed, *lease)
 
         def give_back_row(transaction: TableTransaction) -> Rows:
-            *_, given_back = transaction.run_all([*charges, giving_back])
+            *_, given_back = transaction.run_all(charges + [giving_back])
             self._return_to_queue(transaction, given_back)
             return given_back
 

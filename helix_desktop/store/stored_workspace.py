@@ -260,7 +260,7 @@ class StoredWorkspace:
         if self.link is None:
             return purged
         not_forgotten, ciphertext = await self.link.forget_saved_entries_in_store()
-        elsewhere = [*purged.elsewhere, *not_forgotten]
+        elsewhere = list(purged.elsewhere) + list(not_forgotten)
         return replace(purged, elsewhere=tuple(elsewhere), ciphertext=ciphertext)
 
     async def _forget_everywhere(self, wanted: forgetting.ForgetRequest) -> ForgetResult:

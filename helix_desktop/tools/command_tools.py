@@ -175,7 +175,7 @@ class WorkspaceCommands:
     def openings_for_command(self, needs: CommandNeeds) -> CommandOpenings:
         """Return what is open to a command by settings or request, without hidden files."""
         openings = self.opened()
-        names = tuple(dict.fromkeys((*openings.names, *needs.openings)))
+        names = tuple(dict.fromkeys(openings.names + needs.openings))
         hidden: list[str] = []
         if self.guard is not None:
             hidden = [path for path in self.guard.hidden_files if path not in needs.files]

@@ -539,7 +539,7 @@ def _arguments_to_mask_path(
                 words += ["--dir", place]
             else:
                 words += ["--ro-bind-try", place, place]
-        return [*words, "--remount-ro", path]
+        return words + ["--remount-ro", path]
     if os.path.exists(path):  # noqa: PTH110 -- as above
         return ["--ro-bind", str(empty_file()), path]
     return []

@@ -231,7 +231,7 @@ class OnDemandTools:
         the sources of tools, so that the model knows what it can search for.
         """
         servers = SourceCatalogue(_HEADING.strip(), tuple(self._summaries_by_server.values()))
-        catalogues = self._catalogue_lines_that_fit([servers, *self.catalogues()])
+        catalogues = self._catalogue_lines_that_fit([servers] + list(self.catalogues()))
         descriptions = built_in_tool.read_tool_descriptions()
         find_tools = descriptions[FIND_TOOLS]
         call_tool = descriptions[CALL_TOOL]

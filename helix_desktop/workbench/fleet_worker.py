@@ -132,7 +132,7 @@ class FleetWorker:
                 elif may_end(time.monotonic() - busy_at):
                     return
                 # Look again once a task has ended, or when it is time to look for new ones.
-                awaited = {draining, *self._claimed}
+                awaited = {draining} | set(self._claimed)
                 await asyncio.wait(
                     awaited, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )

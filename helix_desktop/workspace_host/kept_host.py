@@ -80,7 +80,7 @@ class HostStarter:
 
     def _start_kept_host(self, complaint_file: IO[bytes]) -> ChildProcess:
         """Starts it apart from this process, whose end it must not notice."""
-        argv = [*self._program, "host", "--keep", "--workspace", self.workspace]
+        argv = list(self._program) + ["host", "--keep", "--workspace", self.workspace]
         launch = ProcessLaunch(CommandAuthor.PROGRAM, argv, has_own_session=True)
         kept_host = open_process(
             launch, stdin=DEVNULL, stdout=DEVNULL, stderr=complaint_file.fileno()

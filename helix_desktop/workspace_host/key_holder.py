@@ -146,7 +146,7 @@ def start_key_holder(program: Sequence[str], workspace: str, offer_line: bytes) 
     """Starts the process apart from this one, which is the end of a line. Returns what it says:
     KEY_IS_HELD, or why not.
     """
-    argv = [*program, "host", "--hold-key", "here", "--workspace", workspace]
+    argv = list(program) + ["host", "--hold-key", "here", "--workspace", workspace]
     launch = ProcessLaunch(CommandAuthor.PROGRAM, argv, has_own_session=True)
     holder = open_process(launch, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
     if holder.stdin is None or holder.stdout is None:

@@ -115,7 +115,7 @@ class WindowCommands:
         session = await self._bench.open_session(command.conversation)
         parts: tuple[UserPart, ...] = command.attachments
         if command.text.strip():
-            parts = (Text(command.text), *parts)
+            parts = (Text(command.text),) + parts
         if not parts:
             raise InvalidInput("The message is empty.")
         await session.edit_and_resend(command.seq, parts)

@@ -176,7 +176,7 @@ class _TurnGrouping:
                 self._add_calls(reply_parts)
             case facts.ToolReturned(child=child) if child and self.turns:
                 last_turn = self.turns[-1]
-                self.turns[-1] = replace(last_turn, children=(*last_turn.children, child))
+                self.turns[-1] = replace(last_turn, children=last_turn.children + (child,))
             case facts.FilesChanged() as fact if self.turns:
                 self._add_change(recorded, fact)
 

@@ -128,7 +128,7 @@ def build_preview(text: str, tokens: int, purpose: str = "") -> str:
     rows += head
     if left_out_count > 0:
         rows.append(f"[… {left_out_count:,} lines left out …]")
-        shown_lines = {*head, *tail}
+        shown_lines = set(head) | set(tail)
         rows += _most_informative_lines(searched, purpose, shown_lines, preview_characters)
         # Without a title, the last lines would seem to belong to the list before them.
         ends_with_list = not rows[-1].startswith("[")

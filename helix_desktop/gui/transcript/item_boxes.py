@@ -490,7 +490,7 @@ def _build_subagent_boxes(context: LayoutContext, conversation: str) -> Iterator
     yield basic_boxes.ActionLineBox(context.ink, context.width, label, open_conversation, gap=6)
 
     indent = context.ink.scaled_pixels(18)
-    key_prefix = (*context.key_prefix, conversation)
+    key_prefix = context.key_prefix + (conversation,)
     inner_context = context.nested_context(items, indent, key_prefix)
     first = max(0, len(items.all) - NESTED)
     for index in range(first, len(items.all)):

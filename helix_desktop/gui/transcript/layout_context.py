@@ -30,7 +30,7 @@ class LayoutContext:
         return bool(self.section_amounts.get(key, default)), ToggleSection(key)
 
     def section_key(self, *parts: object) -> SectionKey:
-        return (*self.key_prefix, *parts)
+        return self.key_prefix + parts
 
     def nested_context(
         self, items: TranscriptItems, inset: float, prefix: SectionKey

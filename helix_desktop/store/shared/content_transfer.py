@@ -241,7 +241,7 @@ class ContentTransfer:
         which describes it. An entry that is removed here meanwhile is not sent.
         """
         *names, first_row = list_row_names_of_entry(self._seal, record.digest, record.count_chunks)
-        missing = await self._remote.find_missing_in_batches([*names, first_row])
+        missing = await self._remote.find_missing_in_batches(names + [first_row])
         missing_chunks = [chunk for chunk, name in enumerate(names) if name in missing]
         with contextlib.suppress(NotFound, CacheCorrupt):
             for start in range(0, len(missing_chunks), _CHUNKS_IN_CALL):

@@ -232,7 +232,7 @@ class KnownFolders:
             if not group:
                 continue
             first_path, *other_paths = sorted(path for path, _ in group)
-            file = self._find_file_among(result, [first_path, *other_paths])
+            file = self._find_file_among(result, [first_path] + other_paths)
             if file is None:
                 continue
             self._replace_found_item(result, first_path, file)
