@@ -73,7 +73,7 @@ class ClientEntryIndex:
 
     async def find_entry_uses(self, digest: Digest) -> Sequence[EntryUse]:
         answer = await _ask_host_of_entries(self._line, host_interface.FindEntryUses(digest))
-        return [replace(use, time=_possible_time(use.time)) for use in answer.uses]
+        return [replace(use, time=possible_time(use.time)) for use in answer.uses]
 
     async def search_index(
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
@@ -111,12 +111,13 @@ def _shortened_row(row: EntryRow) -> EntryRow:
     return replace(
         row,
         about=shortened_origin,
-        time=_possible_time(row.time),
-        recalled=_possible_time(row.recalled),
+        time=possible_time(row.time),
+        recalled=possible_time(row.recalled),
     )
 
 
-def _possible_time(time: float) -> float:
+def possible_time(time: float) -> float:
+    """Return 0 for a time that no clock shows, which would fail where it is formatted."""
     if 0.0 <= time <= LATEST_TIME:  # Not true of what is no number, either.
         return time
     return 0.0

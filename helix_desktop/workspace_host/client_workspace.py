@@ -27,7 +27,7 @@ from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.workbench.file_preview import PreviewedFile, PreviewKind
 from helix_desktop.workspace_host import host_interface
 from helix_desktop.workspace_host.client_changes import ClientFileChanges
-from helix_desktop.workspace_host.client_entries import ClientCatalogue
+from helix_desktop.workspace_host.client_entries import ClientCatalogue, possible_time
 from helix_desktop.workspace_host.client_session import ClientSession, UnconfirmedMessage
 from helix_desktop.workspace_host.host_interface import (
     FactsAdded,
@@ -106,7 +106,7 @@ class ClientWorkspace:
 
     @property
     def everything_allowed_until(self) -> float:
-        return self._description.everything_allowed_until
+        return possible_time(self._description.everything_allowed_until)
 
     def describe_permission_modes(self) -> Mapping[str, str]:
         return dict(self._description.permission_modes)

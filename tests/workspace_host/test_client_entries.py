@@ -15,6 +15,7 @@ from helix_desktop.errors import ActionRefused, NotFound
 from helix_desktop.workbench import Workbench
 from helix_desktop.workspace_host import client_entries
 from helix_desktop.workspace_host.client_workspace import ClientWorkspace
+from helix_desktop.workspace_host.host_interface import WorkspaceDescription
 from tests.workspace_host.test_client_workspace import client, is_done, line, until
 
 __all__ = ["client", "line"]
@@ -79,3 +80,9 @@ def test_a_row_of_a_host_that_lies_can_be_drawn(time: float) -> None:
     assert len(shown.about.source) == len(shown.about.tool) == client_entries.LONGEST_TEXT
     honest = replace(row, about=EntryOrigin("read_file", "a.txt"), time=1.0, recalled=0.0)
     assert client_entries._shortened_row(honest) == honest
+
+
+@pytest.mark.parametrize("time", [math.nan, math.inf, -1.0, 1e300])
+async def test_an_end_that_no_clock_shows_is_none(client: ClientWorkspace, time: float) -> None:
+    client._description = WorkspaceDescription(everything_allowed_until=time)
+    assert client.everything_allowed_until == 0.0
