@@ -4,8 +4,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from PySide6.QtCore import QTimer
-from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QPlainTextEdit
 
 from helix_desktop.errors import HelixError
@@ -16,7 +14,7 @@ from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.mcp_server_card import McpServerCard
-from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.settings.settings_page import RefreshWhileShown, SettingsPage
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import ServerConfig, Workbench
@@ -61,17 +59,10 @@ class McpServersPage(SettingsPage):
         self.add_page_layout(build_row((self._name, 1), add, wraps=True))
         self._error_label = self.add_sentence("", "danger")
 
-        self._refresh_timer = QTimer(self, interval=REFRESH_MS)
-        self._refresh_timer.timeout.connect(self.refresh_server_cards)
+        self.add_page_widget(
+            RefreshWhileShown(self.page_content, REFRESH_MS, self.refresh_server_cards)
+        )
         self.refresh_server_cards()
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        self._refresh_timer.start()
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        self._refresh_timer.stop()
 
     def refresh_server_cards(self) -> None:
         """Updates the cards. Called every second while the page is visible."""

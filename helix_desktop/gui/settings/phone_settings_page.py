@@ -1,11 +1,9 @@
 """The page for phones: whether it is on, which devices may use it, and pairing another one."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
-from PySide6.QtCore import QTimer
-from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.errors import HelixError
@@ -19,6 +17,7 @@ from helix_desktop.gui.settings.installation_port import PhoneDevice, PhoneDevic
 from helix_desktop.gui.settings.pair_device_dialog import PairDeviceDialog
 from helix_desktop.gui.settings.phone_notices_dialog import PhoneNoticesDialog
 from helix_desktop.gui.settings.program_settings_page import ProgramSettingsPage
+from helix_desktop.gui.settings.settings_page import RefreshWhileShown
 from helix_desktop.gui.translation import tr
 from helix_desktop.program_settings import PAGE_ON, ProgramSettings
 
@@ -41,7 +40,7 @@ class PhoneSettingsPage(ProgramSettingsPage):
         self.add_page_button(tr("Pair a device…"), self._show_pairing_dialog)
         self.add_page_button(tr("Notices on your phone…"), self._show_notices_dialog)
         # The content is shown within another page, and this page itself never is.
-        self._watcher = _VisibilityWatcher(self.page_content, self._fetch_devices)
+        self._watcher = RefreshWhileShown(self.page_content, REFRESH_MS, self._fetch_devices)
         self.add_page_widget(self._watcher)
         self._fetch_devices()
 
@@ -129,21 +128,3 @@ class PhoneSettingsPage(ProgramSettingsPage):
     def _show_failure(self, error: HelixError) -> None:
         self._status_label.setText(translate_sentences(str(error)))
         self._status_label.show()
-
-
-class _VisibilityWatcher(QWidget):
-    """Calls `refresh` again and again while it can be seen. It takes no room itself."""
-
-    def __init__(self, parent: QWidget, refresh: Callable[[], object]) -> None:
-        super().__init__(parent)
-        self.setFixedHeight(0)
-        self._timer = QTimer(self, interval=REFRESH_MS)
-        self._timer.timeout.connect(refresh)
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        self._timer.start()
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        self._timer.stop()

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QLabel, QLayout, QPushButton, QScrollArea, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -74,6 +75,27 @@ class SettingsPage(QScrollArea):
     def add_page_widget(self, widget: W) -> W:
         self._column.insertWidget(self._column.count() - 1, widget)
         return widget
+
+
+class RefreshWhileShown(QWidget):
+    """Calls `refresh` again and again while it can be seen. It takes no room itself.
+
+    It belongs to the content of a page: a page that is a section of another one is itself hidden.
+    """
+
+    def __init__(self, parent: QWidget, interval_ms: int, refresh: Callable[[], object]) -> None:
+        super().__init__(parent)
+        self.setFixedHeight(0)
+        self._timer = QTimer(self, interval=interval_ms)
+        self._timer.timeout.connect(refresh)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._timer.start()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._timer.stop()
 
 
 class WorkspaceSettingsPage(SettingsPage):

@@ -43,6 +43,8 @@ from helix_desktop.gui.settings.permissions_page import PermissionsPage, describ
 from helix_desktop.gui.settings.program_settings_page import ProgramSettingsPage
 from helix_desktop.gui.settings.providers_page import EditProviderDialog, ProvidersPage
 from helix_desktop.gui.settings.settings_dialog import GENERAL_SECTIONS, SettingsDialog
+from helix_desktop.gui.settings.settings_group_page import SettingsGroupPage
+from helix_desktop.gui.settings.settings_page import RefreshWhileShown
 from helix_desktop.gui.settings.shortcuts_page import ShortcutsPage
 from helix_desktop.gui.settings.storage_page import StoragePage
 from helix_desktop.gui.settings.workspace_settings_pages import (
@@ -721,6 +723,26 @@ def test_a_server_that_does_not_answer_says_since_when_and_why(
     log = page._cards["own"].findChildren(QPlainTextEdit)[0]
     assert log.isVisible()
     assert log.placeholderText() == "The server has written nothing yet."
+
+
+def test_a_server_that_becomes_ready_says_so_by_itself(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    """Also where its page is a section of another page, and so is hidden itself."""
+    starting = listed_server("python3 own.py", "own", "starting")
+    bench.mcp_servers.running = [starting]
+    section = McpServersPage(window.theme, bench, program, window.background_runner)
+    page = SettingsGroupPage("Tools and servers", {"servers": lambda: section})
+    page.show()
+    assert not section.isVisible()
+    bench.mcp_servers.running = [listed_server("python3 own.py", "own", "ready")]
+    refreshing = page.findChild(RefreshWhileShown)
+    assert refreshing is not None
+    assert refreshing._timer.isActive()
+    refreshing._timer.timeout.emit()
+    assert "ready" in said(page)
+    page.hide()
+    assert not refreshing._timer.isActive()
 
 
 def test_storage_says_what_is_kept_and_looks_after_it(
