@@ -17,6 +17,7 @@ from helix_desktop.gui.shown_workspace import OTHER_COMPUTER, RememberedWorkspac
 from helix_desktop.program_folders import ProgramFolders
 
 if TYPE_CHECKING:
+    from helix_desktop.engine.ports import ClosedSearchResult
     from helix_desktop.providers.key_lender import KeyLender
     from helix_desktop.store.all_workspaces import KnownWorkspace
     from helix_desktop.workbench.all_workbenches import Workbenches
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from helix_desktop.workspace_host.ssh_address import SshAddress
 
 log = logging.getLogger(__name__)
+MOST_HITS_ELSEWHERE = 20
 MOST_MACHINES = 50  # So many of the names in the user's ssh configuration are offered.
 LARGEST_CONFIGURATION = 1 << 20
 
@@ -43,6 +45,40 @@ class HostConnections:
 
     def _lock_of(self, workspace: str) -> asyncio.Lock:
         return self._opening_locks.setdefault(workspace, asyncio.Lock())
+
+    async def search_workspace(self, workspace: str, words: str) -> "ClosedSearchResult":
+        """Searches a workspace of this computer that the window does not show: its files, or if
+        another process has it open, such as the gateway, by asking that process.
+        """
+        try:
+            return await self._desk.search_closed_workspace(workspace, words)
+        except StoreBusy:
+            found = await self._search_at_owner(workspace, words)
+            if found is None:
+                raise
+            return found
+
+    async def _search_at_owner(self, workspace: str, words: str) -> "ClosedSearchResult | None":
+        """Returns None if no process answers."""
+        from helix_desktop.engine.ports import ClosedSearchResult
+        from helix_desktop.workspace_host.client_entries import shorten_search_hits
+        from helix_desktop.workspace_host.host_connection import connect_to_host
+        from helix_desktop.workspace_host.host_interface import SearchEntries
+
+        host = await connect_to_host(self._where.run, workspace)
+        if host is None:
+            return None
+        try:
+            search = SearchEntries(words, "", MOST_HITS_ELSEWHERE, with_messages=True)
+            result = await host.run_host_command(search)
+            follower = await host.follow_list()
+            rows = await follower.next_rows()
+        finally:
+            await host.close_host()
+        if result.entries is None:
+            return None
+        titles = {listed.row.id: listed.row.title for listed in rows}
+        return ClosedSearchResult(shorten_search_hits(result.entries.hits), titles)
 
     # --- Workspaces of this computer
 

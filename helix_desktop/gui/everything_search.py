@@ -176,7 +176,7 @@ class EverythingSearch(QObject):
             return
         row = results.unsearched_rows[0]
         self._parts.run_for_window(
-            self._workspaces.workbenches.search_closed_workspace(row.id, results.query),
+            self._workspaces.search_workspace_not_shown(row.id, results.query),
             then=partial(self._show_hits_of_closed_workspace, results, row),
             failed=partial(self._offer_to_open_unsearched_workspace, results, row),
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
+from helix_desktop.engine.ports import ClosedSearchResult
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.gui.colours import WORKSPACE_COLOURS
@@ -180,6 +181,11 @@ class OpenWorkspaces(QObject):
         if remembered is not None:
             return await self._connections.open_remembered(remembered)
         return await self._connections.open_workspace(workspace)
+
+    async def search_workspace_not_shown(self, workspace: str, words: str) -> ClosedSearchResult:
+        if self._connections is None:
+            return await self.workbenches.search_closed_workspace(workspace, words)
+        return await self._connections.search_workspace(workspace, words)
 
     def _show_workspace_if_wanted(
         self, workspace: str, then: Callable[[], object], bench: ShownWorkspace

@@ -37,7 +37,12 @@ if TYPE_CHECKING:
     from helix_desktop.engine.facts import Attachment, Cover, FoldKind, Recorded, UserPart
     from helix_desktop.engine.list_rows import ConversationListRow
     from helix_desktop.engine.messages import Request
-    from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion, SearchHit
+    from helix_desktop.engine.ports import (
+        ClosedSearchResult,
+        PermissionAnswer,
+        PermissionQuestion,
+        SearchHit,
+    )
     from helix_desktop.engine.session_events import ConversationActivity, Event
     from helix_desktop.engine.session_setup import QueuedMessage
     from helix_desktop.engine.sha256_digest import Digest
@@ -331,6 +336,7 @@ class WorkspaceConnections(Protocol):
 
     async def open_workspace(self, workspace: str) -> ShownWorkspace: ...
     async def open_remembered(self, remembered: RememberedWorkspace) -> ShownWorkspace: ...
+    async def search_workspace(self, workspace: str, words: str) -> ClosedSearchResult: ...
     async def close_client(self, workspace: str) -> None: ...
     def remember_address(self, text: str) -> RememberedWorkspace: ...
     def list_remembered(

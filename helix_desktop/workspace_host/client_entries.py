@@ -80,7 +80,7 @@ class ClientEntryIndex:
     ) -> Sequence[SearchHit]:
         command = host_interface.SearchEntries(query, tool, limit, with_messages=not entries_only)
         answer = await _ask_host_of_entries(self._line, command)
-        return [replace(hit, snippet=hit.snippet[:LONGEST_TEXT]) for hit in answer.hits[:limit]]
+        return shorten_search_hits(answer.hits[:limit])
 
 
 class ClientEntryContents(ClientContents):
@@ -114,6 +114,10 @@ def _shortened_row(row: EntryRow) -> EntryRow:
         time=possible_time(row.time),
         recalled=possible_time(row.recalled),
     )
+
+
+def shorten_search_hits(hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
+    return [replace(hit, snippet=hit.snippet[:LONGEST_TEXT]) for hit in hits]
 
 
 def possible_time(time: float) -> float:

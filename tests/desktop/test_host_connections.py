@@ -105,6 +105,24 @@ async def test_where_an_agent_works_the_window_is_a_client_until_that_process_en
     assert client.line.state.stage is LineStage.CLOSED
 
 
+async def test_a_workspace_of_another_process_is_searched_without_being_opened(
+    connections: HostConnections, workspace: str, working_agent: subprocess.Popen[str]
+) -> None:
+    """Such as that of the gateway: it was said to be open in another program."""
+    found = await connections.search_workspace(workspace, "begun")
+    (hit, *_) = found.hits
+    assert "begun" in hit.snippet
+    assert found.titles[hit.conversation]
+    assert connections.clients_by_id == {}
+
+
+async def test_a_workspace_that_nobody_has_open_is_searched(
+    connections: HostConnections, workspace: str
+) -> None:
+    found = await connections.search_workspace(workspace, "nothing of this kind")
+    assert found.hits == ()
+
+
 async def test_a_folder_of_another_computer_is_opened_over_ssh(
     connections: HostConnections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

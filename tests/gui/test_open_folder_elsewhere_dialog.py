@@ -40,6 +40,9 @@ class FakeConnections:
         self.workspace.id = remembered.id
         return self.workspace
 
+    async def search_workspace(self, workspace: str, words: str) -> Any:
+        return await self._desk.search_closed_workspace(workspace, words)
+
     async def close_client(self, workspace: str) -> None:
         self.closed.append(workspace)
 
