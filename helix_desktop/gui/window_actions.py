@@ -31,6 +31,8 @@ SEARCHABLE_HOMES = (
     "new conversation",
     "workspaces",
 )
+# Return on the first offer for "trash" must not move a whole workspace there.
+ACTIONS_NOT_SEARCHED = ("trash-workspace",)
 ACTIONS_THAT_ANSWER = ("allow-once", "allow-conversation", "allow-always", "refuse")
 
 
@@ -130,7 +132,8 @@ class ActionRegistry(QObject):
         """
         searchable: list[WindowAction] = []
         for action in self._declared.values():
-            if not action.home or action.home in SEARCHABLE_HOMES:
+            has_searched_place = not action.home or action.home in SEARCHABLE_HOMES
+            if has_searched_place and action.id not in ACTIONS_NOT_SEARCHED:
                 searchable.append(action)
         return searchable
 

@@ -185,4 +185,5 @@ def test_who_types_shorten_is_first_offered_to_shorten(window: MainWindow) -> No
 
 def test_who_types_trash_is_not_offered_the_whole_workspace(window: MainWindow) -> None:
     found = match_palette_items(search_suggestions.suggest_actions(window.window_actions), "trash")
-    assert [item.text for item in found] == ["Move conversation to trash"]
+    texts = [item.text for item in found]
+    assert texts == ["Workspaces in the trash…", "Move conversation to trash"]
