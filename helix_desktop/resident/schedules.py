@@ -190,7 +190,7 @@ def find_time_zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise InvalidInput(
-            f"{name[:60]} is not a time zone.", remedy="For example: --zone Europe/Berlin."
+            f"{name[:60]} is not a time zone.", remedy="For example: Europe/Berlin."
         ) from error
 
 

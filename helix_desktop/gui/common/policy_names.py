@@ -45,7 +45,7 @@ class PresetChoice:
 
 def list_plain_choices() -> tuple[PresetChoice, ...]:
     cheapest = tr(
-        "Shortens when that saves money at the model's prices. Without a price, the usual proportions of prices decide."
+        "Shortens when that saves money at the model's prices. If a price is not known, typical prices are assumed."
     )
     keep_more = tr("Shortens when more than half of a large window is used.")
     leave = tr("Shortens nothing. When the model's window is full, the conversation ends.")

@@ -239,7 +239,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         column.addWidget(self._once_line)
         column.addSpacing(4)
         column.addWidget(widgets.build_plain_label(tr("Any other program"), "heading"))
-        which_line = tr("Set the line for the API that the program speaks: Anthropic's, OpenAI's or Gemini's.")  # fmt: skip
+        which_line = tr("Use the line for the API that the program uses: Anthropic, OpenAI or Gemini.")  # fmt: skip
         column.addWidget(widgets.build_plain_label(which_line, "muted"))
         for line in self._other_program_lines:
             column.addWidget(line)

@@ -353,7 +353,7 @@ class TimelinePage(QWidget):
         earlier = self._timeline_of_event(event).find_handover_before(event)
         if earlier is None:
             return ""
-        return tr("Compare with document {n}", n=earlier.current_folds[0].number)
+        return tr("Compare with summary {n}", n=earlier.current_folds[0].number)
 
     def _find_and_show_unknown_names(
         self, event: TimelineEvent, fold: Folded, contents: ContentReader

@@ -159,7 +159,7 @@ def test_the_chosen_fold_stays_in_sight_where_the_list_becomes_small(
 def test_the_newest_fold_is_shown(page: Page) -> None:
     timeline, _ = page
     assert timeline.panel._title._words == "Summary 2"
-    assert timeline.panel._compare.text() == "Compare with document 1"
+    assert timeline.panel._compare.text() == "Compare with summary 1"
     text = timeline.panel.document.all_text()
     assert "Project Background" in text
     assert "Important details found: 42" in text
