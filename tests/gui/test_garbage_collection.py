@@ -32,7 +32,8 @@ def window(application: QApplication) -> Iterator[GarbageCollector]:
     made = GarbageCollector(application)
     yield made
     made._timer.stop()
-    gc.unfreeze()
+    # What is frozen stays so: among it are all the tests, and every later collection of garbage
+    # would look through them.
     gc.enable()
 
 
@@ -58,7 +59,6 @@ def test_it_begins_without_a_collection(application: QApplication) -> None:
     begun = GarbageCollector(application)
     assert lost() is not None
     begun._timer.stop()
-    gc.unfreeze()
     gc.enable()
 
 
