@@ -31,6 +31,8 @@ from helix_desktop.engine.changes.turn_changes import (
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.errors import HelixError, InvalidInput
 
+MOST_DIGITS = 9  # Of the number of a folder.
+
 
 class SentStep(msgspec.Struct, frozen=True, array_like=True):
     """A step that changed files. `fact`: what it changed, as the journal has it."""
@@ -224,8 +226,9 @@ def receive_path(sent: bytes) -> str:
     """Refuses a path that does not begin with the number of a folder, or leads out of it."""
     path = decode_path(sent)
     number, _slash, inside = path.partition("/")
+    is_number = number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS
     leads_out = ".." in inside.split("/") or inside.startswith("/") or "\0" in inside
-    if not (number.isascii() and number.isdigit()) or leads_out:
+    if not is_number or leads_out:
         raise _unfitting_change()
     return path
 

@@ -112,7 +112,7 @@ async def test_a_hunk_is_kept_and_undone(
 
 
 @pytest.mark.parametrize(
-    "path", [b"", b"x/a", b"0/../a", b"0//etc/passwd", b"0/a\0b", "²/a".encode()]
+    "path", [b"", b"x/a", b"0/../a", b"0//etc/passwd", b"0/a\0b", "²/a".encode(), b"9" * 5_000]
 )
 def test_a_path_that_leads_out_of_the_folders_is_refused(path: bytes) -> None:
     with pytest.raises(InvalidInput):
