@@ -233,7 +233,7 @@ def _are_same_but_for_blanks(one: Any, other: Any) -> bool:
         case dict(), dict():
             shared = one.keys() & other.keys()
             # A short output goes as a whole, and a field that is empty is not written.
-            only_in_one = set(one) ^ set(other)
+            only_in_one = one.keys() ^ other.keys()
             if only_in_one - _FIELDS_THAT_GO:
                 return False
             return all(_are_same_but_for_blanks(one[name], other[name]) for name in shared)

@@ -1,5 +1,6 @@
 """Reads stored content of a workspace that another process has open, and checks it here."""
 
+import asyncio
 from collections.abc import Collection, Mapping
 
 from helix_desktop.engine.sha256_digest import Digest
@@ -7,6 +8,7 @@ from helix_desktop.errors import CacheCorrupt, NotFound
 from helix_desktop.workspace_host.host_interface import LONGEST_RANGE
 from helix_desktop.workspace_host.host_line import HostLine
 
+MOST_AT_ONCE = 16
 LARGEST_CONTENT = 64 << 20  # More is not read whole, because it goes over a line.
 
 
@@ -43,11 +45,21 @@ class ClientContents:
         return content
 
     async def read_contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
-        """Returns those that exist and are intact."""
+        """Returns those that exist and are intact. Several are asked for at once: over a line, each
+        question costs its way there and back.
+        """
+        wanted = list(digests)
         contents: dict[Digest, bytes] = {}
-        for digest in digests:
-            try:
-                contents[digest] = await self.read_content(digest)
-            except (NotFound, CacheCorrupt):
-                continue
+        for start in range(0, len(wanted), MOST_AT_ONCE):
+            asked = wanted[start : start + MOST_AT_ONCE]
+            answers = await asyncio.gather(*(self._read_or_none(digest) for digest in asked))
+            for digest, content in zip(asked, answers, strict=True):
+                if content is not None:
+                    contents[digest] = content
         return contents
+
+    async def _read_or_none(self, digest: Digest) -> bytes | None:
+        try:
+            return await self.read_content(digest)
+        except (NotFound, CacheCorrupt):
+            return None
