@@ -41,6 +41,7 @@ from helix_desktop.workspace_host.host_interface import (
     HistoryReplaced,
     HostCommand,
     LiveState,
+    PartChange,
     QueueChange,
     ReplyDelayed,
     message_fingerprint,
@@ -606,29 +607,29 @@ class ClientContext:
     # --- Decisions of the user
 
     async def pin_part(self, ref: facts.Cover) -> None:
-        await self._send_pin(ref, is_pinned=True)
+        await self._change_part(ref, PartChange.PIN)
 
     async def unpin_part(self, ref: facts.Cover) -> None:
-        await self._send_pin(ref, is_pinned=False)
+        await self._change_part(ref, PartChange.UNPIN)
+
+    async def exclude_part(self, ref: facts.Cover) -> None:
+        await self._change_part(ref, PartChange.EXCLUDE)
+
+    async def include_part(self, ref: facts.Cover) -> None:
+        await self._change_part(ref, PartChange.INCLUDE)
+
+    async def _change_part(self, ref: facts.Cover, change: PartChange) -> None:
+        conversation = self._session.id
+        if isinstance(ref, facts.Span):
+            command = host_interface.ChangePart(conversation, change, ref.first, last_seq=ref.last)
+        else:
+            command = host_interface.ChangePart(conversation, change, ref.seq, ref.part)
+        await self._session.run_for_conversation(command)
 
     async def edit_fold_text(self, fold: str, text: str) -> None:
         await self._session.run_for_conversation(
             host_interface.EditFold(self._session.id, fold, text)
         )
-
-    async def _send_pin(self, ref: facts.Cover, *, is_pinned: bool) -> None:
-        command = host_interface.ChangePart(self._session.id, *_place_of(ref), is_pinned)
-        await self._session.run_for_conversation(command)
-
-    async def exclude_part(self, ref: facts.Cover) -> None:
-        await self._send_exclusion(ref, is_excluded=True)
-
-    async def include_part(self, ref: facts.Cover) -> None:
-        await self._send_exclusion(ref, is_excluded=False)
-
-    async def _send_exclusion(self, ref: facts.Cover, *, is_excluded: bool) -> None:
-        command = host_interface.ExcludePart(self._session.id, *_place_of(ref), is_excluded)
-        await self._session.run_for_conversation(command)
 
     async def recall_as_attachment(
         self, digest: Digest, *, lines: tuple[int, int] | None = None
@@ -640,13 +641,6 @@ class ClientContext:
         command = host_interface.AttachEntry(self._session.id, digest.hex, first_line, last_line)
         result = await self._session.run_for_conversation(command)
         return result.attachments[0]
-
-
-def _place_of(ref: facts.Cover) -> tuple[int, int, int]:
-    """Returns a part's fact, its number in that fact, and the last fact if they are several."""
-    if isinstance(ref, facts.Span):
-        return ref.first, 0, ref.last
-    return ref.seq, ref.part, 0
 
 
 class ClientFolding:

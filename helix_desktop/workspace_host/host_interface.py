@@ -224,26 +224,25 @@ class StopFold(_TaggedCommand, frozen=True):
     conversation: str
 
 
-class ChangePart(_TaggedCommand, frozen=True):
-    """Pins a part of the conversation, or no longer: then it is in every request as it is.
-    `last_seq`: of several facts, the last. Of one part of a fact, 0.
+class PartChange(StrEnum):
+    """What becomes of a part of a conversation. `PIN`: it is in every request as it is. `EXCLUDE`:
+    it is in none.
     """
 
+    PIN = "pin"
+    UNPIN = "unpin"
+    EXCLUDE = "exclude"
+    INCLUDE = "include"
+
+
+class ChangePart(_TaggedCommand, frozen=True):
+    """Changes how a part is sent. `last_seq`: of several facts, the last. Of one part of a fact, 0."""
+
     conversation: str
+    change: PartChange
     seq: int
     part: int = 0
     last_seq: int = 0
-    is_pinned: bool = True
-
-
-class ExcludePart(_TaggedCommand, frozen=True):
-    """Leaves a part of the conversation out of every request, or no longer. Otherwise as above."""
-
-    conversation: str
-    seq: int
-    part: int = 0
-    last_seq: int = 0
-    is_excluded: bool = True
 
 
 class ChooseLastingModel(_TaggedCommand, frozen=True):
@@ -467,7 +466,6 @@ HostCommand = (
     | RetryModelNow
     | StopFold
     | ChangePart
-    | ExcludePart
     | ChooseLastingModel
     | ChoosePermissionMode
     | AttachEntry

@@ -19,6 +19,7 @@ from helix_desktop.workspace_host.host_interface import (
     FileForPreview,
     HostCommand,
     OfferedCommand,
+    PartChange,
     QueueChange,
     WorkspaceDescription,
     message_fingerprint,
@@ -42,8 +43,7 @@ class WindowCommands:
             host_interface.SwitchToAnswer: self._switch_to_answer,
             host_interface.RetryModelNow: self._retry_model_now,
             host_interface.StopFold: self._stop_fold,
-            host_interface.ChangePart: self._pin_or_unpin_part,
-            host_interface.ExcludePart: self._exclude_or_include_part,
+            host_interface.ChangePart: self._change_part,
             host_interface.ChooseLastingModel: self._choose_lasting_model,
             host_interface.ChoosePermissionMode: self._set_permission_mode,
             host_interface.AttachEntry: self._attach_entry,
@@ -138,22 +138,20 @@ class WindowCommands:
         session.folding.cancel_fold_in_work()
         return DONE
 
-    async def _pin_or_unpin_part(self, command: host_interface.ChangePart) -> CommandResult:
+    async def _change_part(self, command: host_interface.ChangePart) -> CommandResult:
         session = await self._bench.open_session(command.conversation)
-        ref = _cover_of_command(command)
-        if command.is_pinned:
-            await session.context.pin_part(ref)
-        else:
-            await session.context.unpin_part(ref)
-        return DONE
-
-    async def _exclude_or_include_part(self, command: host_interface.ExcludePart) -> CommandResult:
-        session = await self._bench.open_session(command.conversation)
-        ref = _cover_of_command(command)
-        if command.is_excluded:
-            await session.context.exclude_part(ref)
-        else:
-            await session.context.include_part(ref)
+        ref: facts.Cover = facts.PartRef(command.seq, command.part)
+        if command.last_seq:
+            ref = facts.Span(command.seq, command.last_seq)
+        match command.change:
+            case PartChange.PIN:
+                await session.context.pin_part(ref)
+            case PartChange.UNPIN:
+                await session.context.unpin_part(ref)
+            case PartChange.EXCLUDE:
+                await session.context.exclude_part(ref)
+            case PartChange.INCLUDE:
+                await session.context.include_part(ref)
         return DONE
 
     async def _attach_entry(self, command: host_interface.AttachEntry) -> CommandResult:
@@ -201,11 +199,3 @@ class WindowCommands:
             has_conflict = file.path_of_change in conflicting_paths
             changed.append(ChangedPath(file.place, file.by, has_conflict))
         return CommandResult(changed=tuple(changed))
-
-
-def _cover_of_command(
-    command: host_interface.ChangePart | host_interface.ExcludePart,
-) -> facts.Cover:
-    if command.last_seq:
-        return facts.Span(command.seq, command.last_seq)
-    return facts.PartRef(command.seq, command.part)

@@ -56,7 +56,6 @@ from helix_desktop.workspace_host.host_interface import (
     DescribeWorkspace,
     EditAndResend,
     EditFold,
-    ExcludePart,
     FindEntries,
     FindEntryUses,
     FoldConversation,
@@ -73,6 +72,7 @@ from helix_desktop.workspace_host.host_interface import (
     ListTurnsWithChanges,
     LiveState,
     MeasureEntries,
+    PartChange,
     PinEntry,
     PlanUndo,
     QueueChange,
@@ -752,11 +752,11 @@ async def test_a_part_is_excluded_and_included(host: WorkspaceHost, bench: Workb
     session = await session_of(bench, viewer)
     before = viewer.view
     said = next(entry for entry in session.all_facts if isinstance(entry.fact, UserSaid))
-    await host.run_host_command(ExcludePart(viewer.conversation, said.seq))
+    await host.run_host_command(ChangePart(viewer.conversation, PartChange.EXCLUDE, said.seq))
     assert isinstance(session.all_facts[-1].fact, Excluded)
     await check_same_as_host(bench, viewer)
     assert viewer.view != before
-    await host.run_host_command(ExcludePart(viewer.conversation, said.seq, is_excluded=False))
+    await host.run_host_command(ChangePart(viewer.conversation, PartChange.INCLUDE, said.seq))
     await check_same_as_host(bench, viewer)
     assert viewer.view == before
 
@@ -765,11 +765,11 @@ async def test_a_part_is_pinned_and_unpinned(host: WorkspaceHost, bench: Workben
     viewer = await begun(host)
     await viewer.say("hello")
     session = await session_of(bench, viewer)
-    await host.run_host_command(ChangePart(viewer.conversation, 2))
+    await host.run_host_command(ChangePart(viewer.conversation, PartChange.PIN, 2))
     assert isinstance(session.all_facts[-1].fact, Pinned)
-    await host.run_host_command(ChangePart(viewer.conversation, 2, is_pinned=False))
+    await host.run_host_command(ChangePart(viewer.conversation, PartChange.UNPIN, 2))
     assert isinstance(session.all_facts[-1].fact, Unpinned)
-    await host.run_host_command(ChangePart(viewer.conversation, 2, last_seq=3))
+    await host.run_host_command(ChangePart(viewer.conversation, PartChange.PIN, 2, last_seq=3))
     assert session.all_facts[-1].fact == Pinned(Span(2, 3))
     await check_same_as_host(bench, viewer)
 
