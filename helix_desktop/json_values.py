@@ -128,25 +128,18 @@ def checked_text_at(value: object, *path: str | int) -> str:
 
 
 def number_at(value: object, *path: str | int) -> int:
-    """Returns a count, or 0 for anything else. A very large one is reduced to a maximum
-    that every machine accepts.
-    """
-    number = value_at(value, *path)
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        return 0
-    # Both comparisons are false for NaN, and none fails for an integer too large for a float.
-    if number >= LARGEST_NUMBER:
-        return LARGEST_NUMBER
-    if number > 0:
-        return int(number)
-    return 0
+    """Returns a count, or 0 for anything else, with the maximum of `amount_at`."""
+    return int(amount_at(value, *path))
 
 
 def amount_at(value: object, *path: str | int) -> float:
-    """Returns an amount such as a price, or 0 for anything else, with the same maximum."""
+    """Returns an amount such as a price, or 0 for anything else. A very large one is reduced to a
+    maximum that every machine accepts.
+    """
     number = value_at(value, *path)
     if isinstance(number, bool) or not isinstance(number, int | float):
         return 0.0
+    # Both comparisons are false for NaN, and none fails for an integer too large for a float.
     if number >= LARGEST_NUMBER:
         return float(LARGEST_NUMBER)
     if number > 0:

@@ -25,6 +25,8 @@ from helix_desktop.extensions.installed_extensions import (
     ExtensionState,
     KnownExtension,
     check_can_be_allowed,
+    describe_changed_extension,
+    describe_failed_extension,
 )
 from helix_desktop.json_values import parse_object
 
@@ -112,17 +114,19 @@ async def check_extension(arguments: Namespace) -> int:
 async def _load_extension(arguments: Namespace) -> RunningExtension:
     from helix_desktop.extensions.extension_loading import load_extensions_once
 
-    known = AllowedExtensions(arguments.places).find_extension(arguments.name)
     loaded = await load_extensions_once(arguments.places)
     for extension in loaded.running:
         if extension.installed.name == arguments.name:
             return extension
-    for complaint in loaded.complaints:
-        if complaint.startswith(f"The extension {arguments.name} "):
-            raise ActionRefused(complaint)
+
+    known = loaded.decisions.find_extension(arguments.name)
+    if known.state is ExtensionState.CHANGED:
+        raise ActionRefused(describe_changed_extension(known.installed))
+    reason = f"The extension {arguments.name} is {STATES[known.state]}."
+    if known.state is ExtensionState.FAILED:
+        reason = describe_failed_extension(known.installed, known.why)
     raise ActionRefused(
-        f"The extension {arguments.name} is {STATES[known.state]}.",
-        remedy=f"To let it run, use `helix-desktop extension allow {arguments.name}`.",
+        reason, remedy=f"To let it run, use `helix-desktop extension allow {arguments.name}`."
     )
 
 
@@ -175,7 +179,8 @@ async def call_tool_of_extension(arguments: Namespace) -> int:
     names = [tool.name for tool in extension.declared.tools]
     if arguments.tool not in names:
         raise NotFound(
-            f"There is no tool named {arguments.tool}.", remedy=f"Available: {', '.join(names)}."
+            f"There is no tool named {arguments.tool}.",
+            remedy=f"Available: {', '.join(names) or 'none'}.",
         )
     declared = extension.declared.tools[names.index(arguments.tool)]
     check_arguments_of_server_tool(values, declared.schema, declared.name)

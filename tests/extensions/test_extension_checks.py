@@ -204,6 +204,24 @@ def test_one_command_checks_a_format_with_an_example(
     assert (code, "No session has a message with the role assistant" in out) == (1, True)
 
 
+def test_an_author_is_told_why_an_extension_does_not_run(
+    where: ProgramFolders,
+    write_extension: WriteExtension,
+    helix: Helix,  # noqa: F811
+) -> None:
+    write_extension("words", "raise RuntimeError('no dictionary')\n")
+    allow(where, "words")
+    command = ("--home", where.data, "extension", "check", "words")
+    for _ in range(2):  # It is not loaded again, and the reason stays known.
+        code, _, err = helix(*command)
+        assert (code, "its module raised RuntimeError: no dictionary" in err) == (1, True)
+        extension_loading.forget_loaded_extensions()
+
+    write_extension("words", code_of_package("word_tools"))
+    code, _, err = helix(*command)
+    assert (code, "has changed since you allowed it" in err) == (1, True)
+
+
 def test_a_tool_is_tried_from_the_command_line(
     where: ProgramFolders,
     write_extension: WriteExtension,
