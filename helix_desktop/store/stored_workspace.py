@@ -616,6 +616,7 @@ def _remove_leftovers(folder: Path) -> None:
     unfinished_files = [
         *folder.glob("journal.mending*"),
         *(folder / "backups").glob("*.new*"),
+        *(folder / "partial").glob("*.queue-new"),
         *folder.glob("*.probe"),
     ]
     for path in (*unfinished_files, *atomic_files.find_abandoned_files(folder)):

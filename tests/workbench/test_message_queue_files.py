@@ -12,7 +12,7 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, QuestionAsked
 from helix_desktop.errors import StoreFailed
 from helix_desktop.workbench import Workbench, Workbenches
-from helix_desktop.workbench.message_queue_files import DAMAGED_ENDING, ENDING
+from helix_desktop.workbench.message_queue_files import DAMAGED_ENDING, ENDING, NEW_ENDING
 from helix_desktop.workspace_host.host_interface import SendMessage
 from helix_desktop.workspace_host.local_workspace_host import LocalWorkspaceHost
 from tests.conftest import Expect
@@ -242,6 +242,18 @@ async def test_forgetting_a_text_leaves_the_other_messages_of_a_closed_conversat
     await closed.aclose()
     again = await open_again(desks, opened)
     assert again.waiting == ["the plum"]
+
+
+async def test_what_a_killed_program_was_writing_is_removed(
+    opened: OpenConversation, desks: Desks
+) -> None:
+    """It may end in the middle of a word, so Forget would not find the text in it."""
+    await opened.desk.aclose()
+    interrupted = opened.queue_file.with_suffix(NEW_ENDING)
+    interrupted.parent.mkdir(exist_ok=True)
+    interrupted.write_text('{"version": 1, "messages": [{"said": "the gooseber')
+    await open_again(desks, opened)
+    assert not interrupted.exists()
 
 
 async def test_waiting_messages_do_not_keep_a_broken_turn_open(
