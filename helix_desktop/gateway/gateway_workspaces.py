@@ -138,7 +138,8 @@ class GatewayWorkspaces:
             except StoreBusy:
                 owner = await running_instance.connect_to_owner(self._where.run, identity)
                 if owner is not None:
-                    conversations = RemoteAgentConversations(owner, self._ask)
+                    find_successor = partial(self._find_or_open_conversations, identity)
+                    conversations = RemoteAgentConversations(owner, self._ask, find_successor)
                     if await conversations.serves_agents():
                         return conversations
                 if asyncio.get_running_loop().time() > give_up_at:

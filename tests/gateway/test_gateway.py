@@ -27,6 +27,8 @@ all_protocols = pytest.mark.parametrize("protocol", PROTOCOLS)
 both = pytest.mark.parametrize("streams", [True, False])
 streamed = pytest.mark.parametrize("streams", [True])
 LARGE = "\n".join(f"line {n}: the quick brown fox number {n * 7919}" for n in range(1_500))
+# As it stands in a body: its line breaks are escaped.
+LARGE_IN_JSON = json.dumps(LARGE)[1:-1].encode()
 DIGEST = hashlib.sha256(LARGE.encode()).hexdigest()
 
 
@@ -83,7 +85,7 @@ def test_a_large_output_goes_on_short_and_a_recall_of_it_is_answered_inside(
         agent.results([(call, name, LARGE) for call, name, _ in calls])
         calls = agent.ask()
         assert provider.refused == []
-        assert LARGE not in heard[1].raw.decode()
+        assert LARGE_IN_JSON not in heard[1].raw
         assert DIGEST in heard[1].raw.decode()
         assert f"line 700: the quick brown fox number {700 * 7919}" in heard[2].raw.decode()
         assert [name for _, name, _ in calls] == [TOOL]
@@ -150,12 +152,13 @@ def test_a_session_with_hidden_recalls_goes_on_after_a_restart_and_without_the_g
             assert (
                 DIGEST in heard[2].raw.decode() and "I need it" in heard[2].raw.decode()
             ) or protocol != "anthropic"
-            assert LARGE not in heard[2].raw.decode()
+            assert LARGE_IN_JSON not in heard[2].raw
         with running(tmp_path / "other", provider.url) as url:  # the journal is lost
             agent.url = url
             agent.results([(call, name, "short") for call, name, _ in agent.ask()])
         agent.url = provider.url  # and the gateway is gone
         agent.ask()
+        assert LARGE_IN_JSON in heard[-1].raw
         assert provider.refused == []
 
 
