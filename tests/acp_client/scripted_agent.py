@@ -349,6 +349,7 @@ def send_many_requests(session: str, rest: Words) -> None:
     """`COUNT PATH`, and `same` if all bear one id."""
     count, path, *same = rest
     params = {"sessionId": session, "path": path}
+    lines: list[str] = []
     for number in range(int(count)):
         request_id = "same" if same else f"m{number}"
         request = {
@@ -357,7 +358,9 @@ def send_many_requests(session: str, rest: Words) -> None:
             "method": "fs/read_text_file",
             "params": params,
         }
-        sys.stdout.write(json.dumps(request) + "\n")
+        lines.append(json.dumps(request) + "\n")
+    # In one piece: this output has no buffer, so a quick client could answer each before the next.
+    sys.stdout.write("".join(lines))
     sys.stdout.flush()
     time.sleep(3600)
 
