@@ -92,6 +92,7 @@ _MODULES_OF_PAGES = (
     "gui.inspector.meter_panel",
     "gui.inspector.context_inspector",
     "gui.help_dialog",
+    "gui.changes.undo_dialog",
     "gui.cache.cache_page",
     "gui.timeline.timeline_page",
     "gui.changes.changes_page",

@@ -19,11 +19,11 @@ from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import attachment_previews, search_suggestions
 from helix_desktop.gui.changes.undo_and_redo import describe_undone_elsewhere
-from helix_desktop.gui.changes.undo_dialog import shorten_name_list
 from helix_desktop.gui.chat.attachment_reading import AttachmentReader
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.composer import ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR
 from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage
+from helix_desktop.gui.common.elided_label import shorten_name_list
 from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.gui.context_meter import format_token_count

@@ -24,11 +24,6 @@ from helix_desktop.engine.changes.turn_changes import (
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.changes.undo_dialog import (
-    ThreeVersionsDialog,
-    UndoChangesDialog,
-    find_differing_lines,
-)
 from helix_desktop.gui.common.figure_formats import format_time_of_day
 from helix_desktop.gui.common.tool_words import words_for_tool
 from helix_desktop.gui.common.widgets import build_popup_menu
@@ -246,6 +241,9 @@ class ChangesUndo(QObject):
         return CheckedPlan(planned, later_turns)
 
     def _show_undo_dialog(self, wish: UndoWish, plan: CheckedPlan) -> None:
+        # Imported here, so that the window's start does not wait for it.
+        from helix_desktop.gui.changes.undo_dialog import UndoChangesDialog
+
         dialog = UndoChangesDialog(
             self._theme,
             wish.title,
@@ -286,6 +284,8 @@ class ChangesUndo(QObject):
         """Shows a file that others changed since as three versions beside each other:
         before the agent's change, after it, and as it is now.
         """
+        from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, find_differing_lines
+
         changes = self._changes
         if changes is None:
             return

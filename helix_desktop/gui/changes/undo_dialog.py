@@ -18,14 +18,12 @@ from helix_desktop.engine.changes.turn_changes import (
 )
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common import widgets
-from helix_desktop.gui.common.elided_label import ElidedLabel
+from helix_desktop.gui.common.elided_label import ElidedLabel, shorten_name_list
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.large_text_view import TextLineView
-
-SHOWN_FILE_NAMES = 12  # The maximum number of changed files that are named.
 
 
 class UndoChangesDialog(widgets.TransientDialog):
@@ -211,13 +209,6 @@ def _group_plan(planned: Sequence[PlannedUndo]) -> _PlanGroups:
 
 def _is_of_folder(undo: PlannedUndo) -> bool:
     return is_change_of_folder(PathChange(undo.path, undo.before, undo.after))
-
-
-def shorten_name_list(places: Sequence[str]) -> str:
-    names = ", ".join(places[:SHOWN_FILE_NAMES])
-    if len(places) > SHOWN_FILE_NAMES:
-        names += "…"
-    return names
 
 
 class ThreeVersionsDialog(widgets.TransientDialog):

@@ -1,8 +1,12 @@
-"""A label that is shortened with … when it does not fit; its tooltip holds the whole text."""
+"""Shortens what does not fit with …: a label, whose tooltip has the whole text, or some names."""
+
+from collections.abc import Sequence
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
+
+SHOWN_NAMES = 12  # The most names that a list of names shows.
 
 
 class ElidedLabel(QLabel):
@@ -47,3 +51,11 @@ class ElidedLabel(QLabel):
         from html import escape  # Its 2,000 entities would delay the start.
 
         self.setToolTip(f"<span>{escape(self._words)}</span>")
+
+
+def shorten_name_list(names: Sequence[str]) -> str:
+    """Returns the first names, with "…" behind them if there are more."""
+    listed_names = ", ".join(names[:SHOWN_NAMES])
+    if len(names) > SHOWN_NAMES:
+        listed_names += "…"
+    return listed_names
