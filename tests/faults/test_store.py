@@ -24,7 +24,7 @@ needs_shim = pytest.mark.skipif(shim.compiler() is None, reason="needs a C compi
         ("store_kill", 6),
         pytest.param("store_crash", 8, marks=needs_shim),
         pytest.param("store_disk", 8, marks=needs_shim),
-        ("store_bits", 40),
+        ("store_bits", 20),
         ("store_cut", 12),
         ("shared_peer", 30),
         ("store_twice", 10),
