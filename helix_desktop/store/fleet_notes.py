@@ -18,9 +18,6 @@ from helix_desktop.store.fleet_statements import RunStatements, SqlDialect, Stat
 # No tasks are given out for this many seconds after a standby took over, as it may lack
 # the last claims.
 FAILOVER_SECONDS = 30.0
-# What a worker has reserved for its requests counts for so long. It is noted anew with each
-# step, so this is for a worker that has died, or has nothing more to do.
-RESERVED_SECONDS = 120.0
 ALL_WORKSPACES = b""  # Used for notes on all workspaces of a store.
 _SQL = read_sql_statements("fleet_note_statements")
 _FAILOVER = "SELECT 1 FROM {t}notes WHERE space = %s AND name = 'timeline' AND until > {now}"
@@ -138,19 +135,28 @@ class FleetNotes:
         else:
             await self._query_notes(_SQL["remove"], space, f"limit {scope}")
 
-    async def reserve_dollars(self, worker: str, dollars: float, *, for_all: bool) -> None:
-        """Tell other workers what this one's running requests may cost. `for_all`: also those
-        of other workspaces, which share a limit with it.
+    async def reserve_dollars(
+        self, worker: str, dollars: float, seconds: float, *, for_all: bool
+    ) -> None:
+        """Tell other workers for so long what this one's running requests may cost.
+        `for_all`: also those of other workspaces, which share a limit with it.
         """
-        space = ALL_WORKSPACES if for_all else self._space
-        name = f"reserved {worker}"
-        await self._query_notes(
-            _SQL["set"], space, name, RESERVED_SECONDS, RESERVED_SECONDS, dollars
-        )
+        space = self._space
+        if for_all:
+            space = ALL_WORKSPACES
+        await self._query_notes(_SQL["set"], space, f"reserved {worker}", seconds, seconds, dollars)
 
     async def remove_worker(self, worker: str) -> None:
         """Remove the note of a worker that has ended, and notes that ended long ago."""
         await self._query_notes(_SQL["remove"], self._space, f"worker {worker}")
+
+    def build_release_of_reservations(self, workers_of_process: str) -> Statement:
+        """Return the statement that drops what workers of processes that have ended had
+        reserved. `workers_of_process`: a pattern of those that have not.
+        """
+        return self._dialect.build_statement(
+            _SQL["release_reservations"], self._space, workers_of_process
+        )
 
     def charge_statements(self, task: str, claims: int, agent: str, cost: float) -> list[Statement]:
         """Return statements that note what a claimed task has cost so far."""

@@ -350,16 +350,17 @@ class FleetTaskList(FleetTaskHistory):
             await self._end_unless_ended(task, FleetTaskState.FAILED, TOO_LATE)
 
     async def release_orphaned_tasks(self, process: str) -> None:
-        """Release tasks that no worker of this process has. Only safe if no other
-        process can have them.
+        """Release tasks that no worker of this process has, and what the ended workers had
+        reserved of a budget. Only safe if no other process can have them.
         """
         most_lost = MOST_LOST_WORKERS
         # A worker is named by its machine, its process and a number: "desk 1a2b3c.1".
         workers_of_process = f"% {process}.%"
         release = self._statement("release", most_lost, most_lost, self._space, workers_of_process)
+        release_reservations = self.notes.build_release_of_reservations(workers_of_process)
 
         def release_rows(transaction: TableTransaction) -> None:
-            (released,) = transaction.run_all([release])
+            released, _ = transaction.run_all([release, release_reservations])
             self._return_to_queue(transaction, released, free_setbacks=most_lost)
 
         await self._run_in_transaction(release_rows)

@@ -1,12 +1,12 @@
 """Which steps of a worker's tasks may begin: what the budgets and the providers allow."""
 
 import asyncio
-from functools import partial
 
 from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_notes import FleetNotes, FleetState
 from helix_desktop.store.fleet_tasks import FleetTask
+from helix_desktop.workbench import claimed_fleet_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,9 @@ class FleetStepGate:
     request begins only if what is left of a limit exceeds what the others have reserved; and
     beside other requests of the same worker, only if it covers all that is reserved. So each
     worker exceeds a limit by one request at most.
+
+    A reservation lasts as long as the leases of the worker's tasks, and is renewed with them.
+    So what a dead worker had reserved is there for the others when they get its tasks.
     """
 
     def __init__(self, notes: FleetNotes, worker: str) -> None:
@@ -42,6 +45,8 @@ class FleetStepGate:
         self._costs_to_note: dict[str, _CostOfTask] = {}
         # The cost of this worker's most expensive request, or None before the first has ended.
         self._highest_request_cost: float | None = None
+        # Whether others may still count a request of this worker as running.
+        self._has_reservation = False
         self._lock = asyncio.Lock()
 
     def end_request(self, task: FleetTask, cost: float) -> None:
@@ -71,6 +76,17 @@ class FleetStepGate:
             self._cost_before_request[task.id] = cost
             return True
 
+    async def renew_reservation(self) -> None:
+        """Reserve again what the requests that are running now may cost, for as long as the
+        leases are renewed. The others get back what was reserved for requests that have ended.
+        """
+        if not self._has_reservation:
+            return
+        async with self._lock:
+            state = await self._notes.read_state()
+            await self._note_costs()
+            await self._reserve_requests(len(self._cost_before_request), state)
+
     async def _try_to_reserve_request(self, task: FleetTask, state: FleetState) -> bool:
         """Reserve what one more request may cost. Return False if that is too much now, but
         may not be once other requests have ended.
@@ -78,12 +94,9 @@ class FleetStepGate:
         await self._note_costs()
         request_cost = self._highest_request_cost or 0.0
         number_running = len(self._cost_before_request)
-        reserve = partial(
-            self._notes.reserve_dollars, self._worker, for_all="fleet" in state.limits
-        )
         # Before the others' notes are read: of two workers that reserve at the same time, at
         # least one sees the other's.
-        await reserve(request_cost * (number_running + 1))
+        await self._reserve_requests(number_running + 1, state)
         new_state = await self._notes.read_state()
 
         agent = task.order.agent
@@ -101,13 +114,24 @@ class FleetStepGate:
         if may_begin:
             return True
 
-        await reserve(request_cost * number_running)
+        await self._reserve_requests(number_running, state)
         if dollars_left <= 0:
             scope = new_state.tightest_limit(agent)
             raise BudgetSpent(
                 f"The budget ({scope}) is used up.", for_all=not scope.startswith("agent")
             )
         return False
+
+    async def _reserve_requests(self, number: int, state: FleetState) -> None:
+        """Tell the other workers what so many running requests may cost."""
+        request_cost = self._highest_request_cost or 0.0
+        await self._notes.reserve_dollars(
+            self._worker,
+            request_cost * number,
+            claimed_fleet_task.TASK_LEASE_SECONDS,
+            for_all="fleet" in state.limits,
+        )
+        self._has_reservation = number > 0
 
     async def _note_costs(self) -> None:
         """Note in the store what this worker's ended requests cost, also those of other tasks,
@@ -116,4 +140,6 @@ class FleetStepGate:
         for noted in list(self._costs_to_note.values()):
             task = noted.task
             await self._notes.add_cost(task.id, task.claims, task.order.agent, noted.dollars)
-            del self._costs_to_note[task.id]
+            # Meanwhile its next request may have ended, whose cost is still to be noted.
+            if self._costs_to_note[task.id] is noted:
+                del self._costs_to_note[task.id]

@@ -143,6 +143,7 @@ class FleetWorker:
             renewing.cancel()
             await self._owned.aclose()
             with suppress(errors.HelixError):
+                await self._gate.renew_reservation()  # For no request any more.
                 await self._list.notes.remove_worker(self._name)
             if self.telemetry is not None:
                 await asyncio.to_thread(self.telemetry.close)
@@ -210,6 +211,7 @@ class FleetWorker:
             with suppress(errors.HelixError):  # If this fails, tasks wait before their next step.
                 await self._renew_leases()
                 await self._renew_worker_note()
+                await self._gate.renew_reservation()
 
     async def _renew_worker_note(self) -> None:
         """Show others that this worker lives, and drain it if it has been told to stop."""

@@ -12,6 +12,9 @@ DELETE FROM {t}notes WHERE space = %s AND (name = %s OR (until > 0 AND until < {
 -- remove_beginning
 DELETE FROM {t}notes WHERE space = %s AND substr(name, 1, %s) = %s RETURNING name
 
+-- release_reservations
+DELETE FROM {t}notes WHERE space = %s AND name LIKE 'reserved %%' AND name NOT LIKE %s RETURNING name
+
 -- drain
 UPDATE {t}notes SET amount = 1 WHERE space = %s AND name LIKE 'worker %%' AND (%s = '' OR name = %s) AND until > {now} RETURNING name
 

@@ -4,6 +4,8 @@ the others have under way.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +13,14 @@ import pytest
 
 from helix_desktop.store.fleet_task_files import NAME, SqliteTaskTables
 from helix_desktop.store.fleet_task_list import FleetTaskList
-from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskOrder, NewFleetTask
+from helix_desktop.store.fleet_tasks import (
+    FleetTask,
+    FleetTaskOrder,
+    FleetTaskResult,
+    FleetTaskState,
+    NewFleetTask,
+)
+from helix_desktop.workbench import claimed_fleet_task
 from helix_desktop.workbench.fleet_step_gate import BudgetSpent, FleetStepGate
 
 WORKERS = ("desk 1.1", "desk 2.1", "desk 3.1")
@@ -50,6 +59,14 @@ class SpendingWorker:
             if begins:
                 self._running.add(task.id)
                 self.requests += 1
+
+    async def renew_lease(self) -> None:
+        await self._gate.renew_reservation()
+
+    async def end_tasks(self, tasks: FleetTaskList) -> None:
+        for task in self._claimed:
+            result = FleetTaskResult("", cost=self._cost_by_task[task.id])
+            await tasks.end_fleet_task(task, FleetTaskState.DONE, result)
 
     def end_requests(self) -> None:
         for task in self._claimed:
@@ -108,3 +125,59 @@ async def test_what_an_idle_worker_had_under_way_holds_no_other_back(tasks: Flee
     await first.begin_requests()
     await second.begin_requests()
     assert (first.requests, second.requests) == (1, 1)
+
+
+async def start_worker_that_reserved_all(tasks: FleetTaskList) -> list[SpendingWorker]:
+    """Start workers of which the first reserves the last dollars of a budget for its requests."""
+    workers = await start_workers(tasks)
+    await tasks.notes.set_limit("workspace", (1 + TASKS_OF_WORKER) * REQUEST_COST)
+    await workers[0].begin_requests()
+    workers[0].end_requests()  # Now it knows what a request costs.
+    await workers[0].begin_requests()
+    assert workers[0].requests == 1 + TASKS_OF_WORKER
+    return workers
+
+
+async def test_what_a_dead_worker_reserved_returns_with_its_lease(
+    tasks: FleetTaskList, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claimed_fleet_task, "TASK_LEASE_SECONDS", 0.05)
+    _, living, _ = await start_worker_that_reserved_all(tasks)
+    async with asyncio.timeout(3.0):
+        while not living.requests:
+            await living.begin_requests()
+
+
+async def test_on_one_computer_it_returns_when_the_next_worker_starts(tasks: FleetTaskList) -> None:
+    _, living, _ = await start_worker_that_reserved_all(tasks)
+    await living.begin_requests()
+    assert living.requests == 0
+    await tasks.release_orphaned_tasks("2")
+    await living.begin_requests()
+    assert living.requests == 1
+
+
+async def test_what_a_living_worker_reserved_holds_however_long_its_requests_take(
+    tasks: FleetTaskList, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claimed_fleet_task, "TASK_LEASE_SECONDS", 0.05)
+    slow, other, _ = await start_worker_that_reserved_all(tasks)
+    monkeypatch.setattr(claimed_fleet_task, "TASK_LEASE_SECONDS", 3600.0)
+    await slow.renew_lease()
+    end_of_first_lease = time.monotonic() + 0.06
+    while time.monotonic() < end_of_first_lease:
+        await other.begin_requests()
+        assert other.requests == 0
+
+
+async def test_what_a_worker_reserved_returns_when_its_requests_have_ended(
+    tasks: FleetTaskList,
+) -> None:
+    """It need not begin another step for that: it may have nothing more to do."""
+    idle, other, _ = await start_worker_that_reserved_all(tasks)
+    await tasks.notes.set_limit("workspace", (2 + TASKS_OF_WORKER) * REQUEST_COST)
+    idle.end_requests()
+    await idle.end_tasks(tasks)
+    await idle.renew_lease()
+    await other.begin_requests()
+    assert other.requests == 1
