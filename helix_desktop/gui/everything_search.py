@@ -84,12 +84,19 @@ class EverythingSearch(QObject):
         items += search_suggestions.suggest_actions_of_extensions(self._run_action_of_extension)
         items += conversations[CONVERSATIONS_BEFORE_ACTIONS:]
         items += search_suggestions.suggest_help_pages(self._open_help_at_typed_words)
+        items += search_suggestions.suggest_help_answers(self._open_help_at_question)
         return items
 
     def _open_help_at_typed_words(self, file: str) -> None:
         from helix_desktop.gui.help_dialog import open_help
 
-        open_help(self._parts.widget, file, self._palette.line.text())
+        typed_words = self._palette.line.text().casefold().split()
+        open_help(self._parts.widget, file, typed_words)
+
+    def _open_help_at_question(self, file: str, question: str) -> None:
+        from helix_desktop.gui.help_dialog import open_help
+
+        open_help(self._parts.widget, file, (question.casefold(),))
 
     def _run_action_of_extension(self, action: "AddedAction") -> None:
         from helix_desktop.extensions.extension_interfaces import ActionPlace

@@ -64,6 +64,7 @@ def suggest_actions(actions: ActionRegistry) -> list[PaletteItem]:
             enabled=action.isEnabled(),
             search_words=declared.search_words,
             is_only_found_by_words=bool(declared.home),
+            answers_questions=True,
         )
         items.append(item)
     return items
@@ -82,12 +83,40 @@ def suggest_actions_of_extensions(run: Callable[[Any], object]) -> list[PaletteI
 
 
 def suggest_help_pages(show: Callable[[str], object]) -> list[PaletteItem]:
-    from helix_desktop.gui.help_dialog import list_help_contents
+    """Suggests the pages of the help. `show` gets a page's file."""
+    from helix_desktop.gui.help_search import QUESTIONS, list_help_contents
 
     items: list[PaletteItem] = []
     for entry in list_help_contents():
         open_page = partial(show, entry.file)
-        items.append(PaletteItem(entry.line, open_page, kind="entry", note=tr("Help")))
+        item = PaletteItem(
+            entry.line,
+            open_page,
+            kind="entry",
+            note=tr("Help"),
+            # The questions of that page are suggested one by one.
+            answers_questions=entry.file != QUESTIONS,
+        )
+        items.append(item)
+    return items
+
+
+def suggest_help_answers(show: Callable[[str, str], object]) -> list[PaletteItem]:
+    """Suggests the questions that the help answers. `show` gets a page's file and the question."""
+    from helix_desktop.gui.help_search import QUESTIONS, list_help_questions
+
+    items: list[PaletteItem] = []
+    for question in list_help_questions():
+        item = PaletteItem(
+            tr("How do I… {question}", question=question.question),
+            partial(show, QUESTIONS, question.question),
+            kind="entry",
+            note=tr("Help"),
+            search_words=question.answer,
+            is_only_found_by_words=True,
+            answers_questions=True,
+        )
+        items.append(item)
     return items
 
 

@@ -161,6 +161,7 @@ class ViewActions(QObject):
         self._parts.requests.settings_wanted.emit(page)
 
     def _show_help_of_page(self) -> None:
-        from helix_desktop.gui.help_dialog import CONTENTS, open_help
+        from helix_desktop.gui.help_dialog import open_help
+        from helix_desktop.gui.help_search import CONTENTS
 
         open_help(self._frame, HELP_OF_PAGES.get(self._parts.showing.page, CONTENTS))

@@ -7,7 +7,8 @@ from PySide6.QtWidgets import QPushButton, QWidget
 
 from helix_desktop.gui import search_suggestions
 from helix_desktop.gui.frame.command_palette import match_palette_items
-from helix_desktop.gui.help_dialog import CONTENTS, HelpDialog, find_help_pages, list_help_contents
+from helix_desktop.gui.help_dialog import HelpDialog
+from helix_desktop.gui.help_search import CONTENTS, find_help_pages, list_help_contents
 from helix_desktop.gui.theme import Theme
 from helix_desktop.resources import resources_folder
 
@@ -45,13 +46,13 @@ def test_links_lead_to_other_pages_and_back(theme: Theme) -> None:
 def test_a_page_is_found_by_its_words_and_those_with_them_in_the_title_come_first(
     theme: Theme,
 ) -> None:
-    assert next(iter(find_help_pages("undo").values())) == "changes.md"
-    assert next(iter(find_help_pages("UNDO changes").values())) == "changes.md"
-    assert next(iter(find_help_pages("keyring").values())) == "keys.md", (
-        "only the text has this word"
-    )
-    assert find_help_pages("xylophone") == {}
-    assert set(find_help_pages("").values()) == {entry.file for entry in list_help_contents()}
+    assert find_help_pages("undo")[0].file == "changes.md"
+    assert find_help_pages("UNDO changes")[0].file == "changes.md"
+    assert find_help_pages("keyring")[0].file == "keys.md", "only the text has this word"
+    assert find_help_pages("xylophone") == ()
+    assert {finding.file for finding in find_help_pages("")} == {
+        entry.file for entry in list_help_contents()
+    }
 
 
 def test_a_page_opens_at_the_words_that_were_searched_for(theme: Theme) -> None:
@@ -60,7 +61,8 @@ def test_a_page_opens_at_the_words_that_were_searched_for(theme: Theme) -> None:
     dialog = HelpDialog(CONTENTS, window)
     dialog.show()
     dialog._list_found_pages("renamed hunk")
-    dialog._open_found_page(next(iter(find_help_pages("renamed hunk"))))
+    changes = next(finding for finding in dialog._findings if finding.file == "changes.md")
+    dialog._open_found_page(changes.line)
     marked = [selection.cursor.selectedText() for selection in dialog.page.extraSelections()]
     assert {"renamed", "hunk"} <= {word.casefold() for word in marked}
     (first, *_) = dialog.page.extraSelections()
@@ -84,13 +86,12 @@ def test_the_help_is_searched_by_keyboard_alone(theme: Theme) -> None:
     QTest.keyClick(dialog.page, Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
     assert dialog.focusWidget() is dialog.search
     QTest.keyClicks(dialog.search, "sandbox")
-    second = dialog._found_lines.stringList()[1]
     popup = dialog.search.completer().popup()
     assert popup is not None
     assert popup.isVisible()
     for key in (Qt.Key.Key_Down, Qt.Key.Key_Down, Qt.Key.Key_Return):
         QTest.keyClick(popup, key)
-    assert dialog.page.source().fileName() == find_help_pages("sandbox")[second]
+    assert dialog.page.source().fileName() == find_help_pages("sandbox")[1].file
 
 
 def test_a_german_window_has_german_help_and_says_which_pages_are_in_english(theme: Theme) -> None:
@@ -101,7 +102,7 @@ def test_a_german_window_has_german_help_and_says_which_pages_are_in_english(the
         dialog = HelpDialog(CONTENTS, window)
         assert "Erste Schritte" in dialog.page.toPlainText()
         assert list_help_contents()[0].file == "start.md"
-        assert next(iter(find_help_pages("schlüsselbund").values())) == "keys.md"
+        assert find_help_pages("schlüsselbund")[0].file == "keys.md"
         dialog.page.anchorClicked.emit(QUrl("start.md"))
         assert (dialog.page.source().fileName(), dialog.in_english.isHidden()) == ("start.md", True)
         assert "pictures/chat.png" in dialog.page.toHtml()
@@ -131,7 +132,7 @@ def test_pictures_fit_into_the_window_and_paragraphs_stand_apart(theme: Theme) -
 
 def test_a_found_page_shows_the_sentence_with_the_words(theme: Theme) -> None:
     """The defect: only titles were listed, those first in which "the" is most frequent."""
-    lines = list(find_help_pages("stop the agent"))
-    sentences = [line.partition(": ")[2].casefold() for line in lines]
-    assert any("press esc or" in sentence for sentence in sentences[:2])
+    lines = [finding.line for finding in find_help_pages("stop the agent")]
+    sentences = [line.casefold() for line in lines]
+    assert any("press esc" in sentence for sentence in sentences[:2])
     assert not any("](" in line or "**" in line for line in lines)

@@ -18,6 +18,11 @@ from helix_desktop.gui.common.found_words import draw_text_with_found_words
 from helix_desktop.gui.common.list_row_model import Index, ListRowModel, RowPainter
 from helix_desktop.gui.common.widgets import build_plain_label
 from helix_desktop.gui.frame.search_popup import SearchPopup
+from helix_desktop.gui.question_matching import (
+    AnswerText,
+    QuestionMatcher,
+    is_worded_as_question,
+)
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.translation import tr
@@ -28,6 +33,7 @@ HEADING = "heading"  # The kind of an item that says what follows it and cannot 
 WIDTH = 640
 ROW = 36
 SHOWN = 10  # So many rows are shown without scrolling.
+MOST_ANSWERS = 4  # To a question; what answers it less well would hide other findings.
 MAX_MATCHES = 40  # What a search finds in messages and outputs stands below these.
 
 
@@ -37,7 +43,8 @@ class PaletteItem:
 
     `needles`: words to mark in the text. `is_similar`: a search found it, but not with all words.
     `search_words`: other words that find it. `is_only_found_by_words`: it is not listed before
-    the user has typed something, so that the list stays short.
+    the user has typed something, so that the list stays short. `answers_questions`: it is found by
+    questions in other words, too.
     """
 
     text: str
@@ -50,6 +57,7 @@ class PaletteItem:
     is_similar: bool = False
     search_words: str = ""
     is_only_found_by_words: bool = False
+    answers_questions: bool = False
 
 
 def match_palette_items(items: Sequence[PaletteItem], query: str) -> list[PaletteItem]:
@@ -87,6 +95,43 @@ def match_palette_items(items: Sequence[PaletteItem], query: str) -> list[Palett
         words_for_rest = tr("and {n} more", n=hidden_count)
         shown.append(PaletteItem(words_for_rest, act=str, kind=HEADING, enabled=False))
     return shown
+
+
+def put_answers_first(
+    matching: Sequence[PaletteItem], answers: Sequence[PaletteItem], query: str
+) -> list[PaletteItem]:
+    """Adds what answers the query as a question. It stands first if the query is worded as one;
+    otherwise, what has the words in its title stands before it.
+    """
+    before: list[PaletteItem] = []
+    after: list[PaletteItem] = []
+    is_question = is_worded_as_question(query)
+    stems = [stem_of_word(word) for word in query.casefold().split()]
+    for item in matching:
+        text = item.text.casefold()
+        is_named = all(stem in text for stem in stems) and item.kind != "entry"
+        if item in answers:
+            continue
+        if is_named and not is_question:
+            before.append(item)
+        else:
+            after.append(item)
+    return [*before, *answers, *after]
+
+
+class PaletteAnswers:
+    """Finds those of the palette's items that answer a question: actions and help."""
+
+    def __init__(self, items: Sequence[PaletteItem]) -> None:
+        self._items = [item for item in items if item.answers_questions]
+        texts: list[AnswerText] = []
+        for item in self._items:
+            texts.append(AnswerText(item.text, item.search_words))
+        self._matcher = QuestionMatcher(texts)
+
+    def list_answers_to_query(self, query: str) -> list[PaletteItem]:
+        positions = self._matcher.positions_of_answers(query, MOST_ANSWERS)
+        return [self._items[position] for position in positions]
 
 
 class PaletteRows(ListRowModel[PaletteItem]):
@@ -163,6 +208,7 @@ class CommandPalette(SearchPopup):
         super().__init__(theme, parent)
         self._list_ready_items = list_ready_items
         self._ready_items: Sequence[PaletteItem] = ()  # Those that need no search.
+        self._question_answers: PaletteAnswers | None = None  # Built for the first question.
         self._results: Sequence[PaletteItem] = ()
         self._searched_query = ""
         self._is_open_to_all = True
@@ -185,6 +231,7 @@ class CommandPalette(SearchPopup):
         else:
             self._ready_items = known
         everything = tr("Search messages, stored outputs, conversations and actions")
+        self._question_answers = None
         self.line.setPlaceholderText(hint or everything)
         self.line.setAccessibleName(hint or tr("Search everything"))
         self._results = ()
@@ -258,12 +305,20 @@ class CommandPalette(SearchPopup):
             self.show_search_results(query, ())
 
     def _refill_palette(self) -> None:
-        rows = match_palette_items(self._ready_items, self.line.text())
+        query = self.line.text()
+        rows = match_palette_items(self._ready_items, query)
+        if query.strip():
+            rows = put_answers_first(rows, self._answers_to_query(query), query)
         rows += self._results
         self._model.replace_rows(rows)
         first_selectable_row = next(iter(self.selectable_rows()), 0)
         self.highlight_row(first_selectable_row)
         self.place_popup()
+
+    def _answers_to_query(self, query: str) -> list[PaletteItem]:
+        if self._question_answers is None:
+            self._question_answers = PaletteAnswers(self._ready_items)
+        return self._question_answers.list_answers_to_query(query)
 
     def place_popup(self) -> None:
         parent = self.parentWidget()

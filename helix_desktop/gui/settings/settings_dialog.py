@@ -10,7 +10,8 @@ from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QButtonGroup, QLabel, QPushButton, QStackedWidget, QWidget
 
 from helix_desktop.gui.common import widgets
-from helix_desktop.gui.help_dialog import CONTENTS, open_help
+from helix_desktop.gui.help_dialog import open_help
+from helix_desktop.gui.help_search import CONTENTS
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
 from helix_desktop.gui.rows_and_columns import build_column, build_row
