@@ -10,6 +10,7 @@ default.
 """
 
 import difflib
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
@@ -56,6 +57,7 @@ class ProgramSetting(Generic[T]):
     # default font.
     font: str = ""
     in_window: bool = True  # False if it is changed in the settings file only.
+    shown_while: str = ""  # The key of a switch. While that is off, this setting does nothing.
 
     def check_value(self, value: object) -> T:
         """Returns the value if it is allowed. Otherwise raises ConfigFileMistake, which
@@ -154,6 +156,10 @@ class ProgramSettings:
         self._read_settings_file()
 
     @property
+    def path(self) -> Path:
+        return self._path
+
+    @property
     def file_mistakes(self) -> tuple[ConfigFileMistake, ...]:
         return tuple(self._mistakes.values())
 
@@ -190,6 +196,21 @@ class ProgramSettings:
         self._mistakes.pop(setting.key, None)
         for listener in tuple(self._listeners):
             listener(setting)
+
+    def create_file_if_missing(self) -> None:
+        """Writes a file that names the settings that the window does not show, each with its
+        default and behind a #, for somebody who opens the file to change one.
+        """
+        with atomic_files.hold_for_change(self._path):
+            if self._path.exists():
+                return
+            lines = ["# Settings of Helix Desktop that its window does not show:"]
+            for setting in ALL:
+                if not setting.in_window:
+                    default = json.dumps(setting.default, ensure_ascii=False)
+                    lines += ["#", f"# {setting.sentence}", f"# {setting.key} = {default}"]
+            text = "\n".join(lines) + "\n"
+            atomic_files.write_file_atomically(self._path, text, private=True)
 
     def _read_settings_file(self) -> None:
         try:

@@ -12,13 +12,13 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.composer import ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR
 from helix_desktop.gui.common import widgets
-from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value
+from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value, build_field_row
 from helix_desktop.gui.question_dialogs import ask_allow_all, ask_allow_all_for_an_hour
-from helix_desktop.gui.rows_and_columns import build_row, clear_layout
+from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
 from helix_desktop.gui.translation import read_shown_names, tr, translate_name
-from helix_desktop.gui.workbench_types import Workbench
+from helix_desktop.gui.workbench_types import HomeOpening, Workbench
 
 # The tools for which people make rules, in the order of the list.
 TOOLS_OF_RULES = (
@@ -117,20 +117,35 @@ class PermissionsPage(WorkspaceSettingsPage):
         self.add_sentence(about_home)
 
         openings = self._program.list_command_openings(self._opened)
+        closed_openings: list[HomeOpening] = []
         if not openings:
             self.add_sentence(tr("No sign-ins of other programs, such as SSH, were found there."))
         for opening in openings:
-            is_open = opening.name in self._opened
-            field = FieldDeclaration(
-                opening.name, tr(opening.title), tr(opening.what_it_gives_away), is_open
-            )
-            self.add_field(field, partial(self._save_access_to_home_path, opening.name))
+            if opening.name in self._opened:
+                self.add_page_widget(self._build_opening_row(opening, self.page_content))
+            else:
+                closed_openings.append(opening)
+        if closed_openings:
+            # Nearly all people leave these as they are.
+            words = tr("Give commands access to sign-ins of other programs…")
+            area = self.add_folded_area(words)
+            rows = [self._build_opening_row(opening, area) for opening in closed_openings]
+            build_column(*rows, owner=area, margins=0, spacing=4)
 
         about_folders = tr("One folder per line (for example, ~/data). Commands can read these folders but cannot change anything in them.")  # fmt: skip
         folders = "\n".join(self._bench.workspace.settings.readable)
         title = tr("Folders that commands can read")
         readable_field = FieldDeclaration("readable", title, about_folders, folders, long=True)
         self.add_field(readable_field, partial(self._save_path_lines, "readable"))
+
+    def _build_opening_row(self, opening: HomeOpening, parent: QWidget) -> QWidget:
+        field = FieldDeclaration(
+            opening.name,
+            tr(opening.title),
+            tr(opening.what_it_gives_away),
+            opening.name in self._opened,
+        )
+        return build_field_row(field, partial(self._save_access_to_home_path, opening.name), parent)
 
     def _save_access_to_home_path(self, name: str, is_allowed: Value) -> None:
         if name in self._opened:

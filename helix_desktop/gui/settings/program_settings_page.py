@@ -12,6 +12,7 @@ from helix_desktop import program_settings
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value, build_field_row
 from helix_desktop.gui.common.widgets import run_after_events
+from helix_desktop.gui.deep_links import open_in_desktop_program
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.translation import tr, translate_name
@@ -34,6 +35,7 @@ class ProgramSettingsPage(SettingsPage):
     def __init__(self, title: str, settings: ProgramSettings, sections: Sequence[str]) -> None:
         super().__init__(title)
         self._settings = settings
+        self._rows_by_switch: dict[str, list[QWidget]] = {}
         for section in sections:
             settings_of_section: list[ProgramSetting[Any]] = []
             for setting in ALL:
@@ -44,9 +46,27 @@ class ProgramSettingsPage(SettingsPage):
             if len(sections) > 1 and settings_of_section:
                 self.add_heading(tr(section))
             for setting in settings_of_section:
-                self.add_page_widget(self._build_setting_row(setting))
+                row = self.add_page_widget(self._build_setting_row(setting))
+                if setting.shown_while:
+                    self._rows_by_switch.setdefault(setting.shown_while, []).append(row)
         self._error_label = self.add_sentence("", "danger")
         self._error_label.hide()
+        self._show_rows_of_switches()
+
+    def add_link_to_settings_file(self) -> None:
+        """Adds where the settings are that the window does not show."""
+        self.add_sentence(tr("Everything else can be set in the program's settings file."), "faint")
+        self.add_page_button(tr("Open file"), self._open_file_of_program, "link")
+
+    def _open_file_of_program(self) -> None:
+        self._settings.create_file_if_missing()
+        open_in_desktop_program(self._settings.path)
+
+    def _show_rows_of_switches(self) -> None:
+        """Shows what belongs to a switch only while that is on."""
+        for setting in ALL:
+            for row in self._rows_by_switch.get(setting.key, []):
+                row.setVisible(self._settings[setting])
 
     def _build_setting_row(self, setting: ProgramSetting[Any]) -> QWidget:
         """Builds the row in which a setting is shown and changed. A change is saved at once."""
@@ -97,6 +117,7 @@ class ProgramSettingsPage(SettingsPage):
         try:
             _check_exclusions(setting, str(value).split("\n"))
             self._settings.change_setting(setting, value)
+            self._show_rows_of_switches()
         except HelixError as error:
             self._error_label.setText(translate_sentences(str(error)))
             self._error_label.show()

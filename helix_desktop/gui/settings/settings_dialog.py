@@ -189,7 +189,7 @@ class SettingsDialog(widgets.TransientDialog):
             "appearance",
             {
                 "appearance": lambda: shown_settings(tr("Appearance"), "Appearance"),
-                "general": lambda: shown_settings(tr("General"), *GENERAL_SECTIONS),
+                "general": self._build_general_page,
                 "phone": lambda: PhoneSettingsPage(settings, program.phone_devices(), runner),
                 "extensions": lambda: ExtensionsPage(
                     window.theme, program.installed_extensions(), runner
@@ -241,6 +241,11 @@ class SettingsDialog(widgets.TransientDialog):
                 "checkpoints": lambda: CheckpointsPage(bench, runner),
             },
         )
+
+    def _build_general_page(self) -> ProgramSettingsPage:
+        page = ProgramSettingsPage(tr("General"), self._window.settings, GENERAL_SECTIONS)
+        page.add_link_to_settings_file()
+        return page
 
     def _build_providers_page(self) -> ProvidersPage:
         page = ProvidersPage(self._setup, self._window.background_runner)

@@ -33,10 +33,14 @@ class SettingsGroupPage(SettingsPage):
         self._contents[name] = self.add_page_widget(content)
 
     def scroll_to_section(self, name: str) -> None:
-        """Shows a section at the top, once the page has its layout."""
+        """Shows a section at the top, once the page has its layout. A section that was asked for
+        is unfolded; the first one has the page's name, and is also meant by that.
+        """
         content = self._contents.get(name)
         if content is None:
             return
+        if content is not next(iter(self._contents.values())):
+            self.sections[name].unfold_areas()
         run_after_events(content, partial(self._scroll_to_content, content))
 
     def _scroll_to_content(self, content: QWidget) -> None:
@@ -58,5 +62,8 @@ class SettingsGroupPage(SettingsPage):
 
     def scroll_to_row(self, label: QLabel) -> None:
         """Shows a text once the page has its layout, with some of what stands around it."""
+        for name, content in self._contents.items():
+            if content.isAncestorOf(label):
+                self.sections[name].unfold_areas()
         show_with_surroundings = partial(self.ensureWidgetVisible, label, 0, SHOWN_AROUND_ROW)
         run_after_events(label, show_with_surroundings)

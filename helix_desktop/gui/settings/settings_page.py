@@ -7,6 +7,7 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QLabel, QLayout, QPushButton, QScrollArea, QWidget
 
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, ValueListener, build_field_row
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, build_surface
@@ -17,6 +18,14 @@ from helix_desktop.gui.workbench_types import Workbench
 W = TypeVar("W", bound=QWidget)
 # The number of items in the column once the first sentence is added: title, sentence, space.
 ITEMS_BEFORE_INTRODUCTION = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedArea:
+    """What a page hides at first, and the link that shows it."""
+
+    link: QPushButton
+    area: QWidget
 
 
 class SettingsPage(QScrollArea):
@@ -31,6 +40,7 @@ class SettingsPage(QScrollArea):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setAccessibleName(title)
         self.title = title
+        self._folded_areas: list[FoldedArea] = []
         self.page_content = build_surface(self, "page")
         self._column = build_column(1, owner=self.page_content, margins=(24, 20, 24, 24), spacing=4)
         self.setWidget(self.page_content)
@@ -41,6 +51,21 @@ class SettingsPage(QScrollArea):
         self._column.setContentsMargins(0, 8, 0, 8)
         set_widget_look(self._title, "title")
         self._title.setVisible(not hides_title)
+
+    def add_folded_area(self, link_words: str) -> QWidget:
+        """Adds a link, and below it an area that is hidden until somebody presses the link or
+        looks for what is in it.
+        """
+        link = self.add_page_button(link_words, self.unfold_areas, "link")
+        area = self.add_page_widget(build_surface(self.page_content, "plain"))
+        area.hide()
+        self._folded_areas.append(FoldedArea(link, area))
+        return area
+
+    def unfold_areas(self) -> None:
+        for folded in self._folded_areas:
+            folded.link.hide()
+            folded.area.show()
 
     def add_heading(self, text: str) -> QLabel:
         label = build_plain_label(text, "heading", self.page_content)

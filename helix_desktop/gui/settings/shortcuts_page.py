@@ -7,8 +7,8 @@ from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QKeySequenceEdit, QLineEdit
 
 from helix_desktop.gui.common.setting_fields import FIELD_WIDTH_IN_LINES
-from helix_desktop.gui.common.widgets import build_plain_label
-from helix_desktop.gui.rows_and_columns import build_row
+from helix_desktop.gui.common.widgets import build_plain_label, build_push_button
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import ActionRegistry
@@ -31,17 +31,26 @@ class ShortcutsPage(SettingsPage):
             "To set a shortcut, click its field and press the keys. To remove a shortcut, clear its field."
         )
         self._status_label = self.add_sentence(introduction)
+        count = len(actions.list_actions_with_shortcuts())
+        # The list is longer than the rest of the page that it is a section of.
+        self._whole_list = self.add_folded_area(
+            tr("Show the {n} actions and their shortcuts", n=count)
+        )
+        self._rows = build_column(owner=self._whole_list, margins=0, spacing=4)
         last_group = ""
         for action in actions.list_actions_with_shortcuts():
             if action.group != last_group:
-                self.add_heading(action.group)
+                heading = build_plain_label(action.group, "heading", self._whole_list)
+                heading.setContentsMargins(0, 16, 0, 2)
+                self._rows.addWidget(heading)
                 last_group = action.group
             self._add_shortcut_row(action.id, action.title)
-        self.add_page_button(tr("Reset all"), self._reset_shortcuts)
+        reset = build_push_button(tr("Reset all"), self._whole_list, self._reset_shortcuts)
+        self._rows.addLayout(build_row(reset, 1))
         self._show_shortcuts()
 
     def _add_shortcut_row(self, name: str, title: str) -> None:
-        edit = QKeySequenceEdit(self._actions[name].shortcut(), self.page_content)
+        edit = QKeySequenceEdit(self._actions[name].shortcut(), self._whole_list)
         edit.setMaximumSequenceLength(1)
         edit.setClearButtonEnabled(True)
         edit.setMaximumWidth(FIELD_WIDTH_IN_LINES * edit.fontMetrics().height())
@@ -51,8 +60,8 @@ class ShortcutsPage(SettingsPage):
             line_edit.setAccessibleName(edit.accessibleName())
         edit.editingFinished.connect(partial(self._save_or_reject_edited_shortcut, name))
         self._edits[name] = edit
-        label = build_plain_label(title, parent=self.page_content)
-        self.add_page_layout(build_row((label, 1), edit, wraps=True))
+        label = build_plain_label(title, parent=self._whole_list)
+        self._rows.addLayout(build_row((label, 1), edit, wraps=True))
 
     def _save_or_reject_edited_shortcut(self, name: str) -> None:
         sequence = self._edits[name].keySequence()

@@ -6,10 +6,8 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
-
-MOST_DAYS = 36_500  # A hundred years.
 
 
 class InstructionsPage(WorkspaceSettingsPage):
@@ -45,16 +43,14 @@ class CheckpointsPage(WorkspaceSettingsPage):
             tr("If checkpoints are off, changes made by commands cannot be undone."),
             not bench.file_changes.coverage_in_settings.off,
         )
-        days_field = FieldDeclaration(
-            "keep_days",
-            tr("Keep checkpoints for"),
-            tr("Older checkpoints are removed when space is freed up."),
-            bench.file_changes.days_to_keep,
-            most=MOST_DAYS,
-            unit=tr("days"),
+        self.add_field(switch_field, self._turn_checkpoints)
+        self.add_sentence(
+            tr(
+                "Checkpoints older than {days} are removed when space is freed up. The number is keep_days in the workspace's settings file.",
+                days=format_count(bench.file_changes.days_to_keep, "{n} day", "{n} days"),
+            ),
+            "small",
         )
-        for field in (switch_field, days_field):
-            self.add_field(field, partial(self._change_checkpoint_setting, field.name))
         self._add_copies_section()
         self._disk_use_label = self.add_sentence("")
         work = bench.workspace.index.measure_checkpoint_bytes()
@@ -78,8 +74,5 @@ class CheckpointsPage(WorkspaceSettingsPage):
         size = format_byte_size(bytes_on_disk)
         self._disk_use_label.setText(tr("Checkpoints currently take up {size}.", size=size))
 
-    def _change_checkpoint_setting(self, name: str, value: Value) -> None:
-        changed: object = value
-        if name == "off":  # The file says what is off, the field what is on.
-            changed = not value
-        self.change_setting(f"changes.{name}", changed)
+    def _turn_checkpoints(self, is_on: Value) -> None:
+        self.change_setting("changes.off", not is_on)  # The file says what is off.

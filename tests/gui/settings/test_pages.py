@@ -866,15 +866,15 @@ def test_checkpoints_are_turned_off_and_kept_for_some_days(
     window: MainWindow, bench: FakeWorkbench
 ) -> None:
     page = CheckpointsPage(bench, window.background_runner)
-    days = child(page, QSpinBox, "keep_days")
+    on = child(page, QCheckBox, "off")
     always = child(page, QCheckBox, "always")
-    assert isinstance(days, QSpinBox)
+    assert isinstance(on, QCheckBox)
     assert isinstance(always, QCheckBox)
-    days.setValue(7)
+    on.click()
     always.click()
     always.click()
     assert bench.written == [
-        ("changes.keep_days", 7),
+        ("changes.off", True),
         ("copies.always", True),
         ("copies.always", None),
     ]

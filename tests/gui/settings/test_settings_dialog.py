@@ -5,16 +5,35 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLabel, QWidget
+from PySide6.QtWidgets import (
+    QAbstractSpinBox,
+    QApplication,
+    QCheckBox,
+    QComboBox,
+    QKeySequenceEdit,
+    QLabel,
+    QLineEdit,
+    QPlainTextEdit,
+    QWidget,
+)
 
 from helix_desktop.gui.help_dialog import HelpDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.program_settings_page import ProgramSettingsPage
 from helix_desktop.gui.settings.settings_dialog import GROUP_OF_SECTION, SettingsDialog
+from helix_desktop.program_settings import RECORDER, RECORDER_WITHOUT_FOLDERS, ProgramSettings
 from tests.gui.fake_setup import FakeInstallation, FakeSetup
 
 PAGES = ("appearance", "providers", "instructions", "policy", "permissions", "servers", "storage")
 MOST_SETTINGS = 40
+VALUE_WIDGETS = (
+    QCheckBox,
+    QComboBox,
+    QAbstractSpinBox,
+    QLineEdit,
+    QPlainTextEdit,
+    QKeySequenceEdit,
+)
 
 
 @pytest.fixture
@@ -44,13 +63,58 @@ def test_a_section_is_reached_by_its_name(dialog: SettingsDialog, section: str, 
 
 
 def test_few_settings_are_in_sight(dialog: SettingsDialog) -> None:
-    count = 0
+    """Whatever holds a value counts, also in the forms that add something. The choice for long
+    conversations is one, and so is each model.
+    """
+    names: list[str] = []
     for name in PAGES:
         dialog.show_settings_page(name)
-        fields = dialog._pages[name].page_content.findChildren(QWidget)
-        count += sum(field.property("setting") is True for field in fields)
-    count += 2  # The choice for long conversations, and the shortcuts.
-    assert 20 < count <= MOST_SETTINGS
+        page = dialog._pages[name]
+        for field in page.page_content.findChildren(QWidget):
+            holds_value = isinstance(field, VALUE_WIDGETS) and not is_inside_field(field)
+            if field.isVisibleTo(page) and holds_value:
+                names.append(f"{name}: {type(field).__name__} {field.accessibleName()}")
+    names += [f"providers: model for {role}" for role in ("main", "fast", "long")]
+    names.append("policy: the choice")
+    assert 25 < len(names) <= MOST_SETTINGS, "\n".join(names)
+
+
+def is_inside_field(widget: QWidget) -> bool:
+    return isinstance(widget.parent(), QAbstractSpinBox | QComboBox | QKeySequenceEdit)
+
+
+def test_the_shortcuts_are_unfolded_when_they_are_looked_for(dialog: SettingsDialog) -> None:
+    """They are longer than all other settings together."""
+    dialog.show()
+    dialog.show_settings_page("appearance")
+    page = dialog._pages["appearance"]
+    shortcuts = page.page_content.findChildren(QKeySequenceEdit)
+    assert shortcuts
+    assert not shortcuts[0].isVisibleTo(page)
+    dialog.show_settings_page("shortcuts")
+    assert shortcuts[0].isVisibleTo(page)
+
+
+def test_the_search_unfolds_the_shortcuts(dialog: SettingsDialog) -> None:
+    dialog.show()
+    dialog._search.setText("duplicate conversation")
+    page = dialog._pages["appearance"]
+    assert page.page_content.findChildren(QKeySequenceEdit)[0].isVisibleTo(page)
+
+
+def test_what_belongs_to_a_switch_is_shown_while_it_is_on(
+    dialog: SettingsDialog, settings: ProgramSettings
+) -> None:
+    dialog.show_settings_page("servers")
+    page = dialog._pages["servers"]
+    field = page.page_content.findChild(QWidget, RECORDER_WITHOUT_FOLDERS.key)
+    assert field is not None
+    assert not field.isVisibleTo(page)
+    switch = page.page_content.findChild(QCheckBox, RECORDER.key)
+    assert switch is not None
+    switch.click()
+    assert field.isVisibleTo(page)
+    assert settings[RECORDER]
 
 
 def test_a_search_shows_the_pages_that_say_it(dialog: SettingsDialog) -> None:
