@@ -6,7 +6,7 @@ here takes longer because many tasks have ended.
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound
@@ -78,23 +78,46 @@ class FleetTaskReader:
         self, state: str = "", limit: int = 100, before: int = _AFTER_ALL_POSITIONS
     ) -> list[FleetTask]:
         """Return tasks, newest first. `before`: only those with a smaller position."""
-        space = self._space
-        if not state:
-            # Once for the live table, and once for the history.
-            page = (space, before, limit)
-            statement = self._statement("list", *page, *page)
-        elif state in ENDED:
-            statement = self._statement("list_ended", space, state, before, limit)
+        if state:
+            statement = self._build_list_of_state(state, limit, before)
         else:
-            statement = self._statement("list_live", space, state, before, limit)
+            # Once for the live table, and once for the history.
+            page = (self._space, before, limit)
+            statement = self._statement("list", *page, *page)
         (rows,) = await self._run_statements([statement])
-
-        def decode_rows() -> list[FleetTask]:
-            return [self._codec.decode_row(row) for row in rows]
-
-        tasks = await asyncio.to_thread(decode_rows)
-        tasks.sort(key=lambda task: task.position, reverse=True)
+        tasks = await asyncio.to_thread(self._decode_newest_first, rows)
         return tasks[:limit]
+
+    async def list_newest_of_each_state(
+        self, states: Iterable[FleetTaskState], limit: int
+    ) -> dict[FleetTaskState, list[FleetTask]]:
+        """Return up to `limit` tasks in each of these states, newest first. They are read in
+        one transaction, which takes a fraction of the time of one for each state.
+        """
+        listed_states = list(states)
+        statements = [
+            self._build_list_of_state(state, limit, _AFTER_ALL_POSITIONS) for state in listed_states
+        ]
+        rows_of_states = await self._run_statements(statements)
+
+        def decode_all() -> dict[FleetTaskState, list[FleetTask]]:
+            tasks_by_state: dict[FleetTaskState, list[FleetTask]] = {}
+            for state, rows in zip(listed_states, rows_of_states, strict=True):
+                tasks_by_state[state] = self._decode_newest_first(rows)
+            return tasks_by_state
+
+        return await asyncio.to_thread(decode_all)
+
+    def _build_list_of_state(self, state: str, limit: int, before: int) -> Statement:
+        name = "list_live"
+        if state in ENDED:
+            name = "list_ended"
+        return self._statement(name, self._space, state, before, limit)
+
+    def _decode_newest_first(self, rows: Rows) -> list[FleetTask]:
+        tasks = [self._codec.decode_row(row) for row in rows]
+        tasks.sort(key=lambda task: task.position, reverse=True)
+        return tasks
 
     async def filter_ended_tasks(self, ids: Sequence[str]) -> list[str]:
         """Return the ids of ended tasks, in order."""

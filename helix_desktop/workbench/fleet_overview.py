@@ -60,8 +60,8 @@ async def collect_fleet_state(
         "unable": list(notes.unable),
         "has_older": False,
     }
-    for shown_state in shown_states:
-        newest = await tasks.list_fleet_tasks(shown_state.value, shown_at_most)
+    newest_by_state = await tasks.list_newest_of_each_state(shown_states, shown_at_most)
+    for shown_state, newest in newest_by_state.items():
         key = shown_state.value.replace("-", "_")
         state[key] = [task_as_json(task) for task in newest]
         if counts.by_state[shown_state] > len(newest):

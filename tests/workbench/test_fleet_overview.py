@@ -7,20 +7,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from helix_desktop.engine.facts import ToolReturned
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
-from helix_desktop.store.fleet_task_files import NAME, open_fleet_task_list
-from helix_desktop.store.fleet_tasks import FleetTaskOrder, NewFleetTask
-from helix_desktop.workbench.fleet_overview import FleetOverview
+from helix_desktop.store.fleet_statements import SQLITE, TableTransaction
+from helix_desktop.store.fleet_task_files import NAME, SqliteTaskTables, open_fleet_task_list
+from helix_desktop.store.fleet_task_list import FleetTaskList
+from helix_desktop.store.fleet_tasks import (
+    FleetTaskOrder,
+    FleetTaskResult,
+    FleetTaskState,
+    NewFleetTask,
+)
+from helix_desktop.store.row_task_queue import RowTaskQueue
+from helix_desktop.workbench.fleet_overview import FleetOverview, collect_fleet_state
 from helix_desktop.workbench.unattended_permissions import UserAnswer
 from tests.peers.chat_server import reply
 from tests.workbench.conftest import Desks
 from tests.workbench.test_fleet_worker import CALL, place, share
 
+T = TypeVar("T")
 Found = list[Mapping[str, Any]]
 
 
@@ -166,6 +175,29 @@ async def test_only_what_changed_is_read_again(desks: Desks, folder: Path) -> No
         assert await tasks.read_fingerprint() == before
         await tasks.claim_fleet_tasks("me", 1, 30)
         assert await tasks.read_fingerprint() != before
+
+
+async def test_the_tasks_of_all_states_are_read_in_one_transaction(tmp_path: Path) -> None:
+    tables = SqliteTaskTables(tmp_path / NAME)
+    number_of_transactions = 0
+
+    async def run_and_count(work: Callable[[TableTransaction], T]) -> T:
+        nonlocal number_of_transactions
+        number_of_transactions += 1
+        return await tables.run_in_task_file(work)
+
+    tasks = FleetTaskList(run_and_count, SQLITE, RowTaskQueue(SQLITE, b""))
+    await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder(name)) for name in ("a", "b", "c")])
+    (claimed,) = await tasks.claim_fleet_tasks("desk 1.1", 1, 3600.0)
+    await tasks.end_fleet_task(claimed, FleetTaskState.FAILED, FleetTaskResult("It failed."))
+    number_of_transactions = 0
+    state = await collect_fleet_state(tasks, FleetTaskState, shown_at_most=1)
+    assert number_of_transactions <= 4
+    assert [task["text"] for task in state["waiting"]] == ["c"]
+    assert [task["why"] for task in state["failed"]] == ["It failed."]
+    assert state["done"] == []
+    assert state["has_older"]
+    tables.close()
 
 
 async def test_what_a_worker_elsewhere_will_do_is_not_done_here(desks: Desks, folder: Path) -> None:
