@@ -28,7 +28,9 @@ from tests.peers.chat_server import ChatServer, reply
 from tests.peers.peer import Answer, Seen
 
 GIVE = "Give all tasks away"
-SECONDS_BETWEEN_KILLS = (0.5, 2.0)  # So short that all of them fall into the work.
+# So short, with a model that takes its time, that all kills fall into the work.
+SECONDS_BETWEEN_KILLS = (0.5, 2.0)
+REQUEST_SECONDS = 0.7
 
 
 def answer(tasks: int, seen: Seen) -> Answer:
@@ -68,7 +70,11 @@ def trials(tasks: int, kills: int, seed: int, found: Counter[str], homes: int = 
     chance, folder = random.Random(seed), Path(tempfile.mkdtemp(prefix="helix-workforce-"))
     with ExitStack() as last:
         last.callback(shutil.rmtree, folder, ignore_errors=True)
-        server = last.enter_context(ChatServer(default=lambda seen: answer(tasks, seen)))
+
+        def answer_slowly(seen: Seen) -> Answer:
+            return answer(tasks, seen).silent_after(0, REQUEST_SECONDS)
+
+        server = last.enter_context(ChatServer(default=answer_slowly))
         trial = Trial(tasks, kills, seed, found, home_count=homes)
         last.callback(_end_all, trial.homes)
         if homes == 1:
