@@ -20,10 +20,11 @@ from helix_desktop.commands.option_parsing import (
 )
 from helix_desktop.console import Console, print_text
 from helix_desktop.errors import InvalidInput
+from helix_desktop.gateway.agent_upstreams import check_upstream_address
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.providers.configured_providers import ConfiguredProviders
-from helix_desktop.providers.provider_catalog import find_provider_key, is_provider_address
+from helix_desktop.providers.provider_catalog import find_provider_key
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 TURN = 0.0005  # A thread that parses a large body lets others run after this many seconds.
@@ -157,18 +158,6 @@ async def serve_gateway_or_release_workspace(
     if bench is None:
         return running_instance.LATER
     return await remote_conversations.serve_gateway_process(bench, console)
-
-
-def check_upstream_address(address: str) -> None:
-    """Refuses what is no address of a provider, and an address with a user name or a query."""
-    if not address:
-        return
-    has_more_than_path = bool(urlsplit(address).username) or "?" in address
-    if has_more_than_path or not is_provider_address(address):
-        raise InvalidInput(
-            f"{address} is not the address of a provider.",
-            remedy="For example: https://api.anthropic.com.",
-        )
 
 
 def add_gateway_commands(nouns: Subparsers) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import program_folders, running_instance
-from helix_desktop.commands.gateway_command import check_upstream_address
 from helix_desktop.commands.option_parsing import (
     Subparsers,
     add_command,
@@ -29,7 +28,11 @@ from helix_desktop.gateway import (
     project_workspace,
     wrapped_agent,
 )
-from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
+from helix_desktop.gateway.agent_upstreams import (
+    AgentSurroundings,
+    AgentUpstream,
+    check_upstream_address,
+)
 from helix_desktop.gateway.known_agents import (
     AgentStart,
     KnownAgent,

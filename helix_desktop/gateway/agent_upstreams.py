@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from helix_desktop.commented_json import parse_commented_json
-from helix_desktop.errors import ActionRefused, ConfigFileMistake
+from helix_desktop.errors import ActionRefused, ConfigFileMistake, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.codex_workspace import CODEX_SUBSCRIPTION_PATH, CODEX_SUBSCRIPTION_URL
 from helix_desktop.json_values import object_at, objects_at
@@ -86,6 +86,18 @@ class FoundVariable:
 
     value: str
     file: Path | None = None
+
+
+def check_upstream_address(address: str) -> None:
+    """Refuses what is no address of a provider, and an address with a user name or a query."""
+    if not address:
+        return
+    has_more_than_path = bool(urlsplit(address).username) or "?" in address
+    if has_more_than_path or not is_provider_address(address):
+        raise InvalidInput(
+            f"{address} is not the address of a provider.",
+            remedy="For example: https://api.anthropic.com.",
+        )
 
 
 def find_agent_upstreams(agent: str, where: AgentSurroundings) -> list[AgentUpstream]:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import orjson
@@ -19,7 +20,8 @@ from helix_desktop.decompression import DecodedTooLarge
 from helix_desktop.errors import ActionRefused, ProviderUnreachable
 from helix_desktop.gateway import request_forwarding, request_routes
 from helix_desktop.gateway.agent_cost_and_savings import Figures
-from helix_desktop.gateway.gateway_memory import GatewayMemory, OpenConversations
+from helix_desktop.gateway.agent_identity import agent_from_headers
+from helix_desktop.gateway.gateway_memory import GatewayMemory, LastArrival, OpenConversations
 from helix_desktop.gateway.incremental_parsing import BodyBytes
 from helix_desktop.gateway.last_agent_requests import LastAgentRequests
 from helix_desktop.gateway.provider_choice import ProviderChoice
@@ -161,9 +163,13 @@ class GatewayApp:
         """Take a request to its provider and the reply back. If that fails before the reply has
         begun, tell the agent why.
         """
+        agent = agent_from_headers(incoming.headers)
+        arrival = LastArrival(incoming.registration.agent or agent, time=time.time())
+        self.memory.last_arrival = arrival
         try:
             async with asyncio.timeout(LONGEST_REQUEST_SECONDS):
                 provider = await self._providers.choose_provider(incoming)
+                arrival.host = urlsplit(provider.url).netloc
                 sending = RequestForwarder(
                     incoming=provider.incoming,
                     url=provider.url,
@@ -186,8 +192,11 @@ class GatewayApp:
                 return
             log.info("a request was not answered: %s", type(error).__name__)
             answer = explain_failure(error)
+            arrival.failure = answer.sentence
             await _send_own_answer(reply.send, answer.status, answer.sentence)
             return
+        finally:
+            arrival.status = reply.status
         await reply.end()
 
     # --- The status
@@ -215,7 +224,10 @@ class GatewayApp:
         agents = [asdict(activity) for activity in self.memory.agent_activity.values()]
         figures = await self._all_figures_since(0.0)
         today = await self._all_figures_since(midnight)
-        return {"agents": agents, "figures": figures, "today": today}
+        status: dict[str, Json] = {"agents": agents, "figures": figures, "today": today}
+        if self.memory.last_arrival is not None:
+            status["arrival"] = asdict(self.memory.last_arrival)
+        return status
 
     async def _figures_of_registration(
         self, registration: GatewayRegistration
@@ -246,10 +258,12 @@ class ReplyToAgent:
     def __init__(self, send: SendEvent) -> None:
         self.send = send
         self.is_begun = False
+        self.status = 0  # Until the reply has begun.
         self._sent_bytes = 0
 
     async def start(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
         self.is_begun = True
+        self.status = status
         await self.send({"type": "http.response.start", "status": status, "headers": list(headers)})
 
     async def send_chunk(self, chunk: bytes | bytearray) -> None:

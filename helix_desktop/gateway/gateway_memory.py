@@ -39,6 +39,19 @@ class AgentActivity:
     failure: str = ""  # Why its last request was not answered; empty if it was.
 
 
+@dataclass(slots=True)
+class LastArrival:
+    """The last request of any kind, for the page of connected agents. Field names are keys of the
+    status. It proves that a program reaches the gateway, also if it is no step of a conversation.
+    """
+
+    agent: str
+    host: str = ""  # Where it was passed on to; empty if that could not be found out.
+    time: float = 0.0
+    status: int = 0  # Of the reply; 0 while there is none.
+    failure: str = ""  # Why it was not answered; empty if it was.
+
+
 def _open_no_conversations(_: str) -> AbstractAsyncContextManager[AgentConversations]:
     raise NotFound("There is no workspace.")
 
@@ -64,6 +77,7 @@ class GatewayMemory:
     recording_behind: MutableMapping[str, OwnedTasks] = field(default_factory=WeakValueDictionary)
     unrecorded: dict[str, str] = field(default_factory=dict)
     agent_activity: dict[str, AgentActivity] = field(default_factory=dict)
+    last_arrival: LastArrival | None = None
     tasks: OwnedTasks = field(default_factory=lambda: OwnedTasks("gateway"))
 
     def count_agent_request(

@@ -40,6 +40,8 @@ from helix_desktop.gui.workbench_types import (
     Workbench,
 )
 from helix_desktop.program_settings import (
+    GATEWAY_ON,
+    GATEWAY_SEND_TO,
     NOTIFY_DONE,
     NOTIFY_FAILED,
     NOTIFY_WAITING,
@@ -97,6 +99,7 @@ class DialogsAndNotifications(QObject):
         self._answer_requests()
         self._follow_workspaces(window.workbench_shown)
         self._declare_dialog_actions()
+        self._turn_gateway_on_again()
         self._sides.call_for_each_side(self._keep_notices_off_transcript)
 
     def _keep_notices_off_transcript(self, side: ChatPage) -> None:
@@ -424,13 +427,30 @@ class DialogsAndNotifications(QObject):
     def open_connect_agents(self) -> None:
         from helix_desktop.gui.connected.connect_agents_dialog import ConnectAgentsDialog
 
-        if self._agents is None:
-            self._agents = self._installation.connected_agents()
         dialog = ConnectAgentsDialog(
-            self._parts.theme, self._window, self._parts.runner, self._agents
+            self._parts.theme,
+            self._window,
+            self._parts.runner,
+            self._connected_agents(),
+            self._parts.settings,
         )
         dialog.open()
         dialog.refresh_connections()
+
+    def _connected_agents(self) -> ConnectedAgents:
+        if self._agents is None:
+            self._agents = self._installation.connected_agents()
+        return self._agents
+
+    def _turn_gateway_on_again(self) -> None:
+        """The gateway runs while the window is open: programs that know its address would find
+        nobody there after a restart.
+        """
+        settings = self._parts.settings
+        if settings[GATEWAY_ON]:
+            self._parts.run_for_window(
+                self._connected_agents().switch_gateway(on=True, upstream=settings[GATEWAY_SEND_TO])
+            )
 
     def _show_imported_conversations(self, outcome: history_import_port.ImportOutcome) -> None:
         self._workspaces.refresh_workspaces()

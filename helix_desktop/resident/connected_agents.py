@@ -13,6 +13,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import address_in_agent_settings, known_agents, wrapped_agent
 from helix_desktop.gateway.address_in_agent_settings import AgentSettingsChange
 from helix_desktop.gateway.agent_cost_and_savings import Figures
+from helix_desktop.gateway.agent_upstreams import check_upstream_address
 from helix_desktop.gateway.known_agents import KnownAgent
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.program_folders import ProgramFolders
@@ -20,6 +21,7 @@ from helix_desktop.resident import agent_connecting
 from helix_desktop.resident.resident_client import HeldRegistration
 
 PROGRAM = "helix-desktop"
+LEAST_ERROR_STATUS = 400  # Of HTTP. A reply with a lower one is a success.
 # The figures of conversations that can be added up: tokens, numbers and dollars.
 SUMMED_FIGURES = (
     "requests",
@@ -57,7 +59,9 @@ class ConnectedAgentRow:
 class AgentConnections:
     """`address` is empty while no gateway runs. `for_others` is the address for any
     other program, or empty. `today` has the totals of all connected agents. Its dollars
-    are 0 if no price is known. `last_request_time`: of the newest request of any agent, or 0.
+    are 0 if no price is known. `last_request_time`: of the newest request of any program, or 0.
+    `last_request_host`: where that was passed on to. `last_request_problem`: why it was not
+    answered, or not with success.
     """
 
     address: str
@@ -66,6 +70,8 @@ class AgentConnections:
     for_others: str = ""
     last_request_time: float = 0.0
     last_request_agent: str = ""
+    last_request_host: str = ""
+    last_request_problem: str = ""
 
 
 def list_words_that_start_this_program() -> list[str]:
@@ -76,6 +82,11 @@ def list_words_that_start_this_program() -> list[str]:
     if program_beside_python.is_file():
         return [str(program_beside_python)]
     return [sys.executable, "-m", "helix_desktop"]
+
+
+def check_server_of_requests(address: str) -> None:
+    """Raise InvalidInput unless it is the address of a server that can get requests, or empty."""
+    check_upstream_address(address)
 
 
 class ConnectedAgents:
@@ -102,12 +113,8 @@ class ConnectedAgents:
             addresses = registration.addresses
             gateway_status = wrapped_agent.fetch_gateway_status(addresses[0]) or {}
 
-        last_request_time = 0.0
-        last_request_agent = ""
-        for requests in gateway_status.get("agents", ()):
-            if requests["last"] > last_request_time:
-                last_request_time = float(requests["last"])
-                last_request_agent = str(requests["agent"])
+        # A gateway of an earlier version, which may still run, does not tell it.
+        arrival: Mapping[str, Any] = gateway_status.get("arrival", {})
         agent_rows: list[ConnectedAgentRow] = []
         for agent in known_agents.KNOWN_AGENTS.values():
             agent_rows.append(self._build_agent_row(agent, gateway_status))
@@ -116,8 +123,10 @@ class ConnectedAgents:
             agents=agent_rows,
             today=_add_up_figures(gateway_status.get("today", ())),
             for_others=_address_for_others(addresses),
-            last_request_time=last_request_time,
-            last_request_agent=last_request_agent,
+            last_request_time=float(arrival.get("time", 0.0)),
+            last_request_agent=str(arrival.get("agent", "")),
+            last_request_host=str(arrival.get("host", "")),
+            last_request_problem=_describe_failed_arrival(arrival),
         )
 
     def _find_or_create_gateway_registration(self) -> HeldRegistration | None:
@@ -171,20 +180,24 @@ class ConnectedAgents:
             last_failure=str(requests_of_agent.get("failure", "")),
         )
 
-    async def switch_gateway(self, *, on: bool) -> None:
+    async def switch_gateway(self, *, on: bool, upstream: str = "") -> None:
+        """Turn the address for any other program on or off. `upstream`: where its requests are
+        passed on to; empty: to each provider's own address.
+        """
         if on:
-            await asyncio.to_thread(self._start_resident_gateway)
+            check_upstream_address(upstream)
+            await asyncio.to_thread(self._start_resident_gateway, upstream)
         else:
             await asyncio.to_thread(self._stop_resident_gateway)
 
-    def _start_resident_gateway(self) -> None:
+    def _start_resident_gateway(self, upstream: str) -> None:
         # The import takes time, so it is done here, in a thread.
         from helix_desktop.gateway import gateway_server
 
         if self._switched_on is not None and self._switched_on.is_held:
             return
         token = gateway_server.read_or_create_token(self._where)
-        any_other_program = GatewayRegistration(token, chooses_workspace=True)
+        any_other_program = GatewayRegistration(token, upstream, chooses_workspace=True)
         self._switched_on = self._register_window(any_other_program, starts=True)
 
     def _stop_resident_gateway(self) -> None:
@@ -213,6 +226,17 @@ class ConnectedAgents:
             agent_connecting.connect_agent(change, self._where)
         else:
             agent_connecting.disconnect_agent(change, self._where)
+
+
+def _describe_failed_arrival(arrival: Mapping[str, Any]) -> str:
+    failure = str(arrival.get("failure", ""))
+    if failure:
+        return failure
+    status = int(arrival.get("status", 0))
+    if status >= LEAST_ERROR_STATUS:
+        host = str(arrival.get("host", ""))
+        return f"{host} answered with an error (status {status})."
+    return ""
 
 
 def _address_without_token(addresses: Sequence[str]) -> str:

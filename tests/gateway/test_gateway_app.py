@@ -126,6 +126,25 @@ async def test_the_window_is_told_what_each_agent_does(tmp_path: Path) -> None:
         assert all(one in status["figures"] for one in status["today"])
 
 
+async def test_the_window_is_told_of_any_request_that_arrived_and_how_it_ended(
+    tmp_path: Path,
+) -> None:
+    """A list of models, or a request to a provider that was not reached, was not counted: the
+    page of connected agents went on to say that none had arrived.
+    """
+    async with running(tmp_path, sees_all=True) as here:
+        await here.client.get("/t/token/v1/models")
+        arrival = (await here.status())["arrival"]
+        assert arrival["host"] == here.provider.url.removeprefix("http://")
+        assert (arrival["status"], arrival["failure"]) == (200, "")
+        nobody = GatewayRegistration("token", "http://127.0.0.1:9", sees_all=True)
+        here.app._registrations.replace_all([nobody])
+        await here.client.get("/t/token/v1/models")
+        arrival = (await here.status())["arrival"]
+        assert (arrival["host"], arrival["status"]) == ("127.0.0.1:9", 0)
+        assert "could not be reached" in arrival["failure"]
+
+
 async def test_an_agent_is_told_of_its_own_conversations_alone(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         assert await here.status() == {"figures": []}

@@ -48,7 +48,8 @@ async def test_an_agents_row_says_what_the_gateway_saw(
         "unfolded": "",
         "failure": "No way.",
     }
-    told = {"agents": [seen], "figures": [], "today": []}
+    arrival = {"agent": "Claude Code", "host": "a.example", "time": 5.0, "status": 401}
+    told = {"agents": [seen], "figures": [], "today": [], "arrival": arrival}
     held = SimpleNamespace(
         is_held=True, addresses=["http://127.0.0.1:4356/t/own", "http://127.0.0.1:4356/t/others"]
     )
@@ -62,6 +63,7 @@ async def test_an_agents_row_says_what_the_gateway_saw(
     found = await agents.list_agent_connections()
     assert (found.address, found.for_others) == ("http://127.0.0.1:4356", held.addresses[1])
     assert (found.last_request_agent, found.last_request_time) == ("Claude Code", 5.0)
+    assert found.last_request_problem == "a.example answered with an error (status 401)."
     row = next(row for row in found.agents if row.name == "claude")
     assert (row.requests, row.last_request_time, row.last_failure) == (7, 5.0, "No way.")
 

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.errors import HelixError
@@ -16,13 +15,16 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.consent_dialog import ConsentDialog, ConsentQuestion
+from helix_desktop.gui.common.copy_with_sign import copy_and_say_so
 from helix_desktop.gui.common.figure_formats import format_dollars, format_time_ago
+from helix_desktop.gui.common.setting_fields import build_labelled_row
 from helix_desktop.gui.context_meter import describe_token_count
 from helix_desktop.gui.rows_and_columns import build_column, build_row
-from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import format_count, format_number, format_percent, tr
+from helix_desktop.program_settings import GATEWAY_ON, GATEWAY_SEND_TO, ProgramSettings
 from helix_desktop.resident import connected_agents
 
 
@@ -80,7 +82,7 @@ class ConnectedAgentCard(QWidget):
         )
 
     def _copy_command(self) -> None:
-        QGuiApplication.clipboard().setText(self.row.start_command)
+        copy_and_say_so(self.row.start_command, self.copy)
 
     def show_connected_agent(self, row: connected_agents.ConnectedAgentRow, now: float) -> None:
         """Shows an agent's state. Called every second while requests may arrive."""
@@ -120,7 +122,7 @@ class CopyableCommandLine(QWidget):
         self.show_command_line("")  # Nothing can be copied until the agents are known.
 
     def _copy_line(self) -> None:
-        QGuiApplication.clipboard().setText(self.line.text())
+        copy_and_say_so(self.line.text(), self._copy)
 
     def show_command_line(self, text: str) -> None:
         self.line.setText(text or tr("Turn the gateway on to see its address."))
@@ -182,9 +184,11 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         parent: QWidget,
         runner: BackgroundRunner,
         agents: connected_agents.ConnectedAgents,
+        settings: ProgramSettings,
     ) -> None:
         super().__init__(tr("Connect an agent"), parent, 1_060, 780)
         self._theme = theme
+        self._settings = settings
         self._runner = runner
         self._agents = agents
         self._shown: connected_agents.AgentConnections | None = None
@@ -211,6 +215,13 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         for _variable in VARIABLES_OF_OTHER_PROGRAMS:
             self._other_program_lines.append(CopyableCommandLine(self))
         self._last_request = widgets.build_plain_label("", "small")
+        self._send_to = widgets.build_line_edit(
+            tr("Server that gets the requests"),
+            tr("The provider's own address. Or another server, such as http://127.0.0.1:11434/v1"),
+            self,
+        )
+        self._send_to.setText(settings[GATEWAY_SEND_TO])
+        self._send_to.editingFinished.connect(self._change_server)
         self._lay_out_gateway_dialog()
         self._timer = QTimer(self, interval=REFRESH_INTERVAL_MS)
         self._timer.timeout.connect(self.refresh_connections)
@@ -243,6 +254,14 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         column.addWidget(widgets.build_plain_label(which_line, "muted"))
         for line in self._other_program_lines:
             column.addWidget(line)
+        self._destinations = widgets.build_plain_label("", "muted")
+        column.addWidget(self._destinations)
+        column.addWidget(
+            build_labelled_row(
+                tr("Server that gets the requests"), "", self._send_to, page, below=True
+            )
+        )
+        self._show_destinations()
         column.addStretch(1)
         build_column(widgets.build_scroll_area(page, self), owner=self, margins=0)
 
@@ -295,6 +314,33 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             line.show_command_line(line_to_copy)
             line.setVisible(bool(address) or number == 0)
 
+    def _show_destinations(self) -> None:
+        """Says where the requests of other programs go, and how long the gateway stays on."""
+        lasting = tr("The gateway is on while Helix Desktop is open, and is turned on again when it starts, until you turn it off.")  # fmt: skip
+        server = self._settings[GATEWAY_SEND_TO]
+        if server:
+            going = tr("Requests are passed on to {server}.", server=server)
+        else:
+            going = tr("Requests are passed on to the provider of the API: api.anthropic.com, api.openai.com or generativelanguage.googleapis.com.")  # fmt: skip
+        self._destinations.setText(join_sentences(going, lasting))
+
+    def _change_server(self) -> None:
+        """Passes requests on to the server that was typed. A gateway that is on gets a new
+        registration, at the same address.
+        """
+        server = self._send_to.text().strip()
+        if server == self._settings[GATEWAY_SEND_TO]:
+            return
+        self._run_and_refresh(self._save_server_and_restart(server))
+
+    async def _save_server_and_restart(self, server: str) -> None:
+        connected_agents.check_server_of_requests(server)
+        self._settings.change_setting(GATEWAY_SEND_TO, server)
+        self._show_destinations()
+        if self._settings[GATEWAY_ON]:
+            await self._agents.switch_gateway(on=False)
+            await self._agents.switch_gateway(on=True, upstream=server)
+
     def _show_last_request(self, connections: connected_agents.AgentConnections) -> None:
         """Says when something arrived last, which proves that an agent is connected."""
         self._last_request.setVisible(bool(connections.address))
@@ -304,7 +350,16 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         when = format_time_ago(connections.last_request_time, time.time())
         words = tr("Last request {when}, from {agent}.")
         # The words are put together after the translation: a name may have braces in it.
-        self._last_request.setText(words.format(when=when, agent=connections.last_request_agent))
+        sentence = words.format(when=when, agent=connections.last_request_agent)
+        if connections.last_request_host:
+            passed_on = tr("It was passed on to {host}.", host=connections.last_request_host)
+            sentence = join_sentences(sentence, passed_on)
+        problem = translate_sentences(connections.last_request_problem)
+        self._last_request.setText(join_sentences(sentence, problem))
+        look = "small"
+        if problem:
+            look = "danger"
+        set_widget_look(self._last_request, look)
 
     def _hide_or_show_missing_agents(
         self, agents: Sequence[connected_agents.ConnectedAgentRow]
@@ -379,7 +434,12 @@ class ConnectAgentsDialog(widgets.TransientDialog):
     def _turn_gateway_on_or_off(self) -> None:
         # The gateway may run for other programs than the agents that are listed.
         is_on = self._shown is not None and bool(self._shown.for_others)
-        self._run_and_refresh(self._agents.switch_gateway(on=not is_on))
+        self._run_and_refresh(self._switch_and_remember(on=not is_on))
+
+    async def _switch_and_remember(self, *, on: bool) -> None:
+        """A gateway that is on is turned on again when the program starts."""
+        await self._agents.switch_gateway(on=on, upstream=self._settings[GATEWAY_SEND_TO])
+        self._settings.change_setting(GATEWAY_ON, on)
 
     def _fetch_and_confirm_connection_change(self, row: connected_agents.ConnectedAgentRow) -> None:
         self._runner.run_in_background(

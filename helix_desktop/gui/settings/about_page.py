@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QVBoxLayout
 
 from helix_desktop import __version__
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.copy_with_sign import copy_and_say_so
 from helix_desktop.gui.common.widgets import build_plain_label
 from helix_desktop.gui.question_dialogs import show_text_box
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
@@ -30,7 +30,7 @@ class AboutPage(SettingsPage):
         self.add_heading(tr("Installation"))
         self._findings = QVBoxLayout()
         self.add_page_layout(self._findings)
-        self.add_page_button(tr("Copy results"), self._copy_report)
+        self._copy_button = self.add_page_button(tr("Copy results"), self._copy_report)
         runner.run_in_background(
             program.examine_installation(), then=self._show_findings, owner=self
         )
@@ -39,7 +39,7 @@ class AboutPage(SettingsPage):
         show_text_box(self, tr("Licenses"), self._program.licence_texts())
 
     def _copy_report(self) -> None:
-        QGuiApplication.clipboard().setText(self._report)
+        copy_and_say_so(self._report, self._copy_button)
 
     def _show_findings(self, findings: Sequence[DoctorFinding]) -> None:
         lines: list[str] = []

@@ -16,6 +16,7 @@ from helix_desktop.gui.connected.connect_agents_dialog import (
     describe_agent_activity,
 )
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.program_settings import GATEWAY_ON, GATEWAY_SEND_TO
 from helix_desktop.resident.connected_agents import AgentConnections, ConnectedAgentRow
 from tests.gui.stand_in import StandIn
 
@@ -29,6 +30,8 @@ class Agents(StandIn):
         self.requests = 0
         self.is_started_elsewhere = False
         self.last_request_time = 0.0
+        self.problem = ""
+        self.switched: list[tuple[bool, str]] = []
 
     async def list_agent_connections(self) -> AgentConnections:
         n = self.requests
@@ -54,16 +57,25 @@ class Agents(StandIn):
             f"{address}/t/token" if self.on else "",
             self.last_request_time,
             "Claude Code",
+            "api.openai.com",
+            self.problem,
         )
 
-    async def switch_gateway(self, *, on: bool) -> None:
+    async def switch_gateway(self, *, on: bool, upstream: str = "") -> None:
         self.on = on
+        self.switched.append((on, upstream))
 
     async def diff_of_planned_configuration(self, name: str) -> str:
         return "+ the address"
 
     async def toggle_agent_connection(self, name: str) -> None:
         self.connected = not self.connected
+
+
+def open_dialog(window: MainWindow, agents: Agents) -> ConnectAgentsDialog:
+    return ConnectAgentsDialog(
+        window.theme, window, window.background_runner, agents, window.settings
+    )
 
 
 def words(dialog: ConnectAgentsDialog) -> str:
@@ -76,7 +88,7 @@ def button(dialog: ConnectAgentsDialog, text: str) -> QPushButton:
 
 def test_nothing_empty_is_shown_before_the_agents_are_known(window: MainWindow) -> None:
     """Four empty boxes and two empty command lines with a button to copy them stood there."""
-    dialog = ConnectAgentsDialog(window.theme, window, window.background_runner, Agents())
+    dialog = open_dialog(window, Agents())
     dialog.open()
     assert not any(tile.isVisible() for tile in dialog._tiles)
     assert not any(
@@ -95,7 +107,7 @@ class NoAgents(Agents):
 
 def test_no_agent_that_is_not_installed_is_offered_to_be_started(window: MainWindow) -> None:
     """The line offered `wrap claude` below "Not found on this computer: Claude Code"."""
-    dialog = ConnectAgentsDialog(window.theme, window, window.background_runner, NoAgents())
+    dialog = open_dialog(window, NoAgents())
     dialog.open()
     dialog.refresh_connections()
     assert "Not found on this computer: Claude Code" in words(dialog)
@@ -106,7 +118,7 @@ def test_no_agent_that_is_not_installed_is_offered_to_be_started(window: MainWin
 
 def test_the_switch_starts_the_gateway_and_the_first_request_is_seen(window: MainWindow) -> None:
     agents = Agents()
-    dialog = ConnectAgentsDialog(window.theme, window, window.background_runner, agents)
+    dialog = open_dialog(window, agents)
     dialog.open()
     dialog.refresh_connections()
     assert "The gateway is off" in words(dialog)
@@ -135,7 +147,7 @@ def test_programs_for_each_api_get_an_address_and_the_last_request_is_the_proof(
 ) -> None:
     """Only programs for Anthropic's API got an address, and whether anything arrived was unsaid."""
     agents = Agents()
-    dialog = ConnectAgentsDialog(window.theme, window, window.background_runner, agents)
+    dialog = open_dialog(window, agents)
     dialog.open()
     dialog.switch.click()
     assert "OPENAI_BASE_URL=http://127.0.0.1:4356/t/token/v1" in words(dialog)
@@ -144,7 +156,12 @@ def test_programs_for_each_api_get_an_address_and_the_last_request_is_the_proof(
     agents.last_request_time = time.time() - 10
     dialog.refresh_connections()
     assert dialog._last_request.text().startswith("Last request ")
-    assert dialog._last_request.text().endswith(", from Claude Code.")
+    assert dialog._last_request.text().endswith(
+        ", from Claude Code. It was passed on to api.openai.com."
+    )
+    agents.problem = "api.openai.com answered with an error (status 401)."
+    dialog.refresh_connections()
+    assert dialog._last_request.text().endswith(agents.problem)
     dialog.switch.click()
     assert [line.isVisibleTo(dialog) for line in dialog._other_program_lines] == [
         True,
@@ -160,7 +177,7 @@ def test_a_gateway_that_another_program_started_can_be_turned_on_here(window: Ma
     """
     agents = Agents()
     agents.is_started_elsewhere = True
-    dialog = ConnectAgentsDialog(window.theme, window, window.background_runner, agents)
+    dialog = open_dialog(window, agents)
     dialog.open()
     dialog.refresh_connections()
     assert "Gateway on 127.0.0.1:4356" in words(dialog)
@@ -175,17 +192,50 @@ def test_a_gateway_that_another_program_started_can_be_turned_on_here(window: Ma
 
 
 def test_the_line_of_an_agent_is_copied(window: MainWindow) -> None:
-    dialog = ConnectAgentsDialog(window.theme, window, window.background_runner, Agents())
+    dialog = open_dialog(window, Agents())
     dialog.open()
     dialog.refresh_connections()
     button(dialog, "Copy command").click()
     assert QGuiApplication.clipboard().text() == "helix-desktop wrap claude"
+    assert button(dialog, "Copied").isVisible()
+    dialog.reject()
+
+
+def test_where_requests_go_is_said_and_can_be_changed(window: MainWindow) -> None:
+    """The line worked for the real provider alone, and nothing said so."""
+    agents = Agents()
+    dialog = open_dialog(window, agents)
+    dialog.open()
+    dialog.refresh_connections()
+    assert "api.anthropic.com, api.openai.com or generativelanguage" in words(dialog)
+    dialog.switch.click()
+    dialog._send_to.setText("nowhere")
+    dialog._send_to.editingFinished.emit()
+    assert "nowhere is not the address of a provider." in words(dialog)
+    dialog._send_to.setText("http://127.0.0.1:11434/v1")
+    dialog._send_to.editingFinished.emit()
+    assert agents.switched == [(True, ""), (False, ""), (True, "http://127.0.0.1:11434/v1")]
+    assert "Requests are passed on to http://127.0.0.1:11434/v1." in words(dialog)
+    assert window.settings[GATEWAY_SEND_TO] == "http://127.0.0.1:11434/v1"
+    dialog.reject()
+
+
+def test_a_gateway_that_was_on_is_turned_on_again_at_the_next_start(window: MainWindow) -> None:
+    """It was off after a restart, without a word."""
+    dialog = open_dialog(window, Agents())
+    dialog.open()
+    dialog.refresh_connections()
+    dialog.switch.click()
+    assert window.settings[GATEWAY_ON]
+    assert "is turned on again when it starts" in words(dialog)
+    dialog.switch.click()
+    assert not window.settings[GATEWAY_ON]
     dialog.reject()
 
 
 def test_connecting_shows_the_difference_and_asks(window: MainWindow) -> None:
     agents = Agents()
-    dialog = ConnectAgentsDialog(window.theme, window, window.background_runner, agents)
+    dialog = open_dialog(window, agents)
     dialog.open()
     dialog.refresh_connections()
     button(dialog, "Connect…").click()
