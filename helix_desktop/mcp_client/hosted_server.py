@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
 
 from helix_desktop import __version__
 from helix_desktop.engine.facts import ToolCall, ToolSpec
@@ -720,7 +721,7 @@ class HostedServer:
         """
         last_output = ""
         if self.log and self.log.lines:
-            last_output = f" Last output: {self.log.lines[-1][:200]}"
+            last_output = f" Last output: {_as_sentence(self.log.lines[-1][:200])}"
         cause: BaseException | None = None
         if error is not None:
             cause = _innermost_error(error)
@@ -732,7 +733,17 @@ class HostedServer:
             return f"{self.log.why}.{last_output}"
         if cause is None:
             return f"the connection was lost.{last_output}"
+        if self.config.url:
+            host = urlsplit(self.config.url).netloc
+            return f"{host} could not be reached ({cause}). Check the address and the proxy."
         return f"{cause}.{last_output}"
+
+
+def _as_sentence(line: str) -> str:
+    """Return a line that a server wrote, so that another sentence can follow it."""
+    if line.rstrip().endswith((".", "!", "?")):
+        return line.rstrip()
+    return f"{line.rstrip()}."
 
 
 def _accept_elicitation(values: str, *, has_form: bool) -> "types.ElicitResult":

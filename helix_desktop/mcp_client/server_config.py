@@ -30,6 +30,10 @@ _SECRET = re.compile(r"(?i)key|token|secret|passw|credential|auth|cookie|\bpat\b
 _LOOKS_SECRET = re.compile(
     r"(?i)^(bearer |basic |token )|^(sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|AIza)|://[^/@:\s]+:[^/@\s]+@"
 )
+# What documentation writes where a key belongs: <your token>, YOUR_API_KEY, sk-..., xxxx.
+_PLACEHOLDER = re.compile(
+    r"(?i)<[^<>]*>|\[[^\]]*\]|(?:.*[_ -])?your[_ -].*|.*[_-]here|(?:\w+[_-])?(?:x{3,}|\*{3,}|\.{3}|…)|change[_-]?me"
+)
 _REFERENCE = re.compile(r"\$\{(?:(env|input|secret|config):)?([^{}:]+)(?::-([^{}]*))?\}")
 _NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _NAMED = re.compile(r"(-{0,2}[A-Za-z][\w.-]*)(=|: *)(.+)", re.DOTALL)
@@ -597,8 +601,13 @@ def _hide_secrets_inside(server: str, key: str, value: Any, secrets: dict[str, s
 
 def _hide_secret_value(server: str, key: str, value: str, secrets: dict[str, str]) -> str:
     """Return a reference for a value that seems to be a secret, which is added to `secrets`.
-    Other values stay.
+    Other values stay. Raises InvalidInput for an example that documentation has in its place.
     """
+    if _SECRET.search(key) and _PLACEHOLDER.fullmatch(value.strip()):
+        raise InvalidInput(
+            f"{key} still has the example “{value}”.",
+            remedy="Replace it with your own value.",
+        )
     if _REFERENCE.search(value):
         return _replace_input_references(server, value)
     is_secret = _SECRET.search(key) or _LOOKS_SECRET.search(value)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop.engine.session_setup import TaskSpawner
-from helix_desktop.errors import InvalidInput, NotFound, NoUsableKeyring
+from helix_desktop.errors import HelixError, InvalidInput, NotFound, NoUsableKeyring
 from helix_desktop.secrets import SecretKeeper, SecretStorage
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_settings import WorkspaceConfig, quote_key_part
@@ -90,7 +90,11 @@ class WorkspaceMcpServers:
             await host.configure_servers(self._readable_configs())
 
     async def add_pasted_servers(self, text: str, name: str = "") -> PastedServers:
-        """Add servers from pasted text in any common form. Secrets are stored before settings."""
+        """Add servers from pasted text in any common form. Secrets are stored before settings.
+
+        A server of the same name is replaced. What the user has set for it stays, but not which
+        of its tools only read: another program may call others so.
+        """
         await self._require_host()
         from helix_desktop.mcp_client.server_config import parse_pasted_text
 
@@ -99,11 +103,26 @@ class WorkspaceMcpServers:
         for server in servers:
             for reference, value in pasted.secrets.items():
                 if reference.startswith(f"mcp/{server.name}/"):
-                    await self._secrets.store_secret(server.referenced_secret(reference), value)
+                    await self._store_server_secret(server.referenced_secret(reference), value)
         for server in servers:
-            await self._write_server_table(server.name, server.as_settings_table())
+            kept = self._keep_settings_of_replaced_server(server)
+            await self._write_server_table(kept.name, kept.as_settings_table())
         await self.apply_server_settings()
         return pasted
+
+    def _keep_settings_of_replaced_server(self, server: ServerConfig) -> ServerConfig:
+        if server.name not in self._workspace.settings.mcp:
+            return server
+        try:
+            replaced = _config_of_server(self._workspace.settings, server.name)
+        except HelixError:  # Its table cannot be read: this is how the user mends it.
+            return server
+        return replace(
+            server,
+            off=replaced.off,
+            start_seconds=replaced.start_seconds,
+            call_seconds=replaced.call_seconds,
+        )
 
     async def remove_server(self, name: str) -> None:
         await self._write_server_table(name, None)

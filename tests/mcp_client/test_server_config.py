@@ -353,3 +353,20 @@ def test_every_place_a_value_goes_to_is_shown_with_dots_for_secrets() -> None:
     }
     (server,) = parse_pasted_text(json.dumps({"mine": table})).servers
     assert server.full_description_without_secrets == "npx --token '••••••'\nAPI_KEY=••••••\nA=b"
+
+
+@pytest.mark.parametrize(
+    "example",
+    ["<your token>", "YOUR_API_KEY", "your-key-here", "xxxx", "sk-...", "ghp_xxxx", "[API key]"],
+)
+def test_an_example_in_place_of_a_key_is_refused(example: str) -> None:
+    """It was stored as the key, and the server failed later for a reason of its own."""
+    text = json.dumps({"mcpServers": {"gh": {"command": "gh", "env": {"GITHUB_TOKEN": example}}}})
+    with pytest.raises(InvalidInput, match="GITHUB_TOKEN still has the example"):
+        parse_pasted_text(text)
+
+
+@pytest.mark.parametrize("value", ["ghp_Kx8…", "sk-live-4x7xxq", "here-1", "a.b.c"])
+def test_what_may_be_a_key_is_taken(value: str) -> None:
+    text = json.dumps({"mcpServers": {"gh": {"command": "gh", "env": {"GITHUB_TOKEN": value}}}})
+    assert parse_pasted_text(text).secrets == {"mcp/gh/GITHUB_TOKEN": value}

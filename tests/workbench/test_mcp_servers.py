@@ -16,7 +16,7 @@ from helix_desktop import program_folders
 from helix_desktop.engine.facts import Text, ToolReturned
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session_events import Event, QuestionAsked
-from helix_desktop.errors import InvalidInput
+from helix_desktop.errors import InvalidInput, NoUsableKeyring
 from helix_desktop.mcp_client.hosted_server import McpConnectionState
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import Addressee, SecretKeeper, SecretStorage
@@ -181,6 +181,44 @@ async def test_a_secret_in_what_is_pasted_is_in_no_file(tmp_path: Path) -> None:
     files = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
     assert len(files) > 5
     assert [path for path in files if b"ghp_planted" in path.read_bytes()] == []
+
+
+async def test_a_server_that_is_pasted_again_is_replaced_and_keeps_what_was_set(
+    tmp_path: Path,
+) -> None:
+    desk = desk_at(tmp_path)
+    bench = await desk.create_workspace("one", tmp_path)
+    await bench.mcp_servers.add_pasted_servers("true first", "mine")
+    await bench.mcp_servers.set_server_timeouts("mine", call_seconds=7)
+    await bench.mcp_servers.switch_server_tool("mine", "wipe", on=False)
+    await bench.mcp_servers.mark_tool_as_read_only("mine", "look", reads=True)
+    await bench.mcp_servers.add_pasted_servers("true second", "mine")
+    table = bench.workspace.settings.mcp["mine"]
+    assert table["args"] == ["second"]
+    assert (table["call_seconds"], table["off"]) == (7, ["wipe"])
+    assert "reading" not in table
+    await desk.aclose()
+
+
+class WithoutKeyring(KeptHere):
+    async def store_secret(self, secret: Addressee, value: str) -> None:
+        raise NoUsableKeyring("This system has no keyring.")
+
+
+async def test_without_a_keyring_a_pasted_key_lasts_for_the_session(tmp_path: Path) -> None:
+    """A server with a key could not be added there at all."""
+    where = program_folders.find_program_folders(tmp_path / "home")
+    secrets = WithoutKeyring(where.key_file, environ={})
+    desk = Workbenches(where, secrets, clock=ClockWithoutPauses())
+    table = {"command": "true", "env": {"API_KEY": "planted-0123456789"}}
+    try:
+        bench = await desk.create_workspace("one", tmp_path)
+        await bench.mcp_servers.add_pasted_servers(json.dumps({"mcpServers": {"a": table}}))
+        (server,) = bench.mcp_servers.running_servers
+        filled = await server._config_with_secrets()
+        assert dict(filled.env) == {"API_KEY": "planted-0123456789"}
+    finally:
+        await desk.aclose()
 
 
 async def test_servers_are_there_again_after_a_restart(tmp_path: Path) -> None:

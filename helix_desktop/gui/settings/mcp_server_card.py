@@ -2,11 +2,14 @@
 error output.
 """
 
+import json
+import re
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import (
     QCheckBox,
     QFrame,
@@ -29,6 +32,7 @@ from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.installation_port import McpServerState
+from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import format_count, tr
 
@@ -39,14 +43,18 @@ LONGEST_TIMEOUT_SECONDS = 86_400  # A day.
 MAX_DESCRIPTION_LENGTH = 300  # Longer descriptions of tools are cut to this many characters.
 # So many characters of what a server runs are shown in the list. The question showed all of them.
 LONGEST_DESCRIPTION = 4_000
+# A name such as GITHUB_TOKEN or WEATHER_API_KEY in what a server wrote before it ended.
+_KEY_VARIABLE = re.compile(r"\b(?=\w*(?:KEY|TOKEN|SECRET|PASSWORD))[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 
 ServerWorkRunner = Callable[[Coroutine[Any, Any, Any]], None]
 
 
 class McpServerCard(QWidget):
     """`build_work` returns what a button does, such as "restart" or "sign_in", and `run_work` runs
-    it.
+    it. `edit_wanted` gives the server's configuration as JSON.
     """
+
+    edit_wanted = Signal(str)
 
     def __init__(
         self,
@@ -63,12 +71,15 @@ class McpServerCard(QWidget):
         self._name = build_plain_label("", "", self)
         self._description = build_plain_label("", "mono", self)
         self._state = build_plain_label("", "small", self)
+        self._hint = build_plain_label("", "small", self)
+        self._hint.hide()
         self._inside = build_surface(self, "plain")
         self._inside.hide()
         build_column(
             self._name,
             self._description,
             self._state,
+            self._hint,
             self._build_card_buttons(),
             self._inside,
             owner=self,
@@ -94,6 +105,10 @@ class McpServerCard(QWidget):
         """Updates the card. It stays open, and what has the focus keeps it."""
         # While a server starts, the seconds are counted, though nothing else has changed.
         self._state.setText(describe_server_state(server, time.time()))
+        look = "small"
+        if _has_failed(server):
+            look = "danger"
+        set_widget_look(self._state, look)
         if server == self._server and not is_new:
             return
         config = server.config
@@ -107,6 +122,7 @@ class McpServerCard(QWidget):
         if server.mistake:
             description = ""
         self._description.setText(mark_text(description[:LONGEST_DESCRIPTION]))
+        self._show_wanted_variable(server)
         self._update_card_buttons(server)
         if are_tools_new:
             self._show_server_tools()
@@ -114,6 +130,15 @@ class McpServerCard(QWidget):
             self._show_server_timeouts()
         if is_log_new:
             self._show_server_log()
+
+    def _show_wanted_variable(self, server: McpServerState) -> None:
+        """Says which key the server asks for, and where it can be entered."""
+        variable = find_wanted_variable(server)
+        if variable:
+            self._hint.setText(
+                tr("It asks for {variable}. Click “Edit…” to enter it.", variable=variable)
+            )
+        self._hint.setVisible(bool(variable))
 
     def _update_card_buttons(self, server: McpServerState) -> None:
         """A server whose settings are wrong can only be removed."""
@@ -127,6 +152,7 @@ class McpServerCard(QWidget):
         self._switch.setVisible(not has_mistake)
         self._test.setVisible(not has_mistake)
         self._more.setVisible(not has_mistake)
+        self._edit.setVisible(not has_mistake)
         self._restart.setVisible(config.enabled and not has_mistake)
         self._sign_in.setVisible(config.enabled and waits_for_sign_in)
         for button in self._all_buttons:
@@ -138,6 +164,7 @@ class McpServerCard(QWidget):
         self._switch = self._build_link(tr("Turn off"), self._turn_server_on_or_off)
         self._test = self._build_link(tr("Test"), partial(self._run_server_action, "test"))
         self._restart = self._build_link(tr("Restart"), partial(self._run_server_action, "restart"))
+        self._edit = self._build_link(tr("Edit…"), self._request_edit)
         self._remove = self._build_link(tr("Remove"), self._confirm_and_remove_server)
         self._all_buttons = (
             self._sign_in,
@@ -145,12 +172,16 @@ class McpServerCard(QWidget):
             self._switch,
             self._test,
             self._restart,
+            self._edit,
             self._remove,
         )
         return build_row(*self._all_buttons, spacing=0, wraps=True)
 
     def _build_link(self, text: str, act: Callable[[], object]) -> QPushButton:
         return build_push_button(text, self, act, "link")
+
+    def _request_edit(self) -> None:
+        self.edit_wanted.emit(describe_server_as_json(self._server))
 
     def _show_or_hide_details(self) -> None:
         self._inside.setVisible(self._inside.isHidden())
@@ -258,6 +289,45 @@ class McpServerCard(QWidget):
         self._log_title.setVisible(is_log_shown)
         if was_at_end:
             scroll_bar.setValue(scroll_bar.maximum())
+
+
+def _has_failed(server: McpServerState) -> bool:
+    has_failed = server.status is not None and server.status.state == "failed"
+    return bool(server.mistake) or has_failed
+
+
+def find_wanted_variable(server: McpServerState) -> str:
+    """Returns the variable for a key that a server named when it failed, or nothing."""
+    if not _has_failed(server) or server.status is None:
+        return ""
+    for match in _KEY_VARIABLE.finditer(server.status.why):
+        if not server.config.env.get(match[0]):
+            return match[0]
+    return ""
+
+
+def describe_server_as_json(server: McpServerState) -> str:
+    """Returns the server's configuration in the form that people paste. Its secrets are references
+    in it, and what it asks for is an empty text.
+    """
+    config = server.config
+    table: dict[str, Any] = {}
+    if config.url:
+        table["type"] = config.kind
+        table["url"] = config.url
+        if config.headers:
+            table["headers"] = dict(config.headers)
+    else:
+        table["command"] = config.command
+        table["args"] = list(config.args)
+        variables = dict(config.env)
+        wanted = find_wanted_variable(server)
+        if wanted:
+            variables[wanted] = ""
+        table["env"] = variables
+    if config.folder:
+        table["cwd"] = config.folder
+    return json.dumps({"mcpServers": {config.name: table}}, indent=2, ensure_ascii=False)
 
 
 def _list_shown_tools(server: McpServerState) -> tuple[object, ...]:

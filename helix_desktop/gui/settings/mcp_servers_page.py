@@ -14,7 +14,11 @@ from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.mcp_server_card import McpServerCard
-from helix_desktop.gui.settings.settings_page import RefreshWhileShown, SettingsPage
+from helix_desktop.gui.settings.settings_page import (
+    RefreshWhileShown,
+    SettingsPage,
+    scroll_to_widget,
+)
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import ServerConfig, Workbench
@@ -84,6 +88,7 @@ class McpServersPage(SettingsPage):
             card = McpServerCard(
                 server, self._build_server_action, self._run_server_change, self.page_content
             )
+            card.edit_wanted.connect(self._show_configuration_to_edit)
             self._cards[server.config.name] = card
             self._rows.addWidget(card)
 
@@ -145,9 +150,19 @@ class McpServersPage(SettingsPage):
             self._error_label.setText(translate_sentences(str(error)))
             return
         self._error_label.setText("")
-        question = _build_question_about_servers(servers)
+        replaced = [server.name for server in servers if server.name in self._cards]
+        question = _build_question_about_servers(servers, replaced)
         add = partial(self._add_server, text, name)
         ConsentDialog(self._theme, question, self, add).open()
+
+    def _show_configuration_to_edit(self, configuration: str) -> None:
+        """Puts a server's configuration into the form, from which it is added again."""
+        self._text.setPlainText(configuration)
+        self._name.clear()
+        self._text.setFocus()
+        hint = tr("Change the configuration below, and click “Add” to replace the server.")
+        self._status_label.setText(hint)
+        scroll_to_widget(self._text)
 
     def _add_server(self, text: str, name: str) -> None:
         adding = self._bench.mcp_servers.add_pasted_servers(text, name)
@@ -160,8 +175,12 @@ class McpServersPage(SettingsPage):
             self._name.clear()
 
 
-def _build_question_about_servers(servers: Sequence[ServerConfig]) -> ConsentQuestion:
-    """Builds the question, with exactly what would be started or contacted: programs first."""
+def _build_question_about_servers(
+    servers: Sequence[ServerConfig], replaced: Sequence[str]
+) -> ConsentQuestion:
+    """Builds the question, with exactly what would be started or contacted: programs first.
+    `replaced`: the names of servers that are there and get this configuration.
+    """
     started: list[str] = []
     contacted: list[str] = []
     for server in servers:
@@ -178,5 +197,7 @@ def _build_question_about_servers(servers: Sequence[ServerConfig]) -> ConsentQue
         sentences.append(tr("Add this server? The server will run with your permissions."))
     if contacted:
         sentences.append(tr("Add this server? The agent's requests will be sent to this address."))
+    if replaced:
+        sentences.append(tr("It replaces {names}.", names=", ".join(replaced)))
     exact_text = "\n\n".join(started + contacted)
     return ConsentQuestion(tr("Add MCP server"), "\n".join(sentences), exact_text, tr("Add"))

@@ -1,6 +1,7 @@
 """The base of all pages of the settings: a heading, sentences and rows in a column that scrolls."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from PySide6.QtCore import Qt, QTimer, Signal
@@ -10,7 +11,12 @@ from PySide6.QtWidgets import QLabel, QLayout, QPushButton, QScrollArea, QWidget
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, ValueListener, build_field_row
-from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, build_surface
+from helix_desktop.gui.common.widgets import (
+    build_plain_label,
+    build_push_button,
+    build_surface,
+    run_after_events,
+)
 from helix_desktop.gui.rows_and_columns import build_column, clear_layout
 from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.workbench_types import Workbench
@@ -100,6 +106,16 @@ class SettingsPage(QScrollArea):
     def add_page_widget(self, widget: W) -> W:
         self._column.insertWidget(self._column.count() - 1, widget)
         return widget
+
+
+def scroll_to_widget(widget: QWidget) -> None:
+    """Shows a widget of a page. That of a section is in the page that shows the section."""
+    ancestor = widget.parentWidget()
+    while ancestor is not None:
+        if isinstance(ancestor, QScrollArea):
+            run_after_events(widget, partial(ancestor.ensureWidgetVisible, widget))
+            return
+        ancestor = ancestor.parentWidget()
 
 
 class RefreshWhileShown(QWidget):

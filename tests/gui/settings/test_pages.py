@@ -4,6 +4,7 @@ says what it did.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -659,6 +660,28 @@ def test_a_server_that_waits_for_its_user_is_signed_in_to(
     assert [
         each.isHidden() for each in page.findChildren(QPushButton) if each.text() == "Sign in"
     ] == [True]
+
+
+def test_a_server_that_asks_for_a_key_gets_it_by_editing_its_configuration(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    """It failed in small grey words, and nothing on the page could give it a key."""
+    why = "It closed the connection. Last output: Error: WEATHER_API_KEY is required."
+    bench.mcp_servers.running = [listed_server("npx weather", "weather", "failed", why)]
+    page = McpServersPage(window.theme, bench, program, window.background_runner)
+    card = page._cards["weather"]
+    assert card._state.property("look") == "danger"
+    assert "It asks for WEATHER_API_KEY." in said(page)
+    QTest.mouseClick(button(page, "Edit…"), Qt.MouseButton.LeftButton)
+    written = json.loads(page._text.toPlainText())
+    assert written == {
+        "mcpServers": {
+            "weather": {"command": "npx", "args": ["weather"], "env": {"WEATHER_API_KEY": ""}}
+        }
+    }
+    QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
+    (box,) = page.findChildren(ConsentDialog)
+    assert any("It replaces weather." in each.text() for each in box.findChildren(QLabel))
 
 
 def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
