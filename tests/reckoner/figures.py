@@ -99,12 +99,13 @@ def sent(c: Conversation, n: int) -> int:
 @dataclass(frozen=True)
 class Usual:
     """A step with the usual way out: what it counts, whether a summary was written
-    first, and what is still in the cache.
+    first, what had been sent before, and whether that was still in the cache.
     """
 
     count: int
     summarised: bool
-    cached: int
+    before: int
+    cold: bool
 
 
 def window_before(c: Conversation, n: int) -> int:
@@ -114,6 +115,21 @@ def window_before(c: Conversation, n: int) -> int:
         if isinstance(fact, ModelSet) and fact.role is ModelRole.MAIN
     ]
     return windows[-1] if windows else 0
+
+
+def found_cache_empty(c: Conversation, n: int) -> bool:
+    """Whether the provider had nothing of what was sent before, by its own report: it never had
+    anything of this model's requests, or the last was more than five minutes ago.
+    """
+    reply = reply_at(c, n)
+    if reply.usage.input <= 0 or reply.usage.cache_read > 0:
+        return False
+    earlier = replies(c, n - 1)
+    if not any(each.model == reply.model and each.usage.cache_read > 0 for _, each in earlier):
+        return True
+    asked = c.times[n - 1] - reply.seconds if c.times else 0.0
+    answered = c.times[earlier[-1][0] - 1] if c.times else 0.0
+    return asked - answered > 300
 
 
 @lru_cache(maxsize=100_000)
@@ -136,7 +152,7 @@ def usual_steps(c: Conversation, n: int) -> dict[int, Usual]:
             rest = round((limit // 10) / f) + max(0, count - last_count)
             full = round(rest * f) <= limit  # else no summary makes enough room
             count = rest if full else c_
-        found[m] = Usual(count, full, last_count)
+        found[m] = Usual(count, full, last_count, found_cache_empty(c, m))
         summarised_away, last_whole, last_count = w - count, w, count
     return found
 
@@ -163,9 +179,13 @@ def usual_bill(c: Conversation, n: int) -> Bill:
         return actual_bill(c, n)
     f = sent(c, n) / counted(c, saw(c, n))
     request = round(usual.count * f)
+    asked = round(usual.before * f)  # for a summary
     if usual.summarised:
-        return Bill(round(usual.cached * f), request, max(window_before(c, n), sent(c, n)) // 10)
-    read = round(request * min(usual.cached, usual.count) / usual.count) if usual.count else 0
+        wrote = max(window_before(c, n), sent(c, n)) // 10
+        return Bill(0, asked + request, wrote) if usual.cold else Bill(asked, request, wrote)
+    if usual.cold:
+        return Bill(0, request, 0)
+    read = round(request * min(usual.before, usual.count) / usual.count) if usual.count else 0
     return Bill(read, request - read, 0)
 
 

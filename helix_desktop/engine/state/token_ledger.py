@@ -5,7 +5,8 @@ model's factor. What it would have cost without folds is estimated in proportion
 everything is sent, and once the window is full, a summary replaces it. So what could
 never have been sent is not called saved, and without folds both are equal. What was
 paid for a step is multiplied by what list prices say of the one and of the other, so a
-provider that bills less saves nothing. All are running sums, so each question is one
+provider that bills less saves nothing. A provider whose cache was empty would have had to
+read everything anew without folds, too. All are running sums, so each question is one
 look-up. Other programs' requests save us nothing.
 """
 
@@ -33,9 +34,12 @@ REPORTS_BESIDE_ESTIMATE = 3  # As many are enough where the next text is estimat
 REPORTS_USED = 9  # The factor is learned from this many of the latest reports.
 _MOST_TOKENS = 2**40  # Reports that make no sense must not lead to sums of more than 64 bits.
 SUMMARY_PARTS = 10  # A summary is expected to take one tenth of the context window.
+# No provider is known to drop what it cached sooner after its last use. A request that reads
+# nothing after such a pause has found the cache empty.
+LEAST_CACHE_SECONDS = 300.0
 Run = tuple[int, int]
 T = TypeVar("T", int, float)
-COLUMNS = ("steps", "sent", "without", "read", "output", "unpriced", "free")
+COLUMNS = ("steps", "sent", "without", "read", "output", "unpriced", "free", "shortening")
 # Requests that there would have been without folds, too.
 NOT_FOR_FOLDS = frozenset(
     {facts.Purpose.TITLE, facts.Purpose.TEST, facts.Purpose.KEEP_ALIVE, facts.Purpose.OTHER}
@@ -69,6 +73,9 @@ class Savings:
     paid_before: float = 0.0
     unpriced: int = 0  # Requests of unknown cost, beside others of known cost.
     free: int = 0  # Requests to models that cost nothing, because they run on this computer.
+    # What the requests took that wrote summaries and notes. It is part of `sent` and `paid`.
+    shortening: int = 0
+    paid_for_shortening: float = 0.0
 
     @property
     def is_saved_in_dollars(self) -> bool:
@@ -76,6 +83,19 @@ class Savings:
         something of all of them.
         """
         return self.paid > 0 and not self.free
+
+    @property
+    def saved_tokens(self) -> int:
+        """Return how many tokens fewer were sent than without folds; negative if more were."""
+        # `sent` is 0 for a stopped reply, which reports no tokens.
+        if not self.sent:
+            return 0
+        return self.without - self.sent
+
+    @property
+    def saved_dollars(self) -> float:
+        """Return how much less was paid than without folds; negative if it was more."""
+        return self.paid_without - self.paid
 
     @property
     def saved_share(self) -> float:
@@ -131,37 +151,43 @@ class BilledStep:
 
 @dataclass(frozen=True, slots=True)
 class _Summary:
-    """A summary that replaces what is in the cache. `asked`, `written`: its request and its text,
-    in billed tokens; `left`: its text in tokens as we count them.
+    """A summary that replaces what was sent last. `asked`, `written`: its request and its text,
+    in billed tokens; `cached`: what its request reads from the cache; `left`: its text in tokens
+    as we count them.
     """
 
     asked: int
+    cached: int
     written: int
     left: int
 
     def bill_with_step(self, sent_after_summary: int, factor: float) -> BilledStep:
-        """Return what is billed for the request for this summary, which reads everything from the
-        cache, and for a step after it, of which nothing is cached yet.
+        """Return what is billed for the request for this summary, and for a step after it, of
+        which nothing is cached yet.
         """
         step = _bill_counted_tokens(sent_after_summary, 0, factor)
         return BilledStep(
             sent=self.asked + step.sent,
-            cached=self.asked + step.cached,
+            cached=self.cached + step.cached,
             summary=self.written,
         )
 
 
 def _summarise_if_that_makes_room(
-    cached: int, new_tokens: int, factor: float, limit: int
+    old_tokens: int, new_tokens: int, factor: float, limit: int, *, is_cold: bool
 ) -> _Summary | None:
-    """Return the summary that replaces `cached` tokens, or None if that and what is new would
-    still exceed the limit.
+    """Return the summary that replaces the old tokens, or None if that and what is new would
+    still exceed the limit. `is_cold`: the provider has nothing of them in its cache.
     """
     written = limit // SUMMARY_PARTS
     counted_tokens = round(written / factor)
     if round((counted_tokens + new_tokens) * factor) > limit:
         return None
-    return _Summary(asked=round(cached * factor), written=written, left=counted_tokens)
+    asked = round(old_tokens * factor)
+    cached = asked
+    if is_cold:
+        cached = 0
+    return _Summary(asked, cached, written, counted_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +206,16 @@ class SummaryBaseline:
     window: int = 0  # The main model's context window in tokens; 0 if unknown.
     _whole: int = 0  # How many tokens the last step would have had without any folds.
     _left_out: int = 0  # How many tokens of `_whole` the last summary replaced.
-    _in_cache: int = 0  # How many of the last step's tokens the provider had cached, by our count.
+    _sent_before: int = 0  # How many tokens the last step would have sent, by our count.
 
-    def bill_step(self, shown: int, whole: int, sent: int, read: int) -> BilledStep:
+    def bill_step(
+        self, shown: int, whole: int, sent: int, read: int, *, is_cold: bool = False
+    ) -> BilledStep:
         """Return what a step would have been billed without folds, with a summary if needed.
 
         `shown`, `whole`: the view's tokens by our count, as it is and without folds. `sent`,
         `read`: what the provider billed for the step, and how much of it came from its cache.
+        `is_cold`: the provider's cache was empty, whatever was sent before.
         """
         tokens_read = min(max(0, read), sent)
         as_sent = BilledStep(sent, tokens_read)
@@ -197,16 +226,18 @@ class SummaryBaseline:
         factor = sent / shown
         # What the step would have sent without folds, in tokens as we count them.
         unfolded_tokens = whole - self._left_out
-        cached_tokens = self._in_cache
-        if not cached_tokens:
+        old_tokens = self._sent_before
+        if not old_tokens:
             # Without folds, the first step would have read as much from the cache.
-            cached_tokens = max(0, read) * shown // max(1, sent)
+            old_tokens = max(0, read) * shown // max(1, sent)
 
         limit = max(self.window, sent)
         exceeds_window = self.window != 0 and round(unfolded_tokens * factor) > limit
         if exceeds_window:
-            new_tokens = max(0, unfolded_tokens - cached_tokens)
-            summary = _summarise_if_that_makes_room(cached_tokens, new_tokens, factor, limit)
+            new_tokens = max(0, unfolded_tokens - old_tokens)
+            summary = _summarise_if_that_makes_room(
+                old_tokens, new_tokens, factor, limit, is_cold=is_cold
+            )
             if summary is not None:
                 sent_after_summary = summary.left + new_tokens
                 self._remember_step(whole, sent_after_summary)
@@ -218,15 +249,18 @@ class SummaryBaseline:
         self._remember_step(whole, unfolded_tokens)
         if unfolded_tokens == shown:
             return as_sent
+        cached_tokens = old_tokens
+        if is_cold:
+            cached_tokens = 0
         return _bill_counted_tokens(unfolded_tokens, cached_tokens, factor)
 
     def _remember_step(self, whole: int, sent: int) -> None:
-        """Remember what a step would have sent without folds, by our count: the provider has
-        cached it for the next one.
+        """Remember what a step would have sent without folds, by our count: the next one
+        begins with it.
         """
         self._whole = whole
         self._left_out = whole - sent
-        self._in_cache = sent
+        self._sent_before = sent
 
 
 def _bill_counted_tokens(sent: int, cached: int, factor: float) -> BilledStep:
@@ -254,6 +288,7 @@ class TokenLedger:
     )
     paid: array[float] = field(default_factory=lambda: array("d", [0.0]))
     paid_without: array[float] = field(default_factory=lambda: array("d", [0.0]))
+    paid_for_shortening: array[float] = field(default_factory=lambda: array("d", [0.0]))
     reports: dict[str, BillingReports] = field(default_factory=dict)
     # By model; not recorded, because the next request is counted again.
     measured: dict[str, TokenFactor] = field(default_factory=dict)
@@ -271,6 +306,9 @@ class TokenLedger:
     _free_models: set[str] = field(default_factory=set)
     _last_paid: _PaidReply = _PaidReply(0.0, 0.0, 0.0)
     _was_rewound: bool = False  # Since the last reply.
+    _time_of_last_step: float = 0.0
+    # The models of which a request was read from the provider's cache, at least in part.
+    _cached_models: set[str] = field(default_factory=set)
 
     def billing_factor(self, model: str, seq: int) -> float:
         """Return a model's billed tokens per counted one at `seq`: the expected factor, times
@@ -352,12 +390,16 @@ class TokenLedger:
 
     def _add_other_request(self, seq: int, spent: facts.Spent) -> None:
         usage = spent.usage
-        without = 0
         if spent.purpose in NOT_FOR_FOLDS:
-            without = usage.input
-        self._append_running_sums(seq, usage, spent.model, sent=usage.input, without=without)
-        if spent.purpose in NOT_FOR_FOLDS:
+            self._append_running_sums(
+                seq, usage, spent.model, sent=usage.input, without=usage.input
+            )
             self.paid_without[-1] += usage.cost
+        else:
+            self._append_running_sums(
+                seq, usage, spent.model, sent=usage.input, shortening=usage.input
+            )
+            self.paid_for_shortening[-1] += usage.cost
 
     def _add_import(self, seq: int, brought_in: facts.BroughtIn) -> None:
         """Remember which facts another program recorded, and what it says that they cost."""
@@ -476,6 +518,8 @@ class TokenLedger:
             paid_before=paid_before,
             unpriced=unpriced,
             free=self._sum_paid_here(self.sums["free"], seq),
+            shortening=self._sum_paid_here(self.sums["shortening"], seq),
+            paid_for_shortening=self._sum_paid_here(self.paid_for_shortening, seq),
         )
 
     def _sum_paid_here(self, column: Sequence[T], seq: int) -> T:
@@ -510,7 +554,11 @@ class TokenLedger:
         reported_output = 0
         if usage.input > 0:
             reported_output = written
-        without_folds = self._baseline.bill_step(shown, whole, sent, usage.cache_read)
+        is_cold = self._found_cache_empty(recorded.time - reply.seconds, reply)
+        without_folds = self._baseline.bill_step(
+            shown, whole, sent, usage.cache_read, is_cold=is_cold
+        )
+        self._time_of_last_step = recorded.time
         self._append_running_sums(
             recorded.seq,
             usage,
@@ -537,6 +585,19 @@ class TokenLedger:
             self.paid_without[-1] -= self._last_paid.cost_without
         self._last_paid = _PaidReply(recorded.time, usage.cost, cost_without)
         self._was_rewound = False
+
+    def _found_cache_empty(self, request_time: float, reply: facts.ModelReplied) -> bool:
+        """Return whether a request found nothing in the provider's cache for a reason other than
+        folds: it was never read, or the pause before the request was too long.
+        """
+        if reply.usage.cache_read > 0:
+            self._cached_models.add(reply.model)
+            return False
+        if reply.usage.input <= 0:
+            return False  # Nothing was reported.
+        if reply.model not in self._cached_models:
+            return True
+        return request_time - self._time_of_last_step > LEAST_CACHE_SECONDS
 
     def _sent_tokens_of_step(self, seq: int, reply: facts.ModelReplied, shown: int) -> int:
         """Return the tokens of a step's request as they were reported, and remember the report.
@@ -570,6 +631,7 @@ class TokenLedger:
             column.append(column[-1] + figure)
         self.paid.append(self.paid[-1] + usage.cost)
         self.paid_without.append(self.paid_without[-1])
+        self.paid_for_shortening.append(self.paid_for_shortening[-1])
 
 
 def newest_fact_seen_by(recorded: facts.Recorded) -> int:

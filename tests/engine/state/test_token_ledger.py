@@ -149,6 +149,45 @@ def test_money_is_what_was_paid_in_the_proportion_of_what_list_prices_say(share:
     assert more.without - figures.without == 500, "a title is asked for without folds, too"
 
 
+def paid_beside_cache(*cached_tokens: int, pause: float = 1.0) -> Savings:
+    """Of a conversation in which each step reads so many cached tokens and an old output was
+    shortened before the last step, `pause` seconds after the one before.
+    """
+    talk = told(LISTED, *STEPS[:2])
+    for number, cached in enumerate(cached_tokens):
+        seconds = 1.0
+        if number == len(cached_tokens) - 1:
+            talk.fold("m", PartRef(5), kind=FoldKind.MARKER, tokens=96)
+            seconds = pause
+        sent = talk.state.counted_tokens
+        talk.add(reply(16, sent, cached, cost=by_list(sent, cached, 16)), after=seconds)
+        talk.add(ToolReturned("1", stored("x"), 996))
+    return savings(talk)
+
+
+def test_a_provider_that_never_cached_anything_would_not_have_without_folds_either() -> None:
+    """A shortened conversation seemed to cost more than it would have in full, because only the
+    full one was given a cache.
+    """
+    figures = paid_beside_cache(0, 0, 0)
+    assert figures.saved_tokens == 1_000 - 100
+    assert figures.saved_dollars == pytest.approx(900 * 1.25)
+
+
+def test_after_a_pause_that_no_cache_outlives_it_is_empty_without_folds_too() -> None:
+    long_pause = paid_beside_cache(0, 100, 0, pause=400.0)
+    assert long_pause.saved_dollars == pytest.approx(900 * 1.25)
+    short_pause = paid_beside_cache(0, 100, 0, pause=200.0)
+    assert short_pause.saved_dollars < 0, "what was shortened had to be cached anew"
+
+
+def test_what_writing_summaries_took_is_known_by_itself() -> None:
+    talk = told(*STEPS, Spent(Purpose.HANDOVER, "fast", Usage(500, cost=0.25)))
+    talk.add(Spent(Purpose.TITLE, "m", Usage(70, cost=0.5)))
+    figures = savings(talk)
+    assert (figures.shortening, figures.paid_for_shortening) == (500, 0.25)
+
+
 @pytest.mark.parametrize("cached", [0, 100, 110])
 def test_where_nothing_is_folded_as_much_money_is_paid_whatever_was_in_the_cache(
     cached: int,
@@ -344,7 +383,11 @@ def folded_outputs(limit: int, steps: int, *, billed: bool = False) -> Talk:
     talk = told(SystemSet("s", 100), window(limit), UserSaid((Text("u", 6),)))
     for step in range(steps):
         sent = talk.state.counted_tokens
-        talk.add(reply(16, sent, cost=by_list(sent, 0, 16) if billed else 0.0))
+        if billed:
+            cached = 100 * bool(step)  # The system prompt, from the second step on.
+            talk.add(reply(16, sent, cached, cost=by_list(sent, cached, 16)))
+        else:
+            talk.add(reply(16, sent))
         seq = talk.add(ToolReturned("1", stored(f"x{step}"), 996))
         talk.fold(f"m{step}", PartRef(seq), kind=FoldKind.MARKER, tokens=6)
     return talk
