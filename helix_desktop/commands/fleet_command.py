@@ -232,13 +232,23 @@ def _describe_fleet(answer: dict[str, Any]) -> list[str]:
         lines.append(f"  {provider} asked the workers to wait for a while")
     for machine in answer.get("unable", ()):
         lines.append(f"  starts no tasks at the moment: {machine}")
+    lines += _describe_workers(answer)
+    for task in _tasks_to_print(answer):
+        lines.append(_describe_task(task))
+    return lines
+
+
+def _describe_workers(answer: dict[str, Any]) -> list[str]:
+    lines: list[str] = []
     for worker, count in sorted(answer["workers"].items()):
         line = f"  {worker}: {count}"
         if worker in answer["draining"]:
             line += " (draining)"
         lines.append(line)
-    for task in _tasks_to_print(answer):
-        lines.append(_describe_task(task))
+    for worker, number in sorted(answer.get("setbacks", {}).items()):
+        lines.append(f"  {worker} gave tasks back {number} times, to be tried again")
+    for worker, number in sorted(answer.get("unsent_facts", {}).items()):
+        lines.append(f"  {number} facts are only on the computer of {worker} so far")
     return lines
 
 

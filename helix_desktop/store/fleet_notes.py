@@ -31,13 +31,16 @@ class FleetState:
     """What the notes say. `workers`: those alive, and whether they must drain. `limits`
     and `spent`: dollars by scope: "workspace", "day", "fleet" or "agent NAME".
     `reserved`: dollars that the running requests of each worker may cost.
-    `paused`: providers that asked for a pause.
+    `paused`: providers that asked for a pause. `setbacks`: how often each worker gave a task
+    back. `unsent_facts`: how many facts only its computer has.
     """
 
     workers: dict[str, bool] = field(default_factory=dict)
     limits: dict[str, float] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=dict)
     reserved: dict[str, float] = field(default_factory=dict)
+    setbacks: dict[str, int] = field(default_factory=dict)
+    unsent_facts: dict[str, int] = field(default_factory=dict)
     paused: tuple[str, ...] = ()
     unable: tuple[str, ...] = ()  # Machines that cannot run tasks, and why.
     is_stopped: bool = False
@@ -92,6 +95,8 @@ class FleetNotes:
             limits=amounts_by_kind["limit"],
             spent=amounts_by_kind["spent"],
             reserved=amounts_by_kind["reserved"],
+            setbacks=_as_counts(amounts_by_kind["setbacks"]),
+            unsent_facts=_as_counts(amounts_by_kind["unsent"]),
             paused=tuple(amounts_by_kind["pause"]),
             unable=tuple(amounts_by_kind["unable"]),
             is_stopped="stop" in amounts_by_kind,
@@ -103,6 +108,16 @@ class FleetNotes:
             _SQL["live"], self._space, f"worker {worker}", seconds
         )
         return bool(amount)
+
+    async def note_trouble_of_worker(
+        self, worker: str, *, setbacks: int, unsent_facts: int, seconds: float
+    ) -> None:
+        """Show operators for so long how often the worker gave a task back, and how many
+        facts only its computer has.
+        """
+        for kind, amount in (("setbacks", setbacks), ("unsent", unsent_facts)):
+            name = f"{kind} {worker}"
+            await self._query_notes(_SQL["set"], self._space, name, seconds, seconds, float(amount))
 
     async def drain_workers(self, worker: str = "") -> int:
         """Tell this worker, or all, to take no more tasks and to end. Return how many were told."""
@@ -203,3 +218,7 @@ class FleetNotes:
     async def add_cost(self, task: str, claims: int, agent: str, cost: float) -> None:
         """Note the cost before a task's next step, if a limit is set."""
         await self._run_statements(self.charge_statements(task, claims, agent, cost))
+
+
+def _as_counts(amounts: dict[str, float]) -> dict[str, int]:
+    return {worker: int(amount) for worker, amount in amounts.items() if amount}

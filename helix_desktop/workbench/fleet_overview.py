@@ -58,6 +58,8 @@ async def collect_fleet_state(
         "budgets": budgets,
         "paused_providers": list(notes.paused),
         "unable": list(notes.unable),
+        "setbacks": notes.setbacks,
+        "unsent_facts": notes.unsent_facts,
         "has_older": False,
     }
     newest_by_state = await tasks.list_newest_of_each_state(shown_states, shown_at_most)

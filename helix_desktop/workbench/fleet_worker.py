@@ -40,6 +40,7 @@ POLL_SECONDS = 0.7  # The worker looks for new tasks this often.
 # The worker looks this often for conversations that it can remove from this disk.
 RELEASE_SECONDS = 20.0
 COUNT_SECONDS = 15.0  # For operators, tasks are counted this often.
+NOTED_TROUBLE_SECONDS = 3 * COUNT_SECONDS  # So long it is shown of a worker that has died.
 HISTORY_SECONDS = 3600.0  # The worker removes tasks that ended long ago this often.
 DRAIN_SECONDS = 20.0  # Running tasks have this long to end. After that, other workers resume them.
 # After a setback, this computer takes no task for so long, doubled with each further one.
@@ -87,6 +88,7 @@ class FleetWorker:
         self.telemetry: FleetTelemetry | None = None  # Where runs and counts are sent, if anywhere.
         self._setbacks = 0
         self._setbacks_in_a_row = 0
+        self._has_noted_trouble = False
         self._rests_until = 0.0
 
     def spawn_beside_tasks(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
@@ -335,19 +337,37 @@ class FleetWorker:
             self.telemetry.send_span(span)
 
     async def _note_counts_until_cancelled(self) -> None:
-        while self.telemetry is not None:
+        while True:
             with suppress(errors.HelixError):
-                counts = await self._list.count_fleet_tasks()
-                state = await self._list.notes.read_state()
-                oldest_seconds = await self._list.oldest_waiting_seconds()
                 unsent_facts = await self._bench.sharing.count_facts_not_sent()
-                other_amounts = {
-                    "helix.tasks.oldest_waiting": oldest_seconds,
-                    "helix.tasks.setbacks": self._setbacks,
-                    "helix.facts.unsent": unsent_facts,
-                }
-                self.telemetry.note_counts(counts, state, other_amounts)
+                await self._note_trouble(unsent_facts)
+                await self._note_counts_for_collector(unsent_facts)
             await asyncio.sleep(COUNT_SECONDS)
+
+    async def _note_trouble(self, unsent_facts: int) -> None:
+        """Let `fleet status` show it on every computer, if there is any, or was just now."""
+        has_trouble = bool(self._setbacks or unsent_facts)
+        if has_trouble or self._has_noted_trouble:
+            await self._list.notes.note_trouble_of_worker(
+                self._name,
+                setbacks=self._setbacks,
+                unsent_facts=unsent_facts,
+                seconds=NOTED_TROUBLE_SECONDS,
+            )
+        self._has_noted_trouble = has_trouble
+
+    async def _note_counts_for_collector(self, unsent_facts: int) -> None:
+        if self.telemetry is None:
+            return
+        counts = await self._list.count_fleet_tasks()
+        state = await self._list.notes.read_state()
+        oldest_seconds = await self._list.oldest_waiting_seconds()
+        other_amounts = {
+            "helix.tasks.oldest_waiting": oldest_seconds,
+            "helix.tasks.setbacks": self._setbacks,
+            "helix.facts.unsent": unsent_facts,
+        }
+        self.telemetry.note_counts(counts, state, other_amounts)
 
     # --- What is removed after a while
 

@@ -146,6 +146,8 @@ def _processor_seconds(pid: int) -> float:
 def _look_at_handles(worker: subprocess.Popen[bytes], found: Counter[str]) -> int:
     handles = len(list(Path(f"/proc/{worker.pid}/fd").iterdir()))
     found["most handles"] = max(found["most handles"], handles)
+    threads = len(list(Path(f"/proc/{worker.pid}/task").iterdir()))
+    found["most threads"] = max(found["most threads"], threads)
     return handles
 
 

@@ -54,6 +54,7 @@ from helix_desktop.workbench import (
     conversation_sharing,
     fleet_worker,
 )
+from helix_desktop.workbench.fleet_overview import collect_fleet_state
 from helix_desktop.workbench.fleet_step_gate import FleetStepGate
 from helix_desktop.workbench.fleet_task_run import FleetTaskOutcome
 from helix_desktop.workbench.fleet_worker import FleetWorker
@@ -495,6 +496,7 @@ async def test_weather_gives_a_task_back_and_it_is_done_later_with_what_waits_fo
 ) -> None:
     """While a turn runs, its disk is full, or the network is gone."""
     monkeypatch.setattr(fleet_worker, "REST_SECONDS", 0.0)
+    monkeypatch.setattr(fleet_worker, "COUNT_SECONDS", 0.01)
     async with place(desks, folder, CALL, CALL, reply("It is made."), reply("After.")) as (
         bench,
         tasks,
@@ -534,6 +536,10 @@ async def test_weather_gives_a_task_back_and_it_is_done_later_with_what_waits_fo
             (after, FleetTaskState.DONE, ""),
         ]
         assert (folder / "made.txt").read_text() == "made"
+        # `fleet status` says how often, on every computer.
+        shown = await collect_fleet_state(tasks, ())
+        assert list(shown["setbacks"].values()) == [1]
+        assert shown["unsent_facts"] == {}
 
 
 async def test_a_spent_budget_of_an_agent_is_no_weather(desks: Desks, folder: Path) -> None:
