@@ -24,7 +24,13 @@ from helix_desktop.histories import history_finding
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.tools.home_access import HomeOpening, find_openings_on_computer
-from helix_desktop.tools.permission import PermissionRule, does_rule_fit, is_rule_too_wide
+from helix_desktop.tools.permission import (
+    PermissionRule,
+    covers_every_command,
+    covers_nothing,
+    does_rule_fit,
+    is_rule_too_wide,
+)
 from helix_desktop.workbench.system_prompt_and_settings import parse_hidden_patterns
 
 if TYPE_CHECKING:
@@ -197,8 +203,15 @@ class SettingsBackend:
         if status.state != "ready":
             raise ActionRefused(tr("{name} isn't ready. {why}", name=name, why=told(status.why)))
 
-    def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
-        return is_rule_too_wide(PermissionRule.parse_permission_rule(rule))
+    def find_rule_problem(self, rule: Mapping[str, Any]) -> installation_port.RuleProblem:
+        parsed_rule = PermissionRule.parse_permission_rule(rule)
+        if covers_nothing(parsed_rule):
+            return installation_port.RuleProblem.COVERS_NOTHING
+        if covers_every_command(parsed_rule):
+            return installation_port.RuleProblem.EVERY_COMMAND
+        if is_rule_too_wide(parsed_rule):
+            return installation_port.RuleProblem.OTHER_PROGRAMS
+        return installation_port.RuleProblem.NONE
 
     def does_rule_fit(self, rule: Mapping[str, Any], tried: str) -> bool:
         return does_rule_fit(PermissionRule.parse_permission_rule(rule), tried)

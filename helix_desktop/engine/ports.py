@@ -224,12 +224,14 @@ class AskedProgram:
     allows it already.
 
     `writes`, `deletes`: the files that its words and redirections name as written or deleted.
+    `risk`: what to notice about this use, a key of "risk of a program" in `shown_names.json`.
     """
 
     name: str
     is_allowed: bool = False
     writes: tuple[str, ...] = ()
     deletes: tuple[str, ...] = ()
+    risk: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from markdown_it import MarkdownIt
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
-from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.engine.ports import AskedProgram, PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import format_things
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.phone_page.paired_devices import PairedDevice
+from helix_desktop.resources import read_json_resource
 from helix_desktop.workspace_host.followed_conversation import FollowedConversation
 from helix_desktop.workspace_host.host_interface import (
     HostListRow,
@@ -348,6 +349,7 @@ def _build_phone_card(place: ConversationPlace, number: int, question: Permissio
     if question.preview:
         parts.append(f"<pre>{escape_html(mark_text(question.preview))}</pre>")
     for program in question.programs:
+        parts.append(_build_line_about_risk(program))
         parts.append(_build_line_about_program(program.name, "deletes", program.deletes))
         parts.append(_build_line_about_program(program.name, "writes", program.writes))
     if place.device.may_allow:
@@ -356,6 +358,15 @@ def _build_phone_card(place: ConversationPlace, number: int, question: Permissio
         parts.append("<p>This device may only look. Answer on the computer.</p>")
     parts.append("</section>")
     return "".join(parts)
+
+
+def _build_line_about_risk(program: AskedProgram) -> str:
+    """Says what to notice about a program's use. Empty if there is nothing."""
+    if not program.risk:
+        return ""
+    risk = read_json_resource("shown_names.json")["risk of a program"][program.risk]
+    line = f"{mark_on_one_line(program.name)} {risk}"
+    return f'<p class="waits">{escape_html(line)}</p>'
 
 
 def _build_line_about_program(name: str, verb: str, files: Sequence[str]) -> str:

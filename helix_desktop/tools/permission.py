@@ -31,6 +31,7 @@ from helix_desktop.tools.command_lines.program_finder import (
     may_read_code_from_input,
     program_base_name,
 )
+from helix_desktop.tools.command_lines.risky_uses import find_risk
 from helix_desktop.tools.command_lines.shell_parser import is_certain_word
 from helix_desktop.tools.command_lines.starting_uses import starts_unnamed_program
 from helix_desktop.tools.workspace_roots import normalise_spelling
@@ -232,6 +233,9 @@ def _decide_by_mode(
         return PermissionDecision("allow", "mode", "this workspace allows everything")
     if mode is PermissionMode.ALLOW_EDITS and action.effect is ActionEffect.EDIT:
         return PermissionDecision("allow", "mode", "this workspace allows edits")
+    if action.network and rules_allow_action(rules, replace(action, network=False)):
+        reason = "a rule in this workspace allows it, but not with network access"
+        return PermissionDecision("ask", "mode", reason)
     if choices_to_offer(action, rules):
         reason = f"this workspace asks before {_WHAT_IS_ASKED_BEFORE[action.effect]}"
         return PermissionDecision("ask", "mode", reason)
@@ -509,7 +513,23 @@ def _describe_program(
         is_allowed,
         writes=command_analysis.list_written_files(words) + redirected_to,
         deletes=command_analysis.list_deleted_files(words),
+        risk=find_risk(words),
     )
+
+
+def covers_nothing(rule: PermissionRule) -> bool:
+    """Whether an allowing rule can never apply, because its command names no program: `*`."""
+    return (
+        rule.decision == "allow"
+        and bool(rule.command)
+        and not _words_of_command_pattern(rule.command)
+    )
+
+
+def covers_every_command(rule: PermissionRule) -> bool:
+    """Whether a rule allows all commands without asking, whatever they run."""
+    runs_commands = fnmatch.fnmatchcase(ToolName.RUN_COMMAND, rule.tool or "*")
+    return rule.decision == "allow" and runs_commands and not rule.command and not rule.path
 
 
 def is_rule_too_wide(rule: PermissionRule) -> bool:

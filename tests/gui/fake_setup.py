@@ -32,6 +32,7 @@ from helix_desktop.gui.settings.installation_port import (
     McpServerState,
     PairingInvitation,
     PhoneDevice,
+    RuleProblem,
     ShownExtension,
     SpaceToFree,
 )
@@ -44,7 +45,7 @@ from helix_desktop.mcp_client.hosted_server import (
 )
 from helix_desktop.mcp_client.server_config import ServerConfig, parse_pasted_text
 from helix_desktop.tools.home_access import OPENINGS, HomeOpening
-from helix_desktop.tools.permission import PermissionRule, does_rule_fit
+from helix_desktop.tools.permission import PermissionRule, covers_every_command, does_rule_fit
 
 ANTHROPIC = ProviderChoice(
     "anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True
@@ -403,8 +404,13 @@ class FakeInstallation:
             for each in servers.running
         ]
 
-    def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
-        return str(rule.get("command", "")).startswith("python3 ")
+    def find_rule_problem(self, rule: Mapping[str, Any]) -> RuleProblem:
+        parsed_rule = PermissionRule.parse_permission_rule(rule)
+        if covers_every_command(parsed_rule):
+            return RuleProblem.EVERY_COMMAND
+        if parsed_rule.command.startswith("python3 "):
+            return RuleProblem.OTHER_PROGRAMS
+        return RuleProblem.NONE
 
     def does_rule_fit(self, rule: Mapping[str, Any], tried: str) -> bool:
         return does_rule_fit(PermissionRule.parse_permission_rule(rule), tried)

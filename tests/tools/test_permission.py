@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from helix_desktop import resources
 from helix_desktop.engine.ports import AskedProgram
 from helix_desktop.errors import InvalidInput
 from helix_desktop.tools.command_lines.command_analysis import KnownPrograms, find_started_programs
@@ -13,6 +14,8 @@ from helix_desktop.tools.permission import (
     PermissionRule,
     ToolAction,
     choices_to_offer,
+    covers_every_command,
+    covers_nothing,
     decide_permission,
     describe_allowing_rule,
     describe_choice,
@@ -361,7 +364,10 @@ def test_a_command_line_is_shown_as_the_programs_that_it_starts() -> None:
         ("tee a > b", (AskedProgram("tee", writes=("a", "b")),)),
         ("cat < in > $out", (AskedProgram("cat", writes=("…",)),)),
         ("(cd x; ls) > list", (AskedProgram("cd"), AskedProgram("ls", writes=("list",)))),
-        ("sudo rm a", (AskedProgram("sudo"), AskedProgram("rm", deletes=("a",)))),
+        (
+            "sudo rm a",
+            (AskedProgram("sudo", risk="administrator"), AskedProgram("rm", deletes=("a",))),
+        ),
     ],
 )
 def test_what_a_command_line_writes_and_deletes_is_named(
@@ -811,3 +817,67 @@ def test_a_rule_is_tried_as_it_would_decide() -> None:
     edits = PermissionRule("allow", tool="edit_file", path="docs/*")
     assert does_rule_fit(edits, "docs/a.md")
     assert not does_rule_fit(edits, "src/a.py")
+
+
+@pytest.mark.parametrize(
+    ("line", "risk"),
+    [
+        ("git push --force origin main", "overwrites on server"),
+        ("git push -fu origin main", "overwrites on server"),
+        ("git push origin +main", "overwrites on server"),
+        ("git push --force-with-lease=main:abc origin", "overwrites on server"),
+        ("git -C other push --force", "overwrites on server"),
+        ("git push origin :old", "deletes on server"),
+        ("git push origin main", ""),
+        ("git push --follow-tags", ""),
+        ("git reset --hard HEAD~3", "discards changes"),
+        ("git reset HEAD a.py", ""),
+        ("git clean -xdf", "deletes unknown files"),
+        ("git branch -D topic", "deletes branch"),
+        ("git branch -d topic", ""),
+        ("sudo apt-get update", "administrator"),
+        ("npm publish --access public", "publishes"),
+        ("npm run publish", ""),
+    ],
+)
+def test_what_a_person_should_notice_about_a_command_is_marked(line: str, risk: str) -> None:
+    """`git push --force` stood on the card like any other program."""
+    programs = list_asked_programs(command(line), ())
+    assert risk in {program.risk for program in programs}
+    if not risk:
+        assert {program.risk for program in programs} == {""}
+
+
+def test_every_risk_has_words_for_the_card() -> None:
+    uses = resources.read_table("risky_uses")["uses"]
+    words = resources.read_json_resource("shown_names.json")["risk of a program"]
+    assert {use["risk"] for use in uses} == set(words)
+
+
+def test_a_rule_without_the_network_is_named_as_the_reason_to_ask() -> None:
+    """The card said that commands are asked about here, though a rule allowed this one."""
+    action = command("git fetch", network=True)
+    rules = [PermissionRule("allow", tool="run_command", command="git fetch")]
+    decision = decide_permission(action, PermissionMode.ASK, rules, sandboxed=True)
+    assert (decision.verdict, decision.reason) == (
+        "ask",
+        "a rule in this workspace allows it, but not with network access",
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "nothing", "everything"),
+    [
+        (PermissionRule("allow", command="*"), True, False),
+        (PermissionRule("allow", tool="run_command"), False, True),
+        (PermissionRule("allow"), False, True),
+        (PermissionRule("allow", tool="edit_file"), False, False),
+        (PermissionRule("allow", command="git status *"), False, False),
+        (PermissionRule("deny", command="*"), False, False),
+        (PermissionRule("deny"), False, False),
+    ],
+)
+def test_rules_that_allow_nothing_or_every_command_are_known(
+    rule: PermissionRule, nothing: bool, everything: bool
+) -> None:
+    assert (covers_nothing(rule), covers_every_command(rule)) == (nothing, everything)

@@ -10,7 +10,7 @@ from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.ports import AskedProgram
 from helix_desktop.gui.common.widgets import build_plain_label, build_surface
 from helix_desktop.gui.rows_and_columns import build_row
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import tr, translate_name
 
 LONG_NAME = 76  # A name of more characters wraps instead of standing on one line.
 
@@ -37,6 +37,9 @@ def _build_program_frame(program: AskedProgram, parent: QWidget) -> QWidget:
         frame.setToolTip(tr("A rule of this workspace allows it already."))
     name_label = build_plain_label(words, "mono", frame, wraps=len(words) > LONG_NAME)
     labels: list[QLabel] = [name_label]
+    if program.risk:
+        words = translate_name("risk of a program", program.risk)
+        labels.append(build_plain_label(words, "danger", frame, wraps=False))
     if program.deletes:
         words = tr("deletes {files}", files=_list_files(program.deletes))
         labels.append(build_plain_label(words, "danger", frame, wraps=len(words) > LONG_NAME))

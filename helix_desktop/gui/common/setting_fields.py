@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import Any
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QSize, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QHideEvent, QValidator, QWheelEvent
 
 from helix_desktop.fast_dataclass import dataclass
@@ -105,10 +105,32 @@ class ChoiceField(_IgnoresWheel, QtWidgets.QComboBox):
     """One of several choices."""
 
 
+class RefusedValueLine(QtWidgets.QLabel):
+    """Below a field: which value was refused, and what is allowed, until another one is taken."""
+
+    def __init__(self, parent: QtWidgets.QWidget) -> None:
+        super().__init__(parent, wordWrap=True, textFormat=Qt.TextFormat.PlainText)
+        self.setProperty("look", "danger")
+        self.hide()
+
+    def show_refused_value(self, typed: str, least: str, most: str) -> None:
+        self.setText(
+            tr(
+                "{value} was not taken. From {least} to {most}.",
+                value=typed,
+                least=least,
+                most=most,
+            )
+        )
+        self.show()
+
+
 class _StatesRange(_IgnoresWheel):
     """Lets anything be typed. When the field is left, a wrong value is replaced by the
     last, and the range is shown.
     """
+
+    refused_line: RefusedValueLine | None = None  # Where a refused value is named, if anywhere.
 
     def validate(self, text: str, position: int) -> tuple[QValidator.State, str, int]:
         state: QValidator.State = super().validate(text, position)[0]  # type: ignore[misc]
@@ -120,6 +142,9 @@ class _StatesRange(_IgnoresWheel):
         field: Any = self
         least = field.textFromValue(field.minimum())
         most = f"{field.textFromValue(field.maximum())}{field.suffix()}"
+        if self.refused_line is not None:
+            self.refused_line.show_refused_value(text, least, most)
+            return text
         words = tr("From {least} to {most}", least=least, most=most)
         QtWidgets.QToolTip.showText(field.mapToGlobal(field.rect().bottomLeft()), words, field)
         return text
@@ -313,8 +338,14 @@ def build_field_row(
         usual_width = FIELD_WIDTH_IN_LINES * widget.fontMetrics().height()
         widget.setMaximumWidth(max(usual_width, widget.sizeHint().width()))
     widget.setProperty("setting", True)
-    title = declared.title
-    return build_labelled_row(title, declared.sentence, widget, parent, below=declared.long)
+    row = build_labelled_row(declared.title, declared.sentence, widget, parent, below=declared.long)
+    if not isinstance(widget, WholeNumberField | NumberField):
+        return row
+    whole = build_surface(parent, "plain")
+    widget.refused_line = RefusedValueLine(whole)
+    widget.valueChanged.connect(widget.refused_line.hide)
+    build_column(row, widget.refused_line, owner=whole, margins=0, spacing=0)
+    return whole
 
 
 def build_labelled_row(

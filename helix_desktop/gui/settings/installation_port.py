@@ -1,6 +1,7 @@
 """The port to the rest of the program; implemented by `desktop/settings_backend.py`."""
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -9,6 +10,15 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import workbench_types
 from helix_desktop.gui.importing.history_import_port import HistoryImportPort
 from helix_desktop.gui.replay_lab.replay_lab_port import RunReplay
+
+
+class RuleProblem(Enum):
+    """What a person should know about a permission rule before it holds."""
+
+    NONE = "none"
+    COVERS_NOTHING = "covers nothing"
+    EVERY_COMMAND = "every command"
+    OTHER_PROGRAMS = "other programs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +129,8 @@ class Installation(Protocol):
     async def sign_in_to_mcp_server(self, bench: workbench_types.Workbench, name: str) -> None:
         """Opens the server's page until the user has signed in; otherwise, ActionRefused."""
 
-    def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
-        """Whether an allowing rule also allows programs other than the one it names."""
+    def find_rule_problem(self, rule: Mapping[str, Any]) -> RuleProblem:
+        """What a person should know about a rule that allows something."""
 
     def does_rule_fit(self, rule: Mapping[str, Any], tried: str) -> bool:
         """Whether a rule decides about this command or path."""

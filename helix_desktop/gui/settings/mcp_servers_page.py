@@ -26,6 +26,9 @@ from helix_desktop.gui.workbench_types import ServerConfig, Workbench
 # The interval between updates of the page, because the state of servers changes by
 # itself.
 REFRESH_MS = 1_000
+# So many lines high is the field for a configuration: empty, and with one that is edited.
+LINES_OF_EMPTY_FORM = 6
+LINES_OF_EDITED_FORM = 14
 
 
 class McpServersPage(SettingsPage):
@@ -55,7 +58,7 @@ class McpServersPage(SettingsPage):
             tr("A command, an address, or the JSON from the server's documentation")
         )
         self._text.setAccessibleName(tr("Server configuration"))
-        self._text.setFixedHeight(6 * self._text.fontMetrics().lineSpacing())
+        self._set_lines_of_text(LINES_OF_EMPTY_FORM)
         self.add_page_widget(self._text)
 
         self._name = build_line_edit(tr("Name"), tr("Name (optional)"), self.page_content)
@@ -158,6 +161,7 @@ class McpServersPage(SettingsPage):
     def _show_configuration_to_edit(self, configuration: str) -> None:
         """Puts a server's configuration into the form, from which it is added again."""
         self._text.setPlainText(configuration)
+        self._set_lines_of_text(LINES_OF_EDITED_FORM)
         self._name.clear()
         self._text.setFocus()
         hint = tr("Change the configuration below, and click “Add” to replace the server.")
@@ -173,6 +177,10 @@ class McpServersPage(SettingsPage):
         if self._text.toPlainText() == added_text:
             self._text.clear()
             self._name.clear()
+            self._set_lines_of_text(LINES_OF_EMPTY_FORM)
+
+    def _set_lines_of_text(self, lines: int) -> None:
+        self._text.setFixedHeight(lines * self._text.fontMetrics().lineSpacing())
 
 
 def _build_question_about_servers(

@@ -13,9 +13,13 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.composer import ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value, build_field_row
-from helix_desktop.gui.question_dialogs import ask_allow_all, ask_allow_all_for_an_hour
+from helix_desktop.gui.question_dialogs import (
+    ask_allow_all,
+    ask_allow_all_for_an_hour,
+    ask_to_confirm,
+)
 from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
-from helix_desktop.gui.settings.installation_port import Installation
+from helix_desktop.gui.settings.installation_port import Installation, RuleProblem
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
 from helix_desktop.gui.translation import read_shown_names, tr, translate_name
 from helix_desktop.gui.workbench_types import HomeOpening, Workbench
@@ -204,9 +208,13 @@ class PermissionsPage(WorkspaceSettingsPage):
         tool = str(rule.get("tool", "*"))
         if not self._fits_a_tool(tool, runs_command=bool(rule.get("command"))):
             return tr("Never applies: there is no such tool, or it does not run commands")
-        if self._program.is_rule_too_broad(rule):
-            return tr("Too broad: also allows other programs")
-        return ""
+        words_by_problem = {
+            RuleProblem.NONE: "",
+            RuleProblem.COVERS_NOTHING: tr("Never applies: the command names no program"),
+            RuleProblem.EVERY_COMMAND: tr("Allows every command without asking"),
+            RuleProblem.OTHER_PROGRAMS: tr("Too broad: also allows other programs"),
+        }
+        return words_by_problem[self._program.find_rule_problem(rule)]
 
     def _fits_a_tool(self, pattern: str, *, runs_command: bool) -> bool:
         """Whether a tool has this name. The tools of servers, which may not run now,
@@ -247,7 +255,7 @@ class PermissionsPage(WorkspaceSettingsPage):
         hint = tr("Try the rule: type a command or a path")
         self._tried = widgets.build_line_edit(hint, hint, self.page_content)
         self._tried.textChanged.connect(self._show_what_rule_covers)
-        self._trial_result = widgets.build_plain_label("", "small", self.page_content, wraps=False)
+        self._trial_result = widgets.build_plain_label("", "small", self.page_content)
         self._show_what_rule_covers()
         return build_row((self._tried, 1), self._trial_result, wraps=True)
 
@@ -263,6 +271,9 @@ class PermissionsPage(WorkspaceSettingsPage):
                 result = tr("The rule fits: {decision}", decision=decision)
             else:
                 result = tr("The rule does not fit.")
+        self._show_trial_result(result)
+
+    def _show_trial_result(self, result: str) -> None:
         self._trial_result.setText(result)
         self._trial_result.setVisible(bool(result))
 
@@ -273,6 +284,8 @@ class PermissionsPage(WorkspaceSettingsPage):
         if index_of_choice >= 0:
             tool = str(self._tool.itemData(index_of_choice))
         limit = self._command.text().strip()
+        if limit == "*":  # No limit: no program is called so.
+            limit = ""
         if not tool and not limit:
             return None
         rule = {"decision": str(self._decision.currentData())}
@@ -287,7 +300,24 @@ class PermissionsPage(WorkspaceSettingsPage):
     def _add_permission_rule(self) -> None:
         rule = self._typed_rule()
         if rule is None:
+            self._show_trial_result(
+                tr("Choose what the rule is about, or type a command or a path. To allow everything, choose the permission mode above.")
+            )  # fmt: skip
             return
+        problem = self._program.find_rule_problem(rule)
+        if problem is RuleProblem.EVERY_COMMAND:
+            text = tr("The agent could then run any command without asking you, inside the sandbox if there is one. Rules that deny or ask still apply.")  # fmt: skip
+            ask_to_confirm(
+                self,
+                tr("Allow every command?"),
+                text,
+                tr("Allow every command"),
+                partial(self._save_new_rule, rule),
+            )
+        else:
+            self._save_new_rule(rule)
+
+    def _save_new_rule(self, rule: Mapping[str, Any]) -> None:
         self._tool.setCurrentIndex(0)
         self._command.clear()
         self._tried.clear()

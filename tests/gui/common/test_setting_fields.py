@@ -10,9 +10,15 @@ from PySide6.QtWidgets import (
     QLabel,
     QSpinBox,
     QToolTip,
+    QWidget,
 )
 
-from helix_desktop.gui.common.setting_fields import FieldDeclaration, build_field, build_field_row
+from helix_desktop.gui.common.setting_fields import (
+    FieldDeclaration,
+    RefusedValueLine,
+    build_field,
+    build_field_row,
+)
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
 
@@ -125,3 +131,24 @@ def test_a_port_is_a_number_without_thousands(
     assert isinstance(field, QSpinBox)
     field.setLocale(QLocale("en_GB"))
     assert field.text() == shown
+
+
+def test_a_refused_value_is_named_below_its_row_until_another_one_is_taken(theme: Theme) -> None:
+    """A text size of 9999 went back to 100, and the hint was gone before it was read."""
+    window = QWidget()
+    declared = FieldDeclaration("zoom", "Text size", "", 100, least=50, most=300, unit="%")
+    row = build_field_row(declared, lambda _: None, window)
+    window.show()
+    (field,) = row.findChildren(QAbstractSpinBox)
+    line = row.findChild(RefusedValueLine)
+    assert line is not None
+    field.selectAll()
+    QTest.keyClicks(field, "9999")
+    QTest.keyClick(field, Qt.Key.Key_Return)
+    assert field.property("value") == 100
+    assert line.isVisible()
+    assert line.text() == "9999% was not taken. From 50 to 300%."
+    field.selectAll()
+    QTest.keyClicks(field, "120")
+    QTest.keyClick(field, Qt.Key.Key_Return)
+    assert not line.isVisible()

@@ -349,7 +349,7 @@ def test_a_task_that_needs_the_user_says_exactly_what_it_would_do(
     )
     assert QFontInfo(shown.font()).fixedPitch()
     words = [label.text() for label in dialog._question.findChildren(QLabel)]
-    assert words[-3:] == ["Runs", "git push", "git gc"], "the programs stand below it"
+    assert words[-4:] == ["Runs", "git push", "overwrites commits on the server", "git gc"]
     choose(dialog, "Task 5")
     assert not dialog._question.isVisible()
     (row,) = dialog._task_list.findItems("Task 3", Qt.MatchFlag.MatchExactly, 1)

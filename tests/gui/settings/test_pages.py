@@ -861,6 +861,26 @@ def test_what_is_asked_for_on_a_page_that_is_gone_comes_to_nothing(
     assert window.notices.shown_text == ""
 
 
+def test_a_rule_for_every_command_is_asked_about_and_one_for_everything_is_not_added(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    """The rule “Allow, Everything, *” was added without a word, and applied to nothing."""
+    page = PermissionsPage(bench, program, window.background_runner)
+    page._command.setText("*")
+    QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
+    assert bench.written == []
+    assert "choose the permission mode above" in said(page)
+    choose(page._tool, "run_command")
+    QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
+    (box,) = page.findChildren(QMessageBox)
+    assert box.text() or box.informativeText()
+    assert bench.written == []
+    next(each for each in box.buttons() if each.text() == "Allow every command").click()
+    rule = {"decision": "allow", "tool": "run_command"}
+    assert bench.written == [("permissions.rules", [rule])]
+    assert "Allows every command without asking" in said(page)
+
+
 def test_a_rule_that_allows_other_programs_as_well_is_marked(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
