@@ -129,11 +129,11 @@ def build_schedule(
     """Create a schedule, or raise InvalidInput. An empty `zone` is the computer's;
     `more` is `missed` and `options`.
     """
+    parse_time_of_day(at)  # Raises InvalidInput if it is none.
     if zone:
         zone_name = find_time_zone(zone).key
     else:
         zone_name = name_of_local_zone()
-    parse_time_of_day(at)  # Raises InvalidInput if it is none.
     stripped_text = text.strip()
     if not stripped_text:
         raise InvalidInput("The task has no text.", remedy="Nothing was added.")
@@ -210,7 +210,9 @@ def name_of_local_zone() -> str:
 
 
 def parse_time_of_day(text: str) -> time_of_clock:
-    match = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", text)
+    match = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", text.strip())
+    if not text.strip():
+        raise InvalidInput("No time of day was entered.", remedy="For example: 08:00.")
     if match is None:
         raise InvalidInput(f"{text[:40]} is not a time of day.", remedy="For example: 08:00.")
     return time_of_clock(hour=int(match[1]), minute=int(match[2]))

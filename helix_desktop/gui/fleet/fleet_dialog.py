@@ -552,8 +552,16 @@ class FleetDialog(TransientDialog):
 
     def _open_new_schedule_dialog(self) -> None:
         fields = fleet_rows.declare_task_fields(self._names) + fleet_rows.declare_schedule_fields()
-        title = tr("New schedule")
-        FieldsDialog(title, fields, tr("Add schedule"), self._add_new_schedule, self).open()
+        words = tr("The task also runs while this window is closed: a background process does it, which starts when you log in. If the computer is off at that time, the task runs once when it is on again.")  # fmt: skip
+        about_window = build_plain_label(words, "muted")
+        FieldsDialog(
+            tr("New schedule"),
+            fields,
+            tr("Add schedule"),
+            self._add_new_schedule,
+            self,
+            [about_window],
+        ).open()
 
     def _add_new_schedule(self, values: Mapping[str, Any]) -> None:
         options: list[str] = []

@@ -642,6 +642,8 @@ def test_a_schedule_is_made_turned_off_and_on_and_removed(
     press(dialog, "Schedules")
     press(dialog, "New schedule…")
     (asking,) = dialog.findChildren(FieldsDialog)
+    said = [label.text() for label in asking.findChildren(QLabel)]
+    assert any("also runs while this window is closed" in text for text in said)
     press(asking, "Add schedule")
     assert "The task has no text." in asking.trouble.text()
     asking.findChildren(QPlainTextEdit)[0].setPlainText("Check the links ")
@@ -655,6 +657,8 @@ def test_a_schedule_is_made_turned_off_and_on_and_removed(
         combo.activated.emit(combo.currentIndex())
     at, zone = asking.findChildren(QLineEdit)
     for line, typed, trouble in (
+        (at, "25:99", "25:99 is not a time of day"),
+        (at, "", "No time of day was entered."),
         (at, "7.30", "is not a time of day"),
         (at, "7:30", ""),
         (zone, "Tokyo", "is not a time zone"),
