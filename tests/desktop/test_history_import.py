@@ -12,7 +12,7 @@ from helix_desktop import program_folders
 from helix_desktop.desktop.history_import import HistoryImporter, _describe_history_file
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.common.figure_formats import format_dollars
-from helix_desktop.gui.inspector.inspector_figures import build_savings_rows
+from helix_desktop.gui.inspector.inspector_figures import build_cost_rows
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
@@ -99,7 +99,7 @@ async def test_an_imported_conversation_costs_the_same_in_the_list_the_timeline_
     savings = build_state(facts).savings_until_moment()
     assert savings.paid == 0
     assert savings.paid_before == pytest.approx(listed)
-    rows = {row.words: row.figure for row in build_savings_rows(savings)}
+    rows = {row.words: row.figure for row in build_cost_rows(savings)}
     assert rows["Cost before import or duplication"] == format_dollars(listed)
     assert bench.list_conversations()[0].cost == 0, "nothing was paid here"
     await desk.aclose()

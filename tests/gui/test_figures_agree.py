@@ -20,7 +20,7 @@ import os
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,6 +57,7 @@ from helix_desktop.engine.session_events import ConversationActivity, ReplyStrea
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.common.fold_descriptions import fold_title
+from helix_desktop.gui.common.savings_sentences import describe_savings_of
 from helix_desktop.gui.context_meter import context_kind_name, describe_meter, format_token_count
 from helix_desktop.gui.dialogs_and_notifications import (
     DescribedHistories,
@@ -86,8 +87,8 @@ Seen = Iterator[tuple[str, str]]
 STORIES = int(os.environ.get("HELIX_STORIES", "4"))
 MOMENTS = 25
 NAMED_ROWS = {
-    *(context_kind_name(kind) for kind in ContextKind), "Shortened outputs, can be recalled", "Cost so far", "Sent", "Saved",
-    "If shortened only when full", "Resent at a reduced price", "Counted differently by the model",
+    *(context_kind_name(kind) for kind in ContextKind), "Shortened outputs, can be recalled", "Cost so far", "Sent",
+    "Resent at a reduced price", "Counted differently by the model",
 }  # fmt: skip
 
 
@@ -123,6 +124,12 @@ def shown_by_boxes(text: str) -> Seen:
             yield kind, figure
         if words == "Cost so far":
             yield from in_cents(figure)
+    yield from saved_as_said([line for line in lines if line.startswith("Shortening has ")])
+
+
+def saved_as_said(sentences: Sequence[str]) -> Seen:
+    """What a place says that shortening saved. Every place must say the same, or nothing."""
+    yield "saved by shortening", "".join(sentences)
 
 
 def shown_by_timeline(session: FakeSession) -> Seen:
@@ -134,6 +141,8 @@ def shown_by_timeline(session: FakeSession) -> Seen:
         if event.fold_kind is FoldKind.HANDOVER:
             title = fold_title(event.current_folds[0])
             yield f"size of {title}", format_token_count(event.tokens_after_folds)
+    savings = describe_savings_of(timeline.history, session.context.cost_of_agents())
+    yield from saved_as_said([savings] * bool(savings))
     if timeline.dollars and timeline.seqs[-1] == paid_last(session):
         yield "cost in cents", f"${timeline.dollars[-1]:.2f}"
 

@@ -32,7 +32,7 @@ from helix_desktop.gui.inspector import inspector_figures
 from helix_desktop.gui.inspector.inspector_boxes import (
     FigureBox,
     build_context_boxes,
-    build_savings_boxes,
+    build_cost_boxes,
 )
 from helix_desktop.gui.inspector.inspector_figures import ListedBlock
 from helix_desktop.gui.rows_and_columns import build_column, build_row
@@ -255,9 +255,9 @@ class ContextInspector(QWidget):
         if self._session is not None and self._is_at_present:
             current_state = self._session.conversation.state
             agents_cost = self._session.context.cost_of_agents()
-            yield from build_savings_boxes(ink, width, current_state, agents_cost)
+            yield from build_cost_boxes(ink, width, current_state, agents_cost, has_details=True)
         else:
-            yield from build_savings_boxes(ink, width, state)
+            yield from build_cost_boxes(ink, width, state, has_details=True)
         yield from self._build_boxes_of_largest_parts(ink, width)
         yield from self._build_tool_boxes(ink, width, state)
         yield from self._build_block_list_boxes(ink, width, state)

@@ -9,6 +9,7 @@ from helix_desktop.engine.context_usage import WindowMeter
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.gui.common.policy_names import FoldThreshold
+from helix_desktop.gui.common.savings_sentences import describe_savings_of
 from helix_desktop.gui.context_meter import (
     context_kind_name,
     count_difference_name,
@@ -18,13 +19,18 @@ from helix_desktop.gui.context_meter import (
     format_token_count,
     paint_meter_bar,
 )
-from helix_desktop.gui.inspector.inspector_figures import build_savings_rows, newest_handover_name
+from helix_desktop.gui.inspector.inspector_figures import (
+    build_cost_rows,
+    build_sent_rows,
+    newest_handover_name,
+)
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.transcript.basic_boxes import (
     BoxAction,
     HotSpot,
     LayoutBox,
     build_heading_box,
+    build_note_box,
 )
 from helix_desktop.gui.transcript.call_and_fold_boxes import draw_dashed_ring
 from helix_desktop.gui.transcript.chat_actions import ConversationAct
@@ -199,16 +205,26 @@ def build_context_boxes(
         yield FigureBox(ink, width, name, format_token_count(recallable), dot=colour, ring=True)
 
 
-def build_savings_boxes(
-    ink: DrawingStyle, width: float, state: Moment, agents_cost: float = 0.0
+def build_cost_boxes(
+    ink: DrawingStyle,
+    width: float,
+    state: Moment,
+    agents_cost: float = 0.0,
+    *,
+    has_details: bool = False,
 ) -> Iterator[LayoutBox]:
-    """Builds boxes for what was sent, paid and saved, or a link to set an unknown price."""
-    savings = state.savings_until_moment()
-    gap = 10
-    for row in build_savings_rows(savings, agents_cost):
-        yield FigureBox(ink, width, row.words, row.figure, accent=row.is_highlighted, gap=gap)
-        gap = 0
-    if lacks_price(state) and not savings.paid and not agents_cost:
+    """Builds boxes for what was paid, or a link to set an unknown price, and the sentence that
+    says what was saved. `has_details`: with what was sent.
+    """
+    figures = state.savings_until_moment()
+    rows = build_cost_rows(figures, agents_cost)
+    if has_details:
+        rows = build_sent_rows(figures) + rows
+    gap = 10.0
+    for row in rows:
+        yield FigureBox(ink, width, row.words, row.figure, gap=gap)
+        gap = 0.0
+    if lacks_price(state) and not figures.paid and not agents_cost:
         # The composer already says that no price is known. Those words would leave no
         # room for the figure's name here.
         yield FigureBox(
@@ -218,4 +234,8 @@ def build_savings_boxes(
             tr("Set the price…"),
             accent=True,
             act=ConversationAct.SET_MODEL_PRICE,
+            gap=gap,
         )
+    sentence = describe_savings_of(state, agents_cost)
+    if sentence:
+        yield build_note_box(ink, width, sentence, colour="text", gap=6)

@@ -13,14 +13,11 @@ from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.common.fold_descriptions import fold_title
-from helix_desktop.gui.context_meter import (
-    context_kind_name,
-    describe_token_count,
-    format_token_count,
-)
+from helix_desktop.gui.common.savings_sentences import format_saved_share
+from helix_desktop.gui.context_meter import context_kind_name, format_token_count
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.tool_call_lines import format_call
-from helix_desktop.gui.translation import format_number, format_percent, tr
+from helix_desktop.gui.translation import format_number, tr
 
 PER_MILLION = 1_000_000
 MOST_LARGEST = 3
@@ -138,82 +135,33 @@ def newest_handover_name(state: Moment) -> str:
 
 
 @dataclass(frozen=True)
-class SavingsRow:
+class CostRow:
     words: str
     figure: str
-    is_highlighted: bool = False
 
 
-def build_savings_rows(figures: Savings, agents_cost: float = 0.0) -> list[SavingsRow]:
-    """Returns what was sent, paid and saved. What is not known or nothing is left out."""
-    rows: list[SavingsRow] = []
-    if figures.without != figures.sent:
-        tokens_without_folds = f"≈ {format_token_count(figures.without)}"
-        rows.append(SavingsRow(tr("If shortened only when full"), tokens_without_folds))
-    rows.append(SavingsRow(tr("Sent"), format_token_count(figures.sent)))
+def build_sent_rows(figures: Savings) -> list[CostRow]:
+    """Returns how many tokens were sent, and how much of it the provider charged less for."""
+    rows = [CostRow(tr("Sent"), format_token_count(figures.sent))]
     if figures.cache_read:
-        share = _format_saved_share(figures.cache_read_share)
-        rows.append(SavingsRow(tr("Resent at a reduced price"), share))
-    rows += _build_cost_rows(figures, agents_cost)
-    saved = _describe_saved(figures)
-    if saved:
-        rows.append(SavingsRow(tr("Saved"), saved, is_highlighted=True))
-    lost = _describe_loss(figures)
-    if lost:
-        rows.append(SavingsRow(tr("Cost more by shortening"), lost))
+        share = format_saved_share(figures.cache_read_share)
+        rows.append(CostRow(tr("Resent at a reduced price"), share))
     return rows
 
 
-def _build_cost_rows(figures: Savings, agents_cost: float) -> list[SavingsRow]:
-    rows: list[SavingsRow] = []
+def build_cost_rows(figures: Savings, agents_cost: float = 0.0) -> list[CostRow]:
+    """Returns what was paid. What is not known or nothing is left out."""
+    rows: list[CostRow] = []
     if round(figures.paid_before, 3):
         paid_before = format_dollars(figures.paid_before)
-        rows.append(SavingsRow(tr("Cost before import or duplication"), paid_before))
+        rows.append(CostRow(tr("Cost before import or duplication"), paid_before))
     has_agents_cost = bool(round(agents_cost, 3))  # Less than a tenth of a cent is left out.
     if figures.paid or figures.unpriced or has_agents_cost:
         whole_cost = format_dollars(figures.paid + agents_cost)
-        rows.append(SavingsRow(tr("Cost so far"), whole_cost))
+        rows.append(CostRow(tr("Cost so far"), whole_cost))
     if has_agents_cost:
-        rows.append(SavingsRow(tr("Of this, sub-agents"), format_dollars(agents_cost)))
+        rows.append(CostRow(tr("Of this, sub-agents"), format_dollars(agents_cost)))
     if figures.unpriced:
         requests = format_number(figures.unpriced)
-        rows.append(SavingsRow(tr("Not included: requests of unknown cost"), requests))
+        rows.append(CostRow(tr("Not included: requests of unknown cost"), requests))
     return rows
-
-
-def _describe_saved(figures: Savings) -> str:
-    """Returns the savings in dollars, or in tokens if nothing was paid or some requests
-    were free; empty if there are none.
-    """
-    if figures.is_saved_in_dollars:
-        dollars = figures.paid_without - figures.paid
-        if round(dollars, 6) <= 0:
-            return ""
-        share = _format_saved_share(dollars / figures.paid_without)
-        return f"{share} · {format_dollars(dollars)}"
-    # `sent` is 0 for a stopped reply, which reports no tokens.
-    if figures.sent and figures.saved_share > 0:
-        return tr("{share} of the tokens", share=_format_saved_share(figures.saved_share))
-    return ""
-
-
-def _describe_loss(figures: Savings) -> str:
-    """Returns what shortening has cost more than it saved, in dollars, or in tokens if
-    nothing was paid or some requests were free; empty if it has not.
-    """
-    if figures.is_saved_in_dollars:
-        dollars = figures.paid - figures.paid_without
-        if round(dollars, 6) <= 0:
-            return ""
-        return format_dollars(dollars)
-    tokens = figures.sent - figures.without
-    if tokens <= 0:
-        return ""
-    return describe_token_count(tokens)
-
-
-def _format_saved_share(share: float) -> str:
-    """Formats a share, never as 100 % unless it is all."""
-    if share >= 1:
-        return format_percent(1)
-    return format_percent(min(share, 0.99))  # From 0.995 on, it would be rounded to 100 %.

@@ -12,7 +12,7 @@ from helix_desktop.gui.common.widgets import build_plain_label, build_push_butto
 from helix_desktop.gui.inspector.inspector_boxes import (
     FigureBox,
     build_context_boxes,
-    build_savings_boxes,
+    build_cost_boxes,
 )
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.shown_workspace import ShownSession
@@ -85,7 +85,7 @@ class ContextPanel(QWidget):
             yield from build_context_boxes(
                 ink, width, session.conversation.expected_state, meter, thresholds=()
             )
-            yield from build_savings_boxes(
+            yield from build_cost_boxes(
                 ink, width, session.conversation.state, session.context.cost_of_agents()
             )
             if next_price:

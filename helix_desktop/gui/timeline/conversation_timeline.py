@@ -6,10 +6,9 @@ used; a change counts the view after it, multiplied by the model's factor. A bat
 event: one change of the prefix, one row of the list. If another program recorded what its requests
 took, only these are points: what we count lacks its tools, so it would lie far below.
 
-Savings between two events are credited to the folds in force then, in proportion to
-what each removes from the view, so the sum over all folds equals the savings in the
-context panel. The cost of writing a fold is charged to that fold, as is what it costs
-that the provider must cache the shorter view again.
+A row says in how many requests its folds were in force, and what writing them took. What all
+of it saved is one figure of the whole conversation (`common/savings_sentences.py`): a part of it
+for each row would depend on how it is divided, and would fall when another row comes.
 """
 
 from array import array
@@ -81,11 +80,9 @@ class TimelineEvent:
     conversation: str = ""
     words: str = ""
     last_time: float = 0.0
-    saved_tokens: float = 0.0
-    saved_dollars: float = 0.0
-    # What the requests that wrote the folds took. It is subtracted from the sums above.
+    # What the requests that wrote the folds took.
     writing: facts.Usage = field(default_factory=facts.Usage)
-    saving_requests: int = 0  # The requests that were shorter since, which these sums are of.
+    requests: int = 0  # The requests that were sent with a fold of it in force.
 
     @property
     def current_folds(self) -> list[facts.Folded]:
@@ -150,8 +147,8 @@ class ConversationTimeline:
         self._event_of: dict[str, TimelineEvent] = {}
         self._event_of_batch: dict[str, TimelineEvent] = {}
 
-        # What the folds saved, counted up to this fact.
-        self._settled_seq = 0
+        # The requests of each event are counted up to this fact.
+        self._counted_seq = 0
         # What was paid for folds that are being written, or were not made.
         self.writing_of_no_fold = facts.Usage()
 
@@ -185,8 +182,8 @@ class ConversationTimeline:
     def read_next_fact(self, recorded: facts.Recorded) -> bool:
         """Reads one more fact; True if it added a point or an event. Also advances the history."""
         if isinstance(recorded.fact, _CHANGES_OF_FOLDS):
-            # What was saved until now belongs to the folds that were in force until now.
-            self.credit_savings_to_folds(recorded.seq - 1)
+            # The requests until now were sent with the folds that were in force until now.
+            self.count_requests_of_folds(recorded.seq - 1)
         if recorded.seq > self.history.seq:
             self.history.advance_state(recorded)
         self._add_writing_cost_of_fold(recorded)
@@ -334,33 +331,18 @@ class ConversationTimeline:
         figures = self.history.record.ledger.savings_until(self.seqs[point])
         return figures.paid, max(figures.paid_before, self.dollars[point] - figures.paid)
 
-    def credit_savings_to_folds(self, seq: int = 0) -> None:
-        """Credits the savings since the last call until the fact `seq` (0: until now) to the
-        folds in force, or else to the last one: after its undo, the provider's cache has to be
-        written again.
+    def count_requests_of_folds(self, seq: int = 0) -> None:
+        """Counts the requests since the last call until the fact `seq` (0: until now) for the
+        events of which a fold is in force.
         """
         until_seq = seq or self.history.seq
-        ledger = self.history.record.ledger
-        credited = ledger.savings_until(self._settled_seq)
-        total = ledger.savings_until(until_seq)
-        saved_tokens = (total.without - total.sent) - (credited.without - credited.sent)
-        saved_dollars = (total.paid_without - total.paid) - (credited.paid_without - credited.paid)
-        new_requests = self._steps_until(until_seq) - self._steps_until(self._settled_seq)
-        self._settled_seq = until_seq
-
-        events = [event for event in self.folded_events if event.has_fold_in_force]
-        if not events:
-            events = self.folded_events[-1:]
-        if not events:
+        new_requests = self._steps_until(until_seq) - self._steps_until(self._counted_seq)
+        self._counted_seq = until_seq
+        if not new_requests:
             return
-        gained_dollars = max(0.0, saved_dollars)
-        lost_dollars = min(0.0, saved_dollars)
-        for event, share in zip(events, _shares_of_savings(events), strict=True):
-            event.saving_requests += new_requests
-            event.saved_tokens += saved_tokens * share
-            event.saved_dollars += gained_dollars * share
-        # A loss belongs to the newest fold alone: it made the provider cache anew.
-        events[-1].saved_dollars += lost_dollars
+        for event in self.folded_events:
+            if event.has_fold_in_force:
+                event.requests += new_requests
 
     def _steps_until(self, seq: int) -> int:
         point = bisect_right(self.seqs, seq) - 1
@@ -375,8 +357,6 @@ class ConversationTimeline:
         spent = recorded.fact
         if not isinstance(spent, facts.Spent) or spent.purpose in NOT_FOR_FOLDS:
             return
-        self.credit_savings_to_folds(recorded.seq - 1)
-        self._settled_seq = recorded.seq
         self.writing_of_no_fold = _add_usages(self.writing_of_no_fold, spent.usage)
 
     def find_event_of_fold(self, fold: str) -> TimelineEvent | None:
@@ -476,8 +456,8 @@ class ConversationTimeline:
     def _add_event_of_fold(self, recorded: facts.Recorded, fold: facts.Folded) -> TimelineEvent:
         """Adds the row of the list for a fold, which is the first or only one of its batch.
 
-        Savings until now are credited before the event counts as one that folded, so they go to
-        the folds before it. What was paid to write this fold is taken off what it will save.
+        The requests until now are counted before the event is one that folded: they were sent
+        without it.
         """
         is_measured = self._has_only_measured_points
         if self.points and not is_measured and fold.kind is not facts.FoldKind.EXCERPT:
@@ -491,10 +471,8 @@ class ConversationTimeline:
             point = max(0, point - 1)
         event = self._build_timeline_event(recorded, point)
         self.events.append(event)
-        self.credit_savings_to_folds(event.seq)
+        self.count_requests_of_folds(event.seq)
         self.folded_events.append(event)
-        event.saved_tokens -= self.writing_of_no_fold.input
-        event.saved_dollars -= self.writing_of_no_fold.cost
         event.writing = self.writing_of_no_fold
         self.writing_of_no_fold = facts.Usage()
         if fold.batch:
@@ -524,17 +502,6 @@ def _add_usages(first: facts.Usage, second: facts.Usage) -> facts.Usage:
     return facts.Usage(first.input + second.input, cost=first.cost + second.cost)
 
 
-def _shares_of_savings(events: Sequence[TimelineEvent]) -> list[float]:
-    """Returns each event's share by what its folds take out of the view, or equal shares if they
-    take out nothing.
-    """
-    removed = [max(0, event.tokens_before_folds - event.tokens_after_folds) for event in events]
-    total = sum(removed)
-    if total == 0:
-        return [1 / len(events) for _ in events]
-    return [tokens / total for tokens in removed]
-
-
 def group_timeline_events(events: Sequence[TimelineEvent]) -> list[TimelineEvent]:
     """Merges adjacent events of one kind if there are many. The order stays the same."""
     if len(events) < LONG_LIST:
@@ -554,8 +521,6 @@ def _merge_two_events(earlier: TimelineEvent, later: TimelineEvent) -> TimelineE
         earlier,
         made_folds=earlier.made_folds + later.made_folds,
         last_time=later.time,
-        saved_tokens=earlier.saved_tokens + later.saved_tokens,
-        saved_dollars=earlier.saved_dollars + later.saved_dollars,
         writing=_add_usages(earlier.writing, later.writing),
     )
 

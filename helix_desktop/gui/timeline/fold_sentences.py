@@ -101,7 +101,7 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
     if not event.current_folds:
         return _describe_start_briefly(event, window)
     fold = event.current_folds[0]
-    parts = [_describe_change_of_event(event), describe_saving(event)]
+    parts = [describe_effect(event)]
     match fold.kind:
         case facts.FoldKind.EXCERPT if fold.asked:
             parts.append(tr("kept: “{words}”", words=fold.asked[:60]))
@@ -162,43 +162,34 @@ def _describe_change_of_event(event: TimelineEvent) -> str:
     )
 
 
-def describe_saving(event: TimelineEvent) -> str:
-    """Describes what the folds of an event have saved until now, in money if prices are known,
-    and in how many requests. One output may save more than its length, once in each request.
-
-    What the requests that wrote the folds took is subtracted, which the sentence says.
+def describe_effect(event: TimelineEvent) -> str:
+    """Returns how much shorter the folds made what they cover, in how many requests, and what
+    writing them took: "9.3K → 1.6K tokens in 12 requests · writing it took $0.04".
     """
-    dollars = event.saved_dollars
-    if abs(dollars) >= LEAST_DOLLARS:
-        amount = format_dollars(abs(dollars))
-        cost_of_writing = ""
-        if event.writing.cost >= LEAST_DOLLARS:
-            cost_of_writing = format_dollars(event.writing.cost)
-        return _describe_gain_or_loss(event, amount, cost_of_writing, gain=dollars)
-
-    tokens = round(event.saved_tokens)
-    if dollars or tokens == 0:
-        return ""
-    amount = describe_token_count(abs(tokens))
-    tokens_of_writing = ""
-    if event.writing.input:
-        tokens_of_writing = describe_token_count(event.writing.input)
-    return _describe_gain_or_loss(event, amount, tokens_of_writing, gain=tokens)
-
-
-def _describe_gain_or_loss(event: TimelineEvent, amount: str, writing: str, *, gain: float) -> str:
-    """`writing`: what writing the folds took; empty if nothing."""
-    if gain < 0:
-        return tr("cost {amount} more so far", amount=amount)
-    requests = format_count(event.saving_requests, "{n} request", "{n} requests")
+    change = _describe_change_of_event(event)
+    # A row of several events has a count for each of them.
+    is_single_event = not event.last_time
+    if event.requests and is_single_event and not _is_compaction_by_agent(event):
+        requests = format_count(event.requests, "{n} request", "{n} requests")
+        change = tr("{change} in {requests}", change=change, requests=requests)
+    writing = _describe_writing(event)
     if not writing:
-        return tr("saved {amount} in {requests}", amount=amount, requests=requests)
-    return tr(
-        "saved {amount} in {requests}, after {writing} for shortening",
-        amount=amount,
-        requests=requests,
-        writing=writing,
-    )
+        return change
+    return change + " · " + tr("writing it took {amount}", amount=writing)
+
+
+def _is_compaction_by_agent(event: TimelineEvent) -> bool:
+    agent, _trigger = fold_descriptions.split_agent_compaction(event.current_folds[0])
+    return bool(agent)
+
+
+def _describe_writing(event: TimelineEvent) -> str:
+    """Returns what the requests that wrote the folds took, in money if their price is known."""
+    if event.writing.cost >= LEAST_DOLLARS:
+        return format_dollars(event.writing.cost)
+    if event.writing.input:
+        return describe_token_count(event.writing.input)
+    return ""
 
 
 def describe_timeline(story: ConversationTimeline, dollars_of_agents: float = 0.0) -> str:

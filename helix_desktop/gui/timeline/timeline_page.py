@@ -29,8 +29,10 @@ from helix_desktop.gui.common.past_moments import (
     format_view_as_text,
 )
 from helix_desktop.gui.common.policy_names import FoldThreshold, list_fold_thresholds
+from helix_desktop.gui.common.savings_sentences import describe_savings_of
 from helix_desktop.gui.common.widgets import (
     add_menu_choice,
+    build_plain_label,
     build_push_button,
     build_scroll_area,
     set_surface_look,
@@ -112,6 +114,8 @@ class TimelinePage(QWidget):
         set_price = partial(self.intent_wanted.emit, ConversationAct.SET_MODEL_PRICE)
         self._price_link = build_push_button(tr("Set the price…"), self, set_price, "link")
         self._price_link.hide()
+        # What shortening has saved, in the meter's words.
+        self._savings_label = build_plain_label("", "", self)
         self.menu_button = QPushButton(self)
         set_widget_look(self.menu_button, "chip")
         self._lower = QSplitter(Qt.Orientation.Horizontal, self)
@@ -125,7 +129,7 @@ class TimelinePage(QWidget):
         together.
         """
         heading = build_row(self._heading, self._price_link, 1, self.menu_button)
-        top = build_column(heading, self.chart, spacing=8)
+        top = build_column(heading, self._savings_label, self.chart, spacing=8)
         self._theme.keep_lengths_scaled(self, top.setContentsMargins, 24, 12, 16, 8)
         self._lower.addWidget(self.list)
         self._lower.addWidget(self.panel)
@@ -217,8 +221,8 @@ class TimelinePage(QWidget):
         if self._listed != (self.timeline.change_count, self.timeline.model_window):
             self._list_timer.start()
         else:
-            # The same rows, but with each step the folds have saved more.
-            self.timeline.credit_savings_to_folds()
+            # The same rows, but with each step they were in one more request.
+            self.timeline.count_requests_of_folds()
             self.list.viewport().update()
 
     def _update_heading_and_price_link(self) -> None:
@@ -226,6 +230,7 @@ class TimelinePage(QWidget):
         self.chart.setVisible(not foreign_agent)
         if foreign_agent:
             self._price_link.hide()
+            self._savings_label.hide()
             words = tr("{agent} does not report what it sends to its model, so there is no chart and no price.")  # fmt: skip
             self._heading.set_elided_text(words.format(agent=foreign_agent))
             return
@@ -234,6 +239,9 @@ class TimelinePage(QWidget):
             cost_of_agents = self._session.context.cost_of_agents()
         heading = fold_sentences.describe_timeline(self.timeline, cost_of_agents)
         self._heading.set_elided_text(heading)
+        savings = describe_savings_of(self.timeline.history, cost_of_agents)
+        self._savings_label.setText(savings)
+        self._savings_label.setVisible(bool(savings))
         has_cost = any(self.timeline.dollars[-1:])
         self._price_link.setVisible(lacks_price(self.timeline.history) and not has_cost)
 
@@ -305,7 +313,7 @@ class TimelinePage(QWidget):
 
     def _refill_fold_list(self) -> None:
         self._listed = (self.timeline.change_count, self.timeline.model_window)
-        self.timeline.credit_savings_to_folds()
+        self.timeline.count_requests_of_folds()
         events: list[TimelineEvent] = list(self.timeline.events)
         if self._shows_whole_workspace:
             stories = [self.timeline]

@@ -41,7 +41,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import build_state
 from helix_desktop.gateway.agent_cost_and_savings import compute_agent_figures
-from helix_desktop.gui.context_meter import describe_token_count
+from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
     ConversationTimeline,
@@ -183,44 +183,32 @@ def test_the_kinds_lie_on_each_other_up_to_what_was_sent(written: Written) -> No
     )
 
 
-def test_what_the_folds_saved_is_together_what_the_panel_says_was_saved(written: Written) -> None:
+def count_requests(written: Written) -> ConversationTimeline:
     story = story_of(written)
-    story.credit_savings_to_folds()
-    totals = story.history.savings_until_moment()
-    assert (
-        round(sum(event.saved_tokens for event in story.events)) == totals.without - totals.sent > 0
-    )
-    before = [event.saved_tokens for event in story.events]
-    story.credit_savings_to_folds()
-    assert [event.saved_tokens for event in story.events] == before
+    story.count_requests_of_folds()
+    return story
 
 
-def test_what_writing_a_fold_costs_is_its_own_and_takes_nothing_from_the_folds_before_it(
-    written: Written,
-) -> None:
-    story = story_of(written)
-    story.credit_savings_to_folds()
-    before = story.events[-1].saved_dollars
-    markers = story.events[1].saved_dollars
+def test_a_row_says_what_writing_it_took() -> None:
+    """What it saved was said as a share of the whole, which fell with each later row."""
+    written = Written()
+    written.add(UserSaid((Text("go", 10),)))
+    for number in range(4):
+        written.output(number)
+    written.step(40_000)
     written.add(Spent(Purpose.HANDOVER, "fast", Usage(input=20_000, output=800, cost=0.25)))
-    written.handover(3)
-    story = story_of(written)
-    story.credit_savings_to_folds()
-    second = story.events[-2].saved_dollars
-    third = story.events[-1].saved_dollars
-    assert (story.events[1].saved_dollars, second) == pytest.approx((markers, before))
-    assert third == pytest.approx(-0.25)
-    assert fold_sentences.describe_saving(story.events[-1]) == "cost $0.250 more so far"
-    totals = story.history.savings_until_moment()
-    saved = totals.paid_without - totals.paid
-    written.step(20_000)
-    story = story_of(written)
-    story.credit_savings_to_folds()
-    assert story.events[1].saved_tokens > 0, "a handover over markers leaves them what they save"
-    assert story.history.savings_until_moment().paid_without - totals.paid > saved
+    written.handover(1)
+    written.step(22_000)
+    (event,) = count_requests(written).events
+    assert fold_sentences.describe_effect(event).endswith(" in 1 request · writing it took $0.250")
+    before = replace(event)
+    written.step(23_000)
+    (event,) = count_requests(written).events
+    assert fold_sentences.describe_effect(event).endswith(" in 2 requests · writing it took $0.250")
+    assert (event.tokens_after_folds, event.writing) == (before.tokens_after_folds, before.writing)
 
 
-def test_a_fold_is_credited_with_no_request_before_it() -> None:
+def test_a_fold_is_in_no_request_before_it() -> None:
     written = Written()
     written.add(UserSaid((Text("go", 10),)))
     for number in range(4):
@@ -231,40 +219,35 @@ def test_a_fold_is_credited_with_no_request_before_it() -> None:
         written.step(tokens)
     written.handover(2)
     written.step(23_000)
-    story = story_of(written)
-    story.credit_savings_to_folds()
-    first, second = story.events
-    assert (first.saving_requests, second.saving_requests) == (4, 1)
+    first, second = count_requests(written).events
+    assert (first.requests, second.requests) == (4, 1)
 
 
 def test_an_undo_changes_no_line_of_the_time_before_it(written: Written) -> None:
-    """Requests that were sent with a summary were credited to the excerpts below it, once the
+    """Requests that were sent with a summary were counted for the excerpts below it, once the
     summary was undone and the page read the conversation again.
     """
-    before = story_of(written)
-    before.credit_savings_to_folds()
-    lines_before = [fold_sentences.describe_saving(event) for event in before.folded_events]
+    before = count_requests(written)
+    lines_before = [fold_sentences.describe_effect(event) for event in before.folded_events]
     written.add(Unfolded("h2"))
-    after = story_of(written)
-    after.credit_savings_to_folds()
-    lines_after = [fold_sentences.describe_saving(event) for event in after.folded_events]
-    assert lines_after == lines_before
+    written.step(23_000)
+    after = count_requests(written)
+    lines_after = [fold_sentences.describe_effect(event) for event in after.folded_events]
+    assert lines_after[-1] == lines_before[-1], "undone, it is in no more requests"
 
 
 def test_a_summary_that_is_being_written_or_was_not_made_changes_no_earlier_line(
     written: Written,
 ) -> None:
-    story = story_of(written)
-    story.credit_savings_to_folds()
-    before = [fold_sentences.describe_saving(event) for event in story.folded_events]
+    story = count_requests(written)
+    before = [fold_sentences.describe_effect(event) for event in story.folded_events]
     written.add(Spent(Purpose.HANDOVER, "fast", Usage(input=20_000, output=800, cost=0.25)))
-    story = story_of(written)
-    story.credit_savings_to_folds()
-    assert [fold_sentences.describe_saving(event) for event in story.folded_events] == before
+    story = count_requests(written)
+    assert [fold_sentences.describe_effect(event) for event in story.folded_events] == before
 
 
 @given(st.integers(1_000, 90_000), st.integers(1, 999), st.integers(1, 9), st.integers(0, 99_999))
-def test_one_output_saves_its_difference_in_each_request_less_what_shortening_took(
+def test_a_row_never_takes_back_what_it_said_when_more_requests_come(
     before: int, after: int, requests: int, writing: int
 ) -> None:
     digest = Stored(Digest.of_content(b"long"), 4, before)
@@ -279,16 +262,13 @@ def test_one_output_saves_its_difference_in_each_request_less_what_shortening_to
     told += [ModelReplied((Text("So.", 2),), "m", Stop.END)] * requests
     story = ConversationTimeline()
     story.read_all_facts(Recorded("a", seq, seq, fact) for seq, fact in enumerate(told, 1))
-    story.credit_savings_to_folds()
+    story.count_requests_of_folds()
     (event,) = story.folded_events
-    gained = requests * (before - after) - writing
-    assert round(event.saved_tokens) == gained
-    assert event.saving_requests == requests
-    words = fold_sentences.describe_saving(event)
-    assert ("more so far" in words) == (gained < 0)
-    if gained > 0:
-        assert words.startswith(f"saved {describe_token_count(gained)} in ")
-        assert ("for shortening" in words) == (writing > 0)
+    assert event.requests == requests
+    words = fold_sentences.describe_effect(event)
+    assert words.startswith(f"{format_token_count(before)} → {format_token_count(after)} tokens in")
+    assert ("writing it took" in words) == (writing > 0)
+    assert "saved" not in words
 
 
 def test_panel_timeline_and_agents_say_the_same_of_histories_made_by_chance() -> None:
@@ -310,13 +290,6 @@ def test_panel_timeline_and_agents_say_the_same_of_histories_made_by_chance() ->
             assert story.costs_at_point(-1)[0] <= totals.paid + 1e-9
         for_folds = [one.fact for one in recorded if isinstance(one.fact, Folded | Spent)]
         folded += bool(for_folds)
-        if story.folded_events:
-            story.credit_savings_to_folds()
-            unmade = story.writing_of_no_fold
-            tokens = sum(event.saved_tokens for event in story.events) - unmade.input
-            dollars = sum(event.saved_dollars for event in story.events) - unmade.cost
-            asked_for = totals.without - totals.sent, totals.paid_without - totals.paid
-            assert (tokens, dollars) == pytest.approx(asked_for, abs=1e-6), f"history {seed}"
         if not for_folds:
             assert totals.without == totals.sent, f"history {seed}"
             assert totals.paid_without == pytest.approx(totals.paid), f"history {seed}"

@@ -71,8 +71,7 @@ def test_titles_and_lines(written: Written) -> None:
     finally:
         spoken.set_translations({})
     assert (
-        fold_sentences.describe_event_briefly(story.events[1], 0)
-        == "15K → 90 tokens · saved $0.151 in 2 requests"
+        fold_sentences.describe_event_briefly(story.events[1], 0) == "15K → 90 tokens in 2 requests"
     )
     assert fold_sentences.describe_event_briefly(story.events[2], 0).endswith(
         "important details in the text: 41 of 42"

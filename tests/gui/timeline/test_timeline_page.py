@@ -428,13 +428,13 @@ def test_a_step_alone_adds_to_the_chart_and_leaves_the_list(
     timeline, session = page
     filled = QSignalSpy(timeline.list.rows.modelReset)
     points = len(timeline.timeline.points)
-    requests_before = [event.saving_requests for event in timeline.timeline.folded_events]
+    requests_before = [event.requests for event in timeline.timeline.folded_events]
     written.step(31_000)
     session.append(written.facts[-1].fact)
     settle()
     assert len(timeline.timeline.points) == points + 1
     assert filled.count() == 0
-    requests_after = [event.saving_requests for event in timeline.timeline.folded_events]
+    requests_after = [event.requests for event in timeline.timeline.folded_events]
     assert max(requests_after) > max(requests_before), "its rows have the newest sums"
     session.append(Unfolded("h2"))
     settle()

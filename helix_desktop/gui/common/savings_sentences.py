@@ -1,0 +1,108 @@
+"""Says in one sentence what shortening has saved, for the meter, the inspector, the timeline and
+the comparison of settings.
+
+The figures are the engine's (`engine/state/token_ledger.py`). They have one comparison, which the
+sentence names: everything is sent, and a summary is written whenever the window is full.
+"""
+
+from helix_desktop.engine.state.moment import Moment
+from helix_desktop.engine.state.token_ledger import Savings
+from helix_desktop.gui.common.figure_formats import format_dollars
+from helix_desktop.gui.context_meter import describe_token_count, format_token_count
+from helix_desktop.gui.translation import format_percent, tr
+
+LEAST_DOLLARS = 0.0005  # Smaller amounts are not mentioned.
+
+
+def describe_savings_of(state: Moment, agents_cost: float = 0.0) -> str:
+    """Returns the sentence for a conversation. Empty if nothing was shortened, or nothing was
+    sent since. `agents_cost`: what its sub-agents have cost.
+    """
+    figures = state.savings_until_moment()
+    words = describe_savings(figures, agents_cost)
+    if words or not figures.sent or not state.live_folds:
+        return words
+    return tr("Shortening has saved nothing so far, beside a summary only when the window is full.")
+
+
+def describe_savings(figures: Savings, agents_cost: float = 0.0) -> str:
+    """Returns what was saved or lost, and beside what. Empty if it is nothing.
+
+    Sub-agents would have cost the same, so their cost is part of both sums.
+    """
+    if figures.is_saved_in_dollars:
+        return _describe_dollars(figures, agents_cost)
+    return _describe_tokens(figures)
+
+
+def _describe_dollars(figures: Savings, agents_cost: float) -> str:
+    saved = figures.saved_dollars
+    if abs(saved) < LEAST_DOLLARS:
+        return ""
+    paid = format_dollars(figures.paid + agents_cost)
+    without = format_dollars(figures.paid_without + agents_cost)
+    if saved < 0:
+        words = tr(
+            "Shortening has cost about {amount} more so far: {paid}, instead of about {without} with a summary only when the window is full.",
+            amount=format_dollars(-saved),
+            paid=paid,
+            without=without,
+        )
+        return f"{words} {_explain_loss_of_dollars(figures)}"
+    return tr(
+        "Shortening has saved about {amount} so far ({share}): {paid}, instead of about {without} with a summary only when the window is full.",
+        amount=format_dollars(saved),
+        share=format_saved_share(saved / (figures.paid_without + agents_cost)),
+        paid=paid,
+        without=without,
+    )
+
+
+def _explain_loss_of_dollars(figures: Savings) -> str:
+    if figures.paid_for_shortening >= -figures.saved_dollars:
+        return _say_that_writing_took(format_dollars(figures.paid_for_shortening))
+    return tr(
+        "Each time something is shortened, the provider charges the full price once for what follows."
+    )
+
+
+def _describe_tokens(figures: Savings) -> str:
+    saved = figures.saved_tokens
+    if not saved:
+        return ""
+    sent = format_token_count(figures.sent)
+    without = describe_token_count(figures.without)
+    if saved < 0:
+        words = tr(
+            "Shortening has cost about {amount} more so far: {paid}, instead of about {without} with a summary only when the window is full.",
+            amount=describe_token_count(-saved),
+            paid=sent,
+            without=without,
+        )
+        return f"{words} {_explain_loss_of_tokens(figures)}"
+    return tr(
+        "Shortening has saved about {amount} so far ({share}): {paid}, instead of about {without} with a summary only when the window is full.",
+        amount=describe_token_count(saved),
+        share=format_saved_share(figures.saved_share),
+        paid=sent,
+        without=without,
+    )
+
+
+def _explain_loss_of_tokens(figures: Savings) -> str:
+    if figures.shortening >= -figures.saved_tokens:
+        return _say_that_writing_took(describe_token_count(figures.shortening))
+    return tr("Such a summary would be shorter than what is kept here.")
+
+
+def _say_that_writing_took(amount: str) -> str:
+    return tr(
+        "Writing summaries took {amount}, which later requests must save first.", amount=amount
+    )
+
+
+def format_saved_share(share: float) -> str:
+    """Formats a share, never as 100 % unless it is all."""
+    if share >= 1:
+        return format_percent(1)
+    return format_percent(min(share, 0.99))  # From 0.995 on, it would be rounded to 100 %.

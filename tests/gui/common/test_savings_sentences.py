@@ -1,0 +1,71 @@
+"""What shortening has saved is one sentence, and says what it is compared with."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.engine.state.token_ledger import Savings
+from helix_desktop.gui.common.savings_sentences import describe_savings, describe_savings_of
+from tests.engine.talk import Talk
+
+
+def test_a_saving_in_dollars_names_both_sums() -> None:
+    figures = Savings(9, 480_000, 2_910_000, 436_800, paid=1.42, paid_without=1.97)
+    assert describe_savings(figures) == (
+        "Shortening has saved about $0.550 so far (28%): $1.42, instead of about $1.97 with a "
+        "summary only when the window is full."
+    )
+    with_agents = describe_savings(figures, agents_cost=0.03)
+    assert "$0.550" in with_agents
+    assert "$1.45, instead of about $2.00" in with_agents
+
+
+def test_a_saving_without_a_price_is_in_tokens() -> None:
+    assert describe_savings(Savings(53, 379_500, 514_100, 0, 0.0, 0.0)) == (
+        "Shortening has saved about 134.6K tokens so far (26%): 379.5K, instead of about 514.1K "
+        "tokens with a summary only when the window is full."
+    )
+    partly_free = Savings(13, 35_100, 40_800, 0, 0.5, 0.25, free=12)
+    assert "5.7K tokens" in describe_savings(partly_free)
+
+
+def test_a_loss_says_why() -> None:
+    written = Savings(13, 40_800, 35_100, 0, 0.0, 0.0, shortening=9_000)
+    assert describe_savings(written).endswith(
+        "Writing summaries took 9K tokens, which later requests must save first."
+    )
+    longer = Savings(13, 40_800, 35_100, 0, 0.0, 0.0)
+    assert describe_savings(longer).startswith("Shortening has cost about 5.7K tokens more so far")
+    assert describe_savings(longer).endswith("shorter than what is kept here.")
+    cached_anew = Savings(13, 9, 9, 0, paid=0.5, paid_without=0.25)
+    assert "charges the full price once for what follows" in describe_savings(cached_anew)
+    of_summaries = Savings(13, 9, 9, 0, 0.5, 0.25, paid_for_shortening=0.3)
+    assert "Writing summaries took $0.3" in describe_savings(of_summaries)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 9_000), st.integers(0, 9_000))
+def test_a_gain_and_a_loss_are_both_said_and_never_as_all_of_it(
+    sent: int, without: int, cents: int, cents_without: int
+) -> None:
+    figures = Savings(3, sent, without, 0, cents / 100, cents_without / 100)
+    words = describe_savings(figures)
+    gained = without - sent
+    if cents:
+        gained = cents_without - cents
+    elif not sent:
+        gained = 0
+    assert ("has saved" in words) == (gained > 0)
+    assert ("has cost" in words) == (gained < 0)
+    assert re.findall(r"\((\d+)%\)", words) != ["100"]
+
+
+def test_nothing_is_said_where_nothing_was_shortened_and_nothing_saved_where_nothing_was() -> None:
+    talk = Talk()
+    talk.user("Read it.", tokens=4_000)
+    talk.reply("So.", billed=4_010)
+    assert describe_savings_of(talk.state) == ""
+    figures = Savings(4, 13_100, 13_100, 10_480, paid=0.1 + 0.2, paid_without=0.3 + 1e-12)
+    assert describe_savings(figures) == ""
