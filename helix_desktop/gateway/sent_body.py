@@ -16,7 +16,6 @@ from helix_desktop.gateway.conversations_port import Sent
 from helix_desktop.gateway.incremental_parsing import BodyPieces
 from helix_desktop.gateway.request_parsing import ParsedRequest
 from helix_desktop.protocols.gateway_message import Json
-from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
 
 
@@ -81,12 +80,11 @@ def list_recall_tools() -> Sequence[ToolSpec]:
     """Return the tools to add to the agent's. Imported late, so that a restarted
     gateway listens sooner.
     """
-    from helix_desktop.tools.built_in_tool import read_tool_descriptions
+    from helix_desktop.tools import recall_tools
 
     tools: list[ToolSpec] = []
-    # The order of the resource stays the same, so that the provider's cache stays valid.
-    for name, tool in read_tool_descriptions().items():
-        if name in HIDDEN_TOOLS:
-            schema = orjson.dumps(tool["schema"]).decode()
-            tools.append(ToolSpec(name, tool["description"], schema))
+    # Their order stays the same, so that the provider's cache stays valid.
+    for declared in (recall_tools.RECALL, recall_tools.SEARCH_CACHE, recall_tools.RECALL_HISTORY):
+        schema = orjson.dumps(declared.schema).decode()
+        tools.append(ToolSpec(declared.name, declared.description, schema))
     return tuple(tools)

@@ -1,10 +1,8 @@
-"""Defines a built-in tool: a name, a schema, and a coroutine given its arguments and resources."""
+"""Defines a built-in tool: its declaration, and a coroutine given its arguments and resources."""
 
-import functools
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any
 
 from helix_desktop.engine.facts import FileChanged, Stored, ToolCall
 from helix_desktop.engine.ports import (
@@ -16,7 +14,6 @@ from helix_desktop.engine.ports import (
 )
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.resources import read_json_resource
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.permission import ToolAction
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
@@ -163,30 +160,25 @@ RunTool = Callable[[ToolArguments, ToolResources], Awaitable[ToolOutput]]
 
 
 @dataclass(frozen=True, slots=True)
-class BuiltInTool:
-    """`schema` is the JSON schema of the arguments, to which the runner adds `keep`.
-    `runs_alone`: it changes what other calls in the reply see, so it runs in their
-    order. `is_rare`: the model finds it by searching, because its definition is not
+class ToolDeclaration:
+    """What the model is told of a tool, and how the runner treats its calls.
+
+    `schema` is the JSON schema of the arguments, to which the runner adds `keep`. It is in
+    every request, so it is short: `argument_schema` refuses unknown properties although no
+    schema says so. `runs_alone`: it changes what other calls in the reply see, so it runs in
+    their order. `is_rare`: the model finds it by searching, because its definition is not
     sent. `is_brief`: its output is never long, so it has no `keep`.
     """
 
     name: str
     description: str
     schema: Schema
-    run_tool: RunTool
     runs_alone: bool = False
     is_rare: bool = False
     is_brief: bool = False
 
 
-@functools.cache
-def read_tool_descriptions() -> Mapping[str, Any]:
-    return dict(read_json_resource("tools.json"))
-
-
-def declare_tool(name: str, run_tool: RunTool) -> BuiltInTool:
-    """Return the tool as `resources/tools.json` describes it. Its schema is in every
-    request, so it is short: `argument_schema` refuses unknown properties although no
-    schema says so.
-    """
-    return BuiltInTool(name, run_tool=run_tool, **read_tool_descriptions()[name])
+@dataclass(frozen=True, slots=True)
+class BuiltInTool:
+    declaration: ToolDeclaration
+    run_tool: RunTool

@@ -35,9 +35,9 @@ from helix_desktop.tools.background_command import (
 from helix_desktop.tools.built_in_tool import (
     BuiltInTool,
     ToolArguments,
+    ToolDeclaration,
     ToolOutput,
     ToolResources,
-    declare_tool,
 )
 from helix_desktop.tools.checks_after_command import CommandCheck
 from helix_desktop.tools.file_tools import find_changes_by_command
@@ -220,12 +220,12 @@ def build_command_tools(commands: WorkspaceCommands) -> tuple[BuiltInTool, ...]:
     where = "It runs in a sandbox: it can write only in the workspace, and has no network without `network`. "
     if commands.sandbox.kind is SandboxKind.NONE:
         where = "There is no sandbox on this system, so the user is asked for every command. "
-    run = declare_tool(ToolName.RUN_COMMAND, partial(run_command, commands))
+    description = RUN_COMMAND.description.format(shell=shell, where=where)
     return (
-        replace(run, description=run.description.format(shell=shell, where=where)),
-        declare_tool(ToolName.LIST_COMMANDS, partial(list_commands, commands)),
-        declare_tool(ToolName.READ_COMMAND_OUTPUT, partial(read_background_output, commands)),
-        declare_tool(ToolName.STOP_COMMAND, partial(stop_command, commands)),
+        BuiltInTool(replace(RUN_COMMAND, description=description), partial(run_command, commands)),
+        BuiltInTool(LIST_COMMANDS, partial(list_commands, commands)),
+        BuiltInTool(READ_COMMAND_OUTPUT, partial(read_background_output, commands)),
+        BuiltInTool(STOP_COMMAND, partial(stop_command, commands)),
     )
 
 
@@ -756,3 +756,61 @@ def _find_background_command(commands: WorkspaceCommands, name: str) -> Backgrou
             remedy=f"Available: {known}.",
         )
     return commands.background[name]
+
+
+# --- What the model is told of the tools ---
+
+RUN_COMMAND = ToolDeclaration(
+    ToolName.RUN_COMMAND,
+    "Run a {shell} command. {where}Servers and watchers go to the `background`; read_command_output, list_commands and stop_command follow them (call_tool).",
+    {
+        "type": "object",
+        "properties": {
+            "command": {"type": "string"},
+            "folder": {"type": "string"},
+            "seconds": {"type": "integer", "description": "Time limit", "minimum": 1},
+            "network": {"type": "boolean"},
+            "background": {"type": "boolean"},
+            "outside_sandbox": {
+                "type": "boolean",
+                "description": "Only after the sandbox was in the way",
+            },
+            "needs": {"type": "string"},
+        },
+        "required": ["command"],
+    },
+    runs_alone=True,
+)
+LIST_COMMANDS = ToolDeclaration(
+    ToolName.LIST_COMMANDS,
+    "List the commands running in the background.",
+    {"type": "object", "properties": {}, "required": []},
+    is_rare=True,
+)
+READ_COMMAND_OUTPUT = ToolDeclaration(
+    ToolName.READ_COMMAND_OUTPUT,
+    "Read what a command in the background has printed since the last look.",
+    {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "Its name, such as bg1"},
+            "wait": {
+                "type": "integer",
+                "description": "Wait up to this many seconds for something new",
+            },
+            "all": {"type": "boolean", "description": "From the beginning again"},
+        },
+        "required": ["name"],
+    },
+    is_rare=True,
+)
+STOP_COMMAND = ToolDeclaration(
+    ToolName.STOP_COMMAND,
+    "Stop a command running in the background, and all it started.",
+    {
+        "type": "object",
+        "properties": {"name": {"type": "string", "description": "Its name, such as bg1"}},
+        "required": ["name"],
+    },
+    is_rare=True,
+)

@@ -207,8 +207,29 @@ class AgentDelegation:
             return ()
         if self._place.depth >= self._place.limits().agents_depth:
             return ()
-        return (built_in_tool.declare_tool(ToolName.DELEGATE, self.delegate_task),)
+        return (built_in_tool.BuiltInTool(DELEGATE, self.delegate_task),)
 
 
 def _fits_any_pattern(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+DELEGATE = built_in_tool.ToolDeclaration(
+    ToolName.DELEGATE,
+    "Give an independent task to a sub-agent. It knows only what you write here; only its answer comes back.",
+    {
+        "type": "object",
+        "properties": {
+            "task": {
+                "type": "string",
+                "description": "What to do, and what the answer must contain",
+            },
+            "context": {"type": "string"},
+            "tools": {"type": "array", "items": {"type": "string"}},
+            "agent": {"type": "string", "description": "An agent of this workspace, by name"},
+            "background": {"type": "boolean", "description": "Its answer comes later as a message"},
+            "isolate": {"type": "boolean", "description": "It works in a copy of the folders"},
+        },
+        "required": ["task"],
+    },
+)

@@ -20,10 +20,11 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import workspace_roots
 from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
     ToolArguments,
+    ToolDeclaration,
     ToolOutput,
     ToolResources,
-    declare_tool,
 )
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 
@@ -169,4 +170,20 @@ async def _draw_pages_without_text(
     return tuple(images)
 
 
-TOOLS = (declare_tool(ToolName.READ_DOCUMENT, read_document),)
+READ_DOCUMENT = ToolDeclaration(
+    ToolName.READ_DOCUMENT,
+    "Read a PDF, Word, PowerPoint, Excel, OpenDocument, EPUB, HTML, notebook or CSV file as text: an outline, or some pages. Scanned pages are shown as pictures.",
+    {
+        "type": "object",
+        "properties": {
+            "document": {"type": "string", "description": "A path, or the hash of a stored entry"},
+            "pages": {
+                "type": "string",
+                "description": "Such as 3-7 or 1, 4; left out: the whole, or the outline of a long document",
+            },
+        },
+        "required": ["document"],
+    },
+    is_rare=True,
+)
+TOOLS = (BuiltInTool(READ_DOCUMENT, read_document),)

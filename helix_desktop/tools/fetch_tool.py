@@ -233,4 +233,16 @@ async def _ask_to_fetch(resources: built_in_tool.ToolResources, target: FetchTar
     await resources.permit(action)
 
 
-TOOLS = (built_in_tool.declare_tool(ToolName.FETCH_URL, fetch_url),)
+FETCH_URL = built_in_tool.ToolDeclaration(
+    ToolName.FETCH_URL,
+    "Fetch a page or a file from the internet as text.",
+    {
+        "type": "object",
+        "properties": {
+            "url": {"type": "string", "description": "The address"},
+            "raw": {"type": "boolean", "description": "The page's source, not its text"},
+        },
+        "required": ["url"],
+    },
+)
+TOOLS = (built_in_tool.BuiltInTool(FETCH_URL, fetch_url),)

@@ -35,10 +35,11 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import autorun_files, file_text, glob_patterns, workspace_roots
 from helix_desktop.tools.built_in_tool import (
     AnsweredRead,
+    BuiltInTool,
     ToolArguments,
+    ToolDeclaration,
     ToolOutput,
     ToolResources,
-    declare_tool,
 )
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.tools.workspace_roots import FolderEntry, RootPath
@@ -746,10 +747,67 @@ def printable_name(name: str) -> str:
     return name.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
+READ_FILE = ToolDeclaration(
+    ToolName.READ_FILE,
+    "Read a text file, or some of its lines. Images are shown.",
+    {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "first_line": {"type": "integer", "minimum": 1},
+            "last_line": {"type": "integer", "minimum": 1},
+        },
+        "required": ["path"],
+    },
+)
+WRITE_FILE = ToolDeclaration(
+    ToolName.WRITE_FILE,
+    "Create a file, or replace all of its content.",
+    {
+        "type": "object",
+        "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
+        "required": ["path", "content"],
+    },
+    runs_alone=True,
+    is_brief=True,
+)
+EDIT_FILE = ToolDeclaration(
+    ToolName.EDIT_FILE,
+    "Replace a text in a file. old_text must match exactly, and only once unless replace_all is set.",
+    {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "old_text": {"type": "string"},
+            "new_text": {"type": "string"},
+            "replace_all": {"type": "boolean"},
+        },
+        "required": ["path", "old_text", "new_text"],
+    },
+    runs_alone=True,
+)
+LIST_FILES = ToolDeclaration(
+    ToolName.LIST_FILES,
+    "List a folder, with sizes in bytes.",
+    {"type": "object", "properties": {"path": {"type": "string"}}, "required": []},
+)
+GLOB_FILES = ToolDeclaration(
+    ToolName.GLOB_FILES,
+    "Find files by name, such as **/*.py or src/**/test_*.{ts,tsx}.",
+    {
+        "type": "object",
+        "properties": {
+            "pattern": {"type": "string"},
+            "path": {"type": "string", "description": "The folder to start in"},
+        },
+        "required": ["pattern"],
+    },
+    is_rare=True,
+)
 TOOLS = (
-    declare_tool(ToolName.READ_FILE, read_file),
-    declare_tool(ToolName.WRITE_FILE, write_file),
-    declare_tool(ToolName.EDIT_FILE, edit_file),
-    declare_tool(ToolName.LIST_FILES, list_files),
-    declare_tool(ToolName.GLOB_FILES, glob_files),
+    BuiltInTool(READ_FILE, read_file),
+    BuiltInTool(WRITE_FILE, write_file),
+    BuiltInTool(EDIT_FILE, edit_file),
+    BuiltInTool(LIST_FILES, list_files),
+    BuiltInTool(GLOB_FILES, glob_files),
 )

@@ -7,7 +7,12 @@ from helix_desktop.engine.ports import ContentCache, TokenCounter
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.tools import built_in_tool
-from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, declare_tool
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    ToolArguments,
+    ToolDeclaration,
+    ToolOutput,
+)
 from helix_desktop.tools.regex_search import grep_entry_lines
 
 # Takes the digest and what is needed of it.
@@ -20,12 +25,14 @@ def build_recall_tools(
     compact: CompactForPurpose | None = None, history: ReadHistory | None = None
 ) -> tuple[BuiltInTool, ...]:
     """Return the recall tools. A tool that nothing implements is left out."""
-    tools = [declare_tool(ToolName.RECALL, recall_cached_content)]
-    tools.append(declare_tool(ToolName.SEARCH_CACHE, search_cached_content))
+    tools = [
+        BuiltInTool(RECALL, recall_cached_content),
+        BuiltInTool(SEARCH_CACHE, search_cached_content),
+    ]
     if compact is not None:
-        tools.append(declare_tool(ToolName.COMPACT_CACHE, _build_compact_tool(compact)))
+        tools.append(BuiltInTool(COMPACT_CACHE, _build_compact_tool(compact)))
     if history is not None:
-        tools.append(declare_tool(ToolName.RECALL_HISTORY, _build_history_tool(history)))
+        tools.append(BuiltInTool(RECALL_HISTORY, _build_history_tool(history)))
     return tuple(tools)
 
 
@@ -99,3 +106,57 @@ def _build_history_tool(history: ReadHistory) -> built_in_tool.RunTool:
         return ToolOutput(await history(fold, words), source=_join_words([fold, words]))
 
     return recall_history
+
+
+RECALL = ToolDeclaration(
+    ToolName.RECALL,
+    "Bring back what is behind a hash.",
+    {
+        "type": "object",
+        "properties": {
+            "sha256": {
+                "type": "string",
+                "description": "The hash, or its first digits; several with commas",
+            },
+            "find": {"type": "string", "description": "Words of the part"},
+            "lines": {"type": "string", "description": "Like 10-40"},
+            "grep": {"type": "string", "description": "Only lines that match"},
+        },
+        "required": ["sha256"],
+    },
+)
+SEARCH_CACHE = ToolDeclaration(
+    ToolName.SEARCH_CACHE,
+    "Search everything ever seen in this workspace.",
+    {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string"},
+            "tool": {"type": "string", "description": "Only outputs of this tool"},
+            "limit": {"type": "integer", "minimum": 1},
+        },
+        "required": ["query"],
+    },
+)
+COMPACT_CACHE = ToolDeclaration(
+    ToolName.COMPACT_CACHE,
+    "Have a model read an entry of the cache, however long, and write down what you need of it.",
+    {
+        "type": "object",
+        "properties": {
+            "sha256": {"type": "string", "description": "The hash, or its first digits"},
+            "keep": {"type": "string", "description": "What you need of it"},
+        },
+        "required": ["sha256", "keep"],
+    },
+    is_rare=True,
+)
+RECALL_HISTORY = ToolDeclaration(
+    ToolName.RECALL_HISTORY,
+    "Show what summaries stand for, or find words in it.",
+    {
+        "type": "object",
+        "properties": {"fold": {"type": "string"}, "find": {"type": "string"}},
+        "required": [],
+    },
+)

@@ -18,7 +18,12 @@ from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.tools import glob_patterns
-from helix_desktop.tools.built_in_tool import ToolArguments, ToolOutput, ToolResources
+from helix_desktop.tools.built_in_tool import (
+    ToolArguments,
+    ToolDeclaration,
+    ToolOutput,
+    ToolResources,
+)
 from helix_desktop.tools.file_tools import printable_name
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.tools.regex_search import (
@@ -349,3 +354,24 @@ def _list_matching_file_names(
         if glob_patterns.fits_any_pattern(name_in_folder, split_patterns):
             matching_names.append(name)
     return matching_names
+
+
+SEARCH_FILES = ToolDeclaration(
+    ToolName.SEARCH_FILES,
+    "Search the text of files with a regular expression.",
+    {
+        "type": "object",
+        "properties": {
+            "pattern": {"type": "string"},
+            "path": {"type": "string", "description": "Folder or file"},
+            "files": {
+                "type": "string",
+                "description": "Only names that fit, such as *.py or src/**/*.{ts,tsx}",
+            },
+            "context": {"type": "integer", "description": "Lines around each match"},
+            "ignore_case": {"type": "boolean"},
+            "limit": {"type": "integer", "description": f"Up to {MOST_HITS}", "minimum": 1},
+        },
+        "required": ["pattern"],
+    },
+)

@@ -4,7 +4,13 @@ from collections.abc import Mapping
 
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import InvalidInput
-from helix_desktop.tools.built_in_tool import ToolArguments, ToolOutput, ToolResources, declare_tool
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    ToolArguments,
+    ToolDeclaration,
+    ToolOutput,
+    ToolResources,
+)
 
 MOST_ITEMS = 100
 STATE_MARKS = {"open": "[ ]", "doing": "[>]", "done": "[x]"}
@@ -27,4 +33,26 @@ def _parse_todo_item(item: object) -> tuple[str, str]:
     return words, str(item.get("state", "open"))
 
 
-TOOLS = (declare_tool(ToolName.SET_TODO, set_todo),)
+SET_TODO = ToolDeclaration(
+    ToolName.SET_TODO,
+    "Write the plan of a longer task: the whole list, each time it changes.",
+    {
+        "type": "object",
+        "properties": {
+            "items": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "text": {"type": "string"},
+                        "state": {"type": "string", "enum": list(STATE_MARKS)},
+                    },
+                    "required": ["text"],
+                },
+            }
+        },
+        "required": ["items"],
+    },
+    is_brief=True,
+)
+TOOLS = (BuiltInTool(SET_TODO, set_todo),)

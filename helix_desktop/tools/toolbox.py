@@ -218,13 +218,15 @@ class Toolbox:
         self._permissions = permissions
         self._more = more
         self._only = only
-        wanted_tools = [tool for tool in tools if not only or tool.name in only]
-        self._tools: dict[str, BuiltInTool] = {tool.name: tool for tool in wanted_tools}
+        wanted_tools = [tool for tool in tools if not only or tool.declaration.name in only]
+        self._tools: dict[str, BuiltInTool] = {}
+        for tool in wanted_tools:
+            self._tools[tool.declaration.name] = tool
         # Definitions that are always sent, and those that are sent once they were searched for.
         always_sent = []
         sent_on_demand = []
         for tool in wanted_tools:
-            if tool.is_rare and on_demand is not None:
+            if tool.declaration.is_rare and on_demand is not None:
                 sent_on_demand.append(_spec_of_built_in(tool))
             else:
                 always_sent.append(_spec_of_built_in(tool))
@@ -234,7 +236,8 @@ class Toolbox:
             tools_for_searching = on_demand.build_on_demand_tools(
                 self._searchable_specs, lambda: self.callable_names
             )
-            self._tools.update({tool.name: tool for tool in tools_for_searching})
+            for tool in tools_for_searching:
+                self._tools[tool.declaration.name] = tool
 
     def offered_specs(self) -> tuple[ToolSpec, ...]:
         """Return the tools offered to the model, in an order that does not change."""
@@ -258,8 +261,10 @@ class Toolbox:
         return self._demand.withheld_count_and_tokens
 
     def runs_alone(self, name: str) -> bool:
-        tool = self._tools.get(name) or self._foreign_tools_by_name().get(name)
-        return tool is not None and tool.runs_alone
+        if name in self._tools:
+            return self._tools[name].declaration.runs_alone
+        foreign_tool = self._foreign_tools_by_name().get(name)
+        return foreign_tool is not None and foreign_tool.runs_alone
 
     @property
     def callable_names(self) -> frozenset[str]:
@@ -341,7 +346,7 @@ class Toolbox:
             )
         values = argument_schema.parse_argument_text(call.arguments)
         if call.name in self._tools:
-            return values, self._tools[call.name].schema
+            return values, self._tools[call.name].declaration.schema
         return values, json.loads(foreign[call.name].spec.schema)
 
     async def _run_own_or_foreign_tool(
@@ -359,7 +364,7 @@ class Toolbox:
             foreign_tool = self._foreign_tools_by_name()[call.name]
             return await self._ask_and_run_foreign(foreign_tool, call, values, context, permit)
         tool = self._tools[call.name]
-        fitted = argument_schema.fit_arguments_to_schema(values, tool.schema, tool.name)
+        fitted = argument_schema.fit_arguments_to_schema(values, tool.declaration.schema, call.name)
         resources = built_in_tool.ToolResources(
             call,
             context,
@@ -510,9 +515,10 @@ def _output_of_error(call: ToolCall, error: HelixError | OSError) -> ToolOutput:
 
 
 def _spec_of_built_in(tool: BuiltInTool) -> ToolSpec:
-    if tool.is_brief:
-        return argument_schema.build_spec(tool.name, tool.description, tool.schema)
-    return argument_schema.spec_with_keep(tool.name, tool.description, tool.schema)
+    declared = tool.declaration
+    if declared.is_brief:
+        return argument_schema.build_spec(declared.name, declared.description, declared.schema)
+    return argument_schema.spec_with_keep(declared.name, declared.description, declared.schema)
 
 
 def _spec_of_foreign(spec: ToolSpec) -> ToolSpec:

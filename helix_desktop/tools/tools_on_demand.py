@@ -159,8 +159,8 @@ class OnDemandTools:
             return built_in_tool.ToolOutput(_format_found_tools(found, query), source=query)
 
         return (
-            built_in_tool.declare_tool(FIND_TOOLS, call_find_tools),
-            built_in_tool.declare_tool(CALL_TOOL, _refuse_malformed_call),
+            built_in_tool.BuiltInTool(_FIND_TOOLS, call_find_tools),
+            built_in_tool.BuiltInTool(_CALL_TOOL, _refuse_malformed_call),
         )
 
     def _restore_sent_definitions(self, by_server: Mapping[str, object]) -> None:
@@ -232,14 +232,11 @@ class OnDemandTools:
         """
         servers = SourceCatalogue(_HEADING.strip(), tuple(self._summaries_by_server.values()))
         catalogues = self._catalogue_lines_that_fit([servers] + list(self.catalogues()))
-        descriptions = built_in_tool.read_tool_descriptions()
-        find_tools = descriptions[FIND_TOOLS]
-        call_tool = descriptions[CALL_TOOL]
-        description = "\n\n".join([find_tools["description"], *catalogues])
+        description = "\n\n".join([_FIND_TOOLS.description, *catalogues])
         description = description.replace(f"\n{_HEADING}", _HEADING)
         return (
-            build_spec(FIND_TOOLS, description, find_tools["schema"]),
-            build_spec(CALL_TOOL, call_tool["description"], call_tool["schema"]),
+            build_spec(FIND_TOOLS, description, _FIND_TOOLS.schema),
+            build_spec(CALL_TOOL, _CALL_TOOL.description, _CALL_TOOL.schema),
         )
 
     def _catalogue_lines_that_fit(self, catalogues: Sequence[SourceCatalogue]) -> list[str]:
@@ -339,3 +336,23 @@ def check_arguments_of_server_tool(
         f"{where}: {mistake.message[:300]}. The tool was not run.",
         remedy=f"Its parameters: {json.dumps(schema, ensure_ascii=False)[:_SHOWN_SCHEMA_CHARACTERS]}",
     )
+
+
+_FIND_TOOLS = built_in_tool.ToolDeclaration(
+    FIND_TOOLS,
+    "Search for more tools: background commands, finding files by name, compacting an entry, and others. Returns names and parameters for call_tool.",
+    {
+        "type": "object",
+        "properties": {"query": {"type": "string"}, "limit": {"type": "integer", "minimum": 1}},
+        "required": ["query"],
+    },
+)
+_CALL_TOOL = built_in_tool.ToolDeclaration(
+    CALL_TOOL,
+    "Call a tool find_tools returned.",
+    {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}},
+        "required": ["name"],
+    },
+)

@@ -13,7 +13,6 @@ from typing import Any
 from helix_desktop.concurrency import finish_even_if_cancelled
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.engine.ports import ContentCache, SearchIndex, TokenCounter
-from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import (
     command_tools,
@@ -27,7 +26,7 @@ from helix_desktop.tools import (
     todo_tool,
 )
 from helix_desktop.tools.autorun_guard import AutorunGuard as FileGuard
-from helix_desktop.tools.built_in_tool import BuiltInTool, WorkspaceResources, declare_tool
+from helix_desktop.tools.built_in_tool import BuiltInTool, WorkspaceResources
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.command_tools import CommandLimits, WorkspaceCommands
 from helix_desktop.tools.delegate_tool import AgentDelegation, AgentPlace, StartChild
@@ -134,7 +133,7 @@ class WorkspaceTools:
         search = partial(search_files_tool.search_files, self.sandbox)
         tools = list(file_tools.TOOLS)
         tools += document_tool.TOOLS
-        tools.append(declare_tool(ToolName.SEARCH_FILES, search))
+        tools.append(BuiltInTool(search_files_tool.SEARCH_FILES, search))
         tools += command_tools.build_command_tools(self.commands)
         tools += todo_tool.TOOLS
         tools += recall_tools.build_recall_tools(compact, history)

@@ -13,9 +13,9 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools.built_in_tool import (
     BuiltInTool,
     ToolArguments,
+    ToolDeclaration,
     ToolOutput,
     ToolResources,
-    declare_tool,
 )
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.workbench.worker_claims import WorkerClaims
@@ -28,8 +28,8 @@ LONGEST_SHOWN = 300  # This many characters of an answer are shown beside its ha
 def build_fleet_tools(workspace: StoredWorkspace, claims: WorkerClaims) -> tuple[BuiltInTool, ...]:
     """Return the tools. No request contains them; the model finds them with find_tools."""
     return (
-        declare_tool("add_fleet_tasks", partial(_add_tasks_of_agent, workspace)),
-        declare_tool("read_fleet_tasks", partial(_read_tasks_of_agent, workspace, claims)),
+        BuiltInTool(ADD_FLEET_TASKS, partial(_add_tasks_of_agent, workspace)),
+        BuiltInTool(READ_FLEET_TASKS, partial(_read_tasks_of_agent, workspace, claims)),
     )
 
 
@@ -100,3 +100,41 @@ async def _describe_result(task: FleetTask, use: ToolResources) -> str:
     stored = await use.store_result(answer.encode("utf-8", "replace"), f"task {task.id}")
     beginning = " ".join(answer[:LONGEST_SHOWN].split())
     return f"{task.id} {task.state} {stored.digest.hex[:16]} {beginning}"
+
+
+ADD_FLEET_TASKS = ToolDeclaration(
+    "add_fleet_tasks",
+    "Give tasks to the workers of this workspace, on any computer. Returns their IDs. The same text from the same conversation is one task, so a call may be repeated.",
+    {
+        "type": "object",
+        "properties": {
+            "tasks": {
+                "type": "array",
+                "items": {"type": "string"},
+                "minItems": 1,
+                "maxItems": 1000,
+            },
+            "agent": {"type": "string", "description": "An agent of this workspace, by name"},
+        },
+        "required": ["tasks"],
+    },
+    is_rare=True,
+)
+READ_FLEET_TASKS = ToolDeclaration(
+    "read_fleet_tasks",
+    "Wait for tasks given to workers, by their IDs. Returns the state of each, and the hash of its answer.",
+    {
+        "type": "object",
+        "properties": {
+            "tasks": {
+                "type": "array",
+                "items": {"type": "string"},
+                "minItems": 1,
+                "maxItems": 1000,
+            },
+            "seconds": {"type": "integer", "description": f"Wait so long, at most {MOST_SECONDS}"},
+        },
+        "required": ["tasks"],
+    },
+    is_rare=True,
+)

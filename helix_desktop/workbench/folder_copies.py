@@ -45,9 +45,9 @@ from helix_desktop.tools import private_git_copy as copying
 from helix_desktop.tools.built_in_tool import (
     BuiltInTool,
     ToolArguments,
+    ToolDeclaration,
     ToolOutput,
     ToolResources,
-    declare_tool,
 )
 from helix_desktop.tools.changes import change_restoring, interrupted_steps
 from helix_desktop.tools.changes.checkpoints import Checkpoints
@@ -291,7 +291,7 @@ class RepositoryCopies(CopiesInUse):
     """
 
     def build_apply_tool(self) -> BuiltInTool:
-        return declare_tool(APPLY, self._apply_agent_copy)
+        return BuiltInTool(APPLY_AGENT_CHANGES, self._apply_agent_copy)
 
     async def _apply_agent_copy(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
         """Ask in every mode. Exactly the steps that the question shows are taken, or none."""
@@ -813,3 +813,12 @@ def _is_change_of_folders(change: PathChange) -> bool:
     """Whether nothing but a folder was or is at the path."""
     items = [item for item in (change.before, change.after) if item is not None]
     return all(item.kind is PathKind.FOLDER for item in items)
+
+
+APPLY_AGENT_CHANGES = ToolDeclaration(
+    APPLY,
+    "Bring what a sub-agent changed in its copy into your folders.",
+    {"type": "object", "properties": {"agent": {"type": "string"}}, "required": ["agent"]},
+    runs_alone=True,
+    is_rare=True,
+)

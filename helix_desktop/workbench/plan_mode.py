@@ -9,9 +9,9 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.built_in_tool import (
     BuiltInTool,
     ToolArguments,
+    ToolDeclaration,
     ToolOutput,
     ToolResources,
-    declare_tool,
 )
 from helix_desktop.tools.permission import PermissionMode
 from helix_desktop.tools.toolbox import WorkspacePermissions
@@ -48,7 +48,7 @@ class PlanMode:
         """Return the tool that shows a plan. Sub-agents have none: they report to their parent."""
         if depth > 0:
             return ()
-        return (declare_tool(PRESENT_PLAN, self._present_plan),)
+        return (BuiltInTool(_PRESENT_PLAN, self._present_plan),)
 
     async def _present_plan(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
         """Show the user a plan to edit and to approve, and leave plan mode if it is approved."""
@@ -77,3 +77,20 @@ class PlanMode:
         return ToolOutput(
             "The user approved the plan. The user changed it: read it again. It follows word for word."
         )
+
+
+_PRESENT_PLAN = ToolDeclaration(
+    PRESENT_PLAN,
+    "In plan mode: show the user your plan. They may change it and approve it, or ask you to keep planning.",
+    {
+        "type": "object",
+        "properties": {
+            "plan": {
+                "type": "string",
+                "description": "The whole plan in Markdown: what you will change, where, and how you will check it",
+            }
+        },
+        "required": ["plan"],
+    },
+    is_rare=True,
+)

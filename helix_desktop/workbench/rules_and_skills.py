@@ -132,7 +132,7 @@ class WorkspaceRulesAndSkills:
         return rules, tuple(notes)
 
     def skill_tools(self) -> tuple[built_in_tool.BuiltInTool, ...]:
-        return (built_in_tool.declare_tool(USE_SKILL, self._run_use_skill),)
+        return (built_in_tool.BuiltInTool(_USE_SKILL, self._run_use_skill),)
 
     async def _run_use_skill(
         self, args: built_in_tool.ToolArguments, _: built_in_tool.ToolResources
@@ -296,3 +296,15 @@ def _notes_with_skill_texts(
         elif author in state.branch.notes and name not in existing_names:
             notes.append(StandingNote(author, ""))
     return notes
+
+
+_USE_SKILL = built_in_tool.ToolDeclaration(
+    USE_SKILL,
+    "Read a skill's instructions. They then hold word for word.",
+    {
+        "type": "object",
+        "properties": {"name": {"type": "string", "description": "The skill's name"}},
+        "required": ["name"],
+    },
+    is_rare=True,
+)

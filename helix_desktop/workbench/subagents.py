@@ -36,9 +36,9 @@ from helix_desktop.tools import delegate_tool
 from helix_desktop.tools.built_in_tool import (
     BuiltInTool,
     ToolArguments,
+    ToolDeclaration,
     ToolOutput,
     ToolResources,
-    declare_tool,
 )
 from helix_desktop.tools.delegate_tool import AgentPlace, AgentRole, Delegation, DelegationResult
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows
@@ -413,9 +413,9 @@ class SubagentRunner:
 
     def build_agent_tools(self) -> tuple[BuiltInTool, ...]:
         return (
-            declare_tool("message_agent", self._run_message_agent),
-            declare_tool("list_agents", self._run_list_agents),
-            declare_tool("stop_agent", self._run_stop_agent),
+            BuiltInTool(MESSAGE_AGENT, self._run_message_agent),
+            BuiltInTool(LIST_AGENTS, self._run_list_agents),
+            BuiltInTool(STOP_AGENT, self._run_stop_agent),
         )
 
     async def _run_message_agent(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
@@ -555,3 +555,34 @@ def _text_of_last_reply(replies: Sequence[ModelReplied]) -> str:
     for reply in replies[first:]:
         text += "".join(part.text for part in reply.parts if isinstance(part, Text))
     return text
+
+
+MESSAGE_AGENT = ToolDeclaration(
+    "message_agent",
+    "Tell a running agent of yours something.",
+    {
+        "type": "object",
+        "properties": {
+            "agent": {"type": "string", "description": "Its id"},
+            "text": {"type": "string", "description": "What it should know"},
+        },
+        "required": ["agent", "text"],
+    },
+    is_rare=True,
+)
+LIST_AGENTS = ToolDeclaration(
+    "list_agents",
+    "The agents you delegated to: state and cost.",
+    {"type": "object", "properties": {}, "required": []},
+    is_rare=True,
+)
+STOP_AGENT = ToolDeclaration(
+    "stop_agent",
+    "Stop a running agent of yours.",
+    {
+        "type": "object",
+        "properties": {"agent": {"type": "string", "description": "Its id"}},
+        "required": ["agent"],
+    },
+    is_rare=True,
+)

@@ -16,6 +16,7 @@ from helix_desktop.engine.tool_call_parsing import CALL_TOOL, FIND_TOOLS, unwrap
 from helix_desktop.tools.built_in_tool import (
     BuiltInTool,
     ToolArguments,
+    ToolDeclaration,
     ToolOutput,
     ToolResources,
 )
@@ -65,15 +66,17 @@ async def _rare(args: ToolArguments, _: ToolResources) -> ToolOutput:
 
 
 RARE = BuiltInTool(
-    "water_plants",
-    "Waters the plants on the balcony",
-    {
-        "type": "object",
-        "properties": {"words": {"type": "string", "description": "What to say"}},
-        "required": ["words"],
-    },
+    ToolDeclaration(
+        "water_plants",
+        "Waters the plants on the balcony",
+        {
+            "type": "object",
+            "properties": {"words": {"type": "string", "description": "What to say"}},
+            "required": ["words"],
+        },
+        is_rare=True,
+    ),
     _rare,
-    is_rare=True,
 )
 
 
