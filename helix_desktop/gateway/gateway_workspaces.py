@@ -5,13 +5,14 @@ are already open.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
 from helix_desktop import concurrency, running_instance
-from helix_desktop.errors import NotFound, StoreBusy
+from helix_desktop.errors import NotFound, StoppedByUser, StoreBusy
 from helix_desktop.gateway.conversations_port import AgentConversations, AskAgentModel
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
+from helix_desktop.gateway.moving_conversations import MovingConversations
 from helix_desktop.gateway.remote_conversations import RemoteAgentConversations
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -21,6 +22,8 @@ from helix_desktop.workbench.all_workbenches import WorkspaceService, open_singl
 USUAL_WORKSPACE_NAME = "Connected agents"
 OPEN_TIMEOUT_SECONDS = 5.0  # Long enough for a command that uses the workspace only for a moment.
 OPEN_PAUSE_SECONDS = 0.1  # The pause before another try.
+# A window that wants a workspace waits this long for what is being recorded in it.
+RECORDING_END_SECONDS = 2.0
 OPEN_AT_MOST = 8  # If more workspaces than this are open, unused ones are closed.
 ServeWorkspaceCommands = Callable[[StoredWorkspace], Awaitable[WorkspaceService | None]]
 
@@ -35,7 +38,10 @@ class GatewayWorkspaces:
         self._usual = usual
         self._serve = serve
         self._known = AllWorkspaces(where.workspaces_folder)
+        self._is_closing = False
+        # Where each workspace is open now, and what requests get, which follows it.
         self._conversations_by_id: dict[str, AgentConversations] = {}
+        self._moving_conversations_by_id: dict[str, MovingConversations] = {}
         self._ids_by_name: dict[str, str] = {}  # Ids of open workspaces, by requested name.
         # Closes each workspace, least recently used first.
         self._stacks_by_id: dict[str, AsyncExitStack] = {}
@@ -56,17 +62,17 @@ class GatewayWorkspaces:
     @asynccontextmanager
     async def hold_workspace_open(self, name: str) -> AsyncIterator[AgentConversations]:
         """Yield the conversations of a workspace, which is opened if it is not open, and stays
-        open meanwhile. Without a name, this is the usual workspace.
+        open meanwhile, here or in a window. Without a name, this is the usual workspace.
         """
         requested_name = name or self._usual or USUAL_WORKSPACE_NAME
-        conversations = await self._find_or_open_conversations(requested_name)
+        await self._find_or_open_conversations(requested_name)
         identity = self._ids_by_name[requested_name]
         self._request_counts[identity] += 1
         stack = self._stacks_by_id.pop(identity, None)
         if stack is not None:  # Put back at the end, as the one used last.
             self._stacks_by_id[identity] = stack
         try:
-            yield conversations
+            yield self._moving_conversations_by_id[identity]
         finally:
             self._request_counts[identity] -= 1
             if len(self._stacks_by_id) > OPEN_AT_MOST:
@@ -90,6 +96,8 @@ class GatewayWorkspaces:
 
     async def _find_or_open_conversations(self, workspace: str) -> AgentConversations:
         """Return a workspace's conversations, which are opened if they are not open yet."""
+        if self._is_closing:
+            raise StoppedByUser("The gateway is closing.")
         known_identity = self._ids_by_name.get(workspace, "")
         conversations = self._get_live_conversations(known_identity)
         if conversations is not None:
@@ -101,6 +109,10 @@ class GatewayWorkspaces:
             if conversations is None:
                 conversations = await self._open_here_or_connect(identity)
                 self._conversations_by_id[identity] = conversations
+            if identity not in self._moving_conversations_by_id:
+                find_open_conversations = partial(self._find_or_open_conversations, identity)
+                moving_conversations = MovingConversations(find_open_conversations)
+                self._moving_conversations_by_id[identity] = moving_conversations
             self._ids_by_name[workspace] = identity
         return conversations
 
@@ -112,7 +124,11 @@ class GatewayWorkspaces:
         return conversations
 
     def list_open_conversations(self) -> tuple[AgentConversations, ...]:
-        return tuple(self._conversations_by_id.values())
+        open_conversations: list[AgentConversations] = []
+        for identity in self._conversations_by_id:
+            if self._get_live_conversations(identity) is not None:
+                open_conversations.append(self._moving_conversations_by_id[identity])
+        return tuple(open_conversations)
 
     async def _find_workspace_id(self, name_or_id: str) -> str:
         """Return a workspace's id. The usual one is created if it does not exist yet."""
@@ -138,8 +154,7 @@ class GatewayWorkspaces:
             except StoreBusy:
                 owner = await running_instance.connect_to_owner(self._where.run, identity)
                 if owner is not None:
-                    find_successor = partial(self._find_or_open_conversations, identity)
-                    conversations = RemoteAgentConversations(owner, self._ask, find_successor)
+                    conversations = RemoteAgentConversations(owner, self._ask)
                     if await conversations.serves_agents():
                         return conversations
                 if asyncio.get_running_loop().time() > give_up_at:
@@ -172,13 +187,26 @@ class GatewayWorkspaces:
     async def _close_for_other_process(self, identity: str) -> None:
         """Close a workspace because another process, such as the window, wants to open it."""
         async with self._lock:
-            self._conversations_by_id.pop(identity, None)
+            conversations = self._conversations_by_id.pop(identity, None)
+            if conversations is not None:
+                await self._finish_recording(identity, conversations)
             stack = self._stacks_by_id.pop(identity, None)
             if stack is not None:
                 await stack.aclose()
             await asyncio.sleep(running_instance.GIVEN_WAY_SECONDS)
 
+    async def _finish_recording(self, identity: str, conversations: AgentConversations) -> None:
+        """Wait for what is being recorded. What takes longer goes on in the other process, as far
+        as a request is still under way, and else with the next request.
+        """
+        moving_conversations = self._moving_conversations_by_id[identity]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RECORDING_END_SECONDS):
+                await moving_conversations.wait_for_calls(conversations)
+                await conversations.aclose()
+
     async def aclose(self) -> None:
+        self._is_closing = True
         await self._tasks.aclose(limit=2)
         for conversations in self._conversations_by_id.values():
             await conversations.aclose()

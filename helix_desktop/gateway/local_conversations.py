@@ -806,7 +806,7 @@ class LocalAgentConversations:
 
         With a `refusal`, they are not run, and get this as their answer.
         """
-        known_messages = self._known_messages_of_ticket(ticket)
+        known_messages = await self._known_messages_of_ticket(ticket)
         outputs: list[AgentOutput] = []
         for call in calls:
             if refusal:
@@ -864,7 +864,7 @@ class LocalAgentConversations:
         self, ticket: Ticket, replied: Replied | None, shown_key: str
     ) -> None:
         """Record a reply that the agent goes on from, or else only what it cost."""
-        known_messages = self._known_messages_of_ticket(ticket)
+        known_messages = await self._known_messages_of_ticket(ticket)
         if known_messages is None or not known_messages.conversation:
             return
         async with known_messages.lock_once_recorded():
@@ -914,7 +914,9 @@ class LocalAgentConversations:
         if replied is not None:
             await opened.count_tokens_of_texts([piece.text for piece in replied.pieces])
             reply = opened.build_agent_reply(replied)
-            await opened.follower.record_reply(reply, _newest_fact_sent(known_messages, ticket))
+            last_seq = known_messages.last_message_seq
+            if not _is_recorded_behind(conversation.state.facts, last_seq, reply):
+                await opened.follower.record_reply(reply, _newest_fact_sent(known_messages, ticket))
         reply_hash = next_message_hash(known_messages.chain, ticket.wire, shown_key)
         self._matcher.append_message_hash(known_messages, reply_hash, conversation.state.seq)
         received = facts.Received(
@@ -935,7 +937,7 @@ class LocalAgentConversations:
         """Shorten a conversation further, because the provider found the request too long. Return
         what is sent then, or None if nothing more can be folded, that is, shortened.
         """
-        known_messages = self._known_messages_of_ticket(ticket)
+        known_messages = await self._known_messages_of_ticket(ticket)
         if known_messages is None or not ticket.live:
             return None
         async with known_messages.lock_once_recorded():
@@ -986,7 +988,11 @@ class LocalAgentConversations:
         self._closed_figures[name] = ClosedFigures(updated, since, figures)
         return figures
 
-    def _known_messages_of_ticket(self, ticket: Ticket) -> KnownMessages | None:
+    async def _known_messages_of_ticket(self, ticket: Ticket) -> KnownMessages | None:
+        """Return the messages of a ticket's conversation. Its request may have been recorded by
+        another process, which has closed since.
+        """
+        await self._read_stored_messages_once()
         if not self._bench.has_conversation(ticket.conversation):
             return None
         return self._matcher.find_known_messages(ticket.conversation)
@@ -1194,6 +1200,22 @@ def title_from_messages(messages: Sequence[ProtocolMessage]) -> str:
                 first_line = own_words.strip().splitlines()[0]
                 return shorten_to_line(first_line, TITLE_CHARACTERS)
     return ""
+
+
+def _is_recorded_behind(
+    recorded_facts: Sequence[facts.Recorded], seq: int, reply: facts.ModelReplied
+) -> bool:
+    """Whether a reply is recorded behind a fact already: a process that closed had not yet noted
+    that the agent has it.
+    """
+    for recorded in reversed(recorded_facts):
+        newest = recorded.fact
+        if recorded.seq <= seq or isinstance(newest, facts.Rewound):
+            return False
+        if isinstance(newest, facts.ModelReplied):
+            # No two replies take the same fraction of a second.
+            return newest.seconds == reply.seconds and newest.usage == reply.usage
+    return False
 
 
 def _seq_of_last_message(recorded_facts: Sequence[facts.Recorded]) -> int:

@@ -17,7 +17,6 @@ from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import HelixError, ModelFailed, StoppedByUser
 from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gateway.conversations_port import (
-    AgentConversations,
     Arrival,
     AskAgentModel,
     HiddenCallAnswer,
@@ -39,27 +38,15 @@ log = logging.getLogger(__name__)
 ARGUMENTS = ("gateway", "--engine")
 CLOSED = "The program that had the workspace open has closed."
 DISTANT_FUTURE = 1e12  # In seconds since 1970.
-FindSuccessor = Callable[[], Awaitable[AgentConversations]]
 
 
 class RemoteAgentConversations:
     """Conversations of a workspace that another process has open. `is_ended`: that
     process has closed.
-
-    `find_successor` returns the workspace's conversations where they are open then. A request
-    that comes while that process closes goes there, with all that follows it.
     """
 
-    def __init__(
-        self,
-        connection: running_instance.FrameConnection,
-        ask: AskAgentModel,
-        find_successor: FindSuccessor,
-    ) -> None:
+    def __init__(self, connection: running_instance.FrameConnection, ask: AskAgentModel) -> None:
         self._ask_agent_model = ask
-        self._find_successor = find_successor
-        self._successor: AgentConversations | None = None
-        self._is_closing = False
         self._lines_to_send: asyncio.Queue[bytes] = asyncio.Queue()
         self._last_values = LastSentValues()
         self._incoming_line = bytearray()
@@ -129,36 +116,13 @@ class RemoteAgentConversations:
             raise StoppedByUser(CLOSED)
         return await self._questions.ask(name, arguments)
 
-    async def _switch_to_successor(self) -> AgentConversations:
-        """Return where the workspace is open now that the other process has closed."""
-        if self._is_closing:
-            raise StoppedByUser(CLOSED)
-        self._successor = await self._find_successor()
-        return self._successor
-
     async def count_known_messages(self, arrival: Arrival) -> int:
-        try:
-            return await self._count_in_other_process(arrival)
-        except StoppedByUser:
-            successor = await self._switch_to_successor()
-            return await successor.count_known_messages(arrival)
-
-    async def _count_in_other_process(self, arrival: Arrival) -> int:
         shortened = self._shorten_arrival(arrival)
         return int(await self._call_other_process("known", *shortened))
 
     async def receive_request(self, arrival: Arrival, messages: Sequence[ProtocolMessage]) -> Sent:
-        try:
-            return await self._receive_in_other_process(arrival, messages)
-        except StoppedByUser:
-            successor = await self._switch_to_successor()
-            return await successor.receive_request(arrival, messages)
-
-    async def _receive_in_other_process(
-        self, arrival: Arrival, messages: Sequence[ProtocolMessage]
-    ) -> Sent:
         """Send only messages that the other process lacks."""
-        known_count = await self._count_in_other_process(arrival)
+        known_count = await self.count_known_messages(arrival)
         shortened = self._shorten_arrival(arrival)
         new_messages = tuple(messages[known_count:])
         sent: Sent = await self._call_other_process("arrive", *shortened, known_count, new_messages)
@@ -181,8 +145,6 @@ class RemoteAgentConversations:
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
     ) -> list[HiddenCallAnswer]:
-        if self._successor is not None:
-            return await self._successor.answer_hidden_calls(ticket, replied, calls, refusal)
         question: list[Any] = [ticket, replied, tuple(calls)]
         if refusal:  # Older versions do not know of it.
             question.append(refusal)
@@ -192,14 +154,9 @@ class RemoteAgentConversations:
     async def record_agent_reply(
         self, ticket: Ticket, replied: Replied | None, shown_key: str
     ) -> None:
-        if self._successor is not None:
-            await self._successor.record_agent_reply(ticket, replied, shown_key)
-            return
         await self._call_other_process("replied", ticket, replied, shown_key)
 
     async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
-        if self._successor is not None:
-            return await self._successor.fold_after_overflow(ticket)
         shorter: Sent | None = await self._call_other_process("overflowed", ticket)
         return shorter
 
@@ -208,7 +165,6 @@ class RemoteAgentConversations:
 
     async def aclose(self) -> None:
         """Close the connection, which ends the other end, too."""
-        self._is_closing = True
         await self._questions.tasks.aclose(limit=1)
 
 

@@ -178,7 +178,8 @@ async def test_an_import_gives_way_to_an_agent_at_the_gateway_and_goes_on_there(
         while not (where.run / f"{name}.sock").exists():
             await asyncio.sleep(0)
         async with gateway.hold_workspace_open(name) as room:
-            assert len(await room._bench.workspace.journal.list_conversations()) < 6  # type: ignore[attr-defined]
+            here = await room._find_open_conversations()  # type: ignore[attr-defined]
+            assert len(await here._bench.workspace.journal.list_conversations()) < 6
             assert await (reached.wait() if gateway_ends else importing) == gateway_ends, (
                 console.complaint
             )

@@ -16,6 +16,9 @@ import httpx
 from helix_desktop import concurrency, program_folders
 from helix_desktop.commands import workspace_access
 from helix_desktop.gateway import gateway_server, gateway_socket, wrapped_agent
+from helix_desktop.gateway.gateway_memory import GatewayMemory
+from helix_desktop.gateway.local_conversations import LocalAgentConversations
+from helix_desktop.gateway.moving_conversations import MovingConversations
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.event_stream import RawEventSplitter, parse_event_data
@@ -73,6 +76,15 @@ def wrapped(home: Path, upstream: str, **options: Any) -> HeldRegistration:
         [*wrapped_agent.command_of_this_program(where)],
         GatewayRegistration("", upstream, **options),
     )
+
+
+async def open_here(memory: GatewayMemory) -> LocalAgentConversations:
+    """The conversations of the only workspace that a gateway has open, in its own process."""
+    (moving,) = memory.list_open_conversations()
+    assert isinstance(moving, MovingConversations)
+    conversations = await moving._find_open_conversations()
+    assert isinstance(conversations, LocalAgentConversations)
+    return conversations
 
 
 @dataclass

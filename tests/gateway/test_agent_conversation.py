@@ -43,7 +43,13 @@ from helix_desktop.gateway.folded_request import are_all_unchanged
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.view_entries import ChangedMessage, UnchangedMessage
 from helix_desktop.protocols.anthropic import anthropic_gateway
-from helix_desktop.protocols.gateway_message import SLICE, Piece, PieceKind, ProtocolMessage
+from helix_desktop.protocols.gateway_message import (
+    SLICE,
+    Piece,
+    PieceKind,
+    ProtocolMessage,
+    Speaker,
+)
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.workbench.open_workbench import Workbench
 from tests.faults.gateway_histories import TOOLS, _nobody, bench
@@ -478,6 +484,19 @@ async def test_another_agent_or_another_output_is_no_sign_of_an_edited_conversat
     recorded = await agent.bench.read_conversation_facts(names[1])
     assert not any(getattr(one.fact, "forked_from", "") for one in recorded)
     assert names[0] != names[1]
+
+
+async def test_a_reply_whose_recording_broke_off_is_not_recorded_twice(agent: Room) -> None:
+    sent = await agent.send(anthropic_gateway.user_message("one"))
+    pieces = (Piece(PieceKind.TEXT, "a wall"),)
+    replied = Replied(pieces, "claude-opus-4-6", Stop.END, Usage(10, 0, 0, 1), seconds=1.5)
+    known_messages = await agent.room._known_messages_of_ticket(sent.ticket)
+    opened = await agent.room._get_open_conversation(known_messages)
+    reply = opened.build_agent_reply(replied)
+    await opened.follower.record_reply(reply, sent.ticket.saw)  # Its process ended here.
+    shown = ProtocolMessage(Speaker.ASSISTANT, (), pieces)
+    await agent.room.record_agent_reply(sent.ticket, replied, shown.identity_key)
+    assert kinds(await agent.facts(sent)) == ["UserSaid", "ModelReplied", "TurnEnded"]
 
 
 async def test_what_was_sent_again_without_its_reply_is_one_conversation(agent: Room) -> None:

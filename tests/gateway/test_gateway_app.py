@@ -33,7 +33,7 @@ from helix_desktop.gateway.incremental_parsing import PackedBody
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
 from tests.conftest import Expect
-from tests.gateway.running import TOOL, Agent
+from tests.gateway.running import TOOL, Agent, open_here
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 
 Script = Callable[[Asked], Sequence[Block] | int]
@@ -191,8 +191,7 @@ async def test_what_a_title_cost_stands_in_the_conversation_of_its_session_that_
         headers = {"x-api-key": "k", **dict(main)}
         await here.client.post(agent.url + agent.path, json=agent.body(), headers=headers)
         await here.app._tasks.wait_for_all_tasks()
-        (room,) = here.app.memory.list_open_conversations()
-        assert isinstance(room, LocalAgentConversations)
+        room = await open_here(here.app.memory)
         await room._tasks.wait_for_all_tasks()
         recorded = [
             each.fact for each in await room._bench.read_conversation_facts(here.conversation)
@@ -570,8 +569,7 @@ async def test_the_figures_of_today_begin_at_midnight_of_this_computer(
 async def titles_and_costs(here: Running) -> list[tuple[str, str, int]]:
     """Title, agent, and how many requests were paid, of each conversation."""
     await here.app._tasks.wait_for_all_tasks()
-    (room,) = here.app.memory.list_open_conversations()
-    assert isinstance(room, LocalAgentConversations)
+    room = await open_here(here.app.memory)
     await room._tasks.wait_for_all_tasks()
     found = []
     for row in room._bench.list_conversations():

@@ -85,7 +85,8 @@ async def test_a_workspace_that_is_open_elsewhere_is_used_there(
         owner = await running_instance.listen_for_requests(where.run, name, _no_answer)
         try:
             async with opened.hold_workspace_open(name) as room:
-                assert isinstance(room, RemoteAgentConversations)
+                there = await room._find_open_conversations()  # type: ignore[attr-defined]
+                assert isinstance(there, RemoteAgentConversations)
                 with pytest.raises(StoppedByUser):  # What this owner answers to every question.
                     await room.figures_since()
         finally:
@@ -121,7 +122,8 @@ async def test_a_workspace_that_a_command_has_open_for_a_moment_is_opened_after_
     try:
         async with opened.hold_workspace_open(name) as room:
             assert list(await room.figures_since()) == []
-            assert isinstance(room, LocalAgentConversations)
+            here = await room._find_open_conversations()  # type: ignore[attr-defined]
+            assert isinstance(here, LocalAgentConversations)
     finally:
         await opened.aclose()
         await tasks.aclose()

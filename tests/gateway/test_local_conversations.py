@@ -694,7 +694,7 @@ async def test_the_first_request_of_a_session_waits_for_few_commits(
         ]
         assert facts[-5:-1] == [UserSaid, ModelReplied, ToolReturned, Received]
         held = (
-            await room._get_open_conversation(room._known_messages_of_ticket(sent.ticket))  # type: ignore[arg-type]
+            await room._get_open_conversation(await room._known_messages_of_ticket(sent.ticket))  # type: ignore[arg-type]
         ).conversation
         assert list(held.state.facts) == list(
             await made.read_conversation_facts(sent.ticket.conversation)

@@ -20,16 +20,14 @@ from helix_desktop.commands import workspace_access
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import (
     FoldKind,
-    ModelReplied,
     Spent,
     Stop,
-    Text,
     ToolReturned,
     Usage,
 )
 from helix_desktop.errors import HelixError, ModelFailed, StoppedByUser
 from helix_desktop.gateway import gateway_workspaces, remote_conversations
-from helix_desktop.gateway.conversations_port import AgentConversations, AskAgentModel, Replied
+from helix_desktop.gateway.conversations_port import AskAgentModel, Replied
 from helix_desktop.gateway.folded_request import are_all_unchanged
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.process_messages import (
@@ -38,7 +36,7 @@ from helix_desktop.gateway.process_messages import (
     decode_line,
     encode_line,
 )
-from helix_desktop.gateway.remote_conversations import FindSuccessor, RemoteAgentConversations
+from helix_desktop.gateway.remote_conversations import RemoteAgentConversations
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench.all_workbenches import Workbenches
@@ -109,22 +107,17 @@ class Counted:
         await self._console.write_output(data)
 
 
-async def no_successor() -> AgentConversations:
-    raise AssertionError
-
-
 @asynccontextmanager
 async def apart(
     folder: Path,
     answer: running_instance.Answer,
     ask: AskAgentModel = _nobody,
-    find_successor: FindSuccessor = no_successor,
 ) -> AsyncIterator[RemoteAgentConversations]:
     """A room whose engine is at the other end of a socket."""
     owner = await running_instance.listen_for_requests(folder, "engine", answer)
     wire = await running_instance.connect_to_owner(folder, "engine")
     assert wire is not None
-    room = RemoteAgentConversations(wire, ask, find_successor)
+    room = RemoteAgentConversations(wire, ask)
     try:
         yield room
     finally:
@@ -314,56 +307,6 @@ async def test_whoever_waits_for_a_process_that_closes_hears_of_it_at_once(tmp_p
                 await question
 
 
-async def test_a_step_that_comes_while_the_window_closes_is_recorded_where_the_workspace_is_then(
-    tmp_path: Path,
-) -> None:
-    async with bench(tmp_path / "here") as made:
-
-        async def answer(_: list[str], console: Console) -> int:
-            await console.read_input()  # A question that it has no time for.
-            return 0
-
-        here = LocalAgentConversations(made, _nobody)
-
-        async def find_successor() -> AgentConversations:
-            return here
-
-        async with apart(tmp_path / "run", answer, find_successor=find_successor) as room:
-            agent = Room(made, room)
-            agent.units = [anthropic_gateway.user_message("look")]
-            assert await room.count_known_messages(agent.arrival()[0]) == 0
-            sent = await agent.send()
-            await agent.answer(sent, Says("a wall"))
-            assert room.is_ended
-        await here.aclose()
-        recorded = await made.read_conversation_facts(sent.ticket.conversation)
-        replies = [entry.fact for entry in recorded if isinstance(entry.fact, ModelReplied)]
-        (only_part,) = replies[0].parts
-        assert isinstance(only_part, Text)
-        assert only_part.text == "a wall"
-
-
-async def test_a_step_that_comes_while_the_gateway_closes_opens_no_workspace(
-    tmp_path: Path,
-) -> None:
-    is_asked = asyncio.Event()
-
-    async def answer(_: list[str], console: Console) -> int:
-        await console.read_input()
-        is_asked.set()
-        await asyncio.Event().wait()
-        return 0
-
-    async with bench(tmp_path / "here") as made, apart(tmp_path / "run", answer) as room:
-        sending = concurrency.OwnedTasks("agents").spawn_task(
-            Room(made, room).send(anthropic_gateway.user_message("a")), name="send"
-        )
-        await is_asked.wait()
-        await room.aclose()
-        with pytest.raises(StoppedByUser):
-            await sending
-
-
 async def test_when_the_gateway_has_gone_a_fold_that_asked_its_model_ends_and_the_room_too(
     tmp_path: Path,
 ) -> None:
@@ -387,7 +330,7 @@ async def test_when_the_gateway_has_gone_a_fold_that_asked_its_model_ends_and_th
         owner = await running_instance.listen_for_requests(tmp_path / "run", "engine", answer)
         wire = await running_instance.connect_to_owner(tmp_path / "run", "engine")
         assert wire is not None
-        room = RemoteAgentConversations(wire, ask, no_successor)
+        room = RemoteAgentConversations(wire, ask)
         agent = Room(made, room)
         sent = await agent.send(anthropic_gateway.user_message("The port is 4711. Look around."))
         for number in range(6):
@@ -417,7 +360,7 @@ async def test_what_went_ahead_is_recorded_when_the_gateway_goes(tmp_path: Path)
         owner = await running_instance.listen_for_requests(tmp_path / "run", "engine", answer)
         wire = await running_instance.connect_to_owner(tmp_path / "run", "engine")
         assert wire is not None
-        agent = Room(made, room := RemoteAgentConversations(wire, _nobody, no_successor))
+        agent = Room(made, room := RemoteAgentConversations(wire, _nobody))
         await agent.answer(
             await agent.send(anthropic_gateway.user_message("look")),
             Calls("Bash", {}, "c0"),

@@ -22,9 +22,8 @@ from types import CodeType, FrameType
 import pytest
 
 import helix_desktop
-from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.request_forwarding import RequestForwarder
-from tests.gateway.running import TOOL, WIRES, Agent
+from tests.gateway.running import TOOL, WIRES, Agent, open_here
 from tests.gateway.test_gateway_app import Running, running
 from tests.peers.agent_provider import Asked, Block, Calls
 
@@ -137,8 +136,8 @@ async def ask_once(here: Running, agent: Agent) -> None:
     assert answer.status_code == 200
     reply = WIRES[agent.protocol].parse_reply(answer.json())
     agent.units.extend(agent._copied(unit) for unit in reply.message.units)
-    for room in here.app.memory.list_open_conversations():
-        assert isinstance(room, LocalAgentConversations)
+    if here.app.memory.list_open_conversations():
+        room = await open_here(here.app.memory)
         await room._tasks.wait_for_all_tasks()
     for recording in tuple(here.app.memory.recording_behind.values()):
         await recording.wait_for_all_tasks()

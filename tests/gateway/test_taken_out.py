@@ -24,7 +24,7 @@ from helix_desktop.protocols.gateway_message import PieceKind
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from tests.conftest import Expect
 from tests.faults.gateway_histories import _nobody, bench
-from tests.gateway.running import PROTOCOLS, Agent
+from tests.gateway.running import PROTOCOLS, Agent, open_here
 from tests.gateway.test_gateway_app import Running, running
 from tests.gateway.test_local_conversations import arrival
 from tests.peers.agent_provider import WRITERS, Asked, Block, Calls, Raw, Says
@@ -112,8 +112,7 @@ class Talk:
         self.sent.clear()
 
     async def session(self) -> Session:
-        (room,) = self.here.app.memory.list_open_conversations()
-        assert isinstance(room, LocalAgentConversations)
+        room = await open_here(self.here.app.memory)
         return await room._bench.open_session(self.here.conversation)
 
     def secret_was_sent(self) -> bool:
