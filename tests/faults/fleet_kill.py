@@ -334,6 +334,7 @@ class Trial:
             _kill_until_done(self)
             self.found["seconds"] = round(time.monotonic() - self.began)
             self.look_at_processor_times()
+            self.look_at_idle_workers()
             for part, seconds in sorted(self.times.totals().items()):
                 self.found[f"ms of processor time a task: {part}"] = round(
                     1000 * seconds / max(1, self.ended)
@@ -397,6 +398,9 @@ class Trial:
             self.times.look("pgbouncer", self.pooler.pid)
             self.times.look("postgres", self.server.pid)
         self.times.look_at_threads()
+
+    def look_at_idle_workers(self) -> None:
+        """Called once everything is done, while the workers still run."""
 
     def end_early(self, *_: object) -> None:
         self.seconds = 0.001
