@@ -339,7 +339,7 @@ class SecretStorage:
         if where is SecretKeeper.FILE and not self._allows_file():
             raise ActionRefused(
                 "Keys are stored in a file only if you allow this in the settings.",
-                remedy=f"To allow a key file, go to Settings > Models and keys > Keys. You can also set file = true under [keys] in {self._key_file.with_name('settings.toml')}.",
+                remedy=f"To allow a key file, set file = true under [keys] in {self._key_file.with_name('settings.toml')}.",
             )  # fmt: skip
         if where is SecretKeeper.KEYRING:
             self.allow_asking_keyring()

@@ -260,7 +260,7 @@ def _tasks_to_print(answer: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _describe_task(task: dict[str, Any]) -> str:
-    note = task["why"]
+    note = task["why"].partition("\n\n")[0]  # `task show` shows what the agent asked for.
     if task["state"] == "running":
         note = task["worker"]
     text = " ".join(task["text"].split())[:60]

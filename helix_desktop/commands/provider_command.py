@@ -149,7 +149,10 @@ def ask_for_key(name: str) -> str:
     if sys.stdin is not None and sys.stdin.isatty():
         import getpass
 
-        key = getpass.getpass(f"Key of {name} (not shown): ")
+        try:
+            key = getpass.getpass(f"Key of {name} (not shown): ")
+        except EOFError:  # The user pressed Ctrl+D.
+            key = ""
     elif sys.stdin:
         key = sys.stdin.readline()
     else:

@@ -216,7 +216,7 @@ async def store_link_secrets(
         except ActionRefused:
             raise NoUsableKeyring(
                 f"{error.what} Nothing was shared.",
-                remedy=f"Set the environment variables {STORE} and {KEY} and run the command without an address, or go to Settings > Models and keys > Keys and allow keys to be stored in a file.",
+                remedy=f"Set the environment variables {STORE} and {KEY} and run the command without an address, or allow a key file: click “Open file” in Settings > Look and keys, set file = true under [keys], and start the program again.",
             ) from error
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -300,3 +302,23 @@ def test_changing_an_address_keeps_the_rest(helix: Helix, ring: MemoryKeyring) -
         True,
         False,
     )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="this terminal is one of Unix")
+def test_ctrl_d_where_a_key_is_asked_for_is_no_error_of_the_program() -> None:
+    program = "from helix_desktop.commands.provider_command import ask_for_key; ask_for_key('peer')"
+    terminal, terminal_of_program = os.openpty()
+    running = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=terminal_of_program,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # Otherwise it would ask in the terminal of the tests.
+    )
+    assert running.stderr is not None
+    prompt = running.stderr.read(len("Key of peer (not shown): "))
+    os.write(terminal, b"\x04")
+    _, errors = running.communicate(timeout=60)
+    os.close(terminal)
+    os.close(terminal_of_program)
+    assert prompt == b"Key of peer (not shown): "
+    assert b"InvalidInput: No key was entered." in errors
