@@ -546,28 +546,42 @@ def _find_gemini_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     variable = "GOOGLE_GEMINI_BASE_URL"
     if where.environ.get(variable):
         return [_upstream_of_variable(variable, where.environ)]
+    file = find_gemini_env_file(where)
+    if file is None:
+        return [AgentUpstream()]
+    return [_upstream_of_env_file(file, variable, where)]
+
+
+def find_gemini_env_file(where: AgentSurroundings) -> Path | None:
+    """Return the first `.env` file with anything in it: Gemini CLI reads that one alone."""
     folders = list(where.folder_and_above)
     folders.append(where.home)
     for folder in folders:
         for file in (folder / ".gemini" / ".env", folder / ".env"):
-            text = _read_text_or_empty(file)
-            if text:  # Gemini CLI reads the first of these files alone.
-                return [_upstream_of_env_file(file, text, variable, where)]
-    return [AgentUpstream()]
+            if _read_text_or_empty(file):
+                return file
+    return None
 
 
-def _upstream_of_env_file(
-    file: Path, text: str, variable: str, where: AgentSurroundings
-) -> AgentUpstream:
+def read_env_file_variable(file: Path, variable: str) -> str:
+    """Return the value of a variable in an `.env` file, without its quotes, or an empty text."""
+    line = re.search(rf"^(?:export )?{variable}=(.*)$", _read_text_or_empty(file), re.MULTILINE)
+    if line is None:
+        return ""
+    return line[1].strip().strip("\"'")
+
+
+def _upstream_of_env_file(file: Path, variable: str, where: AgentSurroundings) -> AgentUpstream:
     """Return the address in an `.env` file. One in a project's folder is refused."""
-    address = re.search(rf"^(?:export )?{variable}=[\"']?([^\"'\s]+)", text, re.MULTILINE)
-    if address is None:
+    # A comment may follow it.
+    address, _, _ = read_env_file_variable(file, variable).partition(" ")
+    if not address:
         return AgentUpstream()
     location = _locate_in_file(file, variable)
     if file.parent not in (where.home, where.home / ".gemini"):
         reason = f"{location} names an address. Set {variable} in your shell to use it"
         raise _refusal("Gemini CLI", reason)
-    return AgentUpstream(address=_checked_address(address[1], location), source=location)
+    return AgentUpstream(address=_checked_address(address, location), source=location)
 
 
 def _pi_folder(where: AgentSurroundings) -> Path:

@@ -10,8 +10,10 @@ from typing import Any
 
 from helix_desktop.gateway.agent_upstreams import (
     AgentSurroundings,
+    find_gemini_env_file,
     read_agent_environment,
     read_codex_settings,
+    read_env_file_variable,
     read_opencode_settings,
     read_pi_providers,
 )
@@ -27,6 +29,8 @@ def find_own_header_names(agent: str, where: AgentSurroundings) -> tuple[str, ..
     names = _names_in_environment(read_agent_environment(agent, where))
     if agent == "codex":
         names |= _names_in_codex_settings(where)
+    elif agent == "gemini":
+        names |= _names_in_gemini_env_file(where)
     elif agent == "opencode":
         names |= _names_in_opencode_settings(where)
     elif agent == "pi":
@@ -39,6 +43,15 @@ def _names_in_environment(environ: Mapping[str, str]) -> set[str]:
     for variable in CUSTOM_HEADERS:
         names.update(_NAME_OF_HEADER.findall(environ.get(variable, "")))
     return names
+
+
+def _names_in_gemini_env_file(where: AgentSurroundings) -> set[str]:
+    """Return the names of headers in the `.env` file that Gemini CLI reads into its environment."""
+    file = find_gemini_env_file(where)
+    if file is None:
+        return set()
+    headers = read_env_file_variable(file, "GEMINI_CLI_CUSTOM_HEADERS")
+    return set(_NAME_OF_HEADER.findall(headers))
 
 
 def _names_in_codex_settings(where: AgentSurroundings) -> set[str]:

@@ -68,6 +68,24 @@ ADAPTERS = (
     MatrixAgent("acp-codex", "@agentclientprotocol/codex-acp", "codex-acp"),
 )
 WITH_HISTORIES = ("claude", "codex", "opencode", "gemini", "pi")
+# Of those of `wrap_matrix`, what people meet most often comes first.
+WRAP_SITUATIONS = (
+    "plain",
+    "SIGINT",
+    "SIGTERM",
+    "wrap killed",
+    "gateway killed",
+    "gateway killed in a stream",
+    "goes on",
+    "in settings",
+    "own key header",
+    "proxy",
+    "certificate",
+    "subscription",
+    "two at once",
+    "own compaction",
+    "provider fails",
+)
 ONLY_WRAPPED = ("qwen", "copilot", "cline", "aider")
 WITH_ACP = {
     "claude": "acp-claude",
@@ -109,7 +127,7 @@ class Outcome:
 def list_cells(folder: Path, steps: int) -> Iterator[Cell]:
     """Yield the cells, the shortest first, so that few are left when the time is over."""
     with_steps = ("--steps", str(steps))
-    for situation in ("plain", "SIGINT", "SIGTERM", "wrap killed", "gateway killed", "goes on"):
+    for situation in WRAP_SITUATIONS:
         _, agents = wrap_matrix.SITUATIONS[situation]
         for agent in agents:
             given = ("--agent", agent, "--situation", situation)

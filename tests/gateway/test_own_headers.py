@@ -39,6 +39,7 @@ env_http_headers = { "X-Model" = "VARIABLE" }
     [
         ("claude", "", "", {"ANTHROPIC_CUSTOM_HEADERS": "X-Corp: a: b\nX-Model:c"}),
         ("gemini", "", "", {"GEMINI_CLI_CUSTOM_HEADERS": "X-Corp: a, X-Model: b"}),
+        ("gemini", ".gemini/.env", "A=b\nGEMINI_CLI_CUSTOM_HEADERS='X-Corp: a, X-Model: b'\n", NONE),
         ("claude", ".claude/settings.json", json.dumps({"env": {"ANTHROPIC_CUSTOM_HEADERS": "X-Corp: a\nX-Model: b"}}), NONE),
         ("opencode", ".config/opencode/opencode.json", json.dumps(OPENCODE), NONE),
         ("pi", ".pi/agent/models.json", json.dumps(PI), NONE),
@@ -59,4 +60,6 @@ def test_names_of_headers_that_settings_add(
     )
     where = AgentSurroundings(environ, tmp_path, project)
     assert find_own_header_names(agent, where) == ("x-corp", "x-model")
-    assert find_own_header_names(agent, AgentSurroundings(NONE, project, project)) == ()
+    elsewhere = tmp_path.with_name("elsewhere")  # Gemini CLI also looks above the project.
+    elsewhere.mkdir(exist_ok=True)
+    assert find_own_header_names(agent, AgentSurroundings(NONE, elsewhere, elsewhere)) == ()
