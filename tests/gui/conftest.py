@@ -12,7 +12,7 @@ import pytest
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
-from PySide6.QtCore import QCoreApplication, QEvent, QLocale
+from PySide6.QtCore import QCoreApplication, QEvent, QLocale, Qt
 from PySide6.QtWidgets import QApplication, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -69,7 +69,9 @@ def theme(application: QApplication) -> Iterator[Theme]:
     made.apply_to_application()
     yield made
     for widget in QApplication.topLevelWidgets():
-        _dispose(widget)
+        # A completer deletes its list itself, and fails if somebody else has.
+        if widget.windowType() is not Qt.WindowType.Popup:
+            _dispose(widget)
     made.deleteLater()
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 

@@ -161,4 +161,3 @@ def test_f1_opens_the_help_of_the_page(dialog: SettingsDialog) -> None:
     QTest.keyClick(dialog._buttons["providers"], Qt.Key.Key_F1)
     (help_dialog,) = dialog.findChildren(HelpDialog)
     assert help_dialog.page.source().fileName() == "keys.md"
-    help_dialog.accept()
