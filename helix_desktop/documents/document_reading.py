@@ -214,6 +214,6 @@ def _unreadable(name: str, kind: DocumentKind, reason: str) -> InvalidInput:
                 remedy="Open it in the program that made it, and save it again.",
             )
     return InvalidInput(
-        f"{name} cannot be read: it is damaged, or it is not a file of the kind {kind.title}.",
+        f"{name} cannot be read: it is damaged, or it does not have the format {kind.title}.",
         remedy="Open it in the program that made it, and save it again.",
     )

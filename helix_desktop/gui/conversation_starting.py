@@ -40,7 +40,7 @@ class ConversationStarter(QObject):
             DialogChoice(tr("A copy of the repository"), self._ask_to_begin_in_copy),
             DialogChoice(tr("Another agent"), self._ask_agent_and_begin),
         ]
-        title = tr("New conversation with…")
+        title = tr("New conversation in a copy or with another agent…")
         text = tr("In a copy, your own files change only when you bring the changes back. Another agent works with its own tools and account.")  # fmt: skip
         ask_to_choose_one(self._parts.widget, title, text, choices, is_first_usual=True)
 

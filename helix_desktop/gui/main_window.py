@@ -91,6 +91,8 @@ class MainWindow(WindowFrame):
             WindowRequests(self),
         )
         runner.failed.connect(self.notices.show_error_notice)
+        self.notices.room_changed.connect(self._keep_pages_off_notice)
+        self.page_area.currentChanged.connect(self.notices.repeat_room)
         self.palette_box = CommandPalette(theme, self._list_suggestions, self)
         self.welcome = WelcomePage(theme, self.page_area)
         self.workspaces = OpenWorkspaces(self.parts, self.rail, self.welcome)
@@ -98,6 +100,15 @@ class MainWindow(WindowFrame):
         self._add_pages()
         self._build_parts()
         self._connect_parts()
+
+    def _keep_pages_off_notice(self, height: int) -> None:
+        """Keeps room below a page for a notice that stays. The chat does it by itself, above its
+        message box.
+        """
+        bottom = height
+        if self.showing.page == "chat":
+            bottom = 0
+        self.page_area.setContentsMargins(0, 0, 0, bottom)
 
     def _add_pages(self) -> None:
         self.add_page("chat", self.chat)

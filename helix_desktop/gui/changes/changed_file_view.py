@@ -41,7 +41,7 @@ class ChangedFileView(QWidget):
         self._name.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         set_widget_look(self._name, "mono")
         self._origin_chip = ChipLabel(theme, self)
-        self._hash = ChipLabel(theme, self)
+        self._new_file_chip = ChipLabel(theme, self)
         self.open_in_editor = build_push_button(tr("Open in editor"), self, look="pill")
         self.keep = build_push_button(tr("Keep file"), self, look="pill")
         self.undo_button = build_push_button(tr("Undo file"), self, look="pill")
@@ -49,7 +49,7 @@ class ChangedFileView(QWidget):
         head = build_row(
             self._name,
             self._origin_chip,
-            self._hash,
+            self._new_file_chip,
             1,
             *self._buttons,
             spacing=8,
@@ -94,7 +94,7 @@ class ChangedFileView(QWidget):
         self._stack.setCurrentWidget(self._sentence_label)
         self._name.set_elided_text("")
         self._origin_chip.set_chip_text("")
-        self._hash.set_chip_text("")
+        self._new_file_chip.set_chip_text("")
         for button in self._buttons:
             button.hide()
 
@@ -140,7 +140,7 @@ class ChangedFileView(QWidget):
         if file.step:
             origin = tr("{tool}, step {step}", tool=origin, step=file.step)
         self._origin_chip.set_chip_text(origin)
-        self._hash.set_chip_text(_describe_hash_before(file))
+        self._new_file_chip.set_chip_text(_describe_new_file(file))
         for button in self._buttons:
             button.show()
         is_deleted = file.change.after is None
@@ -166,12 +166,12 @@ class ChangedFileView(QWidget):
         self._stack.setCurrentWidget(self._picture_page)
 
 
-def _describe_hash_before(file: FileChange) -> str:
+def _describe_new_file(file: FileChange) -> str:
     old_half = file.both_halves[0]  # Of a renamed file, that with the old name.
     old_version = old_half.change.before
     if old_version is None or old_version.file_digest is None:
         return tr("a new file")
-    return tr("before {hash}", hash=old_version.file_digest.short_hex)
+    return ""
 
 
 def _describe_change_without_lines(file: FileChange) -> str:

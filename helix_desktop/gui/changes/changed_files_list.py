@@ -14,10 +14,13 @@ from helix_desktop.engine.changes.turn_changes import (
 )
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.list_row_model import Index, ListRowModel, RowPainter
+from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import format_number, tr
 
+# Of the width of a row: the name of a path that is not covered. The reason has the rest.
+SHARE_OF_UNCOVERED_NAME = 0.6
 _DOTS = {"changed": "conversation", "added": "output", "deleted": "danger"}
 
 
@@ -86,7 +89,8 @@ def describe_changes_row(entry: ChangesListRow) -> str:
     if entry.folder:
         return f"{entry.folder} +{entry.added} −{entry.removed}"
     if entry.uncovered is not None:
-        return f"{printable_path(entry.uncovered.path)}: {entry.uncovered.why}"
+        why = translate_sentences(entry.uncovered.why)
+        return f"{printable_path(entry.uncovered.path)}: {why}"
     return entry.heading
 
 
@@ -165,8 +169,13 @@ class _ChangesRowDelegate(RowPainter):
             counts = []
             name_room = text_rect.width()
 
+        if entry.uncovered is not None:
+            name_room *= SHARE_OF_UNCOVERED_NAME  # The rest is for the reason.
         name_end = self._draw_text(painter, text_rect, font, name, "faint", name_room)
         text_rect.setLeft(name_end + gap)
+        if entry.uncovered is not None:
+            why = translate_sentences(entry.uncovered.why)
+            self._draw_text(painter, text_rect, "count", why, "faint", text_rect.width())
         for count in counts:
             count_end = self._draw_text(painter, text_rect, "count", count.text, count.colour)
             text_rect.setLeft(count_end + px(4))

@@ -10,7 +10,7 @@ from helix_desktop.engine.test_and_commit_commands import find_reported_commit
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
-from helix_desktop.gui.rows_and_columns import build_column
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.workbench_types import BranchState, FileChanges
@@ -47,7 +47,7 @@ class CommitDialog(widgets.TransientDialog):
             self.branch_label,
             (self.list, 2),
             (self.message, 1),
-            self.propose,
+            build_row(self.propose, 1),
             note,
             buttons,
             owner=self,

@@ -48,6 +48,7 @@ NAMED = 5  # At most this many of the paths that an undo would not restore are l
 COMMANDS = ("run_command",)
 ONE_LINE = 440  # Words of at most this many pixels stand on one line in every window.
 SHORT_TITLE = 48  # A title of at most this many characters fits one line of every window.
+NETWORK_MARK = " (with network access)"  # As `tools/permission.py` describes a rule.
 LONGEST_NAMED_RULE = 40  # A longer rule stands above the buttons alone.
 MOST_NAMED_PROGRAMS = 3  # A button names at most this many programs; the row above it names all.
 LONGEST_FOLDER = 32  # Of a longer folder's path, a button shows only the end.
@@ -121,7 +122,7 @@ def describe_allowed_programs(rule: str, programs: Sequence[str]) -> str:
         # The rule allows fewer commands than the programs' names would say.
         if len(rule) > LONGEST_NAMED_RULE:
             return tr("Always allow by this rule")
-        return tr("Always allow {programs} here", programs=mark_on_one_line(rule))
+        return tr("Always allow {programs} here", programs=translate_network_mark(rule))
     if len(programs) > MOST_NAMED_PROGRAMS:
         return tr("Always allow these {n} programs here", n=format_number(len(programs)))
 
@@ -130,6 +131,14 @@ def describe_allowed_programs(rule: str, programs: Sequence[str]) -> str:
     if len(names) > 1:
         listed_names = tr("{names} and {last}", names=", ".join(names[:-1]), last=names[-1])
     return tr("Always allow {programs} here", programs=listed_names)
+
+
+def translate_network_mark(rule: str) -> str:
+    """Returns a rule as it is shown, with the mark for network access in the user's language."""
+    shown_rule = mark_on_one_line(rule)
+    if not shown_rule.endswith(NETWORK_MARK):
+        return shown_rule
+    return f"{shown_rule.removesuffix(NETWORK_MARK)} ({tr('with network access')})"
 
 
 def describe_allowed_folder(folder: str) -> str:
@@ -520,7 +529,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         """Builds a choice of rules: the one for exactly this action, and narrower ones."""
         label = widgets.build_plain_label(tr("Then always allowed:"), "small", self, wraps=False)
         chooser = widgets.build_combo_box(tr("Rule for “Always allow”"), self)
-        chooser.addItems([mark_text(rule) for rule in self.question.rules])
+        chooser.addItems([translate_network_mark(rule) for rule in self.question.rules])
         chooser.setProperty("look", "mono")
         chooser.setToolTip(
             tr("* means any arguments. To allow fewer commands, choose a more specific rule.")

@@ -61,8 +61,15 @@ def format_short_day(moment: float, now: float) -> str:
     if now - moment < 6 * DAY_SECONDS:
         return QLocale().dayName(day.isoweekday(), QLocale.FormatType.ShortFormat)
     if now - moment < RECENT_DAYS * DAY_SECONDS or day.year == today.year:
-        return _format_local_time(moment, "d MMM")
+        return _format_local_time(moment, _form_of_day_and_month())
     return _format_local_time(moment, "yyyy")
+
+
+def _form_of_day_and_month() -> str:
+    """Returns how the language writes a day without its year: d MMM, d. MMM, M月d日."""
+    long = QLocale().dateFormat(QLocale.FormatType.LongFormat)
+    without_weekday_and_year = re.sub(r",? ?dddd,? ?|,? ?yyyy年?,? ?", "", long)
+    return without_weekday_and_year.replace("MMMM", "MMM")
 
 
 def format_short_day_and_time(moment: float, before: float, now: float) -> str:

@@ -198,6 +198,13 @@ class Notices(QWidget):
             room = height + 2 * SPACE_BELOW
         self.room_changed.emit(room)
 
+    def repeat_room(self) -> None:
+        """Tells the room again, because another page is shown."""
+        if self.isHidden():
+            self.room_changed.emit(0)
+        else:
+            self._place_notice()
+
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
         self.room_changed.emit(0)

@@ -141,8 +141,10 @@ class TourGuide(QObject):
 
         if step.number == step.step_count:
             card.next.setText(tr("Finish"))
-        else:
+        elif step.is_done:
             card.next.setText(tr("Next"))
+        else:
+            card.next.setText(tr("Skip"))
 
         if step.is_done:
             set_widget_look(card.next, "primary")

@@ -612,9 +612,18 @@ def _build_failure_card(request: BoxBuildRequest) -> Iterator[LayoutBox]:
     if isinstance(fact, facts.TurnEnded):
         cause = fact.cause
     title, buttons = failure_title_and_actions(cause)
-    if not context.items.can_continue_after(request.index):
-        buttons = ()
     explanation = make_safe_text(request.item.text[:LONGEST_NOTE])
+    if not context.items.can_continue_after(request.index):
+        # It is past: a red card would say that something is still wrong.
+        words = backticks_to_code_spans(f"{title}: {explanation}")
+        yield basic_boxes.TextBox(
+            context.ink,
+            context.width,
+            ParagraphBlock(words),
+            font=context.ink.small,
+            colour="muted",
+        )
+        return
     yield FailureCardBox(context.ink, context.width, title, explanation, buttons, failed=True)
 
 

@@ -30,6 +30,7 @@ from helix_desktop.gui.chat.permission_card import (
     LONGEST,
     PermissionQuestionPanel,
     build_question_announcement,
+    describe_allowed_programs,
     format_uncovered_files,
 )
 from helix_desktop.gui.chat.schema_form import SchemaForm
@@ -1077,3 +1078,15 @@ def test_what_does_not_fit_opens_in_full_size_and_counts_as_seen_there(theme: Th
 def test_what_fits_the_card_has_no_button_for_its_full_size(theme: Theme) -> None:
     made, _ = shown_by(theme, "ls")
     assert "Show in full size" not in buttons(made)
+
+
+def test_a_rule_with_network_access_says_so_in_the_users_language() -> None:
+    """In German, the button said "(with network access)"."""
+    rule = "git fetch (with network access)"
+    assert describe_allowed_programs(rule, ["git fetch"]) == f"Always allow {rule} here"
+    set_translations({"with network access": "mit Netzwerkzugriff"})
+    try:
+        words = describe_allowed_programs(rule, ["git fetch"])
+        assert words == "Always allow git fetch (mit Netzwerkzugriff) here"
+    finally:
+        set_translations({})

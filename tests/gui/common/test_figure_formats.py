@@ -12,6 +12,7 @@ from helix_desktop.gui.common.figure_formats import (
     format_date_and_time,
     format_dollars,
     format_duration,
+    format_short_day,
     format_short_day_and_time,
     format_time_ago,
 )
@@ -82,8 +83,10 @@ def test_figures_are_written_as_the_language_writes_them() -> None:
             "1.234.567",
         )
         assert format_date_and_time(then) == "5. März 2026 08:04"
+        assert format_short_day(then, then + 30 * 86_400) == "5. März"
         QLocale.setDefault(QLocale("zh_CN"))
         assert format_date_and_time(then) == "2026年3月5日 08:04"
+        assert format_short_day(then, then + 30 * 86_400) == "3月5日", "it was “5 3月”"
         QLocale.setDefault(QLocale("en_US"))
         assert format_date_and_time(then).replace("\u202f", " ") == "Mar 5, 2026 8:04 AM"
     finally:

@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.errors import NotFound
 from helix_desktop.gui.frame.notices import Notices
+from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
 
 
@@ -158,3 +159,18 @@ def test_a_notice_that_stays_keeps_room_below_the_text_and_others_do_not(theme: 
     assert rooms[-1] >= 400 - 100 - notices.geometry().top()
     notices.run_notice_action()
     assert rooms[-1] == 0
+
+
+def test_a_notice_that_stays_covers_nothing_of_another_page(window: MainWindow) -> None:
+    """It stood above the lowest lines of Cache."""
+    window.show()
+    window.switch_to_page("cache")
+    window.notices.show_notice("There are rules.", button="Review", act=str, shown_ms=None)
+    bottom = window.page_area.contentsMargins().bottom()
+    assert bottom >= window.notices.height()
+    window.switch_to_page("chat")
+    assert window.page_area.contentsMargins().bottom() == 0
+    window.switch_to_page("cache")
+    assert window.page_area.contentsMargins().bottom() == bottom
+    window.notices.run_notice_action()
+    assert window.page_area.contentsMargins().bottom() == 0

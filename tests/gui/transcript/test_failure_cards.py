@@ -98,7 +98,10 @@ def test_the_button_is_there_until_something_else_happens(
     one, two = (hot.place for hot in card(pane).hot_spots)
     assert one.right() < two.left()
     pane.view.apply_events([ActivityChanged("c", ConversationActivity.THINKING)])
-    assert card(pane).hot_spots == []
+    past = pane.view.column.lay_out_fully(1).boxes[0]
+    assert not isinstance(past, FailureCardBox), "the red card stayed after “Try again”"
+    assert past.text.startswith("There is no usable API key: The server says 401.")
+    assert past.hot_spots == []
     pane.view.apply_events([ActivityChanged("c", ConversationActivity.IDLE)])
     assert [hot.name for hot in card(pane).hot_spots] == ["Set the key…", "Try again"]
     pane.view.apply_events([FactAppended(told.user("again"))])
