@@ -2,6 +2,10 @@
 
 Each conversation is written as messages in the common format, and `helix-desktop replay` does the
 rest. Nothing is sent anywhere.
+
+A simulation is never quite what happened. So it gets the prices, the pauses and the cache that the
+conversations really had, and what it says of the preset that they were held with is replaced by
+what they really sent; the other presets are in proportion to it.
 """
 
 import asyncio
@@ -9,13 +13,16 @@ import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from helix_desktop.engine.facts import Recorded, SystemSet
+from helix_desktop.engine.facts import ModelReplied, ModelRole, Recorded, SystemSet
+from helix_desktop.engine.fold_economics import RelativePrices, relative_prices
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.sentence_translation import translate_sentences as told
 from helix_desktop.gui.translation import tr
@@ -23,6 +30,7 @@ from helix_desktop.histories.openai_chat_export import (
     Line,
     digests_needed_for_export,
     export_openai_lines,
+    list_messages_in_order,
 )
 from helix_desktop.processes import starter
 from helix_desktop.workbench.open_workbench import Workbench
@@ -30,6 +38,24 @@ from helix_desktop.workbench.open_workbench import Workbench
 SHOWN_ERROR_LINES = 3
 LONGEST_ERROR = 500
 LARGEST = 8 << 20  # Of a larger output, in bytes, the replay uses only this much.
+LEAST_PRICE = 1e-6  # Of a cached token, as a share of the input price; the command takes no 0.
+LEAST_WINDOW = 2_000  # The command takes no smaller context window.
+
+
+@dataclass(frozen=True, slots=True)
+class HeldConversation:
+    """What a conversation really was. `preset`: that with which it was last shortened.
+    `sent`: the tokens of all its requests, and `longest` those of the longest one. `factor`: the
+    billed tokens for each that we count. `is_cached`: whether the provider's cache was read.
+    """
+
+    preset: str
+    sent: int
+    longest: int
+    factor: float
+    prices: RelativePrices
+    is_cached: bool
+    head_tokens: int
 
 
 async def replay_conversations(
@@ -44,7 +70,7 @@ async def replay_conversations(
     """
     with tempfile.TemporaryDirectory(prefix="helix-replay-") as folder:
         files: list[Path] = []
-        head_tokens = 0
+        held: list[HeldConversation] = []
         for index, conversation in enumerate(conversations):
             facts = await bench.read_conversation_facts(conversation)
             messages = await _build_recording_lines(facts, bench)
@@ -54,8 +80,7 @@ async def replay_conversations(
             file = Path(folder, f"{index}.json")
             await asyncio.to_thread(file.write_text, json.dumps(messages), "utf-8")
             files.append(file)
-            head_tokens_of_this = await asyncio.to_thread(_count_unexported_head, facts)
-            head_tokens = max(head_tokens, head_tokens_of_this)
+            held.append(await asyncio.to_thread(_measure_conversation, facts))
         if not files:
             raise InvalidInput(tr("There is no conversation to replay yet."))
         options = [
@@ -63,17 +88,19 @@ async def replay_conversations(
             "--compare",
             ",".join(policies),
             "--window",
-            str(window),
+            str(_window_in_counted_tokens(window, held)),
             "--head",
-            str(head_tokens),
+            str(max(conversation.head_tokens for conversation in held)),
             # If searches were free, policies that summarize a lot would look too cheap.
             "--recalls",
             "searched",
         ]
+        options += _price_options(held)
         options += map(str, files)
         replay_count = len(policies) * len(files)
         result = await _run_replay_process(options, replay_count, report)
-    return _policy_outcomes_from_json(result["policies"])
+    outcomes = _policy_outcomes_from_json(result["policies"])
+    return _adjust_to_what_happened(outcomes, held, window)
 
 
 async def _run_replay_process(
@@ -107,6 +134,88 @@ async def _run_replay_process(
         await starter.end_process(process)
 
 
+def _measure_conversation(recorded_facts: Sequence[Recorded]) -> HeldConversation:
+    state = build_state(recorded_facts)
+    preset = ""
+    if state.settings.policy is not None:
+        preset = state.settings.policy.preset
+    longest = 0
+    cached_tokens = 0
+    for recorded in recorded_facts:
+        if isinstance(recorded.fact, ModelReplied):
+            longest = max(longest, recorded.fact.usage.input)
+            cached_tokens += recorded.fact.usage.cache_read
+    return HeldConversation(
+        preset=preset,
+        sent=state.savings_until_moment().sent,
+        longest=longest,
+        factor=state.billed_per_counted_token(),
+        prices=relative_prices(state.settings.model_for_role(ModelRole.MAIN)),
+        is_cached=cached_tokens > 0,
+        head_tokens=_count_unexported_head(recorded_facts),
+    )
+
+
+def _window_in_counted_tokens(window: int, held: Sequence[HeldConversation]) -> int:
+    """Returns the window as the replay counts tokens, which does not know the model's tokenizer."""
+    factor = sum(conversation.factor for conversation in held) / len(held)
+    return max(LEAST_WINDOW, round(window / factor))
+
+
+def _price_options(held: Sequence[HeldConversation]) -> list[str]:
+    """Returns the options for what a cached, a newly cached and a written token cost. Where the
+    provider has never cached anything, each token has the full price each time.
+    """
+    prices = held[0].prices
+    if not any(conversation.is_cached for conversation in held):
+        prices = RelativePrices(1.0, 1.0, prices.output)
+    options: list[str] = []
+    named_prices = {
+        "--cache-read": prices.read,
+        "--cache-write": prices.write,
+        "--output": prices.output,
+    }
+    for name, price in named_prices.items():
+        options += [name, f"{max(price, LEAST_PRICE):.6f}"]
+    return options
+
+
+def _adjust_to_what_happened(
+    outcomes: Sequence[PolicyOutcome], held: Sequence[HeldConversation], window: int
+) -> list[PolicyOutcome]:
+    """Returns the outcomes in proportion to what the conversations really sent. Unchanged if they
+    were held with different presets, or elsewhere.
+    """
+    really_used = _find_outcome_of_preset(outcomes, {conversation.preset for conversation in held})
+    sent = sum(conversation.sent for conversation in held)
+    if really_used is None or not really_used.sent or not sent:
+        return list(outcomes)
+    real_peak = max(conversation.longest for conversation in held) / max(1, window)
+    peak_ratio = 1.0
+    if real_peak and really_used.peak:
+        peak_ratio = real_peak / really_used.peak
+    adjusted: list[PolicyOutcome] = []
+    for outcome in outcomes:
+        adjusted_outcome = replace(
+            outcome,
+            sent=round(outcome.sent * sent / really_used.sent),
+            peak=outcome.peak * peak_ratio,
+            is_real=outcome is really_used,
+        )
+        adjusted.append(adjusted_outcome)
+    return adjusted
+
+
+def _find_outcome_of_preset(
+    outcomes: Sequence[PolicyOutcome], presets: set[str]
+) -> PolicyOutcome | None:
+    """Returns the outcome of the only preset of the conversations, or None if there are several."""
+    for outcome in outcomes:
+        if presets == {outcome.policy}:
+            return outcome
+    return None
+
+
 def _count_unexported_head(recorded_facts: Sequence[Recorded]) -> int:
     """Counts the tokens of tools and rules, which each request has in front besides the system
     prompt. The exported lines hold the system prompt: counted here, too, it would make the peak
@@ -126,7 +235,22 @@ async def _build_recording_lines(facts: Sequence[Recorded], bench: Workbench) ->
         # If an output can no longer be read, the replay uses what the fact says about it.
         with suppress(NotFound, StoreFailed):
             contents[digest] = await bench.workspace.cache.read_range(digest, 0, LARGEST)
-    return await asyncio.to_thread(lambda: list(export_openai_lines(facts, contents.get)))
+    return await asyncio.to_thread(_export_lines_with_times, facts, contents)
+
+
+def _export_lines_with_times(
+    facts: Sequence[Recorded], contents: Mapping[Digest, bytes]
+) -> list[Line]:
+    """Exports the messages with the time of each, so that the replay has the same pauses, after
+    which a provider has nothing in its cache.
+    """
+    lines = list(export_openai_lines(facts, contents.get))
+    messages = list(list_messages_in_order(facts))
+    first_line = len(lines) - len(messages)  # The system prompt is in front of the messages.
+    timed_lines = lines[:first_line]
+    for line, message in zip(lines[first_line:], messages, strict=True):
+        timed_lines.append({**line, "_ts": message.time})
+    return timed_lines
 
 
 def _policy_outcomes_from_json(results: Mapping[str, Mapping[str, Any]]) -> list[PolicyOutcome]:

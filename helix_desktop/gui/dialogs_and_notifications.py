@@ -18,6 +18,7 @@ from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.trust_dialog import TrustDialog, describe_untrusted_items
 from helix_desktop.gui.common.consent_dialog import ConsentDialog, ConsentQuestion
 from helix_desktop.gui.common.policy_names import list_policy_choices
+from helix_desktop.gui.common.savings_sentences import describe_savings_of
 from helix_desktop.gui.deep_links import WindowPlace, format_deep_link, parse_deep_link
 from helix_desktop.gui.frame.conversation_list import format_age
 from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
@@ -351,10 +352,24 @@ class DialogsAndNotifications(QObject):
         choices = list_policy_choices()
         replay = self._installation.replay_policies
         lab = ReplayLabDialog(
-            bench, rows, choices, replay, self._setup, self._parts.runner, self._window
+            bench,
+            rows,
+            choices,
+            replay,
+            self._setup,
+            self._parts.runner,
+            self._window,
         )
+        lab.show_savings(self._describe_savings_of_shown(rows))
         lab.policy_adopted.connect(lambda _name: self._parts.requests.choices_changed.emit())
         lab.open()
+
+    def _describe_savings_of_shown(self, rows: "Sequence[ConversationListRow]") -> str:
+        """Returns what shortening saved in the shown conversation, if it is the only one of `rows`."""
+        session = self._showing.conversation
+        if session is None or [row.id for row in rows] != [session.id]:
+            return ""
+        return describe_savings_of(session.conversation.state, session.context.cost_of_agents())
 
     # --- Conversations of other programs
 

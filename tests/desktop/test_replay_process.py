@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.desktop import replay_process
-from helix_desktop.engine.facts import Text
+from helix_desktop.engine.facts import ModelReplied, Text
+from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.errors import InvalidInput, StoreFailed
 from helix_desktop.workbench.tour_folder import MODEL, create_tour_folder
 from tests.scripted_tour import run_tour_session
@@ -79,7 +80,45 @@ async def test_the_last_conversations_are_played_together(desks: object, tmp_pat
         await play(bench, [empty], ["helix"], 32_000, note)
 
 
-async def test_a_replay_that_is_stopped_leaves_no_process(desks: object, tmp_path: Path) -> None:
+async def test_what_really_happened_is_what_the_simulation_says_of_the_preset_in_use(
+    desks: object, tmp_path: Path
+) -> None:
+    """The meter said that 379,500 tokens were sent, and the comparison 410,400."""
+    create_tour_folder(tmp_path / "sample")
+    bench = await desks().create_workspace("Sample", tmp_path / "sample")  # type: ignore[operator]
+    tour = await run_tour_session(bench)
+    state = tour.conversation.state
+    assert state.settings.policy is not None
+    used = state.settings.policy.preset
+    other = "none"
+    play = replay_process.replay_conversations
+    outcomes = await play(bench, [tour.id], [other, used], 32_000, lambda _d, _t: None)
+    real = next(outcome for outcome in outcomes if outcome.policy == used)
+    assert [outcome.is_real for outcome in outcomes] == [False, True]
+    assert real.sent == state.savings_until_moment().sent
+    replies = [one.fact for one in state.facts if isinstance(one.fact, ModelReplied)]
+    longest = max(reply.usage.input for reply in replies)
+    assert real.peak == pytest.approx(longest / 32_000)
+
+
+def test_a_provider_that_caches_nothing_is_not_given_a_cache() -> None:
+    def held(*, is_cached: bool) -> replay_process.HeldConversation:
+        prices = RelativePrices(0.1, 1.25, 5.0)
+        return replay_process.HeldConversation("layered", 9, 9, 1.5, prices, is_cached, 0)
+
+    options = replay_process._price_options([held(is_cached=False)])
+    assert options[:4] == ["--cache-read", "1.000000", "--cache-write", "1.000000"]
+    options = replay_process._price_options([held(is_cached=False), held(is_cached=True)])
+    assert options[:4] == ["--cache-read", "0.100000", "--cache-write", "1.250000"]
+    window = replay_process._window_in_counted_tokens
+    assert window(30_000, [held(is_cached=True)]) == 20_000
+
+
+async def test_a_replay_that_is_stopped_leaves_no_process(
+    desks: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (own := tmp_path / "stopped").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(own))
     create_tour_folder(tmp_path / "sample")
     desk = desks()  # type: ignore[operator]
     bench = await desk.create_workspace("Sample", tmp_path / "sample")
@@ -89,12 +128,12 @@ async def test_a_replay_that_is_stopped_leaves_no_process(desks: object, tmp_pat
             bench, [tour.id], ["layered"], 31_999, lambda _d, _t: None
         )
     )
-    while not running("31999"):
+    while not running(str(own)):
         await asyncio.sleep(0.02)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work
-    assert not running("31999")
+    assert not running(str(own))
 
 
 def running(mark: str) -> bool:

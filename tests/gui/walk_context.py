@@ -391,7 +391,7 @@ class Walk:
         await self._do("other settings have cost")
         dialog = await shown(ReplayLabDialog)
         await until(lambda: "would have" in dialog.answer.text())
-        await press(dialog, "Use this preset")
+        await press(dialog, "Use this setting")
         await until(lambda: self.bench.policy_name == "helix")
         assert self.bench.workspace.settings.preset == "helix"
         await until(lambda: self.window.context_panel.policy.text().startswith("Late summary"))

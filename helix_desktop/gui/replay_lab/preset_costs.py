@@ -21,19 +21,28 @@ class ComparedBy(Enum):
     COST = auto()
     TOKENS_AS_FREE = auto()
     TOKENS_AS_PRICE_UNKNOWN = auto()
+    TOKENS_AS_NOTHING_PAID = auto()
+
+
+ABOUT_THE_SAME = 0.03  # A simulation says nothing about smaller differences.
 
 
 @dataclass(frozen=True, slots=True)
 class PresetCost:
-    """`share`: of what the preset in use cost, or sent. `dollars`: 0 where no price is known.
+    """`share`: of what was really paid, or sent. `dollars`: 0 where no price is known.
     `fits`: whether each request would have fitted into the model's window. `tokens`: what would
-    have been sent, if that is compared, or else 0.
+    have been sent, if that is compared, or else 0. `is_baseline`: the others are compared with it.
     """
 
     share: float
     dollars: float
     fits: bool
     tokens: int = 0
+    is_baseline: bool = False
+
+    @property
+    def is_about_the_same(self) -> bool:
+        return abs(self.share - 1) < ABOUT_THE_SAME
 
 
 def choose_comparison(models: Sequence[ModelSet], paid: float) -> ComparedBy:
@@ -45,11 +54,16 @@ def choose_comparison(models: Sequence[ModelSet], paid: float) -> ComparedBy:
             return ComparedBy.TOKENS_AS_PRICE_UNKNOWN
         if model.role is ModelRole.MAIN and model.price_input <= 0:
             return ComparedBy.TOKENS_AS_FREE
-    return ComparedBy.COST
+    return ComparedBy.TOKENS_AS_NOTHING_PAID
 
 
 def find_baseline(outcomes: Sequence[PolicyOutcome], preset_in_use: str) -> PolicyOutcome:
-    """Returns the outcome of the preset in use, with which the others are compared."""
+    """Returns the outcome with which the others are compared: that of the preset with which the
+    conversations were held, or if they were held with several, that of the one in use.
+    """
+    for outcome in outcomes:
+        if outcome.is_real:
+            return outcome
     for outcome in outcomes:
         if outcome.policy == preset_in_use:
             return outcome
@@ -59,35 +73,43 @@ def find_baseline(outcomes: Sequence[PolicyOutcome], preset_in_use: str) -> Poli
 def compute_preset_costs(
     outcomes: Sequence[PolicyOutcome], preset_in_use: str, paid: float, compared_by: ComparedBy
 ) -> dict[str, PresetCost]:
-    """`paid`: the dollars that these conversations really cost. That is the cost of the preset in
-    use, as the meter and the timeline say it; the others are in proportion to it.
+    """`paid`: the dollars that these conversations really cost. That is the cost of the preset
+    that the others are compared with, as the meter and the timeline say it; the others are in
+    proportion to it.
     """
     baseline = find_baseline(outcomes, preset_in_use)
-    is_in_use_known = baseline.policy == preset_in_use
     costs: dict[str, PresetCost] = {}
     for outcome in outcomes:
         fits = outcome.peak <= 1
+        is_baseline = outcome is baseline
         if compared_by is not ComparedBy.COST:
-            share_of_tokens = outcome.sent / max(1, baseline.sent)
-            costs[outcome.policy] = PresetCost(share_of_tokens, 0.0, fits, outcome.sent)
-        elif not baseline.billed:
-            costs[outcome.policy] = PresetCost(1.0, 0.0, fits)
+            share = outcome.sent / max(1, baseline.sent)
+            cost = PresetCost(share, 0.0, fits, outcome.sent, is_baseline)
         else:
-            share = outcome.billed / baseline.billed
-            dollars = 0.0
-            if is_in_use_known:
-                dollars = paid * share
-            costs[outcome.policy] = PresetCost(share, dollars, fits)
+            share = 1.0
+            if baseline.billed:
+                share = outcome.billed / baseline.billed
+            cost = PresetCost(share, paid * share, fits, 0, is_baseline)
+        costs[outcome.policy] = cost
     return costs
 
 
 def describe_preset_cost(cost: PresetCost) -> str:
-    """Returns "$0.42 · 62%", "35.1K tokens · 62%", or the share alone."""
-    share = format_percent(cost.share)
+    """Returns "$0.42" for what was paid, and beside it "≈ $0.46, 10% more", or the same in tokens."""
     if not cost.fits:
         return tr("would not have fit")
-    if cost.dollars:
-        return f"{format_dollars(cost.dollars)} · {share}"
+    amount = format_amount(cost)
+    if cost.is_baseline:
+        return amount
+    if cost.is_about_the_same:
+        return tr("≈ {amount}, about the same", amount=amount)
+    difference = format_percent(abs(cost.share - 1))
+    if cost.share > 1:
+        return tr("≈ {amount}, {share} more", amount=amount, share=difference)
+    return tr("≈ {amount}, {share} less", amount=amount, share=difference)
+
+
+def format_amount(cost: PresetCost) -> str:
     if cost.tokens:
-        return f"{describe_token_count(cost.tokens)} · {share}"
-    return share
+        return describe_token_count(cost.tokens)
+    return format_dollars(cost.dollars)

@@ -33,12 +33,15 @@ from helix_desktop.gui.replay_lab.preset_costs import (
     compute_preset_costs,
     describe_preset_cost,
     find_baseline,
+    format_amount,
 )
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome, RunReplay
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.translation import format_percent, tr
 from helix_desktop.gui.workbench_types import Workbench
+
+FIRST_COLUMN_OF_DETAILS = 3
 
 
 class ReplayLabDialog(TransientDialog):
@@ -71,17 +74,29 @@ class ReplayLabDialog(TransientDialog):
         self._adopting: dict[str, QPushButton] = {}
 
         self.answer = build_plain_label(tr("Replaying…"), "title", self)
+        # What really happened, in the meter's words.
+        self._savings_label = build_plain_label("", "", self)
+        self._savings_label.hide()
         self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 0)
         self._table = QGridLayout()
-        explanation = tr("This is a simulation with placeholder summaries: nothing is sent. Its requests are counted without those that write summaries, so that its figures differ from those of the meter. Peak: the highest use of the context window. In view: of the text that was needed again, the share that was still in the context.")  # fmt: skip
-        self._status_label = build_plain_label(explanation, "muted", self)
+        self._status_label = build_plain_label("", "muted", self)
+        self._status_label.hide()
+        self._details_button = build_push_button(tr("Details"), self, self._show_details, "link")
+        self._details_button.hide()
+        self._details: list[QWidget] = []
+        explanation = tr("Figures with ≈ are of a simulation of the same conversation, with the same pauses and prices: nothing is sent. Peak: the highest use of the context window. In view: of the text that was needed again, the share that was still in the context.")  # fmt: skip
+        self._explanation = build_plain_label(explanation, "muted", self)
+        self._explanation.hide()
         close_row = build_row(1, build_push_button(tr("Close"), self, self.reject))
         build_column(
             self.answer,
+            self._savings_label,
             self._bar,
             self._table,
             self._status_label,
+            build_row(self._details_button, 1),
+            self._explanation,
             self._build_model_comparison(),
             1,
             close_row,
@@ -104,6 +119,11 @@ class ReplayLabDialog(TransientDialog):
         self._working: CancellableWork = runner.run_in_background(
             work, then=self._show_outcomes, owner=self, failed=self._show_replay_error
         )
+
+    def show_savings(self, sentence: str) -> None:
+        """Says first what shortening has saved in the only conversation, as the meter says it."""
+        self._savings_label.setText(sentence)
+        self._savings_label.setVisible(bool(sentence))
 
     # --- Another model
 
@@ -177,30 +197,42 @@ class ReplayLabDialog(TransientDialog):
         heading_of_costs = tr("Cost")
         if self._compared_by is not ComparedBy.COST:
             heading_of_costs = tr("Sent")
-        headings = [tr("Preset"), heading_of_costs, tr("Peak"), tr("In view")]
+        headings = [tr("Setting"), heading_of_costs, "", tr("Peak"), tr("In view")]
         for column, heading in enumerate(headings):
             label = build_plain_label(heading, "faint", self, wraps=False)
-            self._table.addWidget(label, 0, column)
-        for row, outcome in enumerate(outcomes, 1):
+            self._add_cell(label, 0, column)
+        ranked = sorted(outcomes, key=self._rank_by_cost)
+        for row, outcome in enumerate(ranked, 1):
             for column, cell in enumerate(self._build_policy_cells(outcome)):
-                self._table.addWidget(cell, row, column)
-        column_of_buttons = len(headings)
-        self._table.setColumnStretch(column_of_buttons, 1)
+                self._add_cell(cell, row, column)
+        self._table.setColumnStretch(len(headings), 1)
+        self._details_button.show()
+
+    def _add_cell(self, cell: QWidget, row: int, column: int) -> None:
+        """Adds a cell to the table. Those of the last columns are shown with the details."""
+        self._table.addWidget(cell, row, column)
+        if column >= FIRST_COLUMN_OF_DETAILS:
+            self._details.append(cell)
+            cell.hide()
+
+    def _show_details(self) -> None:
+        self._details_button.hide()
+        self._explanation.show()
+        for cell in self._details:
+            cell.show()
 
     def _find_cheapest(self, outcomes: Sequence[PolicyOutcome]) -> PolicyOutcome:
-        # What would not have fit into the window could not have been sent at any price.
-        sendable = [outcome for outcome in outcomes if outcome.peak <= 1]
+        return min(outcomes, key=self._rank_by_cost)
 
-        def rank_by_cost(outcome: PolicyOutcome) -> tuple[int, bool]:
-            # Of presets with equal cost, the one in use comes first: a change would gain nothing.
-            percent = round(self._cost_share(outcome) * 100)
-            return percent, outcome is not self._baseline
-
-        return min(sendable or outcomes, key=rank_by_cost)
-
-    def _cost_share(self, outcome: PolicyOutcome) -> float:
-        """Returns the cost as a share of what the preset in use cost."""
-        return self._costs[outcome.policy].share
+    def _rank_by_cost(self, outcome: PolicyOutcome) -> tuple[bool, float, bool]:
+        """Ranks the cheapest first. What would not have fit into the window could not have been
+        sent at any price, so it comes last.
+        """
+        cost = self._costs[outcome.policy]
+        share = cost.share
+        if cost.is_about_the_same:
+            share = 1.0  # Of equal ones, that which was used comes first: a change gains nothing.
+        return not cost.fits, share, outcome is not self._baseline
 
     def _describe_cheapest(self, outcome: PolicyOutcome) -> str:
         if self._compared_by is ComparedBy.TOKENS_AS_FREE:
@@ -210,20 +242,20 @@ class ReplayLabDialog(TransientDialog):
             # Without a price, less text is no saving that anybody could name.
             alone = tr("No price is known for the model in use, so costs cannot be compared. The table compares the tokens that would have been sent.")  # fmt: skip
             several = alone
+        elif self._compared_by is ComparedBy.TOKENS_AS_NOTHING_PAID:
+            alone = tr("Nothing was paid here yet, so the table compares the tokens that would have been sent.")  # fmt: skip
+            several = alone
         elif outcome is self._baseline:
-            alone = tr("No other preset would have cost less here.")
-            several = tr("In your last {n} conversations, no other preset would have cost less.", n=self._count)  # fmt: skip
+            alone = tr("No other setting would have cost less here.")
+            several = tr("In your last {n} conversations, no other setting would have cost less.", n=self._count)  # fmt: skip
         else:
             shown = {
                 "name": self._names[outcome.policy],
-                "in_use": self._names[self._baseline.policy],
-                "cost": format_percent(self._cost_share(outcome)),
+                "cost": format_amount(self._costs[outcome.policy]),
+                "paid": format_amount(self._costs[self._baseline.policy]),
             }
-            alone = tr(
-                "“{name}” would have cost least here: {cost} of what “{in_use}” cost.",
-                **shown,
-            )
-            several = tr("In your last {n} conversations, “{name}” would have cost least: {cost} of what “{in_use}” cost.", n=self._count, **shown)  # fmt: skip
+            alone = tr("“{name}” would have cost least here: about {cost} instead of {paid}.", **shown)  # fmt: skip
+            several = tr("In your last {n} conversations, “{name}” would have cost least: about {cost} instead of {paid}.", n=self._count, **shown)  # fmt: skip
         if self._count > 1:
             return several
         return alone
@@ -231,17 +263,29 @@ class ReplayLabDialog(TransientDialog):
     def _build_policy_cells(self, outcome: PolicyOutcome) -> Sequence[QWidget]:
         name = self._names[outcome.policy]
         cost = describe_preset_cost(self._costs[outcome.policy])
-        cells: list[QWidget] = []
-        for words in (name, cost, format_percent(outcome.peak), format_percent(outcome.in_view)):
-            cells.append(build_plain_label(words, "small", self, wraps=False))
-        adopt_policy = partial(self._adopt_policy, outcome.policy)
-        # Every row has this button, so a screen reader needs the preset's name in it.
-        spoken_name = f"{tr('Use this preset')}: {name}"
-        button = build_push_button("", self, adopt_policy, "link", name=spoken_name)
-        self._adopting[outcome.policy] = button
-        self._mark_policy_in_use()
-        cells.append(button)
+        cells: list[QWidget] = [
+            build_plain_label(name, "small", self, wraps=False),
+            build_plain_label(cost, "small", self, wraps=False),
+            self._build_adopt_button(outcome),
+            build_plain_label(format_percent(outcome.peak), "small", self, wraps=False),
+            build_plain_label(format_percent(outcome.in_view), "small", self, wraps=False),
+        ]
         return cells
+
+    def _build_adopt_button(self, outcome: PolicyOutcome) -> QWidget:
+        """Builds the button that makes a setting the workspace's. There is none for what would not
+        have fit.
+        """
+        policy = outcome.policy
+        if not self._costs[policy].fits and policy != self._bench.policy_name:
+            return build_plain_label("", "small", self)
+        adopt_policy = partial(self._adopt_policy, policy)
+        # Every row has this button, so a screen reader needs the setting's name in it.
+        spoken_name = f"{tr('Use this setting')}: {self._names[policy]}"
+        button = build_push_button("", self, adopt_policy, "link", name=spoken_name)
+        self._adopting[policy] = button
+        self._mark_policy_in_use()
+        return button
 
     def _mark_policy_in_use(self) -> None:
         for policy, button in self._adopting.items():
@@ -250,7 +294,7 @@ class ReplayLabDialog(TransientDialog):
             if is_in_use:
                 button.setText(tr("in use"))
             else:
-                button.setText(tr("Use this preset"))
+                button.setText(tr("Use this setting"))
 
     def _adopt_policy(self, policy: str) -> None:
         def report_adopted_policy(_done: None) -> None:
@@ -258,6 +302,7 @@ class ReplayLabDialog(TransientDialog):
             self._status_label.setText(
                 tr("This workspace now uses: {policy}.", policy=self._names[policy])
             )
+            self._status_label.show()
             self.policy_adopted.emit(policy)
 
         work = self._bench.choose_context_policy(policy)

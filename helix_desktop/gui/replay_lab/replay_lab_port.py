@@ -17,6 +17,7 @@ class PolicyOutcome:
     """What one policy would have cost, in tokens at the input price. `peak`: the window's share of
     the largest request, refused above 1. `in_view`: how much of what was needed again was in view.
     `sent`: the plain tokens of all its requests, which are compared if nothing has a price.
+    `is_real`: the conversations were held with this policy, and this is what they really sent.
     """
 
     policy: str
@@ -24,3 +25,4 @@ class PolicyOutcome:
     peak: float
     in_view: float
     sent: int = 0
+    is_real: bool = False

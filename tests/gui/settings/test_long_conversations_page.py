@@ -116,7 +116,7 @@ def test_what_each_choice_would_have_cost_stands_beside_it_when_it_is_asked_for(
     count = format_count(len(conversations), "{n} conversation", "{n} conversations")
     paid = sum(row.cost for row in bench.list_conversations() if row.id in conversations)
     assert paid > 0
-    assert costs["layered"] == f"Your last {count}: {format_dollars(paid)} · 100%"
+    assert costs["layered"] == f"Your last {count}: {format_dollars(paid)}"
     assert costs["none"] == f"Your last {count}: would not have fit"
     choice(page, "Keep more").click()
     qt_works(1)
