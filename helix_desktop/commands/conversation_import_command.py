@@ -22,7 +22,7 @@ from helix_desktop.commands.workspace_access import insert_options, print_result
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import format_things
-from helix_desktop.histories import added_formats, history_finding
+from helix_desktop.histories import added_formats, history_finding, subagent_files
 from helix_desktop.histories.history_rows import NO_MESSAGES
 from helix_desktop.histories.leaked_keys import mask_key
 
@@ -108,9 +108,11 @@ def run_history_import(arguments: Namespace) -> int:
 
 def _find_history_files() -> list[Path]:
     places = history_finding.HistoryPlaces.of_this_user()
+    histories = history_finding.find_histories(places)
+    files_by_session = subagent_files.find_files_of_sessions(history.path for history in histories)
     files: list[Path] = []
-    for history in history_finding.find_histories(places):
-        files += history_finding.list_files_with_subagents(history.path)
+    for files_of_session in files_by_session.values():
+        files.extend(files_of_session)
     return files
 
 

@@ -22,6 +22,7 @@ from helix_desktop.histories import (
     history_facts,
     history_finding,
     history_reading,
+    subagent_files,
 )
 from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.histories.leaked_keys import mask_key
@@ -178,6 +179,7 @@ class HistoryImporter:
 
     def _split_by_workspace(self, groups: Sequence[FoundHistories]) -> list[_WorkspaceImport]:
         """Groups the chosen histories by workspace, the one with the newest conversation first."""
+        files_by_session = subagent_files.find_files_of_sessions(group.path for group in groups)
         part_by_folder: dict[Path | None, _WorkspaceImport] = {}
         for group in groups:
             folder = None
@@ -187,7 +189,7 @@ class HistoryImporter:
                 part_by_folder[folder] = _WorkspaceImport(folder)
             part = part_by_folder[folder]
             part.newest_time = max(part.newest_time, group.last)
-            for file in history_finding.list_files_with_subagents(group.path):
+            for file in files_by_session[group.path]:
                 part.files.setdefault(file, set()).add(group.folder)
             part.size += group.size
         parts = list(part_by_folder.values())

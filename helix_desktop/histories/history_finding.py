@@ -23,6 +23,7 @@ from helix_desktop.histories import (
     opencode2_history,
     opencode_history,
     pi_history,
+    subagent_files,
 )
 from helix_desktop.histories.companion_files import list_files_below, read_file_below
 from helix_desktop.histories.history_rows import ReadingReport, parse_time
@@ -34,8 +35,6 @@ _BYTES_OF_BEGINNING = 256 << 10  # Only this many bytes are read to find out wha
 _LARGEST_DESCRIPTION_BYTES = (
     64 << 20
 )  # Files that only describe a session have no more bytes than this.
-_GEMINI_SESSION = "chats/session-*"
-_CLINE_AGENT = "agent_*"
 _EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 
 
@@ -202,35 +201,13 @@ def _find_histories_in_folder(kind: str, folder: Path) -> Iterator[FoundHistorie
 def _is_main_session_file(kind: str, file: Path) -> bool:
     """Return False for a file of a sub-agent, which comes with its session, and for other files."""
     if kind == claude_code_history.KIND:
-        return "subagents" not in file.parts and not file.match("agent-*")
+        return "subagents" not in file.parts and not file.match(subagent_files.CLAUDE_SUBAGENT)
     if kind == gemini_cli_history.KIND:
-        return file.match(_GEMINI_SESSION)
+        return file.match(subagent_files.GEMINI_SESSION)
     if kind == cline_history.KIND:
-        return cline_history.is_cline_file(file) and not file.match(_CLINE_AGENT)
+        is_subagent = file.match(subagent_files.CLINE_SUBAGENT)
+        return cline_history.is_cline_file(file) and not is_subagent
     return True
-
-
-def _is_main_session_of_cline(file: Path) -> bool:
-    return file.name.endswith(cline_history.END_OF_NAME) and not file.match(_CLINE_AGENT)
-
-
-def list_files_with_subagents(file: Path) -> Sequence[Path]:
-    """Return a session's own file and those of its sub-agents, which lie where only Claude Code,
-    Gemini CLI or Cline would put them. What a sub-agent did stands in its own file alone.
-    """
-    folder = file.parent
-    files = [file]
-    subagents_of_claude = folder / file.stem / "subagents"
-    files.extend(list_files_below(subagents_of_claude, "agent-*.jsonl", allowed_root=folder))
-    if file.match(_GEMINI_SESSION):
-        # The file's name ends in the first digits of the session's id, by which the folder of
-        # its sub-agents is named.
-        _, _, beginning_of_id = file.stem.rpartition("-")
-        for subagents_folder in sorted(folder.glob(f"{beginning_of_id}-*/")):
-            files.extend(list_files_below(subagents_folder, "*.jsonl", allowed_root=folder))
-    elif _is_main_session_of_cline(file):
-        files.extend(list_files_below(folder, f"{_CLINE_AGENT}.messages.json"))
-    return tuple(files)
 
 
 def _history_in_file(kind: str, file: Path) -> Iterator[FoundHistories]:

@@ -22,7 +22,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import history_finding, history_reading
+from helix_desktop.histories import history_reading, subagent_files
 from helix_desktop.store.empty_trash import read_deleted_conversations
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -67,6 +67,8 @@ def find_files_to_import(paths: Sequence[Path]) -> list[Path]:
     """Return the files to read. A session's file brings those of its sub-agents. Raises NotFound
     for a path that does not exist or has none.
     """
+    named_files = [path for path in paths if not path.is_dir()]
+    files_by_session = subagent_files.find_files_of_sessions(named_files)
     files: list[Path] = []
     for path in paths:
         if not path.exists():
@@ -74,7 +76,7 @@ def find_files_to_import(paths: Sequence[Path]) -> list[Path]:
         if path.is_dir():
             files += history_reading.list_history_files(path)
         else:
-            files += history_finding.list_files_with_subagents(path)
+            files += files_by_session[path]
     return list(dict.fromkeys(files))
 
 

@@ -34,6 +34,7 @@ from helix_desktop.histories import (
     history_finding,
     history_reading,
     pi_writer,
+    subagent_files,
 )
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.resources import resources_folder
@@ -99,7 +100,7 @@ async def _measured(base: Path, seconds: float | None = None) -> list[Row]:
     idle = Lateness()
     with suppress(TimeoutError):
         await asyncio.wait_for(idle.watch(), 5.0)
-    files = [file for one in found for file in history_finding.list_files_with_subagents(one.path)]
+    files = [file for one in found for file in subagent_files.list_files_with_subagents(one.path)]
     whole = await _import(workspace, counter, files, sums, seconds)
     kept.write_text(json.dumps(asdict(sums)))
     if not whole:

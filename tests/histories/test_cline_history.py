@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine.facts import Text, ToolCall, Usage
-from helix_desktop.histories import cline_history, history_finding, history_reading
+from helix_desktop.histories import cline_history, history_finding, history_reading, subagent_files
 from helix_desktop.histories.history_rows import ReadingReport
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -366,7 +366,7 @@ def test_sessions_of_cline_3_are_found_with_their_sub_agents(tmp_path: Path) -> 
     (found,) = history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))
     assert (found.path, found.folder) == (file, str(tmp_path / "project"))
     agent = file.with_name("agent_1_x.messages.json")
-    assert list(history_finding.list_files_with_subagents(found.path)) == [file, agent]
+    assert list(subagent_files.list_files_with_subagents(found.path)) == [file, agent]
     changed = [
         history_finding.find_history_of_changed_file("cline", one)
         for one in sorted(file.parent.iterdir())

@@ -40,39 +40,6 @@ def test_the_program_that_wrote_a_file_is_known_by_its_folder(tmp_path: Path) ->
     assert history_finding.find_kind_by_folder(folders, tmp_path / "export.jsonl") == ""
 
 
-def test_sub_agents_come_with_their_session(tmp_path: Path) -> None:
-    path = written.claude(tmp_path / ".claude")
-    child = written.lines(
-        path.parent / path.stem / "subagents" / "agent-a1.jsonl", written.claude_session()
-    )
-    (found,) = history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))
-    assert history_finding.list_files_with_subagents(found.path) == (path, child)
-
-
-def test_sub_agents_of_gemini_come_with_their_session_and_are_followed_by_themselves(
-    tmp_path: Path,
-) -> None:
-    """Their files are named by their id alone, in a folder that is named by the session's."""
-    chats = tmp_path / ".gemini" / "tmp" / "work" / "chats"
-    chats.mkdir(parents=True)
-    (chats.parent / ".project_root").write_text("/home/me/project\n")
-    head = {"projectHash": "p", "startTime": "2026-01-02T03:04:01Z"}
-    main = written.lines(
-        chats / "session-2026-01-02T03-04-ec5bc4f6.jsonl", [{"sessionId": "ec5bc4f6-7c40", **head}]
-    )
-    child = written.lines(
-        chats / "ec5bc4f6-7c40" / "fdf35fac-d6a7.jsonl", [{"sessionId": "fdf35fac-d6a7", **head}]
-    )
-    written.lines(
-        chats / "aa5bc4f6-7c40" / "bdf35fac-d6a7.jsonl", [{"sessionId": "bdf35fac-d6a7", **head}]
-    )
-    (found,) = history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))
-    assert history_finding.list_files_with_subagents(found.path) == (main, child)
-    assert history_finding.find_history_of_changed_file(gemini_cli_history.KIND, child) == child
-    (alone,) = history_finding.find_histories_in_file(gemini_cli_history.KIND, child)
-    assert (alone.path, alone.folder) == (child, "/home/me/project")
-
-
 def test_an_empty_home_has_none_and_variables_count(tmp_path: Path) -> None:
     assert list(history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))) == []
     written.claude(tmp_path / "elsewhere")
@@ -240,12 +207,6 @@ def test_the_first_folder_and_time_that_a_file_names_count(tmp_path: Path) -> No
     path.write_text("no JSON\n" + path.read_text())
     (found,) = find(tmp_path)
     assert (found.folder, found.first) == ("/inner", 5.0)
-
-
-def test_what_belongs_to_other_programs_sessions_is_one_file(tmp_path: Path) -> None:
-    written.codex(tmp_path / ".codex")
-    (found,) = find(tmp_path)
-    assert history_finding.list_files_with_subagents(found.path) == (found.path,)
 
 
 def test_this_users_places_are_those_of_home_and_environment(
