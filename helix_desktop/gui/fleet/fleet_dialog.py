@@ -49,6 +49,8 @@ from helix_desktop.resident.schedules import (
 LONGEST_TEXT = 1_500  # At most this many characters of a task are shown.
 LONGEST_ANSWER = 10_000  # The whole answer stands in the task's conversation.
 MARGINS = (20, 14, 20, 16)
+WORDS_COLUMN = 1  # Of the list of tasks: as `task_cells` returns them.
+NOW_COLUMN = 5
 SUMMARY_CARDS = 4  # As many as `summarise_fleet` returns.
 STOPPED_BY_BUTTON = frozenset(("running", "waiting", "needs_you", "dead_letter"))
 RUN_AGAIN_BY_BUTTON = frozenset(("failed", "cancelled", "dead_letter"))
@@ -162,6 +164,7 @@ class FleetDialog(TransientDialog):
 
         empty_words = tr("To give an agent work, choose “New task…”.")
         self._task_list = FleetList(tr("Tasks"), columns, page, empty_words)
+        self._task_list.let_words_run_on(WORDS_COLUMN, NOW_COLUMN)
         self._task_list.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self._task_list.currentItemChanged.connect(self._show_chosen_task)
         self._task_list.itemSelectionChanged.connect(self._show_chosen_task)
@@ -302,8 +305,21 @@ class FleetDialog(TransientDialog):
 
     def _show_chosen_task(self) -> None:
         chosen = self._chosen_task()
+        selected = self._selected_tasks()
+        selected_states = {row.state for row in selected}
+        selected_states.add(chosen.state)
+        self._card.setVisible(bool(chosen.task))
+        self._stop.setVisible(bool(selected_states & STOPPED_BY_BUTTON))
+        self._retry.setVisible(bool(selected_states & RUN_AGAIN_BY_BUTTON))
+        if len(selected) > 1:
+            self._show_details_of_task(ListedTask())
+            self._title.setText(tr("{n} tasks are selected.", n=f"{len(selected):,}"))
+        else:
+            self._show_details_of_task(chosen)
+
+    def _show_details_of_task(self, chosen: ListedTask) -> None:
+        """Shows a task's words, why it is in its state, and its answer or what it asks for."""
         task = chosen.task
-        self._card.setVisible(bool(task))
         self._title.setText(make_safe_text(task.get("text", "")[:LONGEST_TEXT]))
         detail = ""
         answer = ""
@@ -315,10 +331,6 @@ class FleetDialog(TransientDialog):
         self._detail.setVisible(bool(detail))
         self._answer.show_answer(answer)
         self._open.setEnabled(bool(task.get("conversation")))
-        selected_states = {row.state for row in self._selected_tasks()}
-        selected_states.add(chosen.state)
-        self._stop.setVisible(bool(selected_states & STOPPED_BY_BUTTON))
-        self._retry.setVisible(bool(selected_states & RUN_AGAIN_BY_BUTTON))
         self._show_question_of_task(chosen)
 
     def _show_question_of_task(self, chosen: ListedTask) -> None:

@@ -2,9 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QIcon, QResizeEvent
-from PySide6.QtWidgets import QHeaderView, QTreeWidgetItem, QWidget
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize, Qt
+from PySide6.QtGui import QIcon, QPainter, QResizeEvent
+from PySide6.QtWidgets import (
+    QHeaderView,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QTreeView,
+    QTreeWidgetItem,
+    QWidget,
+)
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.list_row_model import RowTree
@@ -47,6 +54,40 @@ class ColumnShare:
         return self.least + round((self.wanted - self.least) * share)
 
 
+class WordsAcrossEmptyCell(QStyledItemDelegate):
+    """Draws the cells of a table so that the words of one column run on into the next one in
+    the rows in which that one is empty.
+    """
+
+    def __init__(self, words_column: int, next_column: int, table: QTreeView) -> None:
+        super().__init__(table)
+        self._words_column = words_column
+        self._next_column = next_column
+        self._table = table
+
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionViewItem,
+        index: QModelIndex | QPersistentModelIndex,
+    ) -> None:
+        words_index = index.sibling(index.row(), self._words_column)
+        next_index = index.sibling(index.row(), self._next_column)
+        is_one_of_both = index.column() in (self._words_column, self._next_column)
+        if not is_one_of_both or next_index.data():
+            super().paint(painter, option, index)
+            return
+        # Each of the two cells shows its part of the words, as only one may be drawn anew.
+        both_cells = QStyleOptionViewItem(option)
+        both_cells.rect = self._table.visualRect(words_index).united(
+            self._table.visualRect(next_index)
+        )
+        painter.save()
+        painter.setClipRect(option.rect, Qt.ClipOperation.IntersectClip)
+        super().paint(painter, both_cells, words_index)
+        painter.restore()
+
+
 class FleetList(RowTree):
     """A table whose rows have keys. Only changed cells are drawn."""
 
@@ -72,6 +113,13 @@ class FleetList(RowTree):
         for number, column in enumerate(self._columns):
             if column.is_figure:
                 row.setTextAlignment(number, alignment)
+
+    def let_words_run_on(self, words_column: int, next_column: int) -> None:
+        """Let a column's words run on into another one where that is empty, which moves to
+        the right of it.
+        """
+        self.header().moveSection(next_column, words_column + 1)
+        self.setItemDelegate(WordsAcrossEmptyCell(words_column, next_column, self))
 
     # --- The width of the columns
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QFont, QFontInfo
+from PySide6.QtGui import QFont, QFontInfo, QImage
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QComboBox,
@@ -293,6 +293,57 @@ def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
         "Thesis",
         "Summarise",
     )
+
+
+def test_words_of_a_task_are_not_cut_beside_an_empty_cell(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    words = "Read the whole thesis and note each word that is used in two meanings, " * 3
+    dialog, _, _, _parent = opened(theme, doing, places)
+    waiting = {**task(4, "waiting"), "text": words}
+    failed = {
+        **task(6, "failed", why="It broke in a way that takes many words to say."),
+        "text": words,
+    }
+    dialog._show_fleet([{**FOUND[0], "waiting": [waiting], "failed": [failed], "running": []}])
+    dialog.resize(1300, 800)
+    table = dialog._task_list
+    assert table.columnWidth(5) > 100
+    words_in_empty_cell = []
+    for state in ("failed", "waiting"):
+        (row,) = table.findItems(state, Qt.MatchFlag.MatchExactly, 0)
+        cell = table.visualItemRect(row)
+        cell.setLeft(table.columnViewportPosition(5) + 10)
+        cell.setWidth(table.columnWidth(5) - 20)
+        words_in_empty_cell.append(count_dark_dots(table.viewport().grab(cell).toImage()))
+    of_failed, of_waiting = words_in_empty_cell
+    assert of_failed > 50, "its reason is in the cell"
+    assert of_waiting > 50, "the words of the task run on"
+
+
+def count_dark_dots(picture: QImage) -> int:
+    dark = 0
+    for x in range(picture.width()):
+        for y in range(picture.height()):
+            if picture.pixelColor(x, y).lightness() < 100:
+                dark += 1
+    return dark
+
+
+def test_of_several_selected_tasks_the_number_is_shown_and_none_can_be_allowed_unseen(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    dialog, _, _, _parent = opened(theme, doing, places)
+    choose(dialog, "Task 3")
+    assert dialog._title.text() == "Task 3"
+    assert any(button.isVisible() for button in dialog._answers.buttons)
+    dialog._task_list.selectAll()
+    assert dialog._title.text() == "6 tasks are selected."
+    assert not any(button.isVisible() for button in dialog._answers.buttons)
+    assert dialog._stop.isVisible()
+    assert dialog._retry.isVisible()
+    choose(dialog, "Task 1")
+    assert dialog._title.text() == "Task 1"
 
 
 def test_conversations_that_run_or_have_a_copy_say_what_they_changed_and_who_else_did(
