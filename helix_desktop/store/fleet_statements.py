@@ -33,15 +33,13 @@ class RunInTransaction(Protocol):
 @dataclass(frozen=True, slots=True)
 class SqlDialect:
     """How the two databases differ: the tables' `prefix`, the clock in seconds since
-    1970 and its next midnight (UTC), how claims skip rows others claim, how a needed
-    task (`share`) or an ended one (`hold`) is kept as it is for a transaction, and a
-    number that grows when a standby takes over.
+    1970 and its next midnight (UTC), how a needed task (`share`) or an ended one (`hold`)
+    is kept as it is for a transaction, and a number that grows when a standby takes over.
     """
 
     prefix: str
     now: str
     midnight: str
-    lock: str
     share: str
     hold: str
     timeline: str
@@ -54,7 +52,6 @@ class SqlDialect:
         text = template.replace("{t}", self.prefix)
         text = text.replace("{midnight}", self.midnight)  # It contains {now}.
         text = text.replace("{now}", self.now)
-        text = text.replace("{lock}", self.lock)
         text = text.replace("{share}", self.share)
         text = text.replace("{hold}", self.hold)
         text = text.replace("{timeline}", self.timeline)
@@ -67,7 +64,6 @@ POSTGRES = SqlDialect(
     prefix="helix.",
     now="extract(epoch FROM clock_timestamp())::float8",
     midnight="(floor({now} / 86400) * 86400 + 86400)",
-    lock="FOR UPDATE SKIP LOCKED",
     share="FOR SHARE",
     hold="FOR UPDATE",
     timeline=TIMELINE,
@@ -78,7 +74,6 @@ SQLITE = SqlDialect(
     prefix="",
     now="((julianday('now') - 2440587.5) * 86400.0)",  # 2440587.5 is 1970-01-01 there.
     midnight="(CAST({now} / 86400 AS INTEGER) * 86400.0 + 86400)",
-    lock="",
     share="",
     hold="",
     timeline="0",

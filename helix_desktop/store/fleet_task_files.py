@@ -113,7 +113,7 @@ class SqliteTaskTables:
         return rows_by_statement
 
     def open_list_in_file(self) -> FleetTaskList:
-        return FleetTaskList(self.run_in_task_file, SQLITE, RowTaskQueue(SQLITE, b""))
+        return FleetTaskList(self.run_in_task_file, SQLITE, RowTaskQueue())
 
     def close(self) -> None:
         with self._lock:

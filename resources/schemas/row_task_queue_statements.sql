@@ -1,6 +1,6 @@
 -- pick
 SELECT id FROM {t}tasks WHERE space = %s AND state = 'waiting' AND open_needs = 0 AND until <= {now} AND (deadline = 0 OR deadline > {now})
-ORDER BY priority DESC, position LIMIT %s {lock}
+ORDER BY priority DESC, position LIMIT %s
 
 -- give_back
 UPDATE {t}tasks SET until = {now} + %s WHERE space = %s AND id = %s AND state = 'waiting' RETURNING id

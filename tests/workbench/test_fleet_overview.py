@@ -186,7 +186,7 @@ async def test_the_tasks_of_all_states_are_read_in_one_transaction(tmp_path: Pat
         number_of_transactions += 1
         return await tables.run_in_task_file(work)
 
-    tasks = FleetTaskList(run_and_count, SQLITE, RowTaskQueue(SQLITE, b""))
+    tasks = FleetTaskList(run_and_count, SQLITE, RowTaskQueue())
     await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder(name)) for name in ("a", "b", "c")])
     (claimed,) = await tasks.claim_fleet_tasks("desk 1.1", 1, 3600.0)
     await tasks.end_fleet_task(claimed, FleetTaskState.FAILED, FleetTaskResult("It failed."))
