@@ -256,6 +256,7 @@ def test_the_running_sums_are_what_the_blocks_come_to(script: list[tuple[str, in
         originals: dict[Cover, int] = {}
         for fold in branch.live_folds:
             if fold.kind in (FoldKind.MARKER, FoldKind.EXCERPT):
+                assert not fold.entries, "each part is an original of its own"
                 originals[fold.cover] = max(originals.get(fold.cover, 0), fold.tokens_before)
         assert talk.state.count_recallable_tokens() == sum(originals.values())
 

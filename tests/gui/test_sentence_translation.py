@@ -60,6 +60,8 @@ PUT_TOGETHER = {
     "observations take up {} of the context window",
     "unfolded history takes up {} of the context window",
     "replaced now, because another fold changes the context anyway",
+    "the provider's cache has expired, and {} tokens are freed",
+    "replacing outputs from #{} onward frees {} tokens and saves money",
     "Nothing was shortened: you stopped it",  # in the source, of several pieces
     "In the last seven days, {} wrote {} MB where its sessions are, and nothing of it can be read: {}. Its files stay as they are.",
     "it closed the connection.",

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from helix_desktop.engine.facts import (
     Cover,
@@ -419,19 +420,27 @@ def meter(c: Conversation, n: int) -> tuple[dict[str, int], int]:
 
 def recallable(c: Conversation, n: int) -> int:
     """What markers and excerpts in force stand for: once for each cover, the most that
-    one of them says. Not what was forgotten until then, on any branch.
+    one of them says, and once for each entry that covers have in common. Not what was
+    forgotten until then, on any branch.
     """
     gone = {
         entry for _, fact in c.until(n) if isinstance(fact, Forgotten) for entry in fact.entries
     }
     now, most = moment(c, n), Counter[Cover]()
+    stored: dict[Any, Any] = {}
     for name in now.in_force:
         fold = now.folds[name]
         if fold.fact.kind in (FoldKind.MARKER, FoldKind.EXCERPT) and not (
             fold.fact.entries and gone.issuperset(fold.fact.entries)
         ):
             most[fold.cover] = max(most[fold.cover], fold.fact.tokens_before)
-    return sum(most.values())
+            if fold.fact.entries:
+                stored[fold.cover] = fold.fact.entries[0]
+    once: dict[Any, int] = {}
+    for cover, tokens in most.items():
+        original = stored.get(cover, cover)
+        once[original] = max(once.get(original, 0), tokens)
+    return sum(once.values())
 
 
 def prices(model: ModelSet | None) -> tuple[float, float, float]:

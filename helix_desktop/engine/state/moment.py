@@ -68,15 +68,26 @@ class Moment:
         return forgotten_by is not None and forgotten_by <= self.seq
 
     def count_recallable_tokens(self) -> int:
-        """Return the tokens of originals that markers and excerpts can bring back."""
-        # Of several folds over the same part, the one that replaced the most counts.
+        """Return the tokens of originals that markers and excerpts can bring back.
+
+        Of several folds over the same part, the one that replaced the most counts. A text that
+        several outputs have in common is stored once, and counts once.
+        """
         tokens_by_cover: dict[Cover, int] = {}
+        entry_by_cover: dict[Cover, Digest] = {}
         for name in self.branch.live:
             fold = self.branch.folds[name]
-            if fold.kind in RECALLED and not self.is_output_forgotten(fold):
-                tokens = max(tokens_by_cover.get(fold.cover, 0), fold.tokens_before)
-                tokens_by_cover[fold.cover] = tokens
-        return sum(tokens_by_cover.values())
+            if fold.kind not in RECALLED or self.is_output_forgotten(fold):
+                continue
+            tokens = max(tokens_by_cover.get(fold.cover, 0), fold.tokens_before)
+            tokens_by_cover[fold.cover] = tokens
+            if fold.entries:
+                entry_by_cover[fold.cover] = fold.entries[0]
+        tokens_by_original: dict[Cover | Digest, int] = {}
+        for cover, tokens in tokens_by_cover.items():
+            original = entry_by_cover.get(cover, cover)
+            tokens_by_original[original] = max(tokens_by_original.get(original, 0), tokens)
+        return sum(tokens_by_original.values())
 
     def facts_on_path(self) -> list[Recorded]:
         """Return the facts that lead to the view, oldest first."""

@@ -109,7 +109,7 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
         least_share = situation.policy.caching_cold_share
         if not fold_economics.pays_to_clear_when_cold(clearable_tokens, meter.used, least_share):
             return None
-        why = f"the provider's cache has expired, and {clearable_tokens:,} tokens are freed"
+        why = "the provider's cache has expired, so sending less costs nothing extra"
         return PlannedClearing(branch.order[0], end, why)
 
     index = fold_economics.find_clearing_start(
@@ -123,8 +123,7 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
     if index is None:
         return None
     first_cleared = context_parts[index].first
-    freed_tokens = sum(part.frees for part in context_parts[index:])
-    why = f"replacing outputs from #{first_cleared} onward frees {freed_tokens:,} tokens and saves money"
+    why = "sending less from here on saves more than it costs"
     return PlannedClearing(first_cleared, end, why)
 
 

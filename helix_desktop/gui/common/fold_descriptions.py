@@ -14,6 +14,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.translation import format_number, tr, translate_name
 
 KIND: dict[FoldKind, ContextKind] = {
@@ -140,10 +141,13 @@ def _ends_requests_of_agent(fact: Fact) -> bool:
 
 
 def has_poor_summary(fold: Folded) -> bool:
-    """Whether a model wrote the folded text and left out more than half of the details."""
+    """Whether a model wrote the folded text and more than half of the details are not in it, even
+    after the program added what it could.
+    """
     agent, _trigger = split_agent_compaction(fold)
     is_written_by_model = bool(fold.model or agent)
-    return is_written_by_model and fold.details.kept < fold.details.found / 2
+    details_in_text = fold.details.kept + fold.details.added
+    return is_written_by_model and details_in_text < fold.details.found / 2
 
 
 def describe_kept_details(fold: Folded) -> str:
@@ -152,11 +156,23 @@ def describe_kept_details(fold: Folded) -> str:
     if not details.found:
         return ""
     found = format_number(details.found)
-    if has_poor_summary(fold):
-        kept = format_number(details.kept)
-        return tr("the model kept {kept} of {found} details", kept=kept, found=found)
     kept = format_number(details.kept + details.added)
+    if has_poor_summary(fold):
+        return tr(
+            "only {kept} of {found} important details are in the text", kept=kept, found=found
+        )
     return tr("important details in the text: {kept} of {found}", kept=kept, found=found)
+
+
+def describe_reason(fold: Folded) -> str:
+    """Returns why the fold was made, as a sentence. Empty if that was not recorded."""
+    reason = translate_sentences(fold.why).strip()
+    if not reason:
+        return ""
+    reason = reason[0].upper() + reason[1:]
+    if reason[-1] in ".!?。":
+        return reason
+    return tr("{words}.", words=reason)
 
 
 def describe_fold(fold: Folded, fold_count: int = 1, change: str = "") -> str:
@@ -166,10 +182,9 @@ def describe_fold(fold: Folded, fold_count: int = 1, change: str = "") -> str:
     change = change or format_token_change(fold.tokens_before, fold.tokens)
     if has_poor_summary(fold):
         return tr(
-            "{title}: the model kept only {kept} of {found} details · {change}",
+            "{title}: {details} · {change}",
             title=fold_title(fold, fold_count),
-            kept=fold.details.kept,
-            found=fold.details.found,
+            details=describe_kept_details(fold),
             change=change,
         )
     agent, _trigger = split_agent_compaction(fold)

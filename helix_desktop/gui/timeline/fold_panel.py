@@ -14,6 +14,7 @@ from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.common.fold_descriptions import (
     count_covered_messages,
     describe_kept_details,
+    describe_reason,
     has_poor_summary,
 )
 from helix_desktop.gui.common.widgets import (
@@ -23,7 +24,6 @@ from helix_desktop.gui.common.widgets import (
     set_surface_look,
 )
 from helix_desktop.gui.rows_and_columns import build_column, build_row, reserve_height_for_width
-from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import TimelineEvent
@@ -51,6 +51,7 @@ _DOCUMENT_KINDS = frozenset(
 MOST_UNKNOWN_NAMES = 50
 MOST_OUTPUT_BOXES = 200
 MOST_EXCERPTS = 20
+LONGEST_REASON = 1_000  # In characters. It may quote a provider.
 _BEFORE_AFTER: SectionKey = ("before and after",)
 
 
@@ -259,6 +260,10 @@ class FoldPanel(QWidget):
                 ink, width, tr("The conversation starts here. Nothing has been shortened yet.")
             )
             return
+        reason = describe_reason(event.current_folds[0])[:LONGEST_REASON]
+        if reason:
+            words = tr("Why it was shortened: {reason}", reason=reason)
+            yield build_note_box(ink, width, words, font=ink.text, colour="text", gap=4)
         if event.fold_kind in _DOCUMENT_KINDS:
             yield from _build_document_boxes(shown.document_text, ink, width)
         else:
@@ -419,8 +424,8 @@ def _describe_covered_output(shown: ShownFold, fold: Folded) -> ToolCallLine:
 
 
 def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
-    """Yields what stands below the text of a summary or an excerpt: names that it invented, why
-    it was written, its figures, and at last what it replaces.
+    """Yields what stands below the text of a summary or an excerpt: names that it invented, its
+    figures, and at last what it replaces.
     """
     event = shown.event
     fold = event.current_folds[0]
@@ -429,10 +434,6 @@ def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> 
         yield build_heading_box(ink, width, heading, gap=12)
         lines = [f"• {name}" for name in shown.unknown_names[:MOST_UNKNOWN_NAMES]]
         yield build_note_box(ink, width, "\n".join(lines), font=ink.text)
-    if fold.why:
-        yield build_heading_box(ink, width, tr("Why"), gap=12)
-        reason = translate_sentences(fold.why)[:1_000]
-        yield build_note_box(ink, width, reason, font=ink.text)
     details = fold_sentences.describe_fold_details(event)
     if details:
         yield build_heading_box(ink, width, tr("Details"), gap=12)

@@ -356,7 +356,13 @@ def find_entries_named_in_document(text: str) -> list[Digest]:
 def link_hashes_and_messages(text: str) -> str:
     """Turns hashes and message numbers into links that the panel can follow."""
     with_short_hashes = _HASH.sub(lambda match: f"`{match.group()[:4]}…{match.group()[-4:]}`", text)
-    return _SOURCE.sub(r"[\1](helix-seq:\1)", with_short_hashes)
+    return _SOURCE.sub(_link_to_message, with_short_hashes)
+
+
+def _link_to_message(source: re.Match[str]) -> str:
+    """Returns the link to a message, by a name that says where it leads."""
+    number = source.group(1)
+    return f"[{tr('message {n}', n=number)}](helix-seq:{number})"
 
 
 def align_document_sections(

@@ -1,5 +1,6 @@
 """The sentences that the program itself adds to the chat."""
 
+import re
 from collections.abc import Sequence
 
 from helix_desktop.engine import facts
@@ -8,6 +9,9 @@ from helix_desktop.gui.common.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, format_number, tr, translate_name
+
+# How the writer of summaries names an attempt and its failure (`fold_document_writer.py`).
+_ATTEMPT_OF_MODEL = re.compile(r"(?P<model>[^,]+), (?:using|with) [^:]*: (?P<reason>.+)", re.DOTALL)
 
 
 def describe_fact_if_needed(fact: facts.Fact) -> str:
@@ -22,13 +26,7 @@ def describe_fact_if_needed(fact: facts.Fact) -> str:
         case facts.TurnEnded():
             return _describe_end_of_turn(fact)
         case facts.FoldFailed(kind=kind, why=why):
-            # Each attempt adds a reason. Only the first reason is shown.
-            first_reason, _, _ = why.partition("; ")
-            return tr(
-                "{kind}: {why}",
-                kind=describe_fold_kind(kind).capitalize(),
-                why=translate_sentences(first_reason.rstrip(".") + "."),
-            )
+            return _describe_failed_attempt(kind, why)
         case facts.Forgotten(entries=entries, facts=recorded_facts):
             return tr(
                 "Content was permanently removed here: {entries}, {facts}.",
@@ -36,6 +34,23 @@ def describe_fact_if_needed(fact: facts.Fact) -> str:
                 facts=format_count(recorded_facts, "{n} record", "{n} records"),
             )
     return ""
+
+
+def _describe_failed_attempt(kind: facts.FoldKind, why: str) -> str:
+    """Says why something was not shortened, and which model failed. Each attempt adds a reason;
+    only the first one is shown.
+    """
+    first_reason, _, _ = why.partition("; ")
+    attempt = _ATTEMPT_OF_MODEL.fullmatch(first_reason)
+    if attempt is None:
+        return tr(
+            "{kind}: {why}",
+            kind=describe_fold_kind(kind).capitalize(),
+            why=translate_sentences(first_reason.rstrip(".") + "."),
+        )
+    reason = translate_sentences(attempt["reason"].rstrip(".") + ".")
+    reason = reason[0].upper() + reason[1:]
+    return join_sentences(reason, tr("It was asked of {model}.", model=attempt["model"]))
 
 
 def _describe_automatic_message(fact: facts.UserSaid) -> str:

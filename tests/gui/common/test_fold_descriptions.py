@@ -3,7 +3,11 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.engine.facts import DetailsKept, Folded, FoldKind, Span
-from helix_desktop.gui.common.fold_descriptions import describe_kept_details, has_poor_summary
+from helix_desktop.gui.common.fold_descriptions import (
+    describe_kept_details,
+    describe_reason,
+    has_poor_summary,
+)
 
 
 @pytest.mark.parametrize(
@@ -17,7 +21,20 @@ from helix_desktop.gui.common.fold_descriptions import describe_kept_details, ha
             "important details in the text: 41 of 42",
             False,
         ),
-        (FoldKind.HANDOVER, "m", DetailsKept(8, 0, 7, 1), "the model kept 0 of 8 details", True),
+        (
+            FoldKind.HANDOVER,
+            "m",
+            DetailsKept(8, 0, 7, 1),
+            "important details in the text: 7 of 8",
+            False,
+        ),
+        (
+            FoldKind.HANDOVER,
+            "m",
+            DetailsKept(8, 1, 0, 7),
+            "only 1 of 8 important details are in the text",
+            True,
+        ),
         (
             FoldKind.HANDOVER,
             "",
@@ -37,9 +54,23 @@ from helix_desktop.gui.common.fold_descriptions import describe_kept_details, ha
 def test_only_what_the_model_still_sees_counts_as_kept(
     kind: FoldKind, model: str, details: DetailsKept, words: str, is_poor: bool
 ) -> None:
-    """The badge "8 of 8" stood in green over a summary that had kept none, and "501 of
-    501" over no summary at all.
+    """The badge "8 of 8" stood in green over a summary that had kept none, "501 of 501" over no
+    summary at all, and "only 2 of 36" in red where the program had added all the others.
     """
     fold = Folded("f", kind, Span(1, 2), "text", 9, 99, details=details, model=model)
     assert describe_kept_details(fold) == words
     assert has_poor_summary(fold) == is_poor
+
+
+@pytest.mark.parametrize(
+    ("why", "sentence"),
+    [
+        ("", ""),
+        ("requested by the user", "Requested by the user."),
+        ("The model said so.", "The model said so."),
+    ],
+)
+def test_a_reason_is_a_sentence(why: str, sentence: str) -> None:
+    assert (
+        describe_reason(Folded("f", FoldKind.HANDOVER, Span(1, 2), "t", 9, 99, why=why)) == sentence
+    )

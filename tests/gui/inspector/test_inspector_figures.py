@@ -7,12 +7,24 @@ from dataclasses import replace
 import pytest
 
 from helix_desktop.engine import context_policy, context_usage
-from helix_desktop.engine.facts import ModelReplied, ModelRole, Recorded, Stop, Text, Usage
+from helix_desktop.engine.facts import (
+    Folded,
+    FoldKind,
+    ModelReplied,
+    ModelRole,
+    PartRef,
+    Recorded,
+    Stop,
+    Text,
+    ToolReturned,
+    Usage,
+)
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.gui.inspector import inspector_figures
 from helix_desktop.gui.inspector.inspector_figures import CostRow
+from tests.engine.talk import Talk, stored
 from tests.gui import story
 
 
@@ -106,6 +118,18 @@ def test_the_largest_are_of_the_whole_context_and_each_is_named_once() -> None:
 def test_what_can_be_recalled() -> None:
     assert state().count_recallable_tokens() in (0, 4_812 + 18_240)
     assert inspector_figures.newest_handover_name(state()) == "Summary 3"
+
+
+def test_one_text_that_was_read_five_times_can_be_recalled_once() -> None:
+    """A log of 45,000 tokens in five outputs was counted as 243,400 that can be recalled."""
+    talk = Talk()
+    content = stored("a long log")
+    for number in range(5):
+        talk.reply("", f"c{number}:read_file")
+        seq = talk.add(ToolReturned(f"c{number}", content, 45_000, head="a long log"))
+        excerpt = Folded(f"e{number}", FoldKind.EXCERPT, PartRef(seq), "short", 300, 45_000)
+        talk.add(replace(excerpt, entries=(content.digest,)))
+    assert talk.state.count_recallable_tokens() == 45_000
 
 
 def test_what_was_sent_and_paid_has_a_row_each() -> None:

@@ -218,7 +218,7 @@ def test_sections_of_a_document() -> None:
 
 def test_sources_become_links() -> None:
     text = fold_sentences.link_hashes_and_messages(f"see [14] and [a](http://b) and {HASH}")
-    assert text == f"see [14](helix-seq:14) and [a](http://b) and `{HASH[:4]}…{HASH[-4:]}`"
+    assert text == f"see [message 14](helix-seq:14) and [a](http://b) and `{HASH[:4]}…{HASH[-4:]}`"
     assert fold_sentences.find_entries_named_in_document(f"{HASH} {HASH} deadbeef") == [
         Digest.from_hex(HASH)
     ]

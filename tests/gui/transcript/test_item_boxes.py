@@ -436,9 +436,9 @@ def test_the_chat_says_which_agent_compacted_the_conversation() -> None:
 
 
 def test_the_chat_says_when_the_model_kept_few_of_the_important_details() -> None:
-    kept = DetailsKept(11, 2, 8, 1)
+    kept = DetailsKept(11, 2, 0, 9)
     fold = Folded("f", FoldKind.HANDOVER, Span(1, 9), "text", 545, 1_800, model="p/m", details=kept)
-    words = "Summary: the model kept only 2 of 11 details · 1.8K → 545 tokens"
+    words = "Summary: only 2 of 11 important details are in the text · 1.8K → 545 tokens"
     assert describe_fold(fold) == words
     good = replace(fold, details=replace(kept, kept=6, added=4))
     assert describe_fold(good).endswith(": 1.8K → 545 tokens, and nothing was lost")

@@ -30,6 +30,13 @@ from tests.gui.transcript.facts import Told
         (TurnEnded(TurnEnd.SPENDING_LIMIT), "The cost limit was reached."),
         (FoldFailed(FoldKind.HANDOVER, "it was too long"), "Summary: it was too long."),
         (
+            FoldFailed(
+                FoldKind.HANDOVER,
+                "local/m, using this conversation's context: The model's reply was not a summary.",
+            ),
+            "The model's reply was not a summary. It was asked of local/m.",
+        ),
+        (
             Forgotten((), 2, ""),
             "Content was permanently removed here: 0 stored outputs, 2 records.",
         ),
