@@ -32,16 +32,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             from helix_desktop.workbench.session_preparation import prepare_sessions_for_parent
 
             return prepare_sessions_for_parent()
-        place = _pop_target_argument(given)
-        if given:
-            return _run_command_line(given, place)
-        return _open_window(None, place)
+        return _run_or_open_window(given)
     except HelixError as error:
         return _report_error(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
         return _report_os_error(error)
+
+
+def _run_or_open_window(given: list[str]) -> int:
+    place = _pop_target_argument(given)
+    if "--new-window" in given:
+        return _open_further_window(given, place)
+    if given:
+        return _run_command_line(given, place)
+    return _open_window(None, place)
 
 
 def _report_error(error: HelixError) -> int:
@@ -148,6 +154,15 @@ def _run_command_line(given: Sequence[str], place: str) -> int:
         stop()
 
 
+def _open_further_window(given: Sequence[str], place: str) -> int:
+    """Opens another window beside one that is open: `[--home DIR] --new-window [PLACE]`."""
+    from helix_desktop import commands
+
+    others = [argument for argument in given if argument != "--new-window"]
+    arguments = commands.build_command_line_parser(others).parse_args(others)
+    return _open_window(arguments.home, place, is_new=True)
+
+
 def _refuse_window_for_other_computer(host: str) -> None:
     if host:
         raise InvalidInput(
@@ -165,7 +180,7 @@ def _set_output_to_utf8() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
-def _open_window(home: Path | None, place: str) -> int:
+def _open_window(home: Path | None, place: str, *, is_new: bool = False) -> int:
     from helix_desktop import screen_check
     from helix_desktop.console import print_text
 
@@ -185,7 +200,9 @@ def _open_window(home: Path | None, place: str) -> int:
             file=sys.stderr,
         )
         return FAILED
-    links_and_folders: list[str] = []
+    window_arguments: list[str] = []
+    if is_new:
+        window_arguments.append("--new-window")
     if place:
-        links_and_folders.append(place)
-    return window_start.main(home, links_and_folders)
+        window_arguments.append(place)
+    return window_start.main(home, window_arguments)

@@ -47,6 +47,15 @@ class ProgramFolders:
         """The file with the window's layouts, drafts and input history."""
         return self.config / "window.json"
 
+    def state_path_of_further_window(self, number: int) -> Path:
+        """The same of a window that was opened beside the first one."""
+        return self.config / f"window-{number}.json"
+
+    def list_window_state_paths(self) -> list[Path]:
+        """Those of all windows that there have been."""
+        further = sorted(self.config.glob("window-*.json"))
+        return [self.window_state_path, *further]
+
     @property
     def tour_folder(self) -> Path:
         """The tour's folder: the only one of the program's own that tools may enter, in
@@ -106,7 +115,8 @@ def make_folders_private(where: ProgramFolders) -> None:
     for folder in (where.data, where.config, where.logs, where.workspaces_folder, trash):
         if folder.is_dir():
             atomic_files.make_path_private(folder)
-    files = (where.settings_file, where.providers_file, where.key_file, where.window_state_path)
+    files = [where.settings_file, where.providers_file, where.key_file]
+    files += where.list_window_state_paths()
     for file in files:
         atomic_files.make_path_private(file)
 

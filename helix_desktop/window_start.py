@@ -1,7 +1,8 @@
 """The desktop program: first a painted window, then everything behind it (window_program.py).
 
-Nothing slow is imported here, because that would delay the window. One program runs for
-each user: a second start shows the first one's window.
+Nothing slow is imported here, because that would delay the window. A second start shows the
+window that is open, unless it is asked for another one: that is a process of its own, which reaches
+a workspace that the first one has open as its client.
 """
 
 import argparse
@@ -38,13 +39,20 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
     gc.disable()
     arguments = _parse_window_arguments(sys.argv[1:] if argv is None else argv)
     where = program_folders.find_program_folders(home or arguments.home)
+    further = None
     if _is_other_window_listening(where.run):
         from helix_desktop.desktop import window_program
 
-        if window_program.hand_over_to_running_window(where, arguments.link):
+        if arguments.new_window:
+            further = window_program.claim_further_window(where)
+        elif window_program.hand_over_to_running_window(where, arguments.link):
             return 0
     application = _create_qt_application()
-    top_window = TopLevelWindow(WindowStateFile(where.window_state_path, application), TITLE)
+    state_path = where.window_state_path
+    if further is not None:
+        state_path = where.state_path_of_further_window(further.number)
+    state_file = WindowStateFile(state_path, application)
+    top_window = TopLevelWindow(state_file, TITLE)
     top_window.show()
     _wait_for_first_paint(application, top_window)
     top_window.enable_typing()
@@ -52,7 +60,7 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
     from helix_desktop.desktop import window_program
 
     return window_program.WindowProgram(
-        where, application, top_window, arguments.link
+        where, application, top_window, arguments.link, further
     ).run_until_closed()
 
 
@@ -75,6 +83,9 @@ def _parse_window_arguments(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "link", nargs="?", default="", help="a helix:// link, or a folder to open as a workspace"
+    )
+    parser.add_argument(
+        "--new-window", action="store_true", help="open another window beside one that is open"
     )
     parser.add_argument("--home", type=Path, help="store everything in this folder")
     parser.add_argument("--version", action="version", version=__version__)

@@ -77,7 +77,7 @@ async def forget_in_workspace(
     await print_result(arguments, console, _result_as_json(result), summary)
 
     places_in_window = await asyncio.to_thread(
-        _describe_places_in_window_state, arguments.places.window_state_path, text
+        _describe_places_in_window_states, arguments.places.list_window_state_paths(), text
     )
     places_left = list(result.elsewhere) + list(places_in_window)
     for place in places_left:
@@ -127,17 +127,20 @@ def _result_as_json(result: ForgetResult) -> dict[str, Any]:
     return {**asdict(result), "entries": [digest.hex for digest in result.entries]}
 
 
-def _describe_places_in_window_state(window: Path, text: str) -> tuple[str, ...]:
-    """Finds the text in the saved window state. Only a running window can change its
+def _describe_places_in_window_states(windows: Sequence[Path], text: str) -> tuple[str, ...]:
+    """Finds the text in the saved states of windows. Only a running window can change its
     drafts and input history.
     """
-    if not text or not window.exists():
-        return ()
-    window_state = window.read_bytes()
-    if not TextForms(text).occurs_in_bytes(window_state):
-        return ()
-    sentence = f"The text is also in {window}, in a draft or in your input history. To remove it there, use the window: Settings > Files and storage."
-    return (sentence,)
+    sentences: list[str] = []
+    for window in windows:
+        if not text or not window.exists():
+            continue
+        window_state = window.read_bytes()
+        if TextForms(text).occurs_in_bytes(window_state):
+            sentences.append(
+                f"The text is also in {window}, in a draft or in your input history. To remove it there, use the window: Settings > Files and storage."
+            )
+    return tuple(sentences)
 
 
 def _describe_forget_result(found: ForgetResult, sentence: str) -> str:

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from PySide6 import QtCore
 from PySide6.QtGui import QIcon
@@ -30,12 +30,14 @@ from helix_desktop import (
 )
 from helix_desktop.desktop.event_loop import WindowEventLoop
 from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import translation
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.deep_links import parse_deep_link
+from helix_desktop.gui.deep_links import WindowPlace, format_deep_link, parse_deep_link
 from helix_desktop.gui.frame.top_level_window import TopLevelWindow
 from helix_desktop.gui.garbage_collection import GarbageCollector
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.shown_workspace import OTHER_COMPUTER
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import code_highlighting
 from helix_desktop.program_folders import (
@@ -58,6 +60,7 @@ from helix_desktop.program_settings import (
 if TYPE_CHECKING:
     from helix_desktop.console import Console
     from helix_desktop.desktop.host_connections import HostConnections
+    from helix_desktop.processes.starter import ChildProcess
     from helix_desktop.workbench.all_workbenches import Workbenches
 
 log = logging.getLogger(__name__)
@@ -124,6 +127,26 @@ def hand_over_to_running_window(where: ProgramFolders, link: str) -> bool:
         return False
 
 
+@dataclass(frozen=True, slots=True)
+class FurtherWindow:
+    """A window beside the first one. Its layout and drafts are stored under its number, which no
+    other window has as long as `claim`, an open file, is held.
+    """
+
+    number: int
+    claim: IO[bytes]
+
+
+def claim_further_window(where: ProgramFolders) -> FurtherWindow:
+    """Claims the lowest number from 2 that no open window has."""
+    number = 2
+    claim = running_instance.claim_instance(where.run, f"{NAME}-{number}")
+    while claim is None:
+        number += 1
+        claim = running_instance.claim_instance(where.run, f"{NAME}-{number}")
+    return FurtherWindow(number, claim)
+
+
 class WindowProgram:
     def __init__(
         self,
@@ -131,18 +154,24 @@ class WindowProgram:
         application: QApplication,
         top_window: TopLevelWindow,
         link: str,
+        further: FurtherWindow | None = None,
     ) -> None:
+        """`further`: None for the first window, which answers a second start."""
         # On a busy computer, building the window may take a second.
         top_window.state_file.start_waiting_write()
         glibc_memory.share_one_heap_between_threads()
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
         self._where = where
         self._link = link
+        self._further = further
+        # Held so that their ends are noticed; they live on when this window closes.
+        self._further_windows: list[ChildProcess] = []
         self._settings = program_settings.ProgramSettings(where.settings_file)
         self._redaction = logs.LogRedaction()
         self._stop_log = logs.start_logging(
             where.logs,
             self._redaction,
+            file=_name_log_of_window(further),
             level=self._settings[program_settings.LOG_LEVEL],
             megabytes=self._settings[program_settings.LOG_SIZE],
         )
@@ -178,6 +207,7 @@ class WindowProgram:
 
         if HAS_MENU_BAR:
             self.window.window_actions.fill_menu_bar(self.top_window.menuBar())
+        self.window.window_actions.set_action_handler("new-window", self._open_further_window)
         self.top_window.closing.connect(self._quit_or_ask)
         # The user may have closed the window before this signal was connected.
         if self.top_window.is_closing:
@@ -231,7 +261,9 @@ class WindowProgram:
         self._tasks.spawn_task(
             asyncio.to_thread(_warm_up_text_rendering), name="what texts are read with"
         )
-        await self._listen_for_second_start()
+        if self._further is None:
+            await self._listen_for_second_start()
+            self._dialogs.turn_gateway_on_again()
         if self._link:
             self._show_link_target(self._link)
         mistakes: list[HelixError] = list(self._settings.file_mistakes)
@@ -327,6 +359,30 @@ class WindowProgram:
             link = arguments[1]
         self._show_link_target(link)
         return 0
+
+    def _open_further_window(self) -> None:
+        """Opens another window, on the workspace that this one shows. It is a process of its own."""
+        from helix_desktop.gateway import wrapped_agent
+        from helix_desktop.processes.starter import (
+            DEVNULL,
+            CommandAuthor,
+            ProcessLaunch,
+            open_process,
+        )
+
+        command = [*wrapped_agent.command_of_this_program(self._where), "--new-window"]
+        workspace = self.window.showing.workspace_id
+        if workspace and not workspace.startswith(OTHER_COMPUTER):
+            command.append(format_deep_link(WindowPlace("workspace", workspace)))
+        launch = ProcessLaunch(CommandAuthor.PROGRAM, command, has_own_session=True)
+        try:
+            process = open_process(launch, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
+        except OSError as error:
+            failure = HelixError(f"The window could not be opened: {error.strerror}.")
+            self.window.notices.show_error_notice(failure)
+            return
+        still_open = [window for window in self._further_windows if window.poll() is None]
+        self._further_windows = [*still_open, process]
 
     def _show_link_target(self, link: str) -> None:
         self.top_window.show()
@@ -445,6 +501,13 @@ class WindowProgram:
             log.warning("at the end: %s", error)
         finally:
             asyncio.get_running_loop().stop()
+
+
+def _name_log_of_window(further: FurtherWindow | None) -> str:
+    """Each process writes a log of its own."""
+    if further is None:
+        return "helix"
+    return f"window-{further.number}"
 
 
 def _warm_up_text_rendering() -> None:

@@ -100,7 +100,6 @@ class DialogsAndNotifications(QObject):
         self._answer_requests()
         self._follow_workspaces(window.workbench_shown)
         self._declare_dialog_actions()
-        self._turn_gateway_on_again()
         self._sides.call_for_each_side(self._keep_notices_off_transcript)
 
     def _keep_notices_off_transcript(self, side: ChatPage) -> None:
@@ -457,7 +456,7 @@ class DialogsAndNotifications(QObject):
             self._agents = self._installation.connected_agents()
         return self._agents
 
-    def _turn_gateway_on_again(self) -> None:
+    def turn_gateway_on_again(self) -> None:
         """The gateway runs while the window is open: programs that know its address would find
         nobody there after a restart.
         """

@@ -16,6 +16,7 @@ from helix_desktop.atomic_files import ensure_private_folder, write_file_atomica
 from helix_desktop.errors import HelixError, InvalidInput, StoreFailed
 
 if TYPE_CHECKING:  # Importing these modules would take as long as the first paint.
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
     from helix_desktop.engine.forgotten_text_forms import TextForms
@@ -85,10 +86,11 @@ class WindowStateFile(QObject):
         from helix_desktop.engine.forgotten_text_forms import TextForms
 
         traces = TextForms(text)
-        for path, value in self._values.items():
-            if within in path.split("/"):
-                self._values[path] = _blank_text_in_value(value, traces)
+        _blank_text_in_values(self._values, traces, within)
         self.write_state_file()
+        self._change_files_of_other_windows(
+            lambda values: _blank_text_in_values(values, traces, within)
+        )
         try:
             for damaged_file in self._file.parent.glob(f"{self._file.stem}.damaged*"):
                 damaged_file.unlink()
@@ -97,13 +99,27 @@ class WindowStateFile(QObject):
 
     def forget_deleted_ids(self, *deleted_ids: str) -> None:
         """Removes what is remembered of workspaces or conversations that were deleted for ever."""
-        kept_values: dict[str, object] = {}
-        for path, value in self._values.items():
-            names_in_path = path.split("/")
-            if not any(deleted_id in names_in_path for deleted_id in deleted_ids):
-                kept_values[path] = value
-        self._values = kept_values
+        _remove_values_of_ids(self._values, deleted_ids)
         self.write_state_file()
+        self._change_files_of_other_windows(
+            lambda values: _remove_values_of_ids(values, deleted_ids)
+        )
+
+    def _change_files_of_other_windows(
+        self, change: "Callable[[dict[str, object]], object]"
+    ) -> None:
+        """Changes what other windows remembered, too. One that is open writes its own again."""
+        for file in self._file.parent.glob("window*.json"):
+            if file == self._file:
+                continue
+            try:
+                values = json.loads(file.read_text("utf-8"))
+                change(values)
+                content = json.dumps(values, ensure_ascii=False, indent=1)
+            except (OSError, ValueError, AttributeError, RecursionError) as error:
+                log.warning("%s cannot be read and stays as it is: %s", file.name, error)
+                continue
+            _write_or_log_why_not(file, content.encode("utf-8", "replace"))
 
     def write_state_file(self) -> None:
         """Returns when the file is on the disk. The old one stays complete until then."""
@@ -165,6 +181,19 @@ def _write_or_log_why_not(file: Path, content: bytes) -> None:
         write_file_atomically(file, content, private=True)
     except (OSError, StoreFailed) as error:
         log.warning("the window's layout and drafts could not be kept: %s", error)
+
+
+def _blank_text_in_values(values: dict[str, object], traces: "TextForms", within: str) -> None:
+    for path, value in values.items():
+        if within in path.split("/"):
+            values[path] = _blank_text_in_value(value, traces)
+
+
+def _remove_values_of_ids(values: dict[str, object], deleted_ids: "Sequence[str]") -> None:
+    for path in list(values):
+        names_in_path = path.split("/")
+        if any(deleted_id in names_in_path for deleted_id in deleted_ids):
+            del values[path]
 
 
 def _blank_text_in_value(value: object, traces: "TextForms") -> object:

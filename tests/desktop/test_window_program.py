@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, Qt
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QLineEdit
 
-from helix_desktop.desktop.window_program import InterruptHandler
+from helix_desktop import cli, window_start
+from helix_desktop.desktop.window_program import InterruptHandler, claim_further_window
 from helix_desktop.gui.theme import Theme
+from helix_desktop.program_folders import find_program_folders
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -36,3 +40,33 @@ def test_keys_that_are_still_waiting_are_typed_before_the_window_closes(theme: T
         handler._read.close()
         handler._write.close()
         handler.deleteLater()
+
+
+def test_each_further_window_has_the_lowest_free_number(tmp_path: Path) -> None:
+    where = find_program_folders(tmp_path)
+    second = claim_further_window(where)
+    third = claim_further_window(where)
+    assert (second.number, third.number) == (2, 3)
+    second.claim.close()
+    fourth = claim_further_window(where)
+    assert fourth.number == 2
+    third.claim.close()
+    fourth.claim.close()
+
+
+def test_a_new_window_is_asked_for_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+
+    def start(home: Path | None, arguments: Sequence[str]) -> int:
+        started.append((home, list(arguments)))
+        return 0
+
+    monkeypatch.setattr(window_start, "main", start)
+    link = "helix://workspace/one"
+    assert cli.main(["--home", str(tmp_path), "--new-window", link]) == 0
+    assert cli.main(["--new-window"]) == 0
+    assert started == [(tmp_path, ["--new-window", link]), (None, ["--new-window"])]
+    arguments = window_start._parse_window_arguments(["--new-window", link])
+    assert (arguments.new_window, arguments.link) == (True, link)

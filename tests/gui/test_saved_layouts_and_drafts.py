@@ -148,3 +148,21 @@ def test_before_work_that_blocks_the_window_what_waits_is_written(
     state_file._writer.shutdown()
     assert "half a word" in (tmp_path / "window.json").read_text()
     assert not state_file._timer.isActive()
+
+
+def test_what_is_forgotten_is_removed_from_the_files_of_other_windows(
+    tmp_path: Path, application: QApplication
+) -> None:
+    further = WindowStateFile(tmp_path / "window-2.json")
+    further.remember_value("draft", "one", "talk", value={"text": "the secret is hunter2"})
+    further.remember_value("draft", "one", "gone", value={"text": "a"})
+    further.remember_value("draft", "two", "talk", value={"text": "b"})
+    further.write_state_file()
+    first = WindowStateFile(tmp_path / "window.json")
+    first.forget_remembered_text("hunter2", within="one")
+    first.forget_deleted_ids("gone")
+    again = WindowStateFile(tmp_path / "window-2.json")
+    nothing = dict[str, str]()
+    assert again.get_remembered("draft", "one", "talk", default=nothing)["text"] == "the secret is "
+    assert again.get_remembered("draft", "one", "gone", default=nothing) == nothing
+    assert again.get_remembered("draft", "two", "talk", default=nothing) == {"text": "b"}
