@@ -31,6 +31,8 @@ from helix_desktop.engine.facts import (
     Recorded,
 )
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
+from helix_desktop.engine.state.token_ledger import Savings
+from helix_desktop.engine.view import build_state
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.added_formats import name_of_program
 from helix_desktop.histories.seen_twice import (
@@ -43,6 +45,9 @@ from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 OWN = "Helix Desktop"
+# What savings are compared with (`engine/state/token_ledger.py`).
+COMPARED_WITH = "a summary only when the window is full"
+LEAST_DOLLARS = 0.0005  # Smaller savings are not mentioned.
 
 
 @dataclass(slots=True)
@@ -170,10 +175,45 @@ async def _print_conversation_cost(
     for agent in sub_agents:
         dollars = _format_dollars(agent["cost"])
         lines.append(f"{dollars:>39}  sub-agent {agent['conversation']}: {agent['title']}")
-    await print_result(arguments, console, {"requests": result, "agents": sub_agents}, *lines)
+    savings = build_state(facts).savings_until_moment()
+    lines += _describe_savings(savings)
+    printed = {"requests": result, "agents": sub_agents, "savings": _savings_as_json(savings)}
+    await print_result(arguments, console, printed, *lines)
     if not requests and not arguments.json:
         await console.print_error("The provider reported no token usage for this conversation.")
     return 0
+
+
+def _savings_as_json(figures: Savings) -> dict[str, object]:
+    """Returns what was sent and paid, and what it would have been without shortening."""
+    return {
+        "compared_with": COMPARED_WITH,
+        "tokens": figures.sent,
+        "tokens_without": figures.without,
+        "cost": figures.paid,
+        "cost_without": figures.paid_without,
+    }
+
+
+def _describe_savings(figures: Savings) -> list[str]:
+    """Returns the line that says what shortening has saved or cost, if it is anything."""
+    if figures.is_saved_in_dollars:
+        saved = figures.saved_dollars
+        is_nothing = abs(saved) < LEAST_DOLLARS
+        amount = _format_dollars(abs(saved))
+        comparison = f"{_format_dollars(figures.paid)} instead of about {_format_dollars(figures.paid_without)}"
+    else:
+        saved = figures.saved_tokens
+        is_nothing = not saved
+        amount = f"{abs(saved):,} tokens"
+        comparison = f"{figures.sent:,} instead of about {figures.without:,} tokens"
+    if is_nothing:
+        return []
+    verb = "saved"
+    if saved < 0:
+        verb = "cost"
+        amount = f"{amount} more"
+    return [f"Shortening has {verb} about {amount} so far: {comparison} with {COMPARED_WITH}."]
 
 
 def _free_models_of(facts: Sequence[Recorded]) -> frozenset[str]:

@@ -168,7 +168,7 @@ def explained(home: Path, helix: Helix) -> list[Json]:
     )
     assert code == 0
     value = json.loads(out)
-    assert value.keys() == {"requests", "agents"}
+    assert value.keys() == {"requests", "agents", "savings"}
     found: list[Json] = value["requests"]
     return found
 

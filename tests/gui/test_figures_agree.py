@@ -227,9 +227,9 @@ class StoryJournal:
             )
             == 0
         )
-        cost: float = sum(
-            request["cost"] for request in json.loads(capfd.readouterr().out)["requests"]
-        )
+        printed = json.loads(capfd.readouterr().out)
+        self.printed_savings: dict[str, Any] = printed["savings"]
+        cost: float = sum(request["cost"] for request in printed["requests"])
         return cost
 
 
@@ -483,8 +483,15 @@ def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
             pass_a_moment(window, session, chance, number)
     assert disagreements(window, session, journal) == {}, "at the end"
     printed = journal.printed_cost(session, capfd)
-    paid = session.state.savings_until_moment().paid
-    assert printed == pytest.approx(paid)
+    savings = session.state.savings_until_moment()
+    assert printed == pytest.approx(savings.paid)
+    assert journal.printed_savings == {
+        "compared_with": "a summary only when the window is full",
+        "tokens": savings.sent,
+        "tokens_without": savings.without,
+        "cost": pytest.approx(savings.paid),
+        "cost_without": pytest.approx(savings.paid_without),
+    }
 
 
 def test_the_crawler_finds_a_place_that_says_something_else(
