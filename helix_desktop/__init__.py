@@ -28,7 +28,10 @@ def _stop_importing_from_current_folder() -> None:
     sys.path[:] = [path for path in sys.path if path not in unsearched]
 
 
-if not getattr(sys, "frozen", False):
+# Tests of an extension import us to check it, and must find their own package in its folder.
+# Where the program itself is started, nothing can have imported pytest before.
+_is_imported_by_tests = "pytest" in sys.modules
+if not getattr(sys, "frozen", False) and not _is_imported_by_tests:
     _stop_importing_from_current_folder()
 
 # Importing httpx would also import its command line, with 80 modules of rich, click and

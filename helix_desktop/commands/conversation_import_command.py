@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -20,7 +21,8 @@ from helix_desktop.commands.option_parsing import (
 )
 from helix_desktop.commands.workspace_access import insert_options, print_result, run_on_workspace
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.console import Console, Terminal
+from helix_desktop.console import Console, Terminal, print_text
+from helix_desktop.engine.hidden_characters import mark_text
 from helix_desktop.errors import format_things
 from helix_desktop.histories import added_formats, history_finding, subagent_files
 from helix_desktop.histories.history_rows import NO_MESSAGES
@@ -91,7 +93,10 @@ def run_history_import(arguments: Namespace) -> int:
     """Makes the paths absolute: the import may run in another working directory."""
     from helix_desktop.extensions.extension_loading import load_extensions_in_thread
 
-    load_extensions_in_thread(arguments.places)  # One may bring the format that is meant.
+    # An extension may bring the format that is meant, and one that is off could be missed.
+    extensions = load_extensions_in_thread(arguments.places)
+    for complaint in extensions.complaints:
+        print_text(mark_text(complaint), file=sys.stderr)
     if arguments.kind:
         added_formats.check_kind_of_history(arguments.kind)
     absolute_paths = {str(path): str(path.absolute()) for path in arguments.paths}

@@ -5,7 +5,7 @@ their authors to try them.
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from helix_desktop.extensions.installed_extensions import (
     describe_changed_extension,
     describe_failed_extension,
 )
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_object
 
 if TYPE_CHECKING:
@@ -98,14 +99,20 @@ async def check_extension(arguments: Namespace) -> int:
     """Loads an allowed extension, says what it brings, and checks its formats of histories and its
     kinds of documents with examples of their files. Returns 1 if something is wrong.
     """
+    from helix_desktop.extensions.extension_checks import check_tool_schema
+
     extension = await _load_extension(arguments)
-    lines = [mark_text(line) for line in _describe_declared_things(extension)]
+    lines = list(_describe_declared_things(extension))
     problems: list[str] = []
+    for tool in extension.declared.tools:
+        problems += check_tool_schema(tool)
     for example in arguments.files:
-        problems += await _check_example(extension, example)
+        checked = await _check_example(extension, example)
+        lines += checked.read_things
+        problems += checked.problems
     if arguments.files and not problems:
         lines.append("The examples are read as they should be.")
-    lines += [mark_text(problem) for problem in problems]
+    lines = [mark_text(line) for line in lines + problems]
     result = {"name": extension.installed.name, "problems": problems}
     await print_result(arguments, Terminal(), result, *lines)
     return int(bool(problems))
@@ -144,20 +151,36 @@ def _describe_declared_things(extension: RunningExtension) -> Iterator[str]:
             yield line
 
 
-async def _check_example(extension: RunningExtension, example: Path) -> list[str]:
-    from helix_desktop.extensions.extension_checks import check_document_kind, check_history_format
+@dataclass(frozen=True, slots=True)
+class CheckedExample:
+    """What is wrong with how an example is read, and what was read of it."""
+
+    problems: Sequence[str]
+    read_things: Sequence[str] = ()
+
+
+async def _check_example(extension: RunningExtension, example: Path) -> CheckedExample:
+    from helix_desktop.extensions.extension_checks import (
+        check_document_kind,
+        check_history_format,
+        describe_read_sessions,
+    )
 
     _require_file(example)
     for kind in extension.declared.document_kinds:
         if example.name.lower().endswith(tuple(kind.endings)):
-            return await check_document_kind(kind, example)
+            return CheckedExample(await check_document_kind(kind, example))
     if not extension.declared.history_formats:
         raise InvalidInput("This extension has no format or kind of documents to read the file.")
-    problems_of_formats: list[list[str]] = []
+    least_problems: list[str] | None = None
     for history_format in extension.declared.history_formats:
-        problems_of_formats.append(check_history_format(history_format, example))
-    # An extension with several formats has an example for each.
-    return min(problems_of_formats, key=len)
+        problems = check_history_format(history_format, example)
+        if not problems:
+            return CheckedExample((), describe_read_sessions(history_format, example))
+        # An extension with several formats has an example for each.
+        if least_problems is None or len(problems) < len(least_problems):
+            least_problems = problems
+    return CheckedExample(least_problems or ())
 
 
 def _require_file(path: Path) -> None:
@@ -190,6 +213,30 @@ async def call_tool_of_extension(arguments: Namespace) -> int:
     return int(not result.ok)
 
 
+async def search_with_extension(arguments: Namespace) -> int:
+    """Asks the searches of an extension as the window does, and prints the pages that they find."""
+    from helix_desktop.extensions.added_search_sources import AddedSearchSource
+
+    extension = await _load_extension(arguments)
+    if not extension.declared.search_sources:
+        raise NotFound(f"The extension {arguments.name} has no search.")
+    lines: list[str] = []
+    found: list[dict[str, str]] = []
+    failures: list[str] = []
+    for declared in extension.declared.search_sources:
+        answer = await AddedSearchSource(extension, declared).search(arguments.text)
+        lines.append(f"{declared.title}: {len(answer.pages)} found")
+        for page in answer.pages:
+            lines.append(f"  {page.title}  {page.address}  {page.note}".rstrip())
+            found.append({"title": page.title, "address": page.address, "note": page.note})
+        if answer.failure:
+            failures.append(f"{declared.title} failed: {answer.failure}.")
+    result = {"pages": found, "problems": failures}
+    marked_lines = [mark_text(line) for line in lines + failures]
+    await print_result(arguments, Terminal(), result, *marked_lines)
+    return int(bool(failures))
+
+
 def _extension_as_json(known: KnownExtension) -> dict[str, object]:
     return {
         "name": known.installed.name,
@@ -217,6 +264,7 @@ def add_extension_commands(nouns: Subparsers) -> None:
     _add_extension_off(verbs)
     _add_extension_check(verbs)
     _add_extension_call(verbs)
+    _add_extension_search(verbs)
 
 
 def _add_extension_list(verbs: Subparsers) -> None:
@@ -263,3 +311,11 @@ def _add_extension_call(verbs: Subparsers) -> None:
     )
     add_json_option(command)
     command.set_defaults(run=call_tool_of_extension)
+
+
+def _add_extension_search(verbs: Subparsers) -> None:
+    command = add_command(verbs, "search", "ask the searches of an allowed extension")
+    command.add_argument("name", metavar="EXTENSION", help="its name, as shown by `extension list`")
+    command.add_argument("text", metavar="TEXT", help="what to search for")
+    add_json_option(command)
+    command.set_defaults(run=search_with_extension)

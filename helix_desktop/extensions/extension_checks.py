@@ -1,8 +1,8 @@
-"""Checks, for the author of an extension, whether a format of histories or a kind of documents
-keeps what it promises.
+"""Checks, for the author of an extension, whether a format of histories, a kind of documents or a
+tool keeps what it promises.
 
-It needs one example of its files. `helix-desktop extension check` prints the result, and
-a test of the extension's own package can ask for it:
+A format and a kind need one example of their files. `helix-desktop extension check` prints the
+result, and a test of the extension's own package can ask for it:
 
     assert check_history_format(history, Path("tests/talk.json")) == []
 """
@@ -15,10 +15,11 @@ from pathlib import Path
 from helix_desktop.documents.document_kinds import DocumentKind
 from helix_desktop.documents.document_reading import read_document_pages
 from helix_desktop.errors import HelixError, InvalidInput
-from helix_desktop.extensions.extension_interfaces import ExtensionHistoryFormat
+from helix_desktop.extensions.extension_interfaces import ExtensionHistoryFormat, ExtensionTool
 from helix_desktop.extensions.limited_calls import ExtensionFailed, run_with_limit
-from helix_desktop.extensions.read_sessions import READING_SECONDS, check_read_sessions
-from helix_desktop.histories.added_formats import BEGINNING
+from helix_desktop.extensions.offered_kinds import check_history_format_declaration
+from helix_desktop.extensions.read_sessions import READING_SECONDS, read_and_check_sessions
+from helix_desktop.histories.added_formats import BEGINNING, AddedReading
 from helix_desktop.histories.recorded_session import HistoryUnreadable, RecordedSession
 
 # What a program leaves behind if it is ended while it writes, and what a disk does to a file.
@@ -29,6 +30,10 @@ FILES_OF_OTHERS = (b"", b"\x00\xff" * 100, b"{}", b"[]", b"SQLite format 3\x00",
 
 def check_history_format(declared: ExtensionHistoryFormat, example: Path) -> list[str]:
     """Return a sentence for each promise that is not kept, or nothing if all are kept."""
+    try:
+        check_history_format_declaration(None, declared)
+    except ExtensionFailed as error:
+        return [f"The format cannot be offered: {error.what}."]
     problems = list(_check_recognizing(declared, example))
     content = example.read_bytes()
     try:
@@ -42,10 +47,33 @@ def check_history_format(declared: ExtensionHistoryFormat, example: Path) -> lis
     return problems
 
 
+def describe_read_sessions(declared: ExtensionHistoryFormat, example: Path) -> list[str]:
+    """Return lines that say how much of an example was read, and what was left out of it."""
+    reading = _read_file(declared, example)
+    lines: list[str] = []
+    for session in reading.sessions:
+        calls = sum(len(message.calls) for message in session.messages)
+        lines.append(f"Read {session.name}: {len(session.messages)} messages, {calls} calls")
+    for left_out in reading.left_out:
+        lines.append(f"Left out: {left_out}")
+    return lines
+
+
+def check_tool_schema(declared: ExtensionTool) -> list[str]:
+    """Return a sentence if the schema of a tool is no JSON schema."""
+    from jsonschema import Draft202012Validator, SchemaError  # type: ignore[import-untyped]
+
+    try:
+        Draft202012Validator.check_schema(declared.schema)
+    except SchemaError as error:
+        return [f"The schema of {declared.name} is no JSON schema: {error.message}."]
+    return []
+
+
 async def check_document_kind(kind: DocumentKind, example: Path) -> list[str]:
     """Read an example, and damaged copies of it, in the limited process that reads documents.
 
-    The kind has to be offered: its extension runs. Returns a sentence for each problem.
+    The kind has to be offered, so this cannot be asked by a test of its package. Returns a sentence for each problem.
     """
     content = await asyncio.to_thread(example.read_bytes)
     problems: list[str] = []
@@ -89,13 +117,17 @@ def _recognizes(declared: ExtensionHistoryFormat, path: Path, beginning: bytes) 
 
 
 def _read_sessions(declared: ExtensionHistoryFormat, path: Path) -> tuple[RecordedSession, ...]:
+    return _read_file(declared, path).sessions
+
+
+def _read_file(declared: ExtensionHistoryFormat, path: Path) -> AddedReading:
     """Raises HistoryUnreadable if the format says that the file is damaged, and else
     ExtensionFailed.
     """
 
-    def read_or_return_refusal() -> tuple[RecordedSession, ...] | HistoryUnreadable:
+    def read_or_return_refusal() -> AddedReading | HistoryUnreadable:
         try:
-            return check_read_sessions(declared.read(path), declared.kind).sessions
+            return read_and_check_sessions(declared, path)
         except HistoryUnreadable as error:
             return error
 

@@ -71,7 +71,7 @@ class LoadedExtensions:
         marks = LoadingMarks(self.decisions.loading_folder)
         names_that_ended = marks.remove_names_of_ended_processes()
         try:
-            for known in self.decisions.list_extensions():
+            for known in self.decisions.list_in_order_of_consent():
                 if known.state is ExtensionState.CHANGED:
                     self.complaints.append(describe_changed_extension(known.installed))
                 if known.state is not ExtensionState.ALLOWED:

@@ -91,6 +91,14 @@ class AllowedExtensions:
             known.append(_judge_decision(installed, decision))
         return known
 
+    def list_in_order_of_consent(self) -> list[KnownExtension]:
+        """Return those that the user has decided on. A newer one comes after the others, so it
+        cannot take a name from one that the user allowed before.
+        """
+        known_by_name = {known.installed.name: known for known in self.list_extensions()}
+        names_in_order = [name for name in self._read() if name in known_by_name]
+        return [known_by_name[name] for name in names_in_order]
+
     def find_extension(self, name: str) -> KnownExtension:
         known_extensions = self.list_extensions()
         for known in known_extensions:

@@ -52,7 +52,7 @@ def message_of(error: BaseException) -> str:
         message = str(error)
     except BaseException:  # noqa: BLE001 - see above
         return "it has no message"
-    return printable_text(message)
+    return printable_text(message) or "it has no message"
 
 
 def printable_text(text: str) -> str:

@@ -5,8 +5,9 @@ Each check raises ExtensionFailed with the end of the sentence "The extension X 
 """
 
 import importlib.util
+import inspect
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,12 @@ def _check_text(what: str, text: object) -> None:
         raise ExtensionFailed(f"{what} is no text, but {type(text).__name__}")
 
 
+def _check_list(what: str, values: object) -> None:
+    """A text is a sequence of its characters, which nobody means."""
+    if type(values) not in (list, tuple):
+        raise ExtensionFailed(f"{what} must be a list or a tuple of texts")
+
+
 def check_title(what: str, title: str) -> None:
     _check_text(what, title)
     if not title.strip() or not title.isprintable() or len(title) > LONGEST_TITLE:
@@ -105,6 +112,8 @@ def _check_tool(_: InstalledExtension, tool: ExtensionTool) -> None:
         raise ExtensionFailed(
             f"the description and schema of its tool {tool.name} have more than {LONGEST_DESCRIPTION:,} characters"
         )
+    if inspect.isfunction(tool.run) and not inspect.iscoroutinefunction(tool.run):
+        raise ExtensionFailed(f"the function of its tool {tool.name} must begin with `async def`")
 
 
 # --- Formats of histories
@@ -116,10 +125,13 @@ def _check_folder(kind: str, folder: str) -> None:
         raise ExtensionFailed(f'a folder of {kind} must begin with "~/" or "/"')
 
 
-def _check_history_format(_: InstalledExtension, declared: ExtensionHistoryFormat) -> None:
+def check_history_format_declaration(
+    _: InstalledExtension | None, declared: ExtensionHistoryFormat
+) -> None:
     check_name("format", declared.kind)
     check_title("the name of its format's program", declared.program)
     _check_endings(declared.kind, declared.endings)
+    _check_list(f"the folders of {declared.kind}", declared.folders)
     for folder in declared.folders:
         _check_folder(declared.kind, folder)
 
@@ -162,7 +174,8 @@ def _check_document_kind(installed: InstalledExtension, kind: DocumentKind) -> N
         )
 
 
-def _check_endings(name: str, endings: Iterable[str]) -> None:
+def _check_endings(name: str, endings: Sequence[str]) -> None:
+    _check_list(f"the endings of {name}", endings)
     for ending in endings:
         _check_text(f"an ending of {name}", ending)
         is_ending = ending.startswith(".") and ending == ending.lower() and ending.isprintable()
@@ -344,7 +357,7 @@ OFFERED_KINDS: Sequence[OfferedKind] = (
         "formats of histories",
         ExtensionHistoryFormat,
         _kind_of_format,
-        _check_history_format,
+        check_history_format_declaration,
         _offer_history_format,
         _details_of_format,
     ),

@@ -5,11 +5,12 @@ value gets exactly the type that its class declares.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from helix_desktop.engine.fact_encoding import require_valid_time
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
 from helix_desktop.errors import InvalidInput
 from helix_desktop.extensions.extension_interfaces import ExtensionHistoryFormat
@@ -84,16 +85,26 @@ class HistoryFormatOfExtension:
 
     def _read_and_check(self, path: Path) -> AddedReading:
         try:
-            return check_read_sessions(self.declared.read(path), self.declared.kind)
+            return read_and_check_sessions(self.declared, path)
         except HistoryUnreadable as error:
             return AddedReading(unreadable_because=message_of(error).rstrip("."))
 
 
-def check_read_sessions(items: Iterable[Any], kind: str) -> AddedReading:
+def read_and_check_sessions(declared: ExtensionHistoryFormat, path: Path) -> AddedReading:
     """Return the sessions, and the texts between them, which say what was left out of the file.
 
-    Raises ExtensionFailed for anything else.
+    Raises HistoryUnreadable if the format does, and ExtensionFailed for a wrong value. A generator
+    that is left after a wrong value is ended here, on the thread that may hold its database.
     """
+    items = declared.read(path)
+    try:
+        return _check_read_sessions(items, declared.kind)
+    finally:
+        if isinstance(items, Generator):
+            items.close()
+
+
+def _check_read_sessions(items: Iterable[Any], kind: str) -> AddedReading:
     sessions: list[RecordedSession] = []
     left_out: list[str] = []
     identities: set[str] = set()
@@ -184,4 +195,15 @@ def _exact_value(name: str, declared_type: object, value: object, kind: str) -> 
     number = float(str(value))
     if not math.isfinite(number):
         raise ExtensionFailed(f"the format {kind} gave {name} the value {number}")
+    if name.endswith(".time"):
+        _check_time(name, number, kind)
     return number
+
+
+def _check_time(name: str, time: float, kind: str) -> None:
+    try:
+        require_valid_time(time)
+    except ValueError as error:
+        raise ExtensionFailed(
+            f"the format {kind} gave {name} the value {time:.0f}, which is no time in seconds since 1970"
+        ) from error

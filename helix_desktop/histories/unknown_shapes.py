@@ -144,7 +144,7 @@ def describe_unknown_shapes(
     listed_names = ", ".join(names_with_counts)
     if len(names) > MOST_NAMES:
         listed_names += f", and {len(names) - MOST_NAMES:,} more"
-    program = NAMES.get(shape.removesuffix("-2"), shape)
+    program = NAMES.get(shape.removesuffix("-2"), shape) or "another program"
     writer = f"{program} {version}".rstrip()
     sentences = [f"Something that {writer} writes {NOT_READ_YET}: {listed_names}."]
     if is_kept:

@@ -310,6 +310,7 @@ def check_arguments_of_server_tool(
     """
     import referencing
     from jsonschema import Draft202012Validator, SchemaError, validators  # type: ignore[import-untyped]
+    from jsonschema.exceptions import UnknownType  # type: ignore[import-untyped]
 
     without_patterns = validators.extend(
         Draft202012Validator, {"pattern": None, "patternProperties": None}
@@ -320,6 +321,7 @@ def check_arguments_of_server_tool(
         mistake = next(iter(validator.iter_errors(values)), None)
     except (
         SchemaError,
+        UnknownType,
         referencing.exceptions.Unresolvable,
         RecursionError,
         TypeError,

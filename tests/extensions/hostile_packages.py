@@ -154,13 +154,14 @@ def _packages_with_bad_tools() -> Iterator[HostilePackage]:
         "'t', '', {}, read, -1": "limit_seconds",
         "'t', '', {}, read, 10**9": "limit_seconds",
         "type('S', (str,), {})('t'), '', {}, read": "is no text, but S",
+        "'t', '', {}, read": "must begin with `async def`",
     }
     for number, (arguments, said) in enumerate(tools.items()):
         code = READ + f"extension = Extension('T', tools=[ExtensionTool({arguments})])"
         yield HostilePackage(f"tool{number}", code, said)
     twice = (
-        READ
-        + "tool = ExtensionTool('t', '', {}, read)\nextension = Extension('T', tools=[tool, tool])"
+        "async def act(_): return ''\n"
+        "tool = ExtensionTool('t', '', {}, act)\nextension = Extension('T', tools=[tool, tool])"
     )
     yield HostilePackage("tool_twice", twice, "declares the tool t twice")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,7 +13,10 @@ from typing import Any
 import pytest
 
 from helix_desktop.extensions import extension_loading
-from helix_desktop.extensions.extension_checks import check_history_format
+from helix_desktop.extensions.extension_checks import (
+    check_history_format,
+    describe_read_sessions,
+)
 from helix_desktop.extensions.extension_interfaces import Extension, ExtensionHistoryFormat
 from helix_desktop.extensions.extension_offers import check_declaration
 from helix_desktop.extensions.installed_extensions import InstalledExtension
@@ -100,7 +104,8 @@ def test_the_code_of_the_page_for_authors_works(tmp_path: Path) -> None:
     names: dict[str, Any] = {"__name__": "page"}
     exec("from helix_desktop.extensions.extension_interfaces import *", names)  # noqa: S102 - our page
     for code in parts[1:]:  # The first one only lists the classes.
-        exec(code, names)  # noqa: S102
+        if "from talker import" not in code:  # The test of a package imports the package.
+            exec(code, names)  # noqa: S102
     example = tmp_path / "example.talk"
     example.write_text(TALK, "utf-8")
     assert check_history_format(names["history"], example) == []
@@ -253,3 +258,82 @@ def test_a_kind_of_documents_is_checked_with_an_example(
     assert (code, "could not be read" in out) == (1, False)
     assert "For an empty file, the reader failed. Raise DocumentDamaged" in out
     assert "IndexError" in out
+
+
+def test_a_search_is_tried_from_the_command_line(
+    where: ProgramFolders,
+    write_extension: WriteExtension,
+    helix: Helix,  # noqa: F811
+) -> None:
+    write_extension(
+        "wiki",
+        """
+from helix_desktop.extensions.extension_interfaces import *
+
+def search(text):
+    if text == "script":
+        yield FoundPage("Bad", "javascript:alert(1)")
+    yield FoundPage(f"About {text}", "https://wiki.example.org/a")
+
+extension = Extension("Wiki", search_sources=[ExtensionSearchSource("Wiki", search)])
+""",
+    )
+    allow(where, "wiki")
+    command = ("--home", where.data, "extension", "search", "wiki")
+    code, out, _ = helix(*command, "release")
+    assert (code, "About release  https://wiki.example.org/a" in out) == (0, True)
+    code, out, _ = helix(*command, "script")
+    assert code == 1
+    assert "Wiki failed: it returned the address 'javascript:alert(1)'." in out
+
+
+def test_a_schema_that_is_none_is_named_and_ends_no_call(
+    where: ProgramFolders,
+    write_extension: WriteExtension,
+    helix: Helix,  # noqa: F811
+) -> None:
+    """The defect: a type that does not exist passed the check, and a call ended the command."""
+    tool = code_of_package("word_tools").replace('"type": "object"', '"type": "objct"')
+    write_extension("words", tool)
+    allow(where, "words")
+    code, out, _ = helix("--home", where.data, "extension", "check", "words")
+    assert code == 1
+    assert "The schema of count_words is no JSON schema" in out
+    command = ("--home", where.data, "extension", "call", "words")
+    code, out, err = helix(*command, "count_words", '{"text": "to be or not"}')
+    assert (code, "4 words" in out, "Traceback" in err) == (0, True, False)
+
+
+def test_a_declaration_that_is_not_offered_is_named_in_a_test(example: Path) -> None:
+    wrong = ExtensionHistoryFormat("t", "T", recognizes_lines, read_lines, endings=".jsonl")
+    (problem,) = check_history_format(wrong, example)
+    assert problem == (
+        "The format cannot be offered: the endings of t must be a list or a tuple of texts."
+    )
+
+
+def test_the_check_says_how_much_was_read(example: Path) -> None:
+    declared = ExtensionHistoryFormat("t", "T", recognizes_lines, read_lines)
+    example.write_text(LINES + "{broken\n", "utf-8")
+    assert describe_read_sessions(declared, example) == [
+        f"Read {example}: 2 messages, 0 calls",
+        "Left out: line 4 is damaged",
+    ]
+
+
+def test_a_test_of_a_package_finds_the_package(tmp_path: Path) -> None:
+    """The defect: importing Helix Desktop took the package's own folder from Python's path."""
+    (tmp_path / "talker.py").write_text("number = 7\n", "utf-8")
+    (tmp_path / "test_talker.py").write_text(
+        "import helix_desktop\nfrom talker import number\n\ndef test_it():\n    assert number == 7\n",
+        "utf-8",
+    )
+    for command in (("pytest", "test_talker.py"), ("helix_desktop.cli", "--version")):
+        done = subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr

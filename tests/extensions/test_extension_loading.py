@@ -28,12 +28,16 @@ BROKEN = {
     "no_name": ("other = 7", "its module raised AttributeError"),
     "interface": (DECLARES + "extension = Extension('New', interface=2)", "version 2 of the interface"),
     "tool_name": (
-        DECLARES + "extension = Extension('T', tools=[ExtensionTool('a b', '', {}, None)])",
+        DECLARES + "extension = Extension('T', tools=[ExtensionTool('a b', '', {}, print)])",
         "must have only letters",
     ),
     "twice": (
         DECLARES + "tool = ExtensionTool('a', '', {}, None)\nextension = Extension('T', tools=[tool, tool])",
         "declares the tool a twice",
+    ),
+    "plain_function": (
+        DECLARES + "def run(values): return ''\nextension = Extension('T', tools=[ExtensionTool('a', '', {}, run)])",
+        "the function of its tool a must begin with `async def`",
     ),
     "claims_kind": (
         DECLARES

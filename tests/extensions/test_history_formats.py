@@ -109,6 +109,8 @@ WRONG = {
     "text=None": "gave RecordedMessage.text a value of the type NoneType instead of str",
     "time='now'": "gave RecordedMessage.time a value of the type str instead of float",
     "time=float('nan')": "gave RecordedMessage.time the value nan",
+    "time=1793614272000": "gave RecordedMessage.time the value 1793614272000, which is no time in seconds",
+    "time=-1.0": "gave RecordedMessage.time the value -1, which is no time in seconds",
     "calls=[7]": "gave RecordedMessage.calls an item of the type int",
     "calls='open'": "gave RecordedMessage.calls a value of the type str instead of a list",
     "calls=[ToolCall('1', 'open', {})]": "gave ToolCall.arguments a value of the type dict",
@@ -283,3 +285,50 @@ def test_failures_between_which_it_works_switch_nothing_off(
         complaints_of_import(other)
         assert complaints_of_import(history) == []
     assert extensions.complaints == []
+
+
+def test_a_generator_is_closed_on_the_thread_that_read_it(
+    load_quillbot: LoadQuillbot, history: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The defect: after a wrong value, Python ended it on another thread, and the database that
+    it held refused to be closed there.
+    """
+    load_quillbot(
+        """
+def read(path):
+    import threading
+    began = threading.get_ident()
+    try:
+        yield session_of(path, messages=7)
+    finally:
+        path.with_suffix(".ended").write_text(str(began == threading.get_ident()))
+"""
+    )
+    assert complaints_of_import(history)
+    assert history.with_suffix(".ended").read_text() == "True"
+
+
+def test_an_extension_that_is_off_since_it_changed_is_named_by_an_import(
+    where: ProgramFolders,
+    write_extension: WriteExtension,
+    history: Path,
+    helix: Helix,  # noqa: F811
+) -> None:
+    write_extension("quillbot", FORMAT % "")
+    allow(where, "quillbot")
+    write_extension("quillbot", FORMAT % "changed = True")
+    arguments = ("--home", where.data, "conversation", "import", "--from", "quillbot", history)
+    _, _, err = helix(*arguments)
+    assert "The extension quillbot has changed since you allowed it, so it is off." in err
+
+
+def test_an_extension_takes_no_kind_from_one_that_was_allowed_before(
+    where: ProgramFolders, write_extension: WriteExtension, history: Path
+) -> None:
+    write_extension("quillbot", FORMAT % "")
+    allow(where, "quillbot")
+    write_extension("another", FORMAT % "")
+    loaded = load(allow(where, "another"))
+    assert [extension.installed.name for extension in loaded.running] == ["quillbot"]
+    (complaint,) = loaded.complaints
+    assert complaint.startswith("The extension another was switched off: The kind of history")
