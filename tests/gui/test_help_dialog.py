@@ -48,7 +48,7 @@ def test_a_page_is_found_by_its_words_and_those_with_them_in_the_title_come_firs
 ) -> None:
     assert find_help_pages("undo")[0].file == "changes.md"
     assert find_help_pages("UNDO changes")[0].file == "changes.md"
-    assert find_help_pages("keyring")[0].file == "keys.md", "only the text has this word"
+    assert find_help_pages("keyring")[0].file == "keys.md"
     assert find_help_pages("xylophone") == ()
     assert {finding.file for finding in find_help_pages("")} == {
         entry.file for entry in list_help_contents()
