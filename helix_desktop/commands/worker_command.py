@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from helix_desktop import glibc_memory
 from helix_desktop.commands import workspace_access
 from helix_desktop.commands.option_parsing import (
     Subparsers,
@@ -65,6 +66,7 @@ def _run_worker_command(arguments: Namespace) -> int:
     The work in a workspace may be done by another process, which gets only the command line. What
     workspaces of this process share is therefore kept beside the options, in `arguments`.
     """
+    glibc_memory.share_one_heap_between_threads()
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     if arguments.workspace:
         chosen = [workspaces.find_known_workspace(name) for name in arguments.workspace]
@@ -109,6 +111,8 @@ class _WorkerRounds:
         if sys.platform != "win32":
             drain = partial(self._drain, asyncio.current_task())
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, drain)
+        # Each workspace that was open leaves memory behind, of which a worker for many has much.
+        self._owned.spawn_task(glibc_memory.return_free_memory_every_minute(), name="freed memory")
         codes: list[int] = []
         workspaces_to_open = self._workspaces_to_open_first()
         while not self._arguments.is_draining:
