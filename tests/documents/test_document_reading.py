@@ -172,3 +172,7 @@ async def test_a_member_that_says_it_is_smaller_than_it_is_cannot_grow() -> None
     lying = content.replace(size, (10).to_bytes(4, "little"))
     with pytest.raises((InvalidInput, zipfile.BadZipFile)):
         await read("lying.docx", lying)
+
+
+async def test_an_empty_file_is_said_to_be_empty_and_not_damaged() -> None:
+    assert await refused("report.docx", b"") == "report.docx is empty."

@@ -5,6 +5,7 @@ installed. They work in conversations of this window, over the Agent Client Prot
 from collections.abc import Sequence
 from functools import partial
 
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QWidget
 
 from helix_desktop.errors import HelixError, InvalidInput
@@ -15,6 +16,7 @@ from helix_desktop.gui.common.widgets import build_plain_label, build_push_butto
 from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import ListedAcpAgent, Workbench
@@ -36,6 +38,8 @@ class AcpAgentsPage(SettingsPage):
         self._rows = build_column(spacing=6)
         self.add_page_layout(self._rows)
         self._missing_label = self.add_sentence("", "small")
+        # The commands that install them can be copied.
+        self._missing_label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._missing_label.hide()
         self._error_label = self.add_sentence("", "danger")
         self._error_label.hide()
@@ -77,6 +81,7 @@ class AcpAgentsPage(SettingsPage):
         state = build_plain_label("", "small", card)
         if not agent.is_installed:
             state.setText(tr("Its program was not found on this computer."))
+            set_widget_look(state, "danger")
         state.setVisible(bool(state.text()))
         buttons = build_row(1)
         if agent.is_own:
@@ -99,6 +104,7 @@ class AcpAgentsPage(SettingsPage):
 
     def _test_agent(self, name: str, state: QLabel) -> None:
         state.setText(tr("Starting {name}…", name=name))
+        set_widget_look(state, "small")
         state.show()
         self._runner.run_in_background(
             self._bench.acp.test_agent(name),
@@ -113,6 +119,7 @@ class AcpAgentsPage(SettingsPage):
 
     def _show_test_failure(self, state: QLabel, error: HelixError) -> None:
         state.setText(translate_sentences(str(error)))
+        set_widget_look(state, "danger")
 
     def _open_add_dialog(self) -> None:
         about_command = tr("What you would type in a terminal to start it as an agent, for example: gemini --experimental-acp")  # fmt: skip

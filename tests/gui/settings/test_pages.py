@@ -525,6 +525,9 @@ def test_an_agent_is_added_by_its_command_tested_and_removed(
     bench.acp.fails = True
     QTest.mouseClick(button(page, "Test"), Qt.MouseButton.LeftButton)
     assert "it ended with exit code 1" in said(page)
+    labels = page.page_content.findChildren(QLabel)
+    (failure,) = [label for label in labels if "it ended with exit code 1" in label.text()]
+    assert failure.property("look") == "danger"
 
     QTest.mouseClick(button(page, "Add agent…"), Qt.MouseButton.LeftButton)
     dialog = page.findChildren(FieldsDialog)[-1]
