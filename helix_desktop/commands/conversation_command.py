@@ -46,6 +46,7 @@ from helix_desktop.engine.facts import (
     UserPart,
     UserSaid,
 )
+from helix_desktop.engine.request_building import INTERRUPTED
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
@@ -214,8 +215,8 @@ def _describe_message(fact: Fact, gone: Collection[Digest]) -> dict[str, str]:
     match fact:
         case UserSaid(parts=parts):
             return {"by": "user", "text": _describe_user_parts(parts, gone)}
-        case ToolReturned(output=output):
-            return {"by": "tool", "text": _describe_stored(output, gone)}
+        case ToolReturned():
+            return {"by": "tool", "text": _describe_result(fact, gone)}
         case ModelReplied(model=model, parts=parts):
             texts: list[str] = []
             calls: list[str] = []
@@ -242,6 +243,16 @@ def _describe_user_parts(parts: Sequence[UserPart], gone: Collection[Digest]) ->
     if not lines:
         return "(added by the agent)"
     return "\n".join(lines)
+
+
+def _describe_result(result: ToolReturned, gone: Collection[Digest]) -> str:
+    """Returns what is stored of an output, and whether the call failed."""
+    if result.head == INTERRUPTED:
+        return INTERRUPTED  # Nothing is stored of it: the program itself says it.
+    description = _describe_stored(result.output, gone)
+    if not result.ok:
+        return f"Failed. {description}"
+    return description
 
 
 def _describe_stored(stored: Stored, gone: Collection[Digest]) -> str:

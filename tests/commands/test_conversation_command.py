@@ -30,6 +30,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )  # fmt: skip
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.request_building import INTERRUPTED
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import AmbiguousName
 from helix_desktop.store.conversation_rows import StoredConversation
@@ -258,6 +259,25 @@ def test_an_output_that_was_forgotten_is_said_to_be(helix: Helix, workspace: str
     assert [one["text"] for one in shown if one["by"] == "tool"] == [
         "19 bytes, no longer stored: forgotten, or removed to free up space"
     ]
+
+
+def test_a_call_without_a_result_is_not_shown_as_a_forgotten_output(
+    helix: Helix, workspace: str
+) -> None:
+    reply = ModelReplied((ToolCall("1", "Bash", "{}"),), "m", Stop.CALLS)
+    asyncio.run(append(workspace, "cut-1", UserSaid((Text("Look."),)), reply))
+    shown = json.loads(helix("conversation", "show", "-w", "Work", "cut", "--json")[1])
+    assert [one["text"] for one in shown if one["by"] == "tool"] == [INTERRUPTED]
+
+
+def test_a_call_that_failed_is_shown_as_failed(helix: Helix, workspace: str) -> None:
+    stored = Stored(Digest.of_content(b"no such file"), 12)
+    reply = ModelReplied((ToolCall("1", "Bash", "{}"),), "m", Stop.CALLS)
+    result = ToolReturned("1", stored, 3, ok=False)
+    asyncio.run(append(workspace, "bad-1", UserSaid((Text("Look."),)), reply, result))
+    shown = json.loads(helix("conversation", "show", "-w", "Work", "bad", "--json")[1])
+    (text,) = [one["text"] for one in shown if one["by"] == "tool"]
+    assert text.startswith("Failed. 12 bytes")
 
 
 async def append(workspace: str, conversation: str, *added: Fact) -> None:
