@@ -199,6 +199,8 @@ async def _print_tasks(
 
 def _describe_reason(task: fleet_tasks.FleetTask) -> str:
     """Returns why the task is in its state, or an empty string."""
+    if task.open_needs:
+        return f"Other tasks that this one waits for: {task.open_needs}"
     is_answered = task.state in _ANSWERED and bool(task.result.asked)
     if is_answered:  # The reason is the question that the user has answered.
         return ""

@@ -23,8 +23,8 @@ from helix_desktop.store.shared.row_encryption import RowCipher
 _DEADLINE_SECONDS = "CASE WHEN deadline > 0 THEN deadline - {now} ELSE 0 END"
 _LAST_COLUMNS = f"{_DEADLINE_SECONDS}, sealed, result, reason, setbacks, position"
 # What is read of a task in the live table, and of one in the history, which no worker has.
-COLUMNS = f"id, state, priority, added, worker, claims, {_LAST_COLUMNS}"
-ENDED_COLUMNS = f"id, state, priority, added, '', claims, {_LAST_COLUMNS}"
+COLUMNS = f"id, state, priority, added, worker, claims, {_LAST_COLUMNS}, open_needs"
+ENDED_COLUMNS = f"id, state, priority, added, '', claims, {_LAST_COLUMNS}, 0"
 
 # What the list itself decided. The database cannot encrypt a sentence, so it notes a word.
 WHY_BY_REASON = {
@@ -52,6 +52,7 @@ class _TaskRow:
     reason: str
     setbacks: int
     position: int
+    open_needs: int
 
 
 class FleetTaskCodec:
@@ -132,6 +133,7 @@ class FleetTaskCodec:
             result=result,
             setbacks=row.setbacks,
             position=row.position,
+            open_needs=row.open_needs,
         )
 
 

@@ -80,7 +80,7 @@ class FleetTask:
 
     `claims`: the number of claims, and of the newest lease. `setbacks`: how often it
     was given back because of something that may pass. `position`: grows with each
-    added task.
+    added task. `open_needs`: how many tasks it still waits for.
     """
 
     id: str
@@ -94,6 +94,7 @@ class FleetTask:
     result: FleetTaskResult = field(default_factory=FleetTaskResult)
     setbacks: int = 0
     position: int = 0
+    open_needs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,7 @@ def task_as_json(task: FleetTask) -> dict[str, Any]:
         "worker": task.worker,
         "claims": task.claims,
         "setbacks": task.setbacks,
+        "open_needs": task.open_needs,
         "priority": task.priority,
         "added": task.added,
         "deadline_seconds": task.deadline_seconds,

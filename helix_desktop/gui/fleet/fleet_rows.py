@@ -214,6 +214,9 @@ def _describe_worker(workspace: Figures, task: Figures) -> str:
 
 
 def _describe_now(state: str, task: Figures) -> str:
+    open_needs = task.get("open_needs", 0)
+    if open_needs:
+        return format_count(open_needs, "waits for {n} task", "waits for {n} tasks")
     reason = describe_task_reason(state, task)
     if reason:
         return reason

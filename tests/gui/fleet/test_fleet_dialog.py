@@ -295,6 +295,12 @@ def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
     )
 
 
+def test_a_waiting_task_says_for_how_many_others_it_waits() -> None:
+    for open_needs, now in ((0, ""), (1, "waits for 1 task"), (2, "waits for 2 tasks")):
+        waiting = {**task(1, "waiting"), "open_needs": open_needs}
+        assert task_cells(ListedTask("waiting", FOUND[0], waiting))[5] == now
+
+
 def test_words_of_a_task_are_not_cut_beside_an_empty_cell(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders
 ) -> None:

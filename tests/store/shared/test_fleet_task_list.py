@@ -222,6 +222,24 @@ async def test_a_task_waits_for_others_and_is_cancelled_when_one_fails(
         await tasks.add_fleet_tasks([NewFleetTask(order(), after=("0" * 20,))])
 
 
+async def test_a_task_says_for_how_many_others_it_still_waits(tasks: FleetTaskList) -> None:
+    first, second, last = await tasks.add_fleet_tasks(
+        [
+            NewFleetTask(order("first"), key="first"),
+            NewFleetTask(order("second"), key="second"),
+            NewFleetTask(order("last"), after=("first", "second")),
+        ]
+    )
+    assert (await tasks.find_fleet_task(last)).open_needs == 2
+    for still_open in (1, 0):
+        (claimed,) = await tasks.claim_fleet_tasks("me 1.1", 1, 60.0)
+        assert claimed.id in (first, second)
+        assert await tasks.end_fleet_task(claimed, FleetTaskState.DONE, FleetTaskResult())
+        assert (await tasks.find_fleet_task(last)).open_needs == still_open
+    (listed,) = await tasks.list_fleet_tasks("waiting")
+    assert (listed.id, listed.open_needs) == (last, 0)
+
+
 async def test_a_deadline_that_passed_fails_the_task(tasks: FleetTaskList) -> None:
     soon, late = await tasks.add_fleet_tasks(
         [NewFleetTask(order(), deadline_seconds=1e-6), NewFleetTask(order(), deadline_seconds=3600)]
