@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run_or_open_window(given: list[str]) -> int:
     place = _pop_target_argument(given)
     if "--new-window" in given:
-        return _open_further_window(given, place)
+        return _open_window_beside_another(given, place)
     if given:
         return _run_command_line(given, place)
     return _open_window(None, place)
@@ -154,7 +154,7 @@ def _run_command_line(given: Sequence[str], place: str) -> int:
         stop()
 
 
-def _open_further_window(given: Sequence[str], place: str) -> int:
+def _open_window_beside_another(given: Sequence[str], place: str) -> int:
     """Opens another window beside one that is open: `[--home DIR] --new-window [PLACE]`."""
     from helix_desktop import commands
 

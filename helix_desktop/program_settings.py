@@ -158,7 +158,7 @@ class ProgramSettings:
         self._read_settings_file()
 
     @property
-    def path(self) -> Path:
+    def settings_path(self) -> Path:
         return self._path
 
     @property

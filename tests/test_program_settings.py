@@ -178,13 +178,13 @@ def test_every_declaration_is_listed_once() -> None:
 def test_a_file_that_is_opened_names_what_the_window_does_not_show(tmp_path: Path) -> None:
     settings = ProgramSettings(tmp_path / "settings.toml")
     settings.create_file_if_missing()
-    text = settings.path.read_text("utf-8")
+    text = settings.settings_path.read_text("utf-8")
     assert '# logs.level = "info"' in text
     assert "# notifications.failed = true" in text
     assert "appearance.theme" not in text
     uncommented = text.replace("# fleet.keep_days = 90", "fleet.keep_days = 30")
-    settings.path.write_text(uncommented, "utf-8")
+    settings.settings_path.write_text(uncommented, "utf-8")
     settings.create_file_if_missing()
-    changed = ProgramSettings(settings.path)
+    changed = ProgramSettings(settings.settings_path)
     assert changed.file_mistakes == ()
     assert changed[program_settings.KEEP_DAYS] == 30

@@ -60,7 +60,7 @@ class ProgramSettingsPage(SettingsPage):
 
     def _open_file_of_program(self) -> None:
         self._settings.create_file_if_missing()
-        open_in_desktop_program(self._settings.path)
+        open_in_desktop_program(self._settings.settings_path)
 
     def _show_rows_of_switches(self) -> None:
         """Shows what belongs to a switch only while that is on."""
