@@ -216,7 +216,7 @@ def _describe_message(fact: Fact, gone: Collection[Digest]) -> dict[str, str]:
         case UserSaid(parts=parts):
             return {"by": "user", "text": _describe_user_parts(parts, gone)}
         case ToolReturned():
-            return {"by": "tool", "text": _describe_result(fact, gone)}
+            return {"by": "tool", "text": _describe_tool_result(fact, gone)}
         case ModelReplied(model=model, parts=parts):
             texts: list[str] = []
             calls: list[str] = []
@@ -245,7 +245,7 @@ def _describe_user_parts(parts: Sequence[UserPart], gone: Collection[Digest]) ->
     return "\n".join(lines)
 
 
-def _describe_result(result: ToolReturned, gone: Collection[Digest]) -> str:
+def _describe_tool_result(result: ToolReturned, gone: Collection[Digest]) -> str:
     """Returns what is stored of an output, and whether the call failed."""
     if result.head == INTERRUPTED:
         return INTERRUPTED  # Nothing is stored of it: the program itself says it.

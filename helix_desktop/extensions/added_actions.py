@@ -28,7 +28,7 @@ class AddedAction:
     def _run_with_limit(self, place: ActionPlace) -> str:
         try:
             return self.extension.run_and_count(
-                lambda: _check_text(self.declared.run(place)),
+                lambda: _check_returned_text(self.declared.run(place)),
                 self.declared.limit_seconds,
                 f"the action {self.title}",
             )
@@ -53,7 +53,7 @@ def list_added_actions() -> list[AddedAction]:
     return [action for action in _added if not action.extension.stopped_because]
 
 
-def _check_text(text: object) -> str:
+def _check_returned_text(text: object) -> str:
     if text is None:
         return ""
     if type(text) is not str:

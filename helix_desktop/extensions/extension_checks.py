@@ -49,7 +49,7 @@ def check_history_format(declared: ExtensionHistoryFormat, example: Path) -> lis
 
 def describe_read_sessions(declared: ExtensionHistoryFormat, example: Path) -> list[str]:
     """Return lines that say how much of an example was read, and what was left out of it."""
-    reading = _read_file(declared, example)
+    reading = _read_history_with_limit(declared, example)
     lines: list[str] = []
     for session in reading.sessions:
         calls = sum(len(message.calls) for message in session.messages)
@@ -117,10 +117,10 @@ def _recognizes(declared: ExtensionHistoryFormat, path: Path, beginning: bytes) 
 
 
 def _read_sessions(declared: ExtensionHistoryFormat, path: Path) -> tuple[RecordedSession, ...]:
-    return _read_file(declared, path).sessions
+    return _read_history_with_limit(declared, path).sessions
 
 
-def _read_file(declared: ExtensionHistoryFormat, path: Path) -> AddedReading:
+def _read_history_with_limit(declared: ExtensionHistoryFormat, path: Path) -> AddedReading:
     """Raises HistoryUnreadable if the format says that the file is damaged, and else
     ExtensionFailed.
     """

@@ -77,7 +77,9 @@ class LoadedExtensions:
                 if known.state is not ExtensionState.ALLOWED:
                     continue
                 if known.installed.name in names_that_ended:
-                    self._switch_off(known.installed, "the program ended while it was loaded")
+                    self._switch_off_failed(
+                        known.installed, "the program ended while it was loaded"
+                    )
                     continue
                 modules = modules_of_files(known.installed.files, self.decisions.folder)
                 finder.allow_modules(modules, known.installed.packages)
@@ -86,7 +88,7 @@ class LoadedExtensions:
         finally:
             marks.note_end_of_loading()
 
-    def _switch_off(self, installed: InstalledExtension, why: str) -> None:
+    def _switch_off_failed(self, installed: InstalledExtension, why: str) -> None:
         self.decisions.switch_off_failed(installed, why)
         self.complaints.append(describe_failed_extension(installed, why))
 
@@ -100,7 +102,7 @@ class LoadedExtensions:
             extension = RunningExtension(installed, checked, self.decisions, self.complaints)
             extension.withdraws = offer_declared_things(extension)
         except HelixError as error:
-            self._switch_off(installed, error.what)
+            self._switch_off_failed(installed, error.what)
             return
         self.running.append(extension)
 

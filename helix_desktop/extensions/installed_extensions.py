@@ -80,11 +80,11 @@ class AllowedExtensions:
 
     def is_any_allowed(self) -> bool:
         """Whether packages need to be looked at. Without a decision, a start costs nothing."""
-        return bool(self._read())
+        return bool(self._read_decisions())
 
     def list_extensions(self) -> list[KnownExtension]:
         """Return all that are installed, in order of their names."""
-        decisions = self._read()
+        decisions = self._read_decisions()
         known: list[KnownExtension] = []
         for installed in find_installed_extensions(self.folder):
             decision = object_at(decisions, installed.name)
@@ -96,7 +96,7 @@ class AllowedExtensions:
         cannot take a name from one that the user allowed before.
         """
         known_by_name = {known.installed.name: known for known in self.list_extensions()}
-        names_in_order = [name for name in self._read() if name in known_by_name]
+        names_in_order = [name for name in self._read_decisions() if name in known_by_name]
         return [known_by_name[name] for name in names_in_order]
 
     def find_extension(self, name: str) -> KnownExtension:
@@ -138,7 +138,7 @@ class AllowedExtensions:
             },
         )
 
-    def _read(self) -> Object:
+    def _read_decisions(self) -> Object:
         try:
             content = atomic_files.read_small_file(self.path)
         except (OSError, InvalidInput):  # Without a readable decision, nothing is allowed.
@@ -147,7 +147,7 @@ class AllowedExtensions:
 
     def _save_decision(self, name: str, decision: Object | None) -> None:
         with atomic_files.hold_for_change(self.path):
-            decisions = self._read()
+            decisions = self._read_decisions()
             if decision is None:
                 decisions.pop(name, None)
             else:
@@ -236,10 +236,10 @@ def _extensions_of_package(
         except ActionRefused as error:
             refusal = " ".join(error.what.split())
         yield InstalledExtension(
-            _one_line(entry_point.name),
-            _one_line(str(distribution.metadata["Name"])),
-            _one_line(distribution.version),
-            _one_line(entry_point.value),
+            _join_into_one_line(entry_point.name),
+            _join_into_one_line(str(distribution.metadata["Name"])),
+            _join_into_one_line(distribution.version),
+            _join_into_one_line(entry_point.value),
             files,
             _digest_of_files(entry_point.value, files),
             _time_of_installation(distribution),
@@ -248,7 +248,7 @@ def _extensions_of_package(
         )
 
 
-def _one_line(text: str) -> str:
+def _join_into_one_line(text: str) -> str:
     """No text of a package can add a line to the question whether it is allowed."""
     return " ".join(text.split())[:LONGEST_TEXT]
 
