@@ -8,6 +8,7 @@ from acp import helpers, schema
 
 from helix_desktop.engine import content_recall, facts, session_events
 from helix_desktop.engine.code_fences import wrap_in_code_fence
+from helix_desktop.engine.context_usage import NextMessageCost
 from helix_desktop.engine.messages import ReasoningDelta, TextDelta
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import EDITS, RECALLS, ToolName
@@ -19,6 +20,7 @@ from helix_desktop.workbench import Workbench
 SHOWN_BYTES = 8_000  # At most this many bytes of one output are sent to the editor.
 LARGEST_DIFF = 400_000  # A file of more bytes than this is not shown as a difference.
 TITLE = 80
+LEAST_DOLLARS_OF_COLD_CACHE = 0.01  # A smaller difference is not worth a notice.
 _KINDS: dict[str, schema.ToolKind] = {
     ToolName.READ_FILE: "read",
     ToolName.READ_DOCUMENT: "read",
@@ -298,6 +300,22 @@ class ConversationUpdates:
             return content.decode()
         except (HelixError, UnicodeDecodeError):
             return None
+
+
+def build_cold_cache_notice(price: NextMessageCost | None, now: float) -> dict[str, str] | None:
+    """Return a notice that the next message costs more, because the provider has forgotten the
+    conversation meanwhile. None: it has not, or the difference is small.
+    """
+    if price is None or not price.warm_until or price.is_cache_warm(now):
+        return None
+    if price.cold - price.warm < LEAST_DOLLARS_OF_COLD_CACHE:
+        return None
+    return {
+        "sessionUpdate": "notice",
+        "severity": "info",
+        "title": "The provider's cache of this conversation has expired.",
+        "description": f"This message costs about ${price.cold:.2f} instead of ${price.warm:.2f}.",
+    }
 
 
 def _notice_of_failed_fold(why: str) -> dict[str, str]:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,7 @@ class EditorConversation:
             # The editor may cancel while a slash command runs its shell lines.
             if self._is_cancelled:
                 return "cancelled"
+            await self._tell_of_cold_cache(session)
             self._turn_is_over = asyncio.get_running_loop().create_future()
             self._updates.own_messages += 1
             session.send_message(message)
@@ -139,6 +141,15 @@ class EditorConversation:
             sentence = turn_end.why or "The turn failed."
             raise RequestError(INTERNAL_ERROR, sentence, {"cause": turn_end.cause})
         return _ENDS.get(turn_end.reason, "max_turn_requests")
+
+    async def _tell_of_cold_cache(self, session: Session) -> None:
+        """Tell an editor that shows notices what the message costs, if that is more by now."""
+        if not self._abilities.notices:
+            return
+        price = session.context.next_message_cost()
+        notice = conversation_updates.build_cold_cache_notice(price, time.time())
+        if notice is not None:
+            await self.send_update(notice)
 
     async def _wait_until_updates_are_sent(self) -> None:
         """The editor must have all updates before it hears of a turn's end. A closed conversation

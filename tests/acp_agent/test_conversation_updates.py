@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from acp import RequestError
+from acp.connection import Connection
 
 from helix_desktop.acp_agent.conversation_updates import (
     ClientAbilities,
     ConversationUpdates,
+    build_cold_cache_notice,
     title_of_call,
 )
 from helix_desktop.acp_agent.editor_conversation import EditorConversation
 from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.engine.context_usage import NextMessageCost
 from helix_desktop.engine.facts import (
     Fact,
     Folded,
@@ -79,6 +84,53 @@ async def test_why_a_fold_failed_is_a_notice_for_clients_that_present_notices() 
     assert await told(updates(), failed) == []
     replayed = updates(notices=True).updates_of_fact(failed, is_replay=True)
     assert [each async for each in replayed] == [], "a notice is no part of the history"
+
+
+EXPIRED = NextMessageCost(warm=0.05, cold=0.42, reply=100, warm_until=1_000.0)
+
+
+@pytest.mark.parametrize(
+    ("price", "now"),
+    [
+        (None, 2_000.0),
+        (EXPIRED, 999.0),
+        (replace(EXPIRED, warm_until=0.0), 2_000.0),  # Nothing was ever cached.
+        (replace(EXPIRED, cold=0.055), 2_000.0),
+    ],
+)
+def test_a_cache_that_is_warm_or_worth_nothing_is_no_notice(
+    price: NextMessageCost | None, now: float
+) -> None:
+    assert build_cold_cache_notice(price, now) is None
+
+
+@pytest.mark.parametrize("notices", [True, False])
+async def test_an_editor_that_shows_notices_hears_that_the_cache_has_expired(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch, notices: bool
+) -> None:
+    sent: list[Any] = []
+
+    class Client:
+        async def send_notification(self, _: str, params: Any) -> None:
+            sent.append(params["update"])
+
+    bench = await desks().create_workspace("w", folder)
+    tasks = OwnedTasks("editor")
+    abilities = ClientAbilities(notices=notices)
+    conversation = EditorConversation(
+        bench, "c", abilities, cast(Connection, Client()), tasks.spawn_task
+    )
+    session = await conversation.open_session()
+    monkeypatch.setattr(type(session.context), "next_message_cost", lambda _: EXPIRED)
+    await conversation._tell_of_cold_cache(session)
+    await tasks.aclose()
+    expected = {
+        "sessionUpdate": "notice",
+        "severity": "info",
+        "title": "The provider's cache of this conversation has expired.",
+        "description": "This message costs about $0.42 instead of $0.05.",
+    }
+    assert sent == [expected] * notices
 
 
 async def test_what_a_command_prints_goes_into_a_terminal_or_into_text() -> None:

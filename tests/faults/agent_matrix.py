@@ -35,6 +35,7 @@ MOST_VERSIONS_TRIED = 3  # A new version may need packages that its registry doe
 CELL_SECONDS = 420.0
 INSTALL_SECONDS = 600.0
 AT_ONCE = 2
+STEPS_OF_COMPACTION = 6  # pi shortens nothing after fewer.
 
 
 @dataclass(frozen=True)
@@ -124,14 +125,23 @@ class Outcome:
         return line
 
 
-def list_cells(folder: Path, steps: int) -> Iterator[Cell]:
-    """Yield the cells, the shortest first, so that few are left when the time is over."""
-    with_steps = ("--steps", str(steps))
+def list_wrap_cells(steps: int) -> Iterator[Cell]:
+    """Yield the situations of `wrap_matrix` that each agent has."""
+    module = "tests.faults.wrap_matrix"
     for situation in WRAP_SITUATIONS:
         _, agents = wrap_matrix.SITUATIONS[situation]
+        enough_steps = steps
+        if situation == "own compaction":
+            enough_steps = max(steps, STEPS_OF_COMPACTION)
         for agent in agents:
-            given = ("--agent", agent, "--situation", situation)
-            yield Cell(agent, f"wrap, {situation}", "tests.faults.wrap_matrix", given + with_steps)
+            given = ("--agent", agent, "--situation", situation, "--steps", str(enough_steps))
+            yield Cell(agent, f"wrap, {situation}", module, given)
+
+
+def list_cells(folder: Path, steps: int) -> Iterator[Cell]:
+    """Yield the cells, the shortest first, so that few are left when the time is over."""
+    yield from list_wrap_cells(steps)
+    with_steps = ("--steps", str(steps))
     for agent in wrap_matrix.SIGNED:
         given = ("--agent", agent, "--situation", "signed")
         name = "wrap, with a provider that cannot be reached"
@@ -144,6 +154,10 @@ def list_cells(folder: Path, steps: int) -> Iterator[Cell]:
         for ending in ("SIGINT", "SIGTERM"):
             ended = ("--ended-by", ending)
             yield Cell(agent, f"wrap, {ending}", module, named + with_steps + ended)
+    for agent in WITH_HISTORIES:
+        name = "models that cannot write summaries"
+        module = "tests.faults.failing_summaries"
+        yield Cell(agent, name, module, ("--agent", agent))
     for agent, acp_folder in WITH_ACP.items():
         kills = ("--kills", "1")
         module = "tests.faults.acp_agents"
