@@ -180,26 +180,28 @@ def _set_output_to_utf8() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
+def _report_window_not_opened(reason: str) -> int:
+    # Imported here, as it takes longer than all else before the first paint.
+    from helix_desktop.console import print_text
+
+    print_text(f"The window could not be opened: {reason}", file=sys.stderr)
+    return FAILED
+
+
 def _open_window(home: Path | None, place: str, *, is_new: bool = False) -> int:
     from helix_desktop import screen_check
-    from helix_desktop.console import print_text
 
     reason = screen_check.describe_missing_screen()
     if reason:
-        print_text(
-            f"The window could not be opened: {reason}. {screen_check.INSTEAD}", file=sys.stderr
-        )
-        return FAILED
+        return _report_window_not_opened(f"{reason}. {screen_check.INSTEAD}")
     try:
         from helix_desktop import window_start
     except ImportError as error:
         if not (error.path or "").endswith((".so", ".pyd")):
             raise
-        print_text(
-            f"The window could not be opened: {error}. To see what to install, run: helix-desktop doctor",
-            file=sys.stderr,
+        return _report_window_not_opened(
+            f"{error}. To see what to install, run: helix-desktop doctor"
         )
-        return FAILED
     window_arguments: list[str] = []
     if is_new:
         window_arguments.append("--new-window")
