@@ -71,6 +71,9 @@ class FleetStepGate:
                 self._costs_to_note[task.id] = _CostOfTask(task, cost)
                 if not await self._try_to_reserve_request(task, state):
                     return False
+            else:
+                # If a limit is set later, each task's next step notes all that it has cost.
+                self._costs_to_note.clear()
             if provider in state.paused:
                 return False
             self._cost_before_request[task.id] = cost
@@ -80,7 +83,8 @@ class FleetStepGate:
         """Reserve again what the requests that are running now may cost, for as long as the
         leases are renewed. The others get back what was reserved for requests that have ended.
         """
-        if not self._has_reservation:
+        # A step that is just beginning reserves by itself, and leases are not to wait for it.
+        if not self._has_reservation or self._lock.locked():
             return
         async with self._lock:
             state = await self._notes.read_state()

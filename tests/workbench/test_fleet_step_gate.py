@@ -60,6 +60,10 @@ class SpendingWorker:
                 self._running.add(task.id)
                 self.requests += 1
 
+    @property
+    def number_of_costs_to_note(self) -> int:
+        return len(self._gate._costs_to_note)
+
     async def renew_lease(self) -> None:
         await self._gate.renew_reservation()
 
@@ -125,6 +129,17 @@ async def test_what_an_idle_worker_had_under_way_holds_no_other_back(tasks: Flee
     await first.begin_requests()
     await second.begin_requests()
     assert (first.requests, second.requests) == (1, 1)
+
+
+async def test_without_a_limit_costs_of_ended_requests_are_not_kept(tasks: FleetTaskList) -> None:
+    """A worker may run for months."""
+    worker, _, _ = await start_workers(tasks)
+    for _ in range(3):
+        await worker.begin_requests()
+        worker.end_requests()
+    await worker.begin_requests()
+    assert worker.requests == 4 * TASKS_OF_WORKER
+    assert worker.number_of_costs_to_note == 0
 
 
 async def start_worker_that_reserved_all(tasks: FleetTaskList) -> list[SpendingWorker]:
