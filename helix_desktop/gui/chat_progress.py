@@ -21,7 +21,7 @@ from helix_desktop.gui.chat.permission_card import (
 )
 from helix_desktop.gui.common.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.common.running_states import WORKING_STATES
-from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.context_meter import format_token_count, has_unknown_window
 from helix_desktop.gui.context_panel_opening import ContextPanelOpener
 from helix_desktop.gui.frame.notices import announce_to_screen_reader
 from helix_desktop.gui.model_setup_port import lacks_price
@@ -211,7 +211,7 @@ class ChatProgress(QObject):
         side.composer.price.show_next_message_cost(None)
 
     def _show_meter_and_price_of(self, side: ChatPage, session: ShownSession) -> None:
-        if _is_window_of_agent_unknown(session):
+        if _is_window_unknown(session):
             side.composer.show_window_meter()
             return
         side.rewrite_cost.warn_before_message(session)
@@ -282,10 +282,12 @@ def describe_working_agents(number: int) -> str:
     return format_count(number, "{n} agent is still working.", "{n} agents are still working.")
 
 
-def _is_window_of_agent_unknown(session: ShownSession) -> bool:
-    """Whether another agent works in the conversation and has not said how large its window is."""
+def _is_window_unknown(session: ShownSession) -> bool:
+    """Whether nobody has said how large the window is of the model, or of another agent that works
+    in the conversation.
+    """
     state = session.conversation.state
-    if not state.acp_agent:
-        return False
-    model = state.settings.model_for_role(ModelRole.MAIN)
-    return model is None or not model.window
+    has_no_model = state.settings.model_for_role(ModelRole.MAIN) is None
+    if state.acp_agent and has_no_model:
+        return True
+    return has_unknown_window(state)

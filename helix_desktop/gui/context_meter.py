@@ -9,7 +9,9 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from helix_desktop.engine.facts import ModelRole
 from helix_desktop.engine.messages import ContextKind
+from helix_desktop.engine.state.moment import Moment
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, format_percent, tr, translate_name
@@ -122,6 +124,12 @@ def filled_window_percent(parts: MeterParts, window: int) -> int:
     if not window:
         return 0
     return round(100 * sum(tokens for _, tokens in parts) / window)
+
+
+def has_unknown_window(state: Moment) -> bool:
+    """Whether nobody has said how large the window of the conversation's model is."""
+    model = state.settings.model_for_role(ModelRole.MAIN)
+    return model is not None and model.window <= 0
 
 
 def describe_window_fill(parts: MeterParts, window: int) -> str:

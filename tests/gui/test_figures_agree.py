@@ -20,7 +20,7 @@ import os
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,15 +32,19 @@ from PySide6.QtWidgets import QApplication
 from helix_desktop import cli, program_folders
 from helix_desktop.engine import request_costs
 from helix_desktop.engine.facts import (
+    DetailsKept,
     Fact,
     Folded,
+    FoldFailed,
     FoldKind,
     ModelReplied,
     ModelRole,
     ModelSet,
     PartRef,
     Purpose,
+    Recorded,
     Refolded,
+    Span,
     Spent,
     Stop,
     Text,
@@ -58,7 +62,12 @@ from helix_desktop.engine.view import build_state
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.common.fold_descriptions import fold_title
 from helix_desktop.gui.common.savings_sentences import describe_savings_of
-from helix_desktop.gui.context_meter import context_kind_name, describe_meter, format_token_count
+from helix_desktop.gui.context_meter import (
+    context_kind_name,
+    describe_meter,
+    format_token_count,
+    has_unknown_window,
+)
 from helix_desktop.gui.dialogs_and_notifications import (
     DescribedHistories,
     DialogsAndNotifications,
@@ -68,6 +77,7 @@ from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
 from helix_desktop.gui.inspector.inspector_figures import list_view_blocks
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.markdown_and_json_export import export_conversation_markdown
+from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
 from helix_desktop.gui.views.boxes_view import BoxesView
@@ -95,9 +105,11 @@ NAMED_ROWS = {
 def shown_by_meter(chat: ChatPage) -> Seen:
     """The line below the meter, and its tooltip."""
     head, *kinds = chat.composer.context_button.toolTip().splitlines()
-    yield "used of window", head.partition(" tokens")[0]
-    yield "how full", head.partition(", ")[2]
-    yield from (tuple(line.rsplit(": ", 1)) for line in kinds)  # type: ignore[misc]  # a pair
+    if not head.startswith("0 of 0 "):  # Nothing is shown where the window is unknown.
+        yield "used of window", head.partition(" tokens")[0]
+        yield "how full", head.partition(", ")[2]
+    figures_of_kinds = [line for line in kinds if ": " in line]
+    yield from (tuple(line.rsplit(": ", 1)) for line in figures_of_kinds)  # type: ignore[misc]  # a pair
     fill, _, cost = chat.composer._figures.text().partition(" · ")
     yield "how full", fill.removeprefix("≈ ")
     yield from in_cents(cost.removesuffix(" +"))
@@ -122,7 +134,7 @@ def shown_by_boxes(text: str) -> Seen:
             kind in NAMED_ROWS
         ):  # The largest blocks have names of their own: a call and its output share one.
             yield kind, figure
-        if words == "Cost so far":
+        if words == "Cost so far" and figure.startswith("$"):
             yield from in_cents(figure)
     yield from saved_as_said([line for line in lines if line.startswith("Shortening has ")])
 
@@ -241,7 +253,8 @@ def shown_by_list(session: FakeSession, journal: StoryJournal | None) -> Seen:
     seq = session.state.seq
     stored = _decode_meter(encode_meter(meter, seq), seq)
     shown = describe_meter(list(stored.parts.items()), stored.window, is_estimate=meter.is_estimate)
-    yield "used of window", shown.partition(" tokens")[0]
+    if not has_unknown_window(session.state):  # The list itself shows no meter.
+        yield "used of window", shown.partition(" tokens")[0]
     if journal is not None and (row := journal.list_row(session)).cost:
         yield "cost in cents", f"${row.cost:.2f}"
         yield from shown_by_fleet(row)
@@ -268,6 +281,61 @@ def shown_by_json(session: FakeSession) -> Seen:
         yield "cost in cents", f"${paid:.2f}"
     yield "tokens of the view", f"{session.state.past_moment(session.state.seq).counted_tokens:,}"
     yield "tokens of the view", f"{session.state.record.ledger.shown[-1]:,}"
+
+
+def claims_without_a_basis(window: MainWindow, session: FakeSession) -> list[str]:
+    """Sentences with a figure that nothing supports, in all words of the meter's panel, the
+    inspector and the timeline's page.
+    """
+    places = {
+        "panel": window.context_panel.figures.all_text(),
+        "inspector": window.pages.inspector.view.all_text(),
+        "timeline": words_of_timeline(session),
+    }
+    main = session.state.settings.model_for_role(ModelRole.MAIN)
+    savings = session.state.savings_until_moment()
+    found: list[str] = []
+    for place, words in places.items():
+        lines = words.splitlines()
+        if any("100%" in line and "Shortening" in line for line in lines):
+            found.append(f"{place}: all of it was saved")
+        dollars_without_payment = [
+            line for line in lines if line.startswith("Shortening") and "$" in line
+        ]
+        if not savings.paid and dollars_without_payment:
+            found.append(f"{place}: dollars, and nothing was paid")
+        if main is not None and not main.window and "% full" in words:
+            found.append(f"{place}: a share of a window that nobody knows")
+        for line in lines:
+            if line.startswith("Shortening has") and "window is full" not in line:
+                found.append(f"{place}: says not what it compares: {line}")
+    return found
+
+
+def words_of_timeline(session: FakeSession) -> str:
+    """The heading and the rows, each on a line."""
+    timeline = ConversationTimeline(build_state(session.state.facts))
+    timeline.read_all_facts(session.state.facts)
+    timeline.count_requests_of_folds()
+    lines = [
+        fold_sentences.describe_timeline(timeline, session.context.cost_of_agents()),
+        describe_savings_of(timeline.history, session.context.cost_of_agents()),
+    ]
+    for event in timeline.events:
+        lines.append(fold_sentences.describe_event_briefly(event, timeline.model_window))
+    return "\n".join(lines)
+
+
+def rows_that_took_something_back(
+    before: dict[str, int], session: FakeSession
+) -> tuple[dict[str, int], list[str]]:
+    """In how many requests each row's text was shorter, and the rows that say fewer than before."""
+    timeline = ConversationTimeline(build_state(session.state.facts))
+    timeline.read_all_facts(session.state.facts)
+    timeline.count_requests_of_folds()
+    requests = {event.first_fold_id: event.requests for event in timeline.folded_events}
+    fewer = [fold for fold, count in requests.items() if count < before.get(fold, 0)]
+    return requests, fewer
 
 
 def shown_by_export(session: FakeSession) -> Seen:
@@ -376,48 +444,73 @@ def next_facts(session: FakeSession, chance: random.Random, number: int) -> tupl
     facts = session.state.facts
     folds = [each.fact.fold for each in facts if isinstance(each.fact, Folded)]
     outputs = [each for each in facts if isinstance(each.fact, ToolReturned)]
-    happens = ["turn", "turn", "spend", "model"]
+    happens = ["turn", "turn", "spend", "model", "unknown model", "failed summary"]
     if outputs:
-        happens.append("fold")
+        happens += ["fold", "summary"]
     if folds:
         happens += ["undo", "redo"]
-    match chance.choice(happens):
-        case "fold":
-            one = chance.choice(outputs)
-            assert isinstance(one.fact, ToolReturned)
-            name = f"new-{number}"
-            return (
-                Folded(
-                    name,
-                    FoldKind.MARKER,
-                    PartRef(one.seq),
-                    "[CACHED]",
-                    31,
-                    one.fact.tokens,
-                    batch=name,
-                ),
-            )
-        case "undo":
-            return (Unfolded(chance.choice(folds)),)
-        case "redo":
-            return (Refolded(chance.choice(folds)),)
-        case "spend":
-            return (
-                Spent(
-                    Purpose.OTHER, story.MODEL, Usage(input=900, output=90, cost=chance.random())
-                ),
-            )
-        case "model":
-            return (
-                ModelSet(
-                    ModelRole.MAIN,
-                    story.MODEL,
-                    chance.choice([32_000, 128_000, 1_000_000]),
-                    8_000,
-                    3.0,
-                    15.0,
-                ),
-            )
+    happened = chance.choice(happens)
+    if happened in ("fold", "summary"):
+        return facts_of_fold(happened, chance.choice(outputs), chance, number)
+    if happened == "turn":
+        return facts_of_turn(chance, number)
+    one_fact: dict[str, Callable[[], Fact]] = {
+        "undo": lambda: Unfolded(chance.choice(folds)),
+        "redo": lambda: Refolded(chance.choice(folds)),
+        "spend": lambda: Spent(
+            Purpose.OTHER, story.MODEL, Usage(input=900, output=90, cost=chance.random())
+        ),
+        "model": lambda: ModelSet(
+            ModelRole.MAIN,
+            story.MODEL,
+            chance.choice([32_000, 128_000, 1_000_000]),
+            8_000,
+            3.0,
+            15.0,
+        ),
+        # Neither its window nor its price is known.
+        "unknown model": lambda: ModelSet(
+            ModelRole.MAIN, "other/unknown", chance.choice([0, 32_000])
+        ),
+    }
+    if happened == "failed summary":
+        why = "a/m, using its large context window: it was busy"
+        usage = Usage(40_000, output=9, cost=0.12)
+        return (
+            Spent(Purpose.HANDOVER, story.MODEL, usage),
+            FoldFailed(FoldKind.HANDOVER, why),
+        )
+    return (one_fact[happened](),)
+
+
+def facts_of_fold(
+    happened: str, output: Recorded, chance: random.Random, number: int
+) -> tuple[Fact, ...]:
+    """An output that is reduced to one line, or a summary up to it."""
+    assert isinstance(output.fact, ToolReturned)
+    name = f"new-{number}"
+    if happened == "fold":
+        cover = PartRef(output.seq)
+        tokens = output.fact.tokens
+        return (Folded(name, FoldKind.MARKER, cover, "[CACHED]", 31, tokens, batch=name),)
+    return (
+        Spent(Purpose.HANDOVER, story.MODEL, Usage(input=40_000, output=900, cost=0.13)),
+        Folded(
+            name,
+            FoldKind.HANDOVER,
+            Span(chance.randrange(2, output.seq + 1), output.seq),
+            "## Summary\nSo far.",
+            chance.randrange(50, 3_000),
+            chance.randrange(3_000, 90_000),
+            number=number,
+            model=story.MODEL,
+            why="requested by the user",
+            details=DetailsKept(9, 2, 6, 1),
+        ),
+    )
+
+
+def facts_of_turn(chance: random.Random, number: int) -> tuple[Fact, ...]:
     size = chance.randrange(40, 60_000)
     called = story.call(100 + number, "read_file", path=f"src/{number}.rs")
     return (
@@ -469,12 +562,17 @@ def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
     assert len(dict(shown_by_boxes(window.pages.inspector.view.all_text()))) > 4, (
         "the crawler must see them"
     )
+    requests_of_rows: dict[str, int] = {}
     for number in range(MOMENTS):
         assert disagreements(window, session, journal) == {}, f"moment {number}"
+        assert claims_without_a_basis(window, session) == [], f"moment {number}"
+        requests_of_rows, fewer = rows_that_took_something_back(requests_of_rows, session)
+        assert fewer == [], f"moment {number}"
         if chance.random() < 0.15:
             at = chance.randrange(2, session.state.seq + 1)
             origin = session
             session = journal.fork(window, bench, session, at, f"fork-{number}")
+            requests_of_rows = {}
             if chance.random() < 0.7:
                 window.sides.go_to_conversation(origin.id, beside=True)
                 window.sides.go_to_other_side()

@@ -14,15 +14,17 @@ from helix_desktop.gui.context_meter import (
     context_kind_name,
     count_difference_name,
     describe_meter,
+    describe_token_count,
     describe_window_fill,
     format_count_difference,
     format_token_count,
+    has_unknown_window,
     paint_meter_bar,
 )
 from helix_desktop.gui.inspector.inspector_figures import (
     build_cost_rows,
     build_sent_rows,
-    newest_handover_name,
+    name_shown_handovers,
 )
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.transcript.basic_boxes import (
@@ -179,10 +181,13 @@ def build_context_boxes(
     used = format_token_count(meter.used)
     window = format_token_count(meter.window)
     title = tr("Context · {used} of {window}", used=used, window=window)
-    if meter.is_estimate:
+    if has_unknown_window(state):
+        title = tr("Context · {used}", used=describe_token_count(meter.used))
+    elif meter.is_estimate:
         title = tr("Context · ≈ {used} of {window}", used=used, window=window)
     yield build_heading_box(ink, width, title)
-    yield MeterBox(ink, width, meter, thresholds, gap=10)
+    if not has_unknown_window(state):
+        yield MeterBox(ink, width, meter, thresholds, gap=10)
     gap = 12.0
     for kind in ContextKind:
         tokens = meter.counted.get(kind, 0)
@@ -190,7 +195,7 @@ def build_context_boxes(
             continue
         name = context_kind_name(kind)
         if kind is ContextKind.HANDOVER:
-            name = newest_handover_name(state)
+            name = name_shown_handovers(state)
         colour = ink.theme.fill_colour_of_kind(kind)
         yield FigureBox(ink, width, name, format_token_count(tokens), dot=colour, gap=gap)
         gap = 0.0

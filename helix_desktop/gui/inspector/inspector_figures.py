@@ -118,20 +118,20 @@ def largest_blocks(all_parts: Sequence[ListedBlock]) -> list[ListedBlock]:
     return list(largest.values())
 
 
-def newest_handover_name(state: Moment) -> str:
-    """Returns the title of the newest handover in force, or the kind's name if there is none."""
-    branch = state.branch
-    newest: facts.Folded | None = None
-    for fold_ids in branch.by_span.values():
-        for fold_id in fold_ids:
-            fold = branch.folds[fold_id]
-            if fold.kind is not facts.FoldKind.HANDOVER:
-                continue
-            if newest is None or branch.ages[fold.fold] > branch.ages[newest.fold]:
-                newest = fold
-    if newest is None:
-        return context_kind_name(ContextKind.HANDOVER)
-    return fold_title(newest)
+def name_shown_handovers(state: Moment) -> str:
+    """Returns the title of the summary that the model sees, or the kind's name if there is none
+    or more than one: the tokens beside it are those of all.
+    """
+    shown: dict[str, facts.Folded] = {}
+    for item in state.branch.items:
+        fold = state.branch.folds.get(item.fold)
+        if fold is not None and fold.kind is facts.FoldKind.HANDOVER:
+            shown[fold.fold] = fold
+    if len(shown) > 1:
+        return tr("Summaries")
+    for fold in shown.values():
+        return fold_title(fold)
+    return context_kind_name(ContextKind.HANDOVER)
 
 
 @dataclass(frozen=True)

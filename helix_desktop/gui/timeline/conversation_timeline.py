@@ -149,6 +149,8 @@ class ConversationTimeline:
 
         # The requests of each event are counted up to this fact.
         self._counted_seq = 0
+        # The folds in force after the fact that was read last. The history may be far ahead.
+        self._folds_in_force: set[str] = set()
         # What was paid for folds that are being written, or were not made.
         self.writing_of_no_fold = facts.Usage()
 
@@ -186,6 +188,7 @@ class ConversationTimeline:
             self.count_requests_of_folds(recorded.seq - 1)
         if recorded.seq > self.history.seq:
             self.history.advance_state(recorded)
+        self._update_folds_in_force(recorded)
         self._add_writing_cost_of_fold(recorded)
         self._update_who_works_here(recorded.fact)
         match recorded.fact:
@@ -341,8 +344,18 @@ class ConversationTimeline:
         if not new_requests:
             return
         for event in self.folded_events:
-            if event.has_fold_in_force:
+            if any(fold.fold in self._folds_in_force for fold in event.made_folds):
                 event.requests += new_requests
+
+    def _update_folds_in_force(self, recorded: facts.Recorded) -> None:
+        match recorded.fact:
+            case facts.Folded(fold=fold) | facts.Refolded(fold=fold):
+                self._folds_in_force.add(fold)
+            case facts.Unfolded(fold=fold):
+                self._folds_in_force.discard(fold)
+            case facts.Rewound():
+                live_folds = self.history.past_moment(recorded.seq).live_folds
+                self._folds_in_force = {fold.fold for fold in live_folds}
 
     def _steps_until(self, seq: int) -> int:
         point = bisect_right(self.seqs, seq) - 1

@@ -117,7 +117,7 @@ def test_the_largest_are_of_the_whole_context_and_each_is_named_once() -> None:
 
 def test_what_can_be_recalled() -> None:
     assert state().count_recallable_tokens() in (0, 4_812 + 18_240)
-    assert inspector_figures.newest_handover_name(state()) == "Summary 3"
+    assert inspector_figures.name_shown_handovers(state()) == "Summary 3"
 
 
 def test_one_text_that_was_read_five_times_can_be_recalled_once() -> None:

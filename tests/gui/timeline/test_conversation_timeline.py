@@ -236,6 +236,22 @@ def test_an_undo_changes_no_line_of_the_time_before_it(written: Written) -> None
     assert lines_after[-1] == lines_before[-1], "undone, it is in no more requests"
 
 
+def test_a_page_that_reads_the_conversation_again_says_the_same_of_an_undone_row(
+    written: Written,
+) -> None:
+    """Read again with the whole history at hand, a row that was undone since lost its requests."""
+    written.add(Unfolded("h2"))
+    written.step(23_000)
+    anew = count_requests(written)
+    again = ConversationTimeline(anew.history)
+    again.read_all_facts(written.facts)
+    again.count_requests_of_folds()
+    assert [event.requests for event in again.folded_events] == [
+        event.requests for event in anew.folded_events
+    ]
+    assert again.folded_events[-1].requests > 0
+
+
 def test_a_summary_that_is_being_written_or_was_not_made_changes_no_earlier_line(
     written: Written,
 ) -> None:
