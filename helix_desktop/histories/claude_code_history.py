@@ -402,6 +402,8 @@ class _ClaudeCodeMessages(HistoryMessages):
         if kind in _NOT_SHOWN:
             self.report.add_left_out_row(f"attachment/{kind}")
             return
+        if value.get("type") == "attachment" and not kind:
+            self.report.unknown["the field attachment in another form"] += 1
         # The text is not all that Claude Code needs to send the same again.
         self.report.keep_row_as_it_is()
         text = text_shown_by_line(value)

@@ -56,6 +56,9 @@ def read_codex_recordings(
     source = object_at(session_meta, "source", "subagent", "thread_spawn")
     parent = text_at(source, "parent_thread_id")
     forked_from = text_at(session_meta, "forked_from_id")
+    if not parent and not forked_from:
+        # Since 0.171, sub-agents name the session that started them here, too.
+        parent = text_at(session_meta, "parent_thread_id")
     copied_message_count = 0
     if forked_from and not parent:
         copied_message_count = _count_copied_messages(rollout.messages, path, forked_from)

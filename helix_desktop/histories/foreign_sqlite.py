@@ -15,6 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+from helix_desktop.histories import unknown_shapes
 from helix_desktop.histories.history_rows import HistoryRow, ReadingReport
 from helix_desktop.json_values import parse_json_or_none
 
@@ -176,6 +177,26 @@ def count_rows_of_tables(connection: ForeignConnection, tables: Iterable[str]) -
         (row,) = query_rows(connection, query)
         row_counts[table] = int(str(row["count"]))
     return row_counts
+
+
+def note_unknown_tables_and_columns(connection: ForeignConnection, report: ReadingReport) -> None:
+    """Note what the program of this report was not seen to have in its database. This reads no
+    content.
+    """
+    tables = ordinary_table_names(connection)
+    unknown = unknown_shapes.unknown_tables(report.shape, tables)
+    report.note_unknown_tables(count_rows_of_tables(connection, unknown))
+    for table in unknown_shapes.list_tables_with_known_columns(report.shape):
+        if table in tables:
+            columns = _column_names(connection, table)
+            unknown = unknown_shapes.unknown_columns(report.shape, table, columns)
+            report.note_unknown_columns(table, unknown)
+
+
+def _column_names(connection: ForeignConnection, table: str) -> list[str]:
+    quoted_name = table.replace('"', '""')
+    query = f'SELECT * FROM "{quoted_name}" LIMIT 0'  # noqa: S608 -- a quoted name
+    return [str(column[0]) for column in connection.execute(query).description]
 
 
 def query_rows(

@@ -400,8 +400,8 @@ def is_opencode2_in_use(places: HistoryPlaces) -> bool:
 
 
 def find_unread_databases(places: HistoryPlaces) -> Iterator[str]:
-    """Yield a sentence for each database of a program in which there are tables that are not
-    read. This reads no content.
+    """Yield a sentence for each database of a program in which there are tables or columns that
+    are not read. This reads no content.
     """
     for kind, folders in history_folders(places).items():
         databases: list[Path] = []
@@ -411,7 +411,8 @@ def find_unread_databases(places: HistoryPlaces) -> Iterator[str]:
             report = ReadingReport(shape=kind)
             with suppress(sqlite3.Error, OSError):
                 if foreign_sqlite.is_sqlite_file(database):
-                    report.note_unknown_tables(_count_rows_of_unknown_tables(kind, database))
+                    with foreign_sqlite.open_foreign_database(database) as connection:
+                        foreign_sqlite.note_unknown_tables_and_columns(connection, report)
             yield from report.sentences_about_unknown()
 
 

@@ -42,7 +42,7 @@ from helix_desktop.histories.recorded_session import (
     RecordedSession,
     time_of_newest_message,
 )
-from helix_desktop.histories.unknown_shapes import known_shapes, unknown_tables
+from helix_desktop.histories.unknown_shapes import known_shapes
 from helix_desktop.json_values import parse_json_or_none
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -261,8 +261,7 @@ def _sessions_in_database(
                     yield from database.read(connection, path, report)
             # A database without a known table is of the program in whose folder it lies.
             report.shape = report.shape or kind
-            unknown = unknown_tables(report.shape, tables)
-            report.note_unknown_tables(foreign_sqlite.count_rows_of_tables(connection, unknown))
+            foreign_sqlite.note_unknown_tables_and_columns(connection, report)
     except sqlite3.Error as error:
         report.complaints.append(f"{path}: the database cannot be read: {error}.")
 
@@ -304,7 +303,9 @@ def _sessions_of_all_rows(
     """Yield the sessions of a file's rows. If there are several that have nothing to do with each
     other, their names and ids end in their number.
     """
-    groups = list(_group_into_sessions(all_rows))
+    groups = [all_rows]
+    if known_shapes(kind) is None:
+        groups = list(_group_into_sessions(all_rows))
     for number, rows in enumerate(groups, 1):
         for session in _read_sessions_of_rows(rows, path, report, kind):
             if not session.messages:

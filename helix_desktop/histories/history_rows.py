@@ -103,6 +103,11 @@ class ReadingReport:
             if rows:
                 self.unknown_tables[f"the table {table}"] = rows
 
+    def note_unknown_columns(self, table: str, columns: Iterable[str]) -> None:
+        """Note columns of a table that the program's database was not seen with."""
+        for column in columns:
+            self.unknown_tables[f"the column {column} of the table {table}"] = 1
+
     def sentences_about_unknown(self) -> Iterator[str]:
         if self.unknown:
             yield describe_unknown_shapes(self.shape, self.version, self.unknown)

@@ -1,14 +1,15 @@
 """Finds what is new in the histories of a known program, so that nothing of it is lost in silence.
 
-Each program's histories were seen with certain tables, kinds of rows and fields
-(`resources/tables/history_shapes.toml`). Whatever else a newer version writes is
-counted, its rows are kept unchanged, and people are told once.
+Each program's histories were seen with certain tables, columns, kinds of rows and fields, and
+what a reader needs of them in certain forms (`resources/tables/history_shapes.toml`). Whatever
+else a newer version writes is counted, its rows are kept unchanged, and people are told once.
 """
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 
@@ -26,7 +27,9 @@ MOST_NAMES = 8  # So many names are said; the others are counted.
 @dataclass(frozen=True, slots=True)
 class KnownShapes:
     """What a program's histories were seen with. `notes`: kinds of rows that are no messages.
-    `free`: fields whose content may have any names.
+    `free`: fields whose content may have any names. `columns`: as in "message.id", of those tables
+    of a database that are read. `forms`: of the fields by which something would be lost in another
+    form. `holders`: the only field in which a field is read, by its name.
     """
 
     versions: str
@@ -34,6 +37,44 @@ class KnownShapes:
     fields: frozenset[str]
     free: frozenset[str]
     tables: frozenset[str]
+    columns: frozenset[str]
+    forms: "FormsOfFields"
+    holders: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class FormsOfFields:
+    """In which forms fields were seen: text, number, flag, list, object or date.
+
+    `by_holder`: the forms of a field, by its name, in the certain fields where they are others. The
+    table has these as in "tokens.thoughts".
+    """
+
+    by_name: Mapping[str, frozenset[str]]
+    by_holder: Mapping[str, Mapping[str, frozenset[str]]]
+
+    @classmethod
+    def from_table(cls, places_by_form: Mapping[str, str]) -> "FormsOfFields":
+        forms: dict[str, set[str]] = {}
+        for form, places in places_by_form.items():
+            for place in places.split():
+                forms.setdefault(place, set()).add(form)
+        by_name: dict[str, frozenset[str]] = {}
+        by_holder: dict[str, dict[str, frozenset[str]]] = {}
+        for place, forms_of_place in forms.items():
+            holder, _, name = place.rpartition(".")
+            if holder:
+                by_holder.setdefault(name, {})[holder] = frozenset(forms_of_place)
+            else:
+                by_name[name] = frozenset(forms_of_place)
+        return cls(by_name, by_holder)
+
+    def forms_of_field(self, name: str, holder: str) -> frozenset[str] | None:
+        """Return the forms in which a field was seen within `holder`, or None if any will do."""
+        forms_in_holders = self.by_holder.get(name)
+        if forms_in_holders is not None and holder in forms_in_holders:
+            return forms_in_holders[holder]
+        return self.by_name.get(name)
 
 
 @cache
@@ -42,12 +83,18 @@ def known_shapes(shape: str) -> KnownShapes | None:
     entry = read_table("history_shapes").get(shape)
     if entry is None:
         return None
+    holders: dict[str, str] = {}
+    for holder, names in entry.get("inside", {}).items():
+        holders.update(dict.fromkeys(names.split(), holder))
     return KnownShapes(
         versions=entry["versions"],
         notes=frozenset(entry["notes"].split()),
         fields=frozenset(entry["fields"].split()),
         free=frozenset(entry["free"].split()),
         tables=frozenset(entry.get("tables", "").split()),
+        columns=frozenset(entry.get("columns", "").split()),
+        forms=FormsOfFields.from_table(entry.get("forms", {})),
+        holders=holders,
     )
 
 
@@ -58,6 +105,26 @@ def unknown_tables(shape: str, tables: Iterable[str]) -> list[str]:
     if shapes is None:
         return sorted(tables)
     return sorted(table for table in tables if table not in shapes.tables)
+
+
+def list_tables_with_known_columns(shape: str) -> list[str]:
+    """Return the tables of a program's database of which every column is known."""
+    shapes = known_shapes(shape.removesuffix("-2"))
+    if shapes is None:
+        return []
+    tables: set[str] = set()
+    for column in shapes.columns:
+        table, _, _ = column.partition(".")
+        tables.add(table)
+    return sorted(tables)
+
+
+def unknown_columns(shape: str, table: str, columns: Iterable[str]) -> list[str]:
+    """Return those of a table's columns that the program's database was not seen with."""
+    shapes = known_shapes(shape.removesuffix("-2"))
+    if shapes is None:
+        return []
+    return [column for column in columns if f"{table}.{column}" not in shapes.columns]
 
 
 def is_known_note(shape: str, kind: str) -> bool:
@@ -88,29 +155,63 @@ def is_row_of_notes(shape: str, row: Mapping[str, object]) -> bool:
 
 
 def unknown_fields(shape: str, row: Mapping[str, object]) -> set[str]:
-    """Return the names of fields of a row, at any depth, that the program was not seen with."""
+    """Return the names of fields of a row, at any depth, that the program was not seen with. A
+    field that stands elsewhere or has another form than before is named with that.
+    """
     shapes = known_shapes(shape)
     if shapes is None:
         return set()
-    return set(_unknown_names_of_fields(row, shapes))
+    return set(_unknown_names_of_fields(row, "", shapes))
 
 
-def _unknown_names_of_fields(fields: Mapping[str, object], shapes: KnownShapes) -> Iterator[str]:
+def _unknown_names_of_fields(
+    fields: Mapping[str, object], holder: str, shapes: KnownShapes
+) -> Iterator[str]:
+    """Yield what is unknown of the fields of an object. `holder`: the field that it stands in."""
     for name, value in fields.items():
-        if name in shapes.free:
+        forms = shapes.forms.forms_of_field(name, holder)
+        if forms is not None and not _is_in_form(name, value, forms):
+            yield f"{name} in another form"
+        elif shapes.holders.get(name, holder) != holder:
+            yield f"{name} in another place"
+        elif name in shapes.free:
             continue
-        if name not in shapes.fields:
+        elif name not in shapes.fields:
             yield str(name)
         else:
-            yield from _unknown_names_in_value(value, shapes)
+            yield from _unknown_names_in_value(value, name, shapes)
 
 
-def _unknown_names_in_value(value: object, shapes: KnownShapes) -> Iterator[str]:
+def _unknown_names_in_value(value: object, holder: str, shapes: KnownShapes) -> Iterator[str]:
     if isinstance(value, Mapping):
-        yield from _unknown_names_of_fields(value, shapes)
+        yield from _unknown_names_of_fields(value, holder, shapes)
     elif isinstance(value, list):
         for item in value:
-            yield from _unknown_names_in_value(item, shapes)
+            yield from _unknown_names_in_value(item, holder, shapes)
+
+
+def _is_in_form(name: str, value: object, forms: frozenset[str]) -> bool:
+    """Whether a value is in one of these forms. All fields but the kind of a row may be empty."""
+    if value is None:
+        return name != "type"
+    if isinstance(value, bool):
+        return "flag" in forms
+    if isinstance(value, int | float):
+        return "number" in forms or "date" in forms
+    if isinstance(value, str):
+        return "text" in forms or ("date" in forms and _is_iso_date(value))
+    if isinstance(value, list):
+        has_lists = any(isinstance(item, list) for item in value)
+        return "list" in forms and not has_lists
+    return "object" in forms
+
+
+def _is_iso_date(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return text == ""
+    return True
 
 
 def note_sentences(data_folder: Path, sentences: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ import pytest
 from helix_desktop.histories import history_finding, history_reading, unknown_shapes
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.history_rows import ReadingReport
+from tests.faults import unknown_shapes as trial_of_unknown_shapes
 from tests.histories import written
 from tests.histories.test_conversation_restoring import FIXTURES, RECORDED
 
@@ -171,3 +172,40 @@ def test_what_the_recorder_found_is_noted_for_the_check_of_the_installation(tmp_
     assert unknown_shapes.read_noted_sentences(tmp_path) == ["one", "two"]
     (tmp_path / unknown_shapes.NOTED).write_text('{"no": "list"}')
     assert unknown_shapes.read_noted_sentences(tmp_path) == []
+
+
+def test_what_a_newer_version_may_write_otherwise_is_said_or_read_as_before(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Values that are deeper, higher, in lists, in other forms: see the trial for many more."""
+    made = trial_of_unknown_shapes.main(["--files", "14", "--seed", "1"])
+    assert made == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"timestamp": "27/11/2026 18:00:00"}, {"timestamp in another form"}),
+        ({"timestamp": None}, set()),
+        ({"timestamp": 1_764_266_400}, set()),
+        ({"type": None}, {"type in another form"}),
+        ({"isMeta": "yes"}, {"isMeta in another form"}),
+        ({"message": [{"role": "user"}]}, {"message in another form"}),
+        ({"message": {"content": [["words"]]}}, {"content in another form"}),
+        ({"message": {"usage": {"input_tokens": "5"}}}, {"input_tokens in another form"}),
+        ({"message": {"input_tokens": 5}}, {"input_tokens in another place"}),
+        ({"message": {"usage": {"input_tokens": 5}}}, set()),
+    ],
+)
+def test_a_field_in_another_form_or_place_is_named(fields: dict[str, Any], said: set[str]) -> None:
+    assert unknown_shapes.unknown_fields("claude-code", {"type": "user", **fields}) == said
+
+
+def test_a_new_column_of_a_table_that_is_read_is_said(tmp_path: Path) -> None:
+    path = written.goose(tmp_path / ".local" / "share")
+    with closing(sqlite3.connect(path)) as made, made:
+        made.execute("ALTER TABLE messages ADD COLUMN branch TEXT")
+    (sentence,) = sentences(path, "goose")
+    assert "the column branch of the table messages (1)" in sentence
+    (found,) = history_finding.find_unread_databases(HistoryPlaces(tmp_path, {}))
+    assert found == sentence
