@@ -13,6 +13,7 @@ from helix_desktop.gui.views.difference_view import DifferenceView
 
 LEAST = 2  # The minimum number of visible lines.
 END = 6  # The pixels below the last line.
+LONGEST_NAME_IN_TITLE = 60  # In letters: this much stands in the title of every question.
 LARGEST = 1 << 20  # A change of more characters is shown as text and loaded in pieces.
 
 
@@ -21,13 +22,18 @@ class ExactDifferenceView(DifferenceView):
 
     reading_state_changed = Signal()
 
-    def __init__(self, theme: Theme, text: str, language: str, parent: QWidget) -> None:
+    def __init__(self, theme: Theme, text: str, title: str, parent: QWidget) -> None:
+        """`title`: that of the question, which names the file."""
         super().__init__(theme, parent)
         self._text = text
         self.tail = END
         self.is_end_seen = False
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
-        self.fits = len(text) <= LARGEST and self.show_patch(text, language=language)
+        self.fits = len(text) <= LARGEST and self.show_patch(
+            text,
+            language=highlight_language_of(title),
+            known_file=find_file_named_in_title(text, title),
+        )
         self._marks = 0
         for line in self.shown_lines:
             self._marks += hidden_characters.count_marked_characters(line.text)
@@ -67,6 +73,16 @@ class ExactDifferenceView(DifferenceView):
             super().keyPressEvent(event)
 
 
+def find_file_named_in_title(text: str, title: str) -> str:
+    """Returns the file of a change if the title ends with its whole name, so that it need not be
+    repeated above the lines. A long name may be cut in the title.
+    """
+    name = text.partition("\n")[0].removeprefix("--- ")
+    if name and len(name) <= LONGEST_NAME_IN_TITLE and title.endswith(f" {name}"):
+        return name
+    return ""
+
+
 def build_exact_preview(
     theme: Theme, text: str, title: str, parent: QWidget, *, is_command: bool
 ) -> ExactTextView | ExactDifferenceView:
@@ -74,7 +90,7 @@ def build_exact_preview(
     anything else as text. `title`: that of the question, which names the file.
     """
     if not is_command and text.startswith("--- "):
-        difference = ExactDifferenceView(theme, text, highlight_language_of(title), parent)
+        difference = ExactDifferenceView(theme, text, title, parent)
         if difference.fits:
             return difference
         difference.setParent(None)

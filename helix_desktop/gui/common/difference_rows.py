@@ -114,15 +114,19 @@ def build_hunk_rows(hunks: Sequence[Hunk], *, two_columns: bool) -> list[Differe
     return rows
 
 
-def build_patch_rows(text: str, *, two_columns: bool) -> list[DifferenceRow]:
+def build_patch_rows(text: str, *, two_columns: bool, known_file: str = "") -> list[DifferenceRow]:
     """Builds rows for every line of a unified difference as we write them, with hidden characters
     marked. Empty for other texts, which the caller shows as they are. Other programs, for example,
     add words to a header, which would not be read there before the user agrees to the change.
+
+    `known_file`: the file whose name stands above. It is not named twice more.
     """
     names = _FILES.match(text)
     if names is None:
         return []
-    rows = _build_rows_of_file_names(names[0], two_columns=two_columns)
+    rows: list[DifferenceRow] = []
+    if names[0] != f"--- {known_file}\n+++ {known_file}\n":
+        rows = _build_rows_of_file_names(names[0], two_columns=two_columns)
     lines = text[names.end() :].removesuffix("\n").split("\n")
     hunk_number = 0
     hunk_start = 0

@@ -58,6 +58,7 @@ class DifferenceView(TextSurface):
         self._hunks: Sequence[Hunk] = ()
         self._patch = ""
         self._language = ""
+        self._known_file = ""
         self._kept: frozenset[str] = frozenset()
         self._sheet = NO_ROWS
         self._lines = DifferenceLines(self._ink, 0, "", two_columns=False, is_exact=False)
@@ -105,11 +106,12 @@ class DifferenceView(TextSurface):
         self.verticalScrollBar().setValue(0)
         self._build_difference_rows(made)
 
-    def show_patch(self, text: str, *, language: str = "") -> bool:
+    def show_patch(self, text: str, *, language: str = "", known_file: str = "") -> bool:
         """Shows every line of a unified difference exactly, read-only. Returns False
-        for any other text.
+        for any other text. `known_file`: the file whose name stands above already.
         """
         self._patch = text
+        self._known_file = known_file
         self._language = language
         self._actions = False
         self._build_difference_rows()
@@ -151,7 +153,9 @@ class DifferenceView(TextSurface):
             self._sheet = made
         else:
             if self._patch:
-                rows = difference_rows.build_patch_rows(self._patch, two_columns=two_columns)
+                rows = difference_rows.build_patch_rows(
+                    self._patch, two_columns=two_columns, known_file=self._known_file
+                )
             else:
                 rows = difference_rows.build_hunk_rows(self._hunks, two_columns=two_columns)
             self._sheet = difference_rows.build_difference_sheet(rows, two_columns=two_columns)

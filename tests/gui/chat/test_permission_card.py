@@ -146,8 +146,6 @@ def test_a_change_is_shown_as_on_the_page_of_changes(theme: Theme) -> None:
     assert buttons(made)["Allow once"].isEnabled()
     told = [(line.mark, line.text, bool(line.changed_spans)) for line in view.shown_lines]
     assert told == [
-        ("", "--- a.txt", False),
-        ("", "+++ a.txt", False),
         (" ", "same", False),
         ("-", "old words", True),
         ("-", "-- of a list", False),
@@ -1090,3 +1088,25 @@ def test_a_rule_with_network_access_says_so_in_the_users_language() -> None:
         assert words == "Always allow git fetch (mit Netzwerkzugriff) here"
     finally:
         set_translations({})
+
+
+@pytest.mark.parametrize(
+    ("first_lines", "title", "shown"),
+    [
+        ("--- a.txt\n+++ a.txt", "Edit a.txt", 0),
+        ("--- a.txt\n+++ b.txt", "Edit a.txt", 2),
+        ("--- a.txt\n+++ a.txt", "Edit two files", 2),
+        ("--- a.txt\n+++ a.txt", "Edit data.txt", 2),
+        (f"--- {'x' * 90}\n+++ {'x' * 90}", f"Edit {'x' * 90}", 2),
+    ],
+)
+def test_the_names_of_a_file_are_left_out_where_the_title_has_its_whole_name(
+    theme: Theme, first_lines: str, title: str, shown: int
+) -> None:
+    """The card of a change began with "--- a.txt" and "+++ a.txt" below its name."""
+    text = f"{first_lines}\n@@ -1,1 +1,1 @@\n-one\n+two\n"
+    parent = QWidget()
+    view = ExactDifferenceView(theme, text, title, parent)
+    assert view.fits
+    lines = [line.text for line in view.shown_lines if not line.mark]
+    assert len(lines) == shown
