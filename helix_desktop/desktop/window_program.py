@@ -370,7 +370,8 @@ class WindowProgram:
             open_process,
         )
 
-        command = [*wrapped_agent.command_of_this_program(self._where), "--new-window"]
+        command = wrapped_agent.command_of_this_program(self._where)
+        command.append("--new-window")
         workspace = self.window.showing.workspace_id
         if workspace and not workspace.startswith(OTHER_COMPUTER):
             command.append(format_deep_link(WindowPlace("workspace", workspace)))
@@ -381,8 +382,11 @@ class WindowProgram:
             failure = HelixError(f"The window could not be opened: {error.strerror}.")
             self.window.notices.show_error_notice(failure)
             return
-        still_open = [window for window in self._further_windows if window.poll() is None]
-        self._further_windows = [*still_open, process]
+        # Asking for the exit codes of those that have ended lets the system forget them.
+        self._further_windows = [
+            window for window in self._further_windows if window.poll() is None
+        ]
+        self._further_windows.append(process)
 
     def _show_link_target(self, link: str) -> None:
         self.top_window.show()

@@ -20,7 +20,7 @@ from helix_desktop.decompression import DecodedTooLarge
 from helix_desktop.errors import ActionRefused, ProviderUnreachable
 from helix_desktop.gateway import request_forwarding, request_routes
 from helix_desktop.gateway.agent_cost_and_savings import Figures
-from helix_desktop.gateway.agent_identity import agent_from_headers
+from helix_desktop.gateway.agent_identity import agent_from_headers, title_of_known_agent
 from helix_desktop.gateway.gateway_memory import GatewayMemory, LastArrival, OpenConversations
 from helix_desktop.gateway.incremental_parsing import BodyBytes
 from helix_desktop.gateway.last_agent_requests import LastAgentRequests
@@ -164,7 +164,9 @@ class GatewayApp:
         begun, tell the agent why.
         """
         agent = agent_from_headers(incoming.headers)
-        arrival = LastArrival(incoming.registration.agent or agent, time=time.time())
+        if incoming.registration.agent:
+            agent = title_of_known_agent(incoming.registration.agent)
+        arrival = LastArrival(agent, time=time.time())
         self.memory.last_arrival = arrival
         try:
             async with asyncio.timeout(LONGEST_REQUEST_SECONDS):

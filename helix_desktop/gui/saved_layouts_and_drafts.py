@@ -7,6 +7,7 @@ A file that cannot be read is kept under another name, and the window says so. K
 import json
 import logging
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -89,7 +90,7 @@ class WindowStateFile(QObject):
         _blank_text_in_values(self._values, traces, within)
         self.write_state_file()
         self._change_files_of_other_windows(
-            lambda values: _blank_text_in_values(values, traces, within)
+            partial(_blank_text_in_values, traces=traces, within=within)
         )
         try:
             for damaged_file in self._file.parent.glob(f"{self._file.stem}.damaged*"):
@@ -101,9 +102,7 @@ class WindowStateFile(QObject):
         """Removes what is remembered of workspaces or conversations that were deleted for ever."""
         _remove_values_of_ids(self._values, deleted_ids)
         self.write_state_file()
-        self._change_files_of_other_windows(
-            lambda values: _remove_values_of_ids(values, deleted_ids)
-        )
+        self._change_files_of_other_windows(partial(_remove_values_of_ids, deleted_ids=deleted_ids))
 
     def _change_files_of_other_windows(
         self, change: "Callable[[dict[str, object]], object]"

@@ -116,7 +116,7 @@ def put_answers_first(
             before.append(item)
         else:
             after.append(item)
-    return [*before, *answers, *after]
+    return before + list(answers) + after
 
 
 class PaletteAnswers:
