@@ -12,7 +12,7 @@ from helix_desktop.engine import conversation_details
 from helix_desktop.engine.conversation_details import KINDS, WORDS, Detail, sort_details
 from helix_desktop.engine.sha256_digest import Digest
 
-HEADER = "Details kept by Helix Desktop: kind [seq] text"
+HEADER = "Details kept from the conversation, each as: kind [message] text"
 _LINE = re.compile(r"(\w+) \[(\d+)(?: x(\d+))?(?: \+(\d+) lines)?\] (.*)")
 
 

@@ -51,7 +51,7 @@ from helix_desktop.gui.workbench_types import FileChanges, NeededSummary
 from helix_desktop.program_settings import ASK_ABOVE
 
 # What other programs call our commands.
-COMMANDS_ELSEWHERE = {"compact": "handover", "clear": "new"}
+COMMANDS_ELSEWHERE = {"compact": "shorten", "handover": "shorten", "clear": "new"}
 OnMessageNotSent = Callable[[HelixError | None], None]
 
 

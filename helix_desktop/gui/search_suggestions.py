@@ -37,7 +37,6 @@ COMMANDS: Mapping[str, str] = {
     "cache": "fold-marker",
     "observe": "fold-observations",
     "reflect": "fold-reflection",
-    "handover": "fold-handover",
     "shorten": "fold-handover",
     "regenerate": "regenerate",
     "attach": "attach",

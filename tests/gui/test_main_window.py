@@ -997,7 +997,8 @@ def test_quitting_asks_once_while_agents_work(window: MainWindow, session: FakeS
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
-        ("/compact", " Did you mean /handover?"),
+        ("/compact", " Did you mean /shorten?"),
+        ("/handover", " Did you mean /shorten?"),
         ("/forkk now", " Did you mean /fork?"),
         ("/qqq", ""),
     ],
@@ -1035,7 +1036,7 @@ def test_a_fold_that_a_model_writes_is_asked_about_with_its_price(
     window: MainWindow, session: FakeSession, way: str, words: str
 ) -> None:
     if way == "command":
-        offers = offer_slash_commands(window.window_actions, CompletionRequest("/", "handover", 0))
+        offers = offer_slash_commands(window.window_actions, CompletionRequest("/", "shorten", 0))
         window.search.act_on_chosen_completion(offers[0])
     else:
         window.window_actions["fold-handover"].trigger()
@@ -1410,10 +1411,13 @@ def test_a_file_that_falls_anywhere_on_the_chat_is_attached_and_no_notice_covers
 
 def test_slash_commands_and_mentions_are_offered(window: MainWindow) -> None:
     window.window_actions.set_action_handler("tour", lambda: None)
-    QTest.keyClicks(window.chat.composer.text, "/hand")
+    QTest.keyClicks(window.chat.composer.text, "/short")
     popup = window.chat.composer.text.completion
     assert popup is not None
-    assert [popup.item(at).text().split()[0] for at in range(popup.count())] == ["/handover"]
+    assert [popup.item(at).text().split()[0] for at in range(popup.count())] == [
+        "/shorten",
+        "/cache",
+    ]
     window.chat.composer.text.clear()
     QTest.keyClicks(window.chat.composer.text, "see @lock/t")
     assert [popup.item(at).text() for at in range(popup.count())] == ["src/lock/table.rs"]

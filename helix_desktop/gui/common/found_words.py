@@ -1,7 +1,7 @@
 """Marks the words of a search where they occur in a text."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QPainter
@@ -14,6 +14,7 @@ from helix_desktop.engine.search_query import (
 from helix_desktop.errors import InvalidInput
 
 MOST_SPANS = 100  # At most so many words of a line are marked.
+LEAD = 20  # So many characters are shown before a found word that would be out of sight.
 
 
 def list_needles_of_query(query: str) -> tuple[str, ...]:
@@ -49,12 +50,30 @@ def find_needle_spans(needles: Sequence[str], text: str) -> tuple[tuple[int, int
     return tuple(spans)
 
 
+def cut_before_found_word(text: str, needles: Sequence[str], fits: Callable[[str], bool]) -> str:
+    """Returns a text whose first found word is in sight: what stands long before it is left out,
+    if all until its end does not fit.
+    """
+    for start, length in find_needle_spans(needles, text):
+        if fits(text[: start + length]) or start <= LEAD:
+            return text
+        # The text may be cut within a word. It begins with the next whole one.
+        _cut_word, _space, before = text[start - LEAD : start].partition(" ")
+        return f"…{before}{text[start:]}"
+    return text
+
+
 def draw_text_with_found_words(
     painter: QPainter, rect: QRect, text: str, needles: Sequence[str], background: QColor
 ) -> None:
     """Draws a line of text, shortened at its end, with a background behind each of these words."""
     metrics = QFontMetrics(painter.font())
-    shown_text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, rect.width())
+
+    def fits(words: str) -> bool:
+        return metrics.horizontalAdvance(words) <= rect.width()
+
+    text_from_word = cut_before_found_word(text, needles, fits)
+    shown_text = metrics.elidedText(text_from_word, Qt.TextElideMode.ElideRight, rect.width())
     for start, length in find_needle_spans(needles, shown_text):
         text_before = shown_text[:start]
         found_word = shown_text[start : start + length]

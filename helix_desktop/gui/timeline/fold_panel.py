@@ -16,6 +16,7 @@ from helix_desktop.gui.common.fold_descriptions import (
     describe_kept_details,
     describe_reason,
     has_poor_summary,
+    split_agent_compaction,
 )
 from helix_desktop.gui.common.widgets import (
     build_plain_label,
@@ -264,6 +265,11 @@ class FoldPanel(QWidget):
         if reason:
             words = tr("Why it was shortened: {reason}", reason=reason)
             yield build_note_box(ink, width, words, font=ink.text, colour="text", gap=4)
+        if _is_summary_of_ours_undone(event):
+            words = tr(
+                "You undid this, so the model gets these messages as they are, and they are not shortened again. Later messages can be."
+            )
+            yield build_note_box(ink, width, words, font=ink.text, colour="text", gap=4)
         if event.fold_kind in _DOCUMENT_KINDS:
             yield from _build_document_boxes(shown.document_text, ink, width)
         else:
@@ -333,6 +339,14 @@ class FoldPanel(QWidget):
             self.edited.emit(shown.event.first_fold_id, text)
 
 
+def _is_summary_of_ours_undone(event: TimelineEvent) -> bool:
+    """Whether the user undid a summary or notes that this program wrote, not an agent's own."""
+    if event.fold_kind not in _DOCUMENT_KINDS or event.has_fold_in_force:
+        return False
+    agent, _trigger = split_agent_compaction(event.current_folds[0])
+    return not agent
+
+
 def _draft_key(shown: ShownFold) -> tuple[str, str]:
     return shown.event.conversation, shown.event.first_fold_id
 
@@ -372,13 +386,13 @@ def _build_covered_output_boxes(
     shown: ShownFold, ink: DrawingStyle, width: float
 ) -> Iterator[LayoutBox]:
     """Builds a box for each output that a batch of folds covers, with its entry.
-    “Restore” undoes one fold.
+    “Undo” beside one undoes one fold.
     """
     folds = shown.event.current_folds
     gap = 0
     if len(folds) > 1:
         difference = tr(
-            "“Undo” brings back all of these outputs, “Restore” only the one beside it."
+            "The button “Undo” brings back all of these outputs, “Undo” beside an output only that one."
         )
         yield build_note_box(ink, width, difference)
         gap = 6
@@ -419,8 +433,8 @@ def _describe_covered_output(shown: ShownFold, fold: Folded) -> ToolCallLine:
         name = fold_sentences.name_covered_part(shown.event, fold.cover) or name
     chips = tuple(build_entry_chip(entry) for entry in fold.entries[:1])
     if shown.is_fold_undone(fold.fold):
-        return ToolCallLine(name, CallStatus.DONE, chips, tr("Cache again"))
-    return ToolCallLine(name, CallStatus.CACHED, chips, tr("Restore"))
+        return ToolCallLine(name, CallStatus.DONE, chips, tr("Redo"))
+    return ToolCallLine(name, CallStatus.CACHED, chips, tr("Undo"))
 
 
 def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:

@@ -4,6 +4,7 @@ from PySide6.QtGui import QColor, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop.gui.common.found_words import (
+    cut_before_found_word,
     draw_text_with_found_words,
     find_needle_spans,
     list_needles_of_query,
@@ -36,3 +37,17 @@ def test_a_found_word_has_a_background(application: QApplication) -> None:
 
     assert count_marked_pixels("a line") > 50
     assert count_marked_pixels("a word") == 0
+
+
+def test_the_first_found_word_is_in_sight() -> None:
+    """A row showed the beginning of a line, and the word for which it was found was cut off."""
+
+    def fits(words: str) -> bool:
+        return len(words) <= 40
+
+    text = "2026-11-27 12:14:59 worker 3 processed order 33263; the PURPLE-OTTER was here"
+    shown = cut_before_found_word(text, ("purple",), fits)
+    assert shown == "…order 33263; the PURPLE-OTTER was here"
+    assert cut_before_found_word(text, ("worker",), fits) == text
+    assert cut_before_found_word(text, ("absent",), fits) == text
+    assert cut_before_found_word("x" * 90 + "otter", ("otter",), fits) == "…otter"

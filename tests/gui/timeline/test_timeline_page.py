@@ -198,10 +198,11 @@ def test_undo_one_of_a_batch_and_all_of_it(page: Page, settle: Settle) -> None:
     timeline, session = page
     timeline.choose_fold("m0")
     settle()
-    assert "“Undo” brings back all of these outputs, “Restore” only the one beside it." in (
-        shown_words(timeline)
+    assert (
+        "The button “Undo” brings back all of these outputs, “Undo” beside an output only that one."
+        in (shown_words(timeline))
     )
-    click(timeline, ToggleSection, "Restore", 1)
+    click(timeline, ToggleSection, "Undo", 1)
     assert session.done == ["undo m1"]
     session.append(Unfolded("m1"))
     settle()
