@@ -82,7 +82,9 @@ class ReplayLabDialog(TransientDialog):
         self._table = QGridLayout()
         self._status_label = build_plain_label("", "muted", self)
         self._status_label.hide()
-        self._details_button = build_push_button(tr("Details"), self, self._show_details, "link")
+        self._details_button = build_push_button(
+            tr("More figures"), self, self._show_details, "link"
+        )
         self._details_button.hide()
         self._details: list[QWidget] = []
         explanation = tr("Figures with ≈ are of a simulation of the same conversation, with the same pauses and prices: nothing is sent. Peak: the highest use of the context window. In view: of the text that was needed again, the share that was still in the context.")  # fmt: skip
