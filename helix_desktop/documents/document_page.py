@@ -28,7 +28,8 @@ class DocumentPage:
 
 @dataclass(frozen=True, slots=True)
 class PagePicture:
-    """A page as a PNG picture."""
+    """A page as a PNG picture. `is_blank`: it has one colour."""
 
     page_number: int
     png: bytes
+    is_blank: bool = False

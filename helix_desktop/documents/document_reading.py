@@ -81,7 +81,11 @@ async def draw_pages(
     """Return pictures of a PDF's pages, whose longer edge has `edge` pixels."""
     request = {"reader": kind.reader, "pages": list(page_numbers), "edge": edge}
     lines = await _run_worker(name, kind, request, content)
-    return [PagePicture(int(line["number"]), base64.b64decode(line["png"])) for line in lines]
+    pictures: list[PagePicture] = []
+    for line in lines:
+        png = base64.b64decode(line["png"])
+        pictures.append(PagePicture(int(line["number"]), png, bool(line["blank"])))
+    return pictures
 
 
 async def _run_worker(

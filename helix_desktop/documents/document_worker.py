@@ -73,7 +73,7 @@ def _write_pictures(content: bytes, page_numbers: list[int], edge: int) -> None:
 
     for picture in draw_pdf_pages(content, page_numbers, edge):
         png = base64.b64encode(picture.png).decode()
-        _write_line({"number": picture.page_number, "png": png})
+        _write_line({"number": picture.page_number, "png": png, "blank": picture.is_blank})
 
 
 def _write_line(values: dict[str, object]) -> None:

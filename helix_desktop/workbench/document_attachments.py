@@ -13,6 +13,7 @@ from pathlib import PurePath
 
 from helix_desktop.documents import document_kinds, document_reading
 from helix_desktop.documents.document_kinds import DocumentKind
+from helix_desktop.documents.document_page import PagePicture
 from helix_desktop.documents.document_reading import ReadDocument
 from helix_desktop.documents.scanned_pages import MOST_PICTURES, PICTURE_EDGE
 from helix_desktop.engine import facts
@@ -32,6 +33,7 @@ _PICTURE_MARKS = {
 }
 LARGEST_PICTURE = 3_700_000  # Bytes; as base64, five million characters.
 _PICTURE_NOTE = "[This page is a picture.]"
+_BLANK_NOTE = "[This page is blank.]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +72,25 @@ class FileAttachments:
             scanned = document.numbers_without_text
         if len(scanned) == len(document.pages):
             self._check_scanned_document_can_be_seen(name, document, scanned)
+        pictures: Sequence[PagePicture] = ()
+        if scanned and self.sees_pictures:
+            numbers = scanned[:MOST_PICTURES]
+            pictures = await document_reading.draw_pages(name, content, kind, numbers, PICTURE_EDGE)
+            if all(picture.is_blank for picture in pictures) and len(pictures) == len(
+                document.pages
+            ):
+                raise InvalidInput(f"{name} has no text, so it was not attached.")
         original = await self.cache.store_content(
             content, EntryOrigin("user", name, kind.media_type)
         )
         origin = facts.DocumentOrigin(original, kind.unit, document.unit_count)
-        pages = [(page.title, page.text or _PICTURE_NOTE) for page in document.pages]
+        pages = _list_page_texts(document, pictures)
         text = format_document_text(
             name, kind.unit, document.unit_count, original.digest, pages
         ).encode("utf-8", "replace")
         attached = [await self._attach_text(name, text, "text/plain", origin)]
-        if scanned and self.sees_pictures:
-            numbers = scanned[:MOST_PICTURES]
-            for picture in await document_reading.draw_pages(
-                name, content, kind, numbers, PICTURE_EDGE
-            ):
+        for picture in pictures:
+            if not picture.is_blank:
                 title = f"{name}, page {picture.page_number}"
                 attached.append(await self._attach_picture(title, picture.png, "image/png"))
         return tuple(attached)
@@ -158,3 +165,17 @@ def _decode_text_file(name: str, content: bytes) -> bytes:
             remedy="If it is in the workspace's folder, mention it with @: the agent can work with it by commands.",
         )
     return content
+
+
+def _list_page_texts(
+    document: ReadDocument, pictures: Sequence[PagePicture]
+) -> list[tuple[str, str]]:
+    """Return the title and the text of each page, or what is said of a page without text."""
+    blank_pages = {picture.page_number for picture in pictures if picture.is_blank}
+    texts: list[tuple[str, str]] = []
+    for number, page in enumerate(document.pages, 1):
+        note = _PICTURE_NOTE
+        if number in blank_pages:
+            note = _BLANK_NOTE
+        texts.append((page.title, page.text or note))
+    return texts

@@ -52,6 +52,19 @@ def scanned_pdf(pages: int = 2) -> bytes:
     return out.getvalue()
 
 
+def pdf_with_blank_page() -> bytes:
+    """A page with text, a blank one, and one with a small mark and no text."""
+    out = io.BytesIO()
+    paper = canvas.Canvas(out)
+    paper.drawString(80, 760, ASCII_SENTENCE)
+    paper.showPage()
+    paper.showPage()
+    paper.rect(300, 300, 9, 9, fill=1)
+    paper.showPage()
+    paper.save()
+    return out.getvalue()
+
+
 def word() -> bytes:
     document = docx.Document()
     document.add_heading(TITLE, 1)

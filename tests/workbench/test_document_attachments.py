@@ -131,6 +131,23 @@ async def test_a_document_that_unpacks_to_far_more_is_refused(desks: Desks, fold
         await bench.attach_file("a.docx", written.bomb())
 
 
+async def test_a_blank_page_is_no_picture(desks: Desks, folder: Path) -> None:
+    desk = desks()
+    protocol = PROTOCOLS[0]
+    with protocol.peer([]) as peer:
+        desk.configured.save_provider(protocol.config(peer))
+        bench = await desk.create_workspace("Pairs", folder)
+        await bench.choose_model_for_role("peer/scripted")
+        session = await bench.start_conversation()
+        attached = await bench.attach_file("a.pdf", written.pdf_with_blank_page(), session.id)
+        assert [part.name for part in attached] == ["a.pdf", "a.pdf, page 3"]
+        text = (
+            await bench.workspace.cache.read_range(attached[0].stored.digest, 0, 9_999)
+        ).decode()
+        assert "[This page is blank.]" in text
+        assert text.count("[This page is a picture.]") == 1
+
+
 async def test_a_model_that_sees_no_pictures_is_given_none(desks: Desks, folder: Path) -> None:
     desk = desks()
     desk.configured.save_provider(ProviderConfig("peer", base_url="http://127.0.0.1:9/v1"))

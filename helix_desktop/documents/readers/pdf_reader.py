@@ -16,6 +16,7 @@ from helix_desktop.documents.document_page import (
 )
 
 MOST_PAGES = 20_000
+BLANK_EDGE = 400  # Pixels of the longer edge of the drawing in which a page is found blank.
 LARGEST_PICTURE_BYTES = 3_700_000  # Bytes; the strictest provider takes five million characters.
 
 
@@ -39,7 +40,7 @@ def draw_pdf_pages(content: bytes, page_numbers: Sequence[int], edge: int) -> It
         if not 1 <= number <= len(pdf):
             continue
         page = pdf[number - 1]
-        yield PagePicture(number, _draw_page_within_limit(page, edge))
+        yield PagePicture(number, _draw_page_within_limit(page, edge), _is_blank(page))
         page.close()
 
 
@@ -82,6 +83,22 @@ def _tidy_page_text(text: str) -> str:
     joined = joined.replace("\r\n", "\n").replace("\r", "\n")
     lines = [line.rstrip() for line in joined.split("\n")]
     return "\n".join(lines).strip().replace("\0", "")
+
+
+def _is_blank(page: pypdfium2.PdfPage) -> bool:
+    """Whether a page has one colour, drawn at a size at which a line of text is still seen."""
+    width, height = page.get_size()
+    bitmap = page.render(scale=BLANK_EDGE / max(width, height, 1), grayscale=True)
+    pixels = bytes(bitmap.buffer)
+    first_row = pixels[: bitmap.width]
+    is_one_colour = len(set(first_row)) == 1
+    for row_number in range(bitmap.height):
+        start = row_number * bitmap.stride  # Behind a row may stand bytes that are no pixels.
+        if pixels[start : start + bitmap.width] != first_row:
+            is_one_colour = False
+            break
+    bitmap.close()
+    return is_one_colour
 
 
 def _draw_page_within_limit(page: pypdfium2.PdfPage, edge: int) -> bytes:
