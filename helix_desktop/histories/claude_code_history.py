@@ -358,6 +358,9 @@ class _ClaudeCodeMessages(HistoryMessages):
             other_blocks: list[Mapping[str, object]] = []
             for block in objects_at(content):
                 if block.get("type") == "tool_result":
+                    if has_loaded_tools(block):
+                        # The message does not say what Claude Code needs to have them again.
+                        self.report.keep_row_as_it_is()
                     result = self._read_claude_tool_result(value, block, time)
                     self._add_recorded_message(result)
                 else:
@@ -490,6 +493,14 @@ def read_claude_thinking(block: Mapping[str, object], tag: str, model: str) -> R
         return Reasoning(text)
     opaque = format_opaque_json(type="thinking", thinking=text, signature=signature)
     return Reasoning(text, opaque=opaque, provider=tag, model=model)
+
+
+def has_loaded_tools(block: Mapping[str, object]) -> bool:
+    """Whether a block is the result of a search for tools, with references to them."""
+    for part in objects_at(block, "content"):
+        if part.get("type") == "tool_reference":
+            return True
+    return False
 
 
 def text_shown_by_line(value: Mapping[str, object]) -> str:

@@ -55,7 +55,11 @@ def build_claude_code_lines(
         if original_lines:
             lines.extend(original_lines)
         else:
-            lines.extend(_message_lines(item, tool_by_call_id))
+            message_lines = _message_lines(item, tool_by_call_id)
+            loaded_tools = own_lines.loaded_tools.get(item.answers)
+            if loaded_tools is not None:
+                _put_back_loaded_tools(message_lines, loaded_tools)
+            lines.extend(message_lines)
     lines.extend(own_lines.take_unseen_lines_before(math.inf))
     yield from _chain_of_lines(lines, session.folder, new_id)
     if session.title:
@@ -153,6 +157,13 @@ def _message_lines(
         line["isMeta"] = True
     line["timestamp"] = timestamp
     return [line]
+
+
+def _put_back_loaded_tools(result_lines: list[Block], loaded_tools: list[object]) -> None:
+    """Give the result of a search for tools its references again, in place of their text."""
+    for line in result_lines:
+        for block in line["message"]["content"]:
+            block["content"] = loaded_tools
 
 
 def _text_and_picture_blocks(message: recorded_session.RecordedMessage) -> list[Block]:

@@ -5,15 +5,25 @@ tools, reminders) is in `attachment` lines, and what a command of its own printe
 `local_command` lines. An import stores these lines unchanged. On a restore, each goes
 back to where it stood, so that the next request begins with the same bytes as before
 and the provider's cache of it stays valid.
+
+The result of a search for tools has references to the tools that it found. Claude Code sends a
+tool whose loading is deferred only if a reference to it is in the session, so that they, too, come
+back from the stored line.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories.claude_code_history import text_shown_by_line
+from helix_desktop.histories.claude_code_history import has_loaded_tools, text_shown_by_line
 from helix_desktop.histories.history_rows import parse_time
-from helix_desktop.json_values import object_at, parse_json_or_none
+from helix_desktop.json_values import (
+    list_at,
+    object_at,
+    objects_at,
+    parse_json_or_none,
+    text_at,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +37,25 @@ class ClaudeOwnLine:
 
 @dataclass(slots=True)
 class ClaudeOwnLines:
-    """The lines in the order of the file. The first `taken_count` of them were given back."""
+    """The lines in the order of the file. The first `taken_count` of them were given back.
+
+    `loaded_tools`: by the id of the call that searched for them, its result's content.
+    """
 
     lines: list[ClaudeOwnLine] = field(default_factory=list)
+    loaded_tools: dict[str, list[object]] = field(default_factory=dict)
     taken_count: int = 0
 
     @classmethod
     def from_stored_lines(cls, stored: Iterable[bytes]) -> "ClaudeOwnLines":
         """Return the program's own lines among those that imports have stored."""
         lines: list[ClaudeOwnLine] = []
+        loaded_tools: dict[str, list[object]] = {}
         for stored_line in stored:
             value = object_at(parse_json_or_none(stored_line.decode("utf-8", "replace")))
+            for block in objects_at(value, "message", "content"):
+                if has_loaded_tools(block):
+                    loaded_tools[text_at(block, "tool_use_id")] = list_at(block, "content")
             is_attachment = value.get("type") == "attachment"
             is_local_command = value.get("subtype") == "local_command"
             if is_attachment or is_local_command:
@@ -47,7 +65,7 @@ class ClaudeOwnLines:
                     time=parse_time(value.get("timestamp")),
                 )
                 lines.append(own_line)
-        return cls(lines)
+        return cls(lines, loaded_tools)
 
     def take_lines_up_to(self, text: str) -> list[dict[str, object]]:
         """Return the next line that says `text`, behind those that say nothing. Lines that say

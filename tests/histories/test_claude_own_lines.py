@@ -124,6 +124,24 @@ def test_without_the_file_the_next_request_is_made_of_the_same(tmp_path: Path) -
     assert {line["sessionId"] for line in given} == {restored.session}
 
 
+def test_what_a_search_for_tools_loaded_stays_loaded(tmp_path: Path) -> None:
+    """Claude Code sends a deferred tool only while a reference to it is in its session."""
+    loaded = [
+        {"type": "tool_reference", "tool_name": "mcp__files__list"},
+        {"type": "tool_reference", "tool_name": "WebSearch"},
+    ]
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": loaded}
+    original = [
+        written.claude_said(1, None, "list the files"),
+        written.claude_reply(2, 1, "m1", written.use("t1", "ToolSearch", query="files")),
+        written.claude_said(3, 2, [result]),
+        written.claude_reply(4, 3, "m2", written.text("Loaded.")),
+    ]
+    restored = restore_without_file(written.lines(tmp_path / "session-1.jsonl", original))
+    given = [json.loads(line) for line in restored.content.splitlines()]
+    assert given[2]["message"]["content"] == [{**result, "tool_use_id": "t1"}]
+
+
 def test_before_a_compaction_and_without_its_stored_lines(tmp_path: Path) -> None:
     original = session_lines()
     path = written.lines(tmp_path / "session-1.jsonl", original)
