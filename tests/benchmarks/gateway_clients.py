@@ -79,7 +79,7 @@ DELEGATES: dict[str, dict[str, Any]] = {
 DUTY = "Your duty is to count three times."
 SUMMARY = re.compile(
     r"detailed summary|checkpoint (summary|compaction)|<state_snapshot>|structured.{0,40}summary|anchored summary|summarize the prefix"
-    r"|prompt for continuing",
+    r"|prompt for continuing|earlier context from an ongoing conversation",
     re.IGNORECASE | re.DOTALL,
 )
 FULL = 1_020_000  # tokens the provider says it got, so that the agent shortens its own history

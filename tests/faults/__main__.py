@@ -54,6 +54,7 @@ ALL = (
     Trial(
         "migration", "SIGKILL at every call of an update over an older workspace", "--trials", 0, 15
     ),
+    Trial("seen_by_two", "a session that the gateway and the recorder see", "--sessions", 200, 8),
     Trial("unknown_shapes", "histories as a newer version may write them", "--files", 1600, 100),
     Trial(
         "agent_resume", "real agents resume what was given back to them", "--conversations", 20, 2
