@@ -391,10 +391,13 @@ class Walk:
         await self._do("other settings have cost")
         dialog = await shown(ReplayLabDialog)
         await until(lambda: "would have" in dialog.answer.text())
+        preset_before = self.bench.policy_name
         await press(dialog, "Use this setting")
-        await until(lambda: self.bench.policy_name == "helix")
-        assert self.bench.workspace.settings.preset == "helix"
-        await until(lambda: self.window.context_panel.policy.text().startswith("Late summary"))
+        await until(lambda: self.bench.policy_name != preset_before)
+        preset = self.bench.policy_name
+        assert self.bench.workspace.settings.preset == preset
+        name = dialog._names[preset]
+        await until(lambda: self.window.context_panel.policy.text().startswith(name))
         await key("Escape")
 
     # --- whole workspaces
