@@ -35,6 +35,8 @@ _BYTES_OF_BEGINNING = 256 << 10  # Only this many bytes are read to find out wha
 _LARGEST_DESCRIPTION_BYTES = (
     64 << 20
 )  # Files that only describe a session have no more bytes than this.
+# Programs that were made from opencode and keep its tables, by the name of their folder.
+_MADE_FROM_OPENCODE = {"kilo": "Kilo"}
 _EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 
 
@@ -56,6 +58,8 @@ class FoundHistories:
 
     @property
     def program(self) -> str:
+        if self.kind == opencode_history.KIND and self.path.parent.name in _MADE_FROM_OPENCODE:
+            return _MADE_FROM_OPENCODE[self.path.parent.name]
         return added_formats.name_of_program(self.kind) or self.kind
 
     def is_folder_present(self) -> bool:
@@ -88,7 +92,10 @@ def history_folders(places: HistoryPlaces) -> Mapping[str, Sequence[Path]]:
     gemini_home = places.folder_from_variable("GEMINI_CLI_HOME")
     pi_home = places.folder_from_variable("PI_CODING_AGENT_DIR", ".pi", "agent")
     opencode_folders = [data / "opencode"]
-    opencode_folders.extend(_folder_of_named_database(places, data))
+    for name in _MADE_FROM_OPENCODE:
+        opencode_folders.append(data / name)
+    for variable in ("OPENCODE_DB", "KILO_DB"):
+        opencode_folders.extend(_folder_of_named_database(places, variable, opencode_folders))
     return {
         claude_code_history.KIND: [claude_home / "projects"],
         codex_history.KIND: [codex_home / "sessions", codex_home / "archived_sessions"],
@@ -100,14 +107,16 @@ def history_folders(places: HistoryPlaces) -> Mapping[str, Sequence[Path]]:
     }
 
 
-def _folder_of_named_database(places: HistoryPlaces, data: Path) -> Iterator[Path]:
-    """Yield the folder of the database that `OPENCODE_DB` names, unless it is a folder with much
+def _folder_of_named_database(
+    places: HistoryPlaces, variable: str, known_folders: Collection[Path]
+) -> Iterator[Path]:
+    """Yield the folder of the database that a variable names, unless it is a folder with much
     else in it: the recorder looks at all that is in a folder of histories.
     """
-    database = Path(places.variables.get("OPENCODE_DB", ""))
+    database = Path(places.variables.get(variable, ""))
     folder = database.parent
     has_much_else = folder == places.home or folder in places.home.parents
-    if has_much_else or folder == data / "opencode":
+    if has_much_else or folder in known_folders:
         return
     if database.is_absolute() and database.suffix == ".db":
         yield folder
@@ -388,6 +397,8 @@ def _queries_of_sessions(kind: str, tables: Collection[str]) -> Iterator[str]:
 def is_opencode2_in_use(places: HistoryPlaces) -> bool:
     """Whether a database of opencode has the tables of version 2."""
     for folder in history_folders(places)[opencode_history.KIND]:
+        if folder.name in _MADE_FROM_OPENCODE:
+            continue
         for database in folder.glob("*.db"):
             with suppress(sqlite3.Error, OSError):
                 if not foreign_sqlite.is_sqlite_file(database):

@@ -209,6 +209,21 @@ def test_the_first_folder_and_time_that_a_file_names_count(tmp_path: Path) -> No
     assert (found.folder, found.first) == ("/inner", 5.0)
 
 
+def test_kilo_has_the_tables_of_opencode_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    share = tmp_path / ".local" / "share"
+    made = written.opencode(tmp_path / "made")
+    (share / "kilo").mkdir(parents=True)
+    database = made.rename(share / "kilo" / "kilo.db")
+    (found,) = find(tmp_path)
+    assert (found.path, found.kind, found.program) == (database, "opencode", "Kilo")
+    assert history_finding.find_history_of_changed_file(found.kind, database) == database
+    (tmp_path / "elsewhere").mkdir()
+    moved = database.rename(tmp_path / "elsewhere" / "mine.db")
+    places = history_finding.HistoryPlaces(tmp_path / "home", {"KILO_DB": str(moved)})
+    (named,) = history_finding.find_histories(places)
+    assert named.path == moved
+
+
 def test_this_users_places_are_those_of_home_and_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

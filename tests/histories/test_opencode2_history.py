@@ -234,7 +234,8 @@ def test_databases_of_each_channel_and_the_named_one_are_found(tmp_path: Path) -
     changed = history_finding.find_history_of_changed_file
     assert [changed("opencode", path) for path in paths] == paths
     in_home = history_finding.HistoryPlaces(tmp_path, {"OPENCODE_DB": str(tmp_path / "x.db")})
-    assert history_finding.history_folders(in_home)["opencode"] == [share], "not all of the home"
+    folders = history_finding.history_folders(in_home)["opencode"]
+    assert folders == [share, share.with_name("kilo")], "not all of the home"
 
 
 def test_giving_back_says_that_it_cannot_yet(tmp_path: Path) -> None:
