@@ -195,6 +195,8 @@ def test_what_a_newer_version_may_write_otherwise_is_said_or_read_as_before(
         ({"message": {"usage": {"input_tokens": "5"}}}, {"input_tokens in another form"}),
         ({"message": {"input_tokens": 5}}, {"input_tokens in another place"}),
         ({"message": {"usage": {"input_tokens": 5}}}, set()),
+        ({"type": "custom-title", "customTitle": "A copy (restored)"}, set()),
+        ({"type": "ai-title", "aiTitle": "What it is about"}, set()),
     ],
 )
 def test_a_field_in_another_form_or_place_is_named(fields: dict[str, Any], said: set[str]) -> None:
