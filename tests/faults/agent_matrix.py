@@ -35,6 +35,7 @@ MOST_VERSIONS_TRIED = 3  # A new version may need packages that its registry doe
 CELL_SECONDS = 420.0
 INSTALL_SECONDS = 600.0
 AT_ONCE = 2
+STEPS_OF_SUMMARIES = "25"
 STEPS_OF_COMPACTION = 6  # pi shortens nothing after fewer.
 
 
@@ -157,7 +158,7 @@ def list_cells(folder: Path, steps: int) -> Iterator[Cell]:
     for agent in WITH_HISTORIES:
         name = "models that cannot write summaries"
         module = "tests.faults.failing_summaries"
-        yield Cell(agent, name, module, ("--agent", agent))
+        yield Cell(agent, name, module, ("--agent", agent, "--steps", STEPS_OF_SUMMARIES))
     for agent, acp_folder in WITH_ACP.items():
         kills = ("--kills", "1")
         module = "tests.faults.acp_agents"

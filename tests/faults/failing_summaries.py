@@ -47,7 +47,8 @@ WINDOW_TOKENS = {
     "gemini": 1_000_000,
     "pi": 200_000,
 }
-HANDOVER_TOKENS = 60_000  # A request of this length makes a handover due.
+HANDOVER_TOKENS = 60_000  # A request of this length makes a handover due,
+LEAST_HANDOVER_SHARE = 0.1  # but not with less than this share of the window.
 ASKS_FOR_HANDOVER = SECTIONS[0]
 FAILING_REPLIES: dict[str, Sequence[Block] | int] = {
     "keeps no detail": [Says("\n\n".join(f"## {name}\nAll is well." for name in SECTIONS))],
@@ -177,6 +178,7 @@ def try_agent(agent: str, reply_name: str, steps: int) -> list[str]:
     """Return what was wrong."""
     model = FailingModel(steps, FAILING_REPLIES[reply_name])
     window_tokens = WINDOW_TOKENS[agent]
+    handover_share = max(LEAST_HANDOVER_SHARE, HANDOVER_TOKENS / window_tokens)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         agent_home = Path(folder) / "agent"
         place = Path(folder) / "place"
@@ -187,7 +189,7 @@ def try_agent(agent: str, reply_name: str, steps: int) -> list[str]:
             settings = agent_home / ".gemini" / "settings.json"
             settings.parent.mkdir()
             settings.write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}}')
-        asyncio.run(create_workspace(home, place, HANDOVER_TOKENS / window_tokens))
+        asyncio.run(create_workspace(home, place, handover_share))
         with (
             Provider(model.script, usage=model.usage, strict=False) as provider,
             running(home, provider.url, agent=agent, workspace="Work") as url,
@@ -209,7 +211,7 @@ def try_agent(agent: str, reply_name: str, steps: int) -> list[str]:
     if model.longest_request_tokens > window_tokens:
         wrong.append(f"a request had {model.longest_request_tokens:,} tokens")
     last_words = [failure.why for failure in failures if failure.why.startswith("After ")]
-    if len(failures) >= MOST_ATTEMPTS and len(last_words) != 1:
+    if not has_handover and len(failures) >= MOST_ATTEMPTS and len(last_words) != 1:
         wrong.append(f"{len(last_words)} sentences say that no more is tried")
     counted = {kind.value: count for kind, count in folds.items()}
     sys.stdout.write(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from statistics import median
 
@@ -99,10 +100,12 @@ def sent(c: Conversation, n: int) -> int:
 @dataclass(frozen=True)
 class Usual:
     """A step with the usual way out: what it counts, whether a summary was written
-    first, what had been sent before, and whether that was still in the cache.
+    first, what had been sent before, and whether that was still in the cache. `rate`: what
+    is billed for each of these tokens.
     """
 
     count: int
+    rate: float
     summarised: bool
     before: int
     cold: bool
@@ -132,27 +135,48 @@ def found_cache_empty(c: Conversation, n: int) -> bool:
     return asked - answered > 300
 
 
+def growth(steps: Sequence[tuple[int, int]]) -> float:
+    """Billed tokens for each more that a request has: the slope of the line through the counted
+    and billed tokens of all steps, or the proportion of the last, if they say no more.
+    """
+    counts = [count for count, _ in steps]
+    count, billed = steps[-1]
+    proportion = billed / count
+    if len(steps) < 3 or max(counts) - min(counts) < 0.1 * max(counts):
+        return proportion
+    mean_count = Fraction(sum(counts), len(steps))
+    mean_billed = Fraction(sum(billed for _, billed in steps), len(steps))
+    over = sum((count - mean_count) * (billed - mean_billed) for count, billed in steps)
+    slope = float(over / sum((count - mean_count) ** 2 for count in counts))
+    return min(proportion, max(slope, 0.4 * proportion))
+
+
 @lru_cache(maxsize=100_000)
 def usual_steps(c: Conversation, n: int) -> dict[int, Usual]:
     """Of every reply that had seen something."""
     found: dict[int, Usual] = {}
     summarised_away = last_whole = last_count = 0
+    steps: list[tuple[int, int]] = []
     for m, answer in replies(c, n):
         c_, w = counted(c, saw(c, m)), counted(c, saw(c, m), folding=False)
         if not c_ or not w:
             continue
         if not last_count:  # what was in the cache before the first step is there either way
             last_count = max(0, answer.usage.cache_read) * c_ // max(1, sent(c, m))
-        f, limit = sent(c, m) / c_, window_before(c, m)
+        limit = window_before(c, m)
         limit = max(limit, sent(c, m)) if limit else 0
         summarised_away = summarised_away if w >= last_whole else 0
         count = w - summarised_away
+        steps.append((c_, sent(c, m)))
+        f = sent(c, m) / c_
+        if count > 0:
+            f = (sent(c, m) + (count - c_) * growth(steps)) / count
         full = bool(limit) and round(count * f) > limit
         if full:
             rest = round((limit // 10) / f) + max(0, count - last_count)
             full = round(rest * f) <= limit  # else no summary makes enough room
             count = rest if full else c_
-        found[m] = Usual(count, full, last_count, found_cache_empty(c, m))
+        found[m] = Usual(count, f, full, last_count, found_cache_empty(c, m))
         summarised_away, last_whole, last_count = w - count, w, count
     return found
 
@@ -177,9 +201,8 @@ def usual_bill(c: Conversation, n: int) -> Bill:
         return actual_bill(c, n)
     if usual.count == counted(c, saw(c, n)) and not usual.summarised:  # as it was sent
         return actual_bill(c, n)
-    f = sent(c, n) / counted(c, saw(c, n))
-    request = round(usual.count * f)
-    asked = round(usual.before * f)  # for a summary
+    request = round(usual.count * usual.rate)
+    asked = round(usual.before * usual.rate)  # for a summary
     if usual.summarised:
         wrote = max(window_before(c, n), sent(c, n)) // 10
         return Bill(0, asked + request, wrote) if usual.cold else Bill(asked, request, wrote)

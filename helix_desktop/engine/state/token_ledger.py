@@ -1,8 +1,8 @@
 """The tokens of the view after every fact, and what requests have cost and saved.
 
 A step's tokens are as reported by the provider, or else as counted here, times the
-model's factor. What it would have cost without folds is estimated in proportion:
-everything is sent, and once the window is full, a summary replaces it. So what could
+model's factor. What it would have cost without folds is estimated at the rate at which
+requests grow: everything is sent, and once the window is full, a summary replaces it. So what could
 never have been sent is not called saved, and without folds both are equal. What was
 paid for a step is multiplied by what list prices say of the one and of the other, so a
 provider that bills less saves nothing. A provider whose cache was empty would have had to
@@ -29,6 +29,10 @@ CLAUDE_FACTOR = 1.32
 LEAST_RATE = 0.5
 MOST_RATE = 3.0
 MOST_MEASURED_RATE = 20.0  # The template of a short first message may be longer than it.
+# The rate at which requests grow is learned from so many steps, if they differ by this share.
+LEAST_STEPS_OF_GROWTH = 3
+LEAST_GROWTH = 0.1
+LEAST_SHARE_OF_PROPORTION = 0.4
 PRIOR_WEIGHT = 2  # The expected factor counts as much as this many reports.
 REPORTS_BESIDE_ESTIMATE = 3  # As many are enough where the next text is estimated, too.
 REPORTS_USED = 9  # The factor is learned from this many of the latest reports.
@@ -200,6 +204,51 @@ class _PaidReply:
 
 
 @dataclass(slots=True)
+class TokenGrowth:
+    """How many tokens a provider bills for each one that we count, without what it bills for
+    every request alike.
+
+    Each request has tokens that we do not count, such as the names of its fields. If they were
+    taken for a part of the text, text that a fold left out would seem to have them, too: with
+    Codex, a quarter too much would be called saved. So the rate is that at which requests grow and
+    shrink: the slope of the line through counted and billed tokens of all steps.
+    """
+
+    _steps: int = 0
+    _least_shown: int = 0
+    _most_shown: int = 0
+    _shown_sum: int = 0
+    _sent_sum: int = 0
+    _shown_squares: int = 0
+    _products: int = 0
+
+    def add_step(self, shown: int, sent: int) -> None:
+        """Add a step: its tokens as we count them, and as the provider billed them."""
+        if not self._steps:
+            self._least_shown = shown
+        self._least_shown = min(self._least_shown, shown)
+        self._most_shown = max(self._most_shown, shown)
+        self._steps += 1
+        self._shown_sum += shown
+        self._sent_sum += sent
+        self._shown_squares += shown * shown
+        self._products += shown * sent
+
+    def billed_per_counted_token(self, proportion: float) -> float:
+        """Return the slope, or the proportion of the last step if there are too few steps or
+        they are too much alike.
+        """
+        grown = self._most_shown - self._least_shown
+        if self._steps < LEAST_STEPS_OF_GROWTH or grown < LEAST_GROWTH * self._most_shown:
+            return proportion
+        variance = self._steps * self._shown_squares - self._shown_sum * self._shown_sum
+        covariance = self._steps * self._products - self._shown_sum * self._sent_sum
+        slope = covariance / variance
+        # What every request has alike cannot be less than nothing.
+        return min(proportion, max(slope, proportion * LEAST_SHARE_OF_PROPORTION))
+
+
+@dataclass(slots=True)
 class SummaryBaseline:
     """The conversation without folds: everything is sent, or a summary if that does not fit."""
 
@@ -207,6 +256,7 @@ class SummaryBaseline:
     _whole: int = 0  # How many tokens the last step would have had without any folds.
     _left_out: int = 0  # How many tokens of `_whole` the last summary replaced.
     _sent_before: int = 0  # How many tokens the last step would have sent, by our count.
+    _growth: TokenGrowth = field(default_factory=TokenGrowth)
 
     def bill_step(
         self, shown: int, whole: int, sent: int, read: int, *, is_cold: bool = False
@@ -223,9 +273,13 @@ class SummaryBaseline:
             return as_sent
         if whole < self._whole:  # A rewind or an exclusion has shortened the conversation.
             self._left_out = 0
-        factor = sent / shown
         # What the step would have sent without folds, in tokens as we count them.
         unfolded_tokens = whole - self._left_out
+        self._growth.add_step(shown, sent)
+        factor = sent / shown
+        if unfolded_tokens > 0:
+            rate = self._growth.billed_per_counted_token(factor)
+            factor = (sent + (unfolded_tokens - shown) * rate) / unfolded_tokens
         old_tokens = self._sent_before
         if not old_tokens:
             # Without folds, the first step would have read as much from the cache.

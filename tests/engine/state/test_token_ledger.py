@@ -32,7 +32,11 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.engine.state.token_ledger import Savings, newest_fact_seen_by
+from helix_desktop.engine.state.token_ledger import (
+    Savings,
+    SummaryBaseline,
+    newest_fact_seen_by,
+)
 from tests.engine.talk import Talk, stored
 
 
@@ -449,3 +453,22 @@ def test_a_rewind_forgets_the_usual_summary() -> None:
     talk.add(Rewound(3))
     talk.add(reply(6, 110))
     assert savings(talk).without - before == 110
+
+
+def test_what_every_request_has_alike_is_not_multiplied_by_what_folds_left_out() -> None:
+    """With Codex, whose requests have much that we do not count, a quarter too much was saved."""
+    baseline = SummaryBaseline()
+    overhead, rate = 8_000, 1.1
+    whole = 0
+    for step in range(12):
+        whole += 3_000
+        shown = 2_000 + 300 * step
+        billed = baseline.bill_step(shown, whole, round(overhead + rate * shown), read=0)
+    assert billed.sent == pytest.approx(overhead + rate * whole, rel=0.01)
+
+
+def test_requests_that_are_too_much_alike_tell_only_their_proportion() -> None:
+    baseline = SummaryBaseline()
+    for whole in (4_000, 5_000, 6_000, 7_000):
+        billed = baseline.bill_step(4_000, whole, 5_000, read=0)
+    assert billed.sent == round(7_000 * 5_000 / 4_000)
