@@ -22,8 +22,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from helix_desktop import concurrency
 from helix_desktop.fast_dataclass import dataclass
@@ -35,7 +36,10 @@ Process = asyncio.subprocess.Process
 ProcessTimeout = subprocess.TimeoutExpired
 ChildProcess = subprocess.Popen[str]  # A process that was started without an event loop.
 FinishedProcess = subprocess.CompletedProcess[bytes]
+# A process that has ended has printed all; only what it started could still hold its streams.
+SECONDS_FOR_LAST_OUTPUT = 5.0
 _LINE_LIMIT = 1 << 16
+_CHUNK_BYTES = 1 << 16
 _HASH = re.compile(r"[0-9a-f]{64}")
 _OWN_CODE = (
     "import sys; sys.path += sys.argv.pop(1).split({separator!r}); sys.argv[0] = 'helix-desktop'; "
@@ -336,6 +340,76 @@ def run_process(
         timeout=seconds,
         **_process_options(launch),
     )
+
+
+def run_process_keeping_end(
+    launch: ProcessLaunch, kept_bytes: int, *, input_bytes: bytes = b"", seconds: float
+) -> FinishedProcess:
+    """Run a process that may print without end, in the calling thread. Of each of its two streams,
+    only the last so many bytes are kept, so that no server can fill this process's memory.
+
+    Raises ProcessTimeout if it takes longer than so many seconds; what it started ends, too.
+    """
+    process = subprocess.Popen(
+        argv_with_program_path(launch),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        **_process_options(launch),
+    )
+    if process.stdin is None or process.stdout is None or process.stderr is None:
+        raise TypeError("all three streams are pipes")
+    output = _EndOfStream(process.stdout, kept_bytes)
+    errors = _EndOfStream(process.stderr, kept_bytes)
+    writing = concurrency.start_thread(
+        partial(_write_and_close, process.stdin, input_bytes), name="input", daemon=True
+    )
+    try:
+        process.wait(seconds)
+    except ProcessTimeout:
+        _kill_at_once(process, launch)
+        raise
+    finally:
+        for thread in (writing, output.thread, errors.thread):
+            thread.join(SECONDS_FOR_LAST_OUTPUT)
+    return FinishedProcess(
+        process.args, process.returncode, bytes(output.content), bytes(errors.content)
+    )
+
+
+class _EndOfStream:
+    """Reads a stream in a thread and keeps its end. `content` is complete once the thread ended."""
+
+    def __init__(self, stream: IO[bytes], kept_bytes: int) -> None:
+        self.content = bytearray()
+        self._stream = stream
+        self._kept_bytes = kept_bytes
+        self.thread = concurrency.start_thread(self._read_to_end, name="output", daemon=True)
+
+    def _read_to_end(self) -> None:
+        with self._stream:
+            chunk = self._stream.read(_CHUNK_BYTES)
+            while chunk:
+                self.content += chunk
+                surplus = len(self.content) - self._kept_bytes
+                if surplus > 0:
+                    del self.content[:surplus]
+                chunk = self._stream.read(_CHUNK_BYTES)
+
+
+def _write_and_close(stream: IO[bytes], content: bytes) -> None:
+    with suppress(OSError):  # It may end without reading.
+        stream.write(content)
+    with suppress(OSError):
+        stream.close()
+
+
+def _kill_at_once(process: "subprocess.Popen[bytes]", launch: ProcessLaunch) -> None:
+    if launch.has_own_session and sys.platform != "win32":
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
 
 
 def open_web_page(address: str) -> None:

@@ -37,12 +37,13 @@ from helix_desktop.json_values import (
     text_at,
 )
 from helix_desktop.processes import starter
-from helix_desktop.processes.starter import run_process
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.git_runner import run_git
 
 LIMIT_SECONDS = 120.0
 LONGEST_ADDRESS = 2_000
+# Of what a program prints, only the end is kept. A list of checks is far smaller.
+MOST_OUTPUT_BYTES = 64 << 20
 LARGEST_LOG = 400_000  # Bytes; of a longer log, the end is kept, where the failure is.
 LONGEST_REASON = 500
 LONGEST_MESSAGE = 20_000
@@ -519,7 +520,9 @@ def _run_users_program(
         has_own_session=True,
     )
     try:
-        finished = run_process(launch, input_bytes=stdin, seconds=LIMIT_SECONDS)
+        finished = starter.run_process_keeping_end(
+            launch, MOST_OUTPUT_BYTES, input_bytes=stdin, seconds=LIMIT_SECONDS
+        )
     except starter.ProcessTimeout as error:
         raise ActionRefused(
             f"The program {name} did not finish within {LIMIT_SECONDS:.0f} seconds and was stopped.",

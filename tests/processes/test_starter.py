@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from helix_desktop.processes.starter import (
     isolated_python_command,
     own_program_command,
     run_process,
+    run_process_keeping_end,
 )
 
 HASH = "0" * 64
@@ -183,3 +185,41 @@ def test_a_worker_gets_nothing_of_our_environment(
 
     assert b"sk-" not in asyncio.run(said())
     assert asyncio.run(said()).split()[0] in (b"[]", b"['LD_LIBRARY_PATH']")
+
+
+def test_a_program_that_prints_without_end_fills_no_memory() -> None:
+    """The defect: what `gh` printed was all kept, 700 MB in one trial."""
+    code = (
+        "import sys\n"
+        "sys.stderr.write('begun')\n"
+        "for number in range(300): sys.stdout.write(f'{number:>100000}')\n"
+        "sys.stdout.write('the end of ' + sys.stdin.read())"
+    )
+    tracemalloc.start()
+    finished = run_process_keeping_end(
+        launch(CommandAuthor.USER, [sys.executable, "-I", "-c", code]),
+        1_000,
+        input_bytes=b"all",
+        seconds=60,
+    )
+    _now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2_000_000
+    assert (finished.returncode, finished.stderr) == (0, b"begun")
+    assert len(finished.stdout) == 1_000
+    assert finished.stdout.endswith(b"the end of all")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="process groups")
+def test_what_a_program_started_ends_with_it_when_it_takes_too_long(tmp_path: Path) -> None:
+    place = tmp_path / "child"
+    script = f"sleep 600 & echo $! > {place}; wait"
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_process_keeping_end(
+            launch(CommandAuthor.USER, ["/bin/sh", "-c", script], has_own_session=True),
+            1_000,
+            seconds=0.3,
+        )
+    child = int(place.read_text())
+    state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
