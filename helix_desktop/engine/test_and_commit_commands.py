@@ -140,7 +140,8 @@ def split_command_line(command: str) -> list[CommandPart]:
     """Split a command line into its programs, at operators such as `&&` or `|` that are outside
     of quotes and here documents. Comments are left out.
     """
-    line = strip_here_documents(command[:LONGEST_COMMAND])
+    # A document cut before its end would be taken for commands.
+    line = strip_here_documents(command)[:LONGEST_COMMAND]
     parts: list[CommandPart] = []
     text = ""  # Of the program that is being read, up to `position`.
     operator_before = ""

@@ -54,8 +54,10 @@ _CHANGING_COMMANDS = (
     ),
     re.compile(rf"(?:^|[;&|]\s*|\n)\s*(?:git )?(?:mv|cp)(?: -\w+)*\s+\S+\s+{_TARGET_PATH}"),
 )
-_HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(\w++)['\"]?")
-_LONE_WORD = re.compile(r"^\w++$", re.MULTILINE)
+# `<<WORD`, `<<-WORD` or `<<'WORD'`. What follows `<<<` is a text of its own, and no such word.
+_HERE_DOCUMENT = re.compile(
+    r"(?<!<)<<(?P<dash>-?)[ \t]*(?:'(?P<single>[^'\n]++)'|\"(?P<double>[^\"\n]++)\"|\\?(?P<plain>\w++))"
+)
 # Such a tool may also only show a file, so it counts only with text to write.
 _SHOWS_AND_CHANGES = re.compile(r"edit(?:or)?$", re.IGNORECASE)
 _FAILURE = re.compile(
@@ -217,7 +219,8 @@ def _does_edit(tool: str, values: Mapping[str, object]) -> bool:
 
 def guess_if_command_changes_files(command: str) -> bool:
     """Whether a command line looks as if it changed files: good enough for a mark on a timeline."""
-    command_line = strip_here_documents(command[:SEARCHED_ARGUMENTS])
+    # A document cut before its end would be taken for command lines.
+    command_line = strip_here_documents(command)[:SEARCHED_ARGUMENTS]
     for pattern in _CHANGING_COMMANDS:
         for path in pattern.findall(command_line):
             is_number = path.isdigit()
@@ -314,26 +317,56 @@ def is_verifying_command(command: str) -> bool:
 def strip_here_documents(command: str, mark: str = "") -> str:
     """Return a command without the texts that its lines pass on, with a mark in their place.
 
-    Such a text, a here document, begins after `<<WORD` and ends with a line that is this word.
+    Such a text, a here document, begins on the line after `<<WORD` and ends with a line that is
+    this word. What follows `<<WORD` on the same line belongs to the command.
     """
-    ends_by_word: dict[str, list[int]] = {}
-    for lone_word in _LONE_WORD.finditer(command):
-        ends_by_word.setdefault(lone_word[0], []).append(lone_word.end())
+    if "<<" not in command:
+        return command
+    lines = command.split("\n")
+    ends = _PossibleEndsOfDocuments(lines)
+    command_lines: list[str] = []
+    line_number = 0
+    while line_number < len(lines):
+        line = lines[line_number]
+        command_line = ""
+        position = 0
+        # The documents of several openings on one line follow one another.
+        last_line_number = line_number
+        for opening in _HERE_DOCUMENT.finditer(line):
+            end_line_number = ends.find_end_of_document(opening, last_line_number)
+            if end_line_number is None:
+                continue
+            command_line += line[position : opening.start()] + mark
+            position = opening.end()
+            last_line_number = end_line_number
+        command_lines.append(command_line + line[position:])
+        line_number = last_line_number + 1
+    return "\n".join(command_lines)
 
-    pieces = []
-    end_of_last_document = 0
-    for opening in _HERE_DOCUMENT.finditer(command):
-        is_within_last_document = opening.start() < end_of_last_document
-        if is_within_last_document:
-            continue
-        possible_ends = ends_by_word.get(opening[1], [])
-        # The first line after the opening that is this word ends the document.
-        index_of_end = bisect_right(possible_ends, opening.end())
-        if index_of_end < len(possible_ends):
-            pieces.append(command[end_of_last_document : opening.start()])
-            end_of_last_document = possible_ends[index_of_end]
-    pieces.append(command[end_of_last_document:])
-    return mark.join(pieces)
+
+class _PossibleEndsOfDocuments:
+    """Finds the line that ends a here document, without reading all lines for each of them."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._numbers_by_line: dict[str, list[int]] = {}
+        # After `<<-`, the shell ignores tabs at the beginning of a line.
+        self._numbers_by_line_without_tabs: dict[str, list[int]] = {}
+        for line_number, line in enumerate(lines):
+            self._numbers_by_line.setdefault(line, []).append(line_number)
+            line_without_tabs = line.lstrip("\t")
+            self._numbers_by_line_without_tabs.setdefault(line_without_tabs, []).append(line_number)
+
+    def find_end_of_document(self, opening: re.Match[str], after: int) -> int | None:
+        """Return the number of the first line after line `after` that ends the document."""
+        word = opening["single"] or opening["double"] or opening["plain"]
+        numbers_by_line = self._numbers_by_line
+        if opening["dash"]:
+            numbers_by_line = self._numbers_by_line_without_tabs
+        line_numbers = numbers_by_line.get(word, [])
+        index = bisect_right(line_numbers, after)
+        if index == len(line_numbers):
+            return None
+        return line_numbers[index]
 
 
 def find_open_tasks(values: Mapping[str, object]) -> list[str] | None:

@@ -25,6 +25,7 @@ from helix_desktop.engine.test_and_commit_commands import ReportedCommit
         ("uv run --all-extras pytest", True),
         ("make test-unit", True),
         ("python test_fix.py", True),
+        ("cat > a.py <<'EOF' && pytest\nx\nEOF", True),
     ],
 )
 def test_commands_that_run_tests(command: str, is_last: bool) -> None:
@@ -36,6 +37,7 @@ def test_commands_that_run_tests(command: str, is_last: bool) -> None:
     "command",
     [
         "echo 'pytest -q'",
+        "cat > run.sh <<'EOF'\npytest\n" + "echo 1\n" * 1_000 + "EOF",
         "pip install pytest",
         "grep -rn pytest .",
         "cat jest.config.js",

@@ -185,15 +185,26 @@ def test_here_documents_without_an_end_take_no_quadratic_time(opening: str) -> N
     [
         ("cat > a <<'EOF'\nx\nEOF\npytest", "cat > a \npytest"),
         ("cat <<EOF\n<<END\nEOF\nmake <<-END\n END\nEND", "cat \nmake "),
-        ("cat <<A <<B\na\nA\nb\nB\nls", "cat \nb\nB\nls"),
+        ("cat <<A <<B\na\nA\nb\nB\nls", "cat  \nls"),
+        ("cat <<'EOF' > a && pytest\nx\nEOF\nls", "cat  > a && pytest\nls"),
+        ("cat <<-EOF\n\tx\n\tEOF\nls", "cat \nls"),
+        ("cat <<'END-OF.x'\nx\nEND-OF.x\nls", "cat \nls"),
+        ("grep a <<< EOF\nls\nEOF", "grep a <<< EOF\nls\nEOF"),
         ("cat <<EOF\nEOFS\n EOF\nmake", "cat <<EOF\nEOFS\n EOF\nmake"),
         ('cat << "E"\nE', "cat "),
-        ("cat <<\nE\nx\nE\nls", "cat \nls"),
+        ("cat <<\\E\nx\nE\nls", "cat \nls"),
         ("echo 1", "echo 1"),
     ],
 )
 def test_here_documents_are_left_out_of_a_command(command: str, rest: str) -> None:
     assert tool_result_reading.strip_here_documents(command) == rest
+
+
+def test_a_file_written_from_a_here_document_is_a_change() -> None:
+    assert tool_result_reading.guess_if_command_changes_files("cat <<'EOF' > a.py\nx\nEOF")
+    long_text = "word > than\n" * 1_000
+    command = f"wc -l <<'EOF'\n{long_text}EOF"
+    assert not tool_result_reading.guess_if_command_changes_files(command)
 
 
 @pytest.mark.parametrize(
