@@ -189,9 +189,7 @@ def find_changed_paths(
         return
     patch = _find_patch(values, command, arguments)
     if patch and (is_patch_command or "patch" in tool.casefold()):
-        # In arguments that are still JSON, a line ends with the two characters "\n".
-        patched_paths = _PATCHED_FILE.findall(patch.replace("\\n", "\n"))
-        yield from dict.fromkeys(patched_paths)
+        yield from dict.fromkeys(_PATCHED_FILE.findall(patch))
         return
     path = _path_argument(values)
     if path and _does_edit(tool, values):
@@ -200,10 +198,15 @@ def find_changed_paths(
 
 def _find_patch(values: Mapping[str, object], command: str, arguments: str) -> str:
     """Return the text of a call that is a patch in the form of Codex, or nothing."""
-    for text in (command, arguments, *values.values()):
+    for text in (command, *values.values()):
         if isinstance(text, str) and _BEGIN_PATCH in text:
             return text
-    return ""
+    if _BEGIN_PATCH not in arguments:
+        return ""
+    if arguments.lstrip().startswith("{"):
+        # In JSON that was cut, a line ends with the two characters "\n".
+        return arguments.replace("\\n", "\n")
+    return arguments
 
 
 def _does_edit(tool: str, values: Mapping[str, object]) -> bool:

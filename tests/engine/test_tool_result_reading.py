@@ -39,6 +39,11 @@ def changed(tool: str, **given: object) -> list[str]:
             ["a b.py", "c.py"],
         ),
         (
+            "apply_patch",
+            {"input": "*** Begin Patch\n*** Add File: ä.py\n*** Update File: src\\new.py\n@@"},
+            ["ä.py", "src\\new.py"],
+        ),
+        (
             "shell",
             {"command": ["apply_patch", "*** Begin Patch\n*** Delete File: d.py\n*** End Patch"]},
             ["d.py"],
