@@ -376,9 +376,19 @@ def find_open_tasks(values: Mapping[str, object]) -> list[str] | None:
     """Return the open tasks that a call sets, or None if it sets no task list."""
     for key in ("todos", "plan", "tasks"):
         tasks = values.get(key)
-        if isinstance(tasks, list):
+        if isinstance(tasks, list) and _is_task_list(tasks):
             return list(_texts_of_open_tasks(tasks))
     return None
+
+
+def _is_task_list(tasks: list[object]) -> bool:
+    """Whether these are tasks with their states. An empty list is one, too: it clears the tasks."""
+    if not tasks:
+        return True
+    for task in tasks:
+        if isinstance(task, dict) and isinstance(task.get("status"), str):
+            return True
+    return False
 
 
 def _texts_of_open_tasks(tasks: list[object]) -> Iterator[str]:

@@ -164,6 +164,9 @@ def test_the_open_tasks_of_a_list() -> None:
     assert tool_result_reading.find_open_tasks({"todos": tasks}) == ["write", "read"]
     assert tool_result_reading.find_open_tasks({"plan": []}) == []
     assert tool_result_reading.find_open_tasks({"plan": "later"}) is None
+    # Nothing says which of these are open, so it must not be said that none is.
+    assert tool_result_reading.find_open_tasks({"tasks": ["write", "read"]}) is None
+    assert tool_result_reading.find_open_tasks({"tasks": [{"prompt": "Look for x"}]}) is None
     assert tool_result_reading.is_verifying_command("git add -A && git commit -m x")
     assert not tool_result_reading.is_verifying_command("git status")
 
