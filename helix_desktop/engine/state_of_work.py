@@ -6,6 +6,7 @@ record does not say is not said, or said to be unknown.
 """
 
 import asyncio
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
@@ -49,6 +50,7 @@ _GIT_CHANGES = frozenset({
     "stash", "am", "apply", "clean",
 })  # fmt: skip
 _ADDS_EVERYTHING = frozenset((".", "-A", "--all", ":/", "*", "-u", "--update"))
+_PATTERN_OR_VARIABLE = re.compile(r"[*?\[{$`]")
 _DENIED_BY = {"user": "the user", "rule": "a rule", "mode": "the permission mode"}
 _INTERRUPTED = "[Request interrupted by user"
 
@@ -232,7 +234,7 @@ class StateOfWork:
         is_new = change.is_exact and change.before is None
         if commit.takes_all_changes and not is_new:
             return True
-        words = list(commit.words)
+        words = commit.words_without_message
         for added in self._added:
             words += added.words
         for word in words:
@@ -265,14 +267,24 @@ class StateOfWork:
 
 def _names_everything(word: str) -> bool:
     """Whether a word of git add may stand for any file: an option, a pattern or a variable."""
-    return word in _ADDS_EVERYTHING or "*" in word or "$" in word
+    if word in _ADDS_EVERYTHING or _PATTERN_OR_VARIABLE.search(word):
+        return True
+    # Which files are in a folder above, or in the one where the command ran, is not known.
+    if word and not word.strip("./"):
+        return True
+    # Several short options may be written as one, such as -Av.
+    is_short_option = word.startswith("-") and not word.startswith("--")
+    return is_short_option and ("A" in word or "u" in word)
 
 
 def _is_same_or_within(path: str, name: str) -> bool:
     """Whether two ways to write a path may mean the same file, or a folder and a file in it."""
     # Between slashes, only whole names match, and never a part of one.
     path_in_slashes = f"/{path.strip('/')}/"
-    name_in_slashes = f"/{name.removeprefix('./').strip('/')}/"
+    name_below = name
+    while name_below.startswith(("./", "../")):
+        name_below = name_below.partition("/")[2]
+    name_in_slashes = f"/{name_below.strip('/')}/"
     if name_in_slashes == "//":  # The name is empty, and would match everything.
         return False
     return name_in_slashes in path_in_slashes or name_in_slashes.endswith(path_in_slashes)
@@ -544,9 +556,9 @@ async def _lines_about_undos(state: ConversationState, cache: ContentCache) -> l
 
 
 def _lines_about_events(work: StateOfWork) -> Iterator[str]:
-    for seq, description in list(work.denied.values())[-MOST_EVENTS:]:
+    for seq, description in sorted(work.denied.values())[-MOST_EVENTS:]:
         yield f"Denied [{seq}]: {description}"
-    for seq, description in list(work.stopped.values())[-MOST_EVENTS:]:
+    for seq, description in sorted(work.stopped.values())[-MOST_EVENTS:]:
         yield f"Stopped before it was done [{seq}]: {description}"
     if work.stopped_turn:
         yield f"The turn that ended at number {work.stopped_turn} was stopped or interrupted."

@@ -7,6 +7,7 @@ here documents, and a result only by the lines with which such programs end.
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 
 from helix_desktop.engine.tool_result_reading import strip_here_documents
@@ -113,8 +114,27 @@ class GitCommand:
 
     @property
     def words(self) -> list[str]:
-        """Return its options and arguments, without quotes."""
-        return [word.strip("'\"") for word in self.rest.split()]
+        """Return its options and arguments, without quotes. What is quoted is one word."""
+        try:
+            return shlex.split(self.rest)
+        except ValueError:  # A quotation has no end, perhaps because the command was cut.
+            return [word.strip("'\"") for word in self.rest.split()]
+
+    @property
+    def words_without_message(self) -> list[str]:
+        """Return the words other than the message that follows -m, -am or --message."""
+        words: list[str] = []
+        option_before = ""
+        for word in self.words:
+            is_message = option_before.endswith("m") or option_before == "--message"
+            option_before = ""
+            if is_message:
+                continue
+            words.append(word)
+            is_short_option = word.startswith("-") and not word.startswith("--")
+            if is_short_option or word == "--message":
+                option_before = word
+        return words
 
     @property
     def takes_all_changes(self) -> bool:

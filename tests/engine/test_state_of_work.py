@@ -284,6 +284,48 @@ async def test_what_no_git_add_names_is_said_to_be_left_out_of_a_commit() -> Non
     assert f"- Run since then [{seq}]: `git reset --hard HEAD~1`" in await work.lines()
 
 
+@pytest.mark.parametrize(
+    "added",
+    [
+        "./",
+        "..",
+        "../src",
+        "src/?.py",
+        "src/{a,x}*",
+        '"src/a b.py"',
+        "src/a\\ b.py",
+        "-Av",
+        "`ls src`",
+    ],
+)
+async def test_what_may_have_been_added_is_not_said_to_be_left_out_of_a_commit(added: str) -> None:
+    work = Work()
+    name, _ = await work.call("write_file", json.dumps({"path": "src/a b.py"}), "done")
+    await work.change(name, "src/a b.py", (0, 1))
+    await work.run(f"git add {added} && git commit -m x", "[main 1a2b3c4] x")
+    assert "no recorded git add" not in "\n".join(await work.lines())
+
+
+async def test_the_words_of_a_commits_message_name_no_files() -> None:
+    work = Work()
+    name, _ = await work.call("write_file", json.dumps({"path": "notes/x.txt"}), "done")
+    await work.change(name, "notes/x.txt", (0, 1))
+    await work.run(
+        "git add src && git commit -qm 'What are notes/x.txt and [y]?'", "[main 1a2b3c4] x"
+    )
+    lines = await work.lines()
+    assert "- Changed before it, and in no recorded git add: notes/x.txt (new)" in lines
+
+
+async def test_a_call_that_was_denied_again_is_among_the_newest() -> None:
+    work = Work()
+    for command in ("rm a", "rm b", "rm c", "rm d", "rm a"):
+        name, _ = await work.run(command, "The user denied this call.", ok=False, code=None)
+        work.talk.add(Decided(name, allowed=False, by="user"))
+    denied = [line for line in await work.lines() if line.startswith("- Denied")]
+    assert [line.partition("`")[2][:4] for line in denied] == ["rm c", "rm d", "rm a"]
+
+
 async def test_what_the_user_commits_in_the_window_is_no_longer_said_to_be_uncommitted() -> None:
     work = Work()
     for path in ("src/a.py", "notes/x.txt"):
