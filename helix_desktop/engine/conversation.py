@@ -148,20 +148,26 @@ class Conversation:
         """Prevent appending while the caller works on the journal itself. If the caller has
         changed it, or fails, the state is read again.
         """
-        is_changed = True  # Until the journal is compared: also if the caller fails.
-        async with self._lock:
-            try:
-                yield
-                # If the last fact is the same and no other follows it, nothing has changed.
-                last_fact = self.state.facts[-1:]
-                seq_before_last = self.state.seq - len(last_fact)
-                newest_in_journal = await self.journal.read_facts(self.id, after=seq_before_last)
-                is_changed = list(newest_in_journal) != list(last_fact)
-            finally:
-                if is_changed:
-                    self.state = await _read_state(self.journal, self.id)
-        if is_changed:
-            self.notify_listeners(ConversationReplaced(self.id))
+        is_changed = False
+        try:
+            async with self._lock:
+                is_changed = True  # Until the journal is compared: also if the caller fails.
+                try:
+                    yield
+                    is_changed = await self._differs_from_journal()
+                finally:
+                    if is_changed:
+                        self.state = await _read_state(self.journal, self.id)
+        finally:
+            if is_changed:
+                self.notify_listeners(ConversationReplaced(self.id))
+
+    async def _differs_from_journal(self) -> bool:
+        """Whether the journal's last fact is another one than the state's, or others follow it."""
+        last_fact = self.state.facts[-1:]
+        seq_before_last = self.state.seq - len(last_fact)
+        newest_in_journal = await self.journal.read_facts(self.id, after=seq_before_last)
+        return list(newest_in_journal) != list(last_fact)
 
     def new_fold_name(self, kind: FoldKind) -> str:
         """Return a name that no fold has, including those still being made."""
@@ -265,7 +271,14 @@ class Conversation:
                 self._replace_draft_facts(last_written, written)
         except (StoreFailed, ActionRefused) as error:
             failure = error
-        was_dropped = bool(new_facts) and not written
+        finally:
+            # Also after an error that nobody foresaw: others wait for the lock.
+            was_dropped = bool(new_facts) and not written
+            await self._end_draft(written, was_dropped=was_dropped)
+        return failure
+
+    async def _end_draft(self, written: Sequence[Recorded], *, was_dropped: bool) -> None:
+        """Release the lock and tell listeners what was written, or that the draft was dropped."""
         try:
             if was_dropped:
                 self.state = await _read_state(self.journal, self.id)
@@ -275,7 +288,6 @@ class Conversation:
             self.notify_listeners(ConversationReplaced(self.id))
         else:
             self._notify_of_facts(written)
-        return failure
 
     def _replace_draft_facts(self, last_written: int, written: Sequence[Recorded]) -> None:
         """Put the facts as written, with their time in the journal, in place of the draft's.

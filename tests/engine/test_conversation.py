@@ -222,6 +222,45 @@ async def test_of_what_could_not_be_appended_together_nothing_stays() -> None:
     assert [each.fact for each in conversation.state.facts] == [said("one"), said("three")]
 
 
+async def test_after_any_error_of_the_journal_the_next_fact_can_be_appended() -> None:
+    """Also after one that nobody foresaw: the conversation must not wait for ever."""
+
+    class BrokenJournal(MemoryJournal):
+        async def append_to_journal(
+            self, conversation: str, facts: Sequence[Fact]
+        ) -> Sequence[Recorded]:
+            if said("broken") in facts:
+                raise ValueError("nobody foresaw this")
+            return await super().append_to_journal(conversation, facts)
+
+    conversation = await Conversation.open(BrokenJournal(), "c")
+    heard: list[Event] = []
+    conversation.listeners.append(heard.append)
+    with pytest.raises(ValueError, match="foresaw"):
+        async with conversation.append_together() as draft:
+            await draft.append_facts(said("broken"))
+    assert heard == [ConversationReplaced("c")]
+    await concurrency.wait_with_limit(conversation.append_facts(said("one")), 5)
+    assert [recorded.fact for recorded in conversation.state.facts] == [said("one")]
+
+
+async def test_listeners_are_told_of_a_state_that_was_read_again_after_a_failure() -> None:
+    journal = MemoryJournal()
+    conversation = await Conversation.open(journal, "c")
+    heard: list[Event] = []
+    conversation.listeners.append(heard.append)
+
+    async def write_and_fail() -> None:
+        async with conversation.block_appending():
+            await journal.append_to_journal("c", [said("one")])
+            raise NotFound("It failed half-way.")
+
+    with pytest.raises(NotFound):
+        await write_and_fail()
+    assert conversation.state.seq == 1
+    assert heard == [ConversationReplaced("c")]
+
+
 async def test_what_is_appended_together_is_written_though_its_writer_is_cancelled_meanwhile() -> (
     None
 ):
