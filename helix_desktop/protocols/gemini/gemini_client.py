@@ -250,6 +250,8 @@ def _with_foreign_signatures(body: Object) -> Object | None:
             # An empty text was there for its signature alone.
             if unsigned_part != {"text": ""}:
                 unsigned_parts.append(unsigned_part)
+        if not unsigned_parts:
+            continue  # Google refuses a message without parts.
         changed_content = dict(object_at(content))
         changed_content["parts"] = list(_sign_first_call(unsigned_parts))
         contents.append(changed_content)

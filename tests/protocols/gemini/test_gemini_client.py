@@ -276,6 +276,18 @@ def test_options_that_are_refused_are_left_out_and_nothing_else() -> None:
     assert HERE.relax_request(body, ModelFailed("Something else.")) is None
 
 
+def test_a_reply_of_a_signature_alone_is_left_out_where_it_cannot_be_read() -> None:
+    """Google refuses a message without parts."""
+    signed = Reasoning("", opaque='{"signature":"old"}', provider=HERE.reasoning_owner)
+    body = sent(asking(user("Go"), assistant(signed), user("on")))
+    relaxed = HERE.relax_request(body, ModelFailed("Thought signature is not valid"))
+    assert relaxed is not None
+    assert relaxed["contents"] == [
+        {"role": "user", "parts": [{"text": "Go"}]},
+        {"role": "user", "parts": [{"text": "on"}]},
+    ]
+
+
 def test_a_budget_nobody_knows_is_left_to_the_model() -> None:
     settings = sent(asking(reasoning="unheard-of"), reasoning="budget")["generationConfig"]
     assert settings["thinkingConfig"] == {"includeThoughts": True, "thinkingBudget": -1}
