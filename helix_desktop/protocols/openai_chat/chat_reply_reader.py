@@ -66,13 +66,19 @@ class ChatReplyReader(ReplyReaderBase):
 
     def _read_choice(self, choice: json_values.Object) -> list[Delta]:
         """Read a piece of the reply, or all of it from a server that does not stream."""
-        whole_message = self._fields_not_streamed(_object_or_empty(choice, "message"))
-        delta = whole_message or _object_or_empty(choice, "delta")
-        deltas = self._read_reasoning(delta)
-        deltas += self._read_content(json_values.value_at(delta, "content"))
-        deltas += self._add_to_part("text", json_values.text_at(delta, "refusal"))
-        deltas += self._read_calls(delta, are_whole=bool(whole_message))
+        deltas = self._read_fields(_object_or_empty(choice, "delta"), are_whole=False)
+        # A server may send the whole message so far beside each piece.
+        message = self._fields_not_streamed(_object_or_empty(choice, "message"))
+        deltas += self._read_fields(message, are_whole=True)
         self._finish = json_values.checked_text_at(choice, "finish_reason").lower() or self._finish
+        return deltas
+
+    def _read_fields(self, fields: json_values.Object, *, are_whole: bool) -> list[Delta]:
+        """Read what a piece of the reply, or a whole message, has: reasoning, text and calls."""
+        deltas = self._read_reasoning(fields)
+        deltas += self._read_content(json_values.value_at(fields, "content"))
+        deltas += self._add_to_part("text", json_values.text_at(fields, "refusal"))
+        deltas += self._read_calls(fields, are_whole=are_whole)
         return deltas
 
     def _read_calls(self, delta: json_values.Object, *, are_whole: bool) -> list[Delta]:

@@ -289,3 +289,17 @@ def test_a_whole_message_behind_the_pieces_adds_only_what_was_missing(
     assert [part.text for part in parts if isinstance(part, Reasoning)] == (
         ["hm"] if "reasoning" in streamed else []
     )
+
+
+def test_a_piece_beside_the_whole_message_so_far_is_not_lost() -> None:
+    reader = ChatReplyReader("tag", "peer", "m")
+    for so_far, piece in (("", "On"), ("On", "e a"), ("One a", "nd two")):
+        choice = {
+            "delta": {"content": piece},
+            "message": {"role": "assistant", "content": so_far + piece},
+        }
+        reader.feed_event(ServerSentEvent(json.dumps({"choices": [choice]})))
+    reader.feed_event(
+        ServerSentEvent(json.dumps({"choices": [{"delta": {}, "finish_reason": "stop"}]}))
+    )
+    assert reader.reply_so_far().parts == (Text("One and two"),)
