@@ -29,7 +29,7 @@ from helix_desktop.workspace_host.host_interface import (
     ReplyDelayed,
 )
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 LENGTH = struct.Struct(">I")
 # A message and a model's reply may be long, and are one fact. Other content comes in ranges.
 LONGEST_FRAME = 64 << 20
