@@ -148,7 +148,7 @@ class StateOfWork:
     git_since: list[tuple[int, str]] = field(default_factory=list)
     changes: dict[str, OpenChange] = field(default_factory=dict)
     not_added: dict[str, OpenChange] = field(default_factory=dict)
-    changed_by_commit_command: list[str] = field(default_factory=list)
+    changed_by_commit_command: dict[str, OpenChange] = field(default_factory=dict)
     denied: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
     stopped: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
     stopped_turn: int = 0
@@ -253,7 +253,7 @@ class StateOfWork:
             # The command that committed also changed files, before the commit or after it.
             programs = test_and_commit_commands.split_command_line(commit.command)
             if "commit" not in programs[-1].text:
-                self.changed_by_commit_command.append(change.path)
+                self.changed_by_commit_command[change.path] = change
             return
         whole_change = change
         earlier_change = self.changes.pop(change.path, None)
@@ -538,8 +538,8 @@ def _lines_about_commits_and_changes(work: StateOfWork) -> Iterator[str]:
                 left_out = "and not in it"
             yield f"Changed before it, {left_out}: {_list_files(work.not_added.values())}"
         if work.changed_by_commit_command:
-            names = ", ".join(work.changed_by_commit_command[:MOST_FILES])
-            yield f"Changed by the command that committed: {names}"
+            by_command = _list_files(work.changed_by_commit_command.values())
+            yield f"Changed by the command that committed: {by_command}"
     if work.unconfirmed_commit is not None:
         answered = work.unconfirmed_commit
         yield f"No commit is reported by the output of `{_on_one_line(answered.command)}` [{answered.seq}]"

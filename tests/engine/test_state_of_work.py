@@ -306,6 +306,16 @@ async def test_what_may_have_been_added_is_not_said_to_be_left_out_of_a_commit(a
     assert "no recorded git add" not in "\n".join(await work.lines())
 
 
+async def test_of_many_files_changed_by_the_command_that_committed_the_rest_is_counted() -> None:
+    work = Work()
+    name, _ = await work.run("git commit -am x; make", "[main 1a2b3c4] x")
+    for number in range(13):
+        await work.change(name, f"out/{number}", (0, 1))
+    (line,) = [line for line in await work.lines() if "command that committed" in line]
+    assert line.startswith("- Changed by the command that committed: out/12 (new), ")
+    assert line.endswith(" and 1 more")
+
+
 async def test_the_words_of_a_commits_message_name_no_files() -> None:
     work = Work()
     name, _ = await work.call("write_file", json.dumps({"path": "notes/x.txt"}), "done")
