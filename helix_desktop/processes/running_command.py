@@ -64,10 +64,10 @@ class RunningCommand:
 
         # `jail.py` reads from the pipe. Its end comes when we close ours, or are killed.
         their_end, our_end = os.pipe()
-        launch_in_jail = replace(
-            launch, has_own_session=True, argv=command_line(their_end), inherited=(their_end,)
-        )
         try:
+            launch_in_jail = replace(
+                launch, has_own_session=True, argv=command_line(their_end), inherited=(their_end,)
+            )
             process = await starter.start_without_cleanup(
                 launch_in_jail, stdin=stdin, stderr=stderr
             )
@@ -112,7 +112,7 @@ class RunningCommand:
     async def kill_and_wait(self) -> int:
         """Kill the command and all that it started, and return its exit code.
 
-        This goes on to its end even if the caller is cancelled meanwhile.
+        A caller that may be cancelled meanwhile shields this, so that the end is waited for.
         """
         self.kill_process_tree()
         # If nobody reads the pipe, it is never closed and delays the end of the process.
@@ -136,16 +136,19 @@ def open_terminal_process(launch: starter.ProcessLaunch) -> starter.ChildProcess
         # Windows closes the job when this process ends.
         jobs_windows.create_job_for_process(process.pid)
         return process
-    their_end, _our_end = os.pipe()  # `_our_end` stays open until this process ends.
-    command = starter.argv_with_program_path(launch)
-    watched_launch = replace(
-        launch,
-        argv=jail_command_line({"lifeline": their_end, "attended": True}, command),
-        inherited=(their_end,),
-        place=starter.ProcessPlace.WATCHED,
-    )
+    command = starter.argv_with_program_path(launch)  # Fails if there is no such program.
+    their_end, our_end = os.pipe()  # `our_end` stays open until this process ends.
     try:
+        watched_launch = replace(
+            launch,
+            argv=jail_command_line({"lifeline": their_end, "attended": True}, command),
+            inherited=(their_end,),
+            place=starter.ProcessPlace.WATCHED,
+        )
         return open_process(watched_launch)
+    except BaseException:
+        os.close(our_end)
+        raise
     finally:
         os.close(their_end)
 

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.processes.running_command import RunningCommand, shell_command_line
+from helix_desktop.processes.running_command import (
+    RunningCommand,
+    open_terminal_process,
+    shell_command_line,
+)
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace, end_process
 from helix_desktop.tools.sandbox import Sandbox, SandboxKind
 
@@ -47,6 +51,15 @@ async def test_a_folder_that_is_not_there_leaves_nothing_open() -> None:
     for _ in range(3):
         with pytest.raises(FileNotFoundError):
             await RunningCommand.start_in_jail(launch("/no/such/folder"), lambda n: line("true", n))
+    assert open_handles() == before
+
+
+def test_a_program_of_the_terminal_that_cannot_be_started_leaves_nothing_open() -> None:
+    before = open_handles()
+    for program in ("no-such-program", "/no/such/program"):
+        of_terminal = ProcessLaunch(CommandAuthor.USER, [program], "/no/such/folder", PLAIN)
+        with pytest.raises(FileNotFoundError):
+            open_terminal_process(of_terminal)
     assert open_handles() == before
 
 
