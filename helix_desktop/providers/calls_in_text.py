@@ -315,6 +315,8 @@ def _call_of_object(value: Json) -> TextCall:
         call = function
     name = call.get("name")
     arguments = call.get("arguments", call.get("parameters", {}))
+    if arguments is None:  # Some models write null where there are no arguments.
+        arguments = {}
     if isinstance(arguments, str):  # JSON within JSON; empty if there are no arguments.
         arguments = _read_json_document(arguments.strip() or "{}")
     if not isinstance(name, str) or not isinstance(arguments, dict):

@@ -10,6 +10,7 @@ import pytest
 from helix_desktop.engine.facts import Stop, Text, ToolCall, ToolSpec
 from helix_desktop.engine.messages import Message, Reply, Request, Role
 from helix_desktop.providers.calls_in_text import (
+    TextCall,
     find_calls_in_text,
     looks_like_a_call,
     remove_template_marks,
@@ -58,6 +59,10 @@ def test_bare_json_and_several_calls_are_read() -> None:
     bare = find_calls_in_text('{"name": "list_files", "parameters": {}}', TOOLS)
     assert bare is not None
     assert [call.name for call in bare.calls] == ["list_files"]
+    # A model may write null where a call has no arguments.
+    without = find_calls_in_text('<tool_call>{"name": "list_files", "arguments": null}', TOOLS)
+    assert without is not None
+    assert without.calls == (TextCall("list_files", "{}"),)
     two = f"<tool_call>{READ}</tool_call>\n<tool_call>{READ}</tool_call>"
     several = find_calls_in_text(two, TOOLS)
     assert several is not None
