@@ -111,10 +111,16 @@ class AgentFollower:
         """Record a reply, with the tokens of its parts. `newest_seq`: the newest fact
         in the view it answers.
         """
-        parts = tuple(self.with_token_count(part) for part in written.parts)
-        reply = replace(written, parts=parts, saw=newest_seq)
+        reply = self.complete_reply(written, newest_seq)
         recorded_facts = await self.conversation.append_facts(reply)
         return recorded_facts[0]
+
+    def complete_reply(self, written: facts.ModelReplied, newest_seq: int) -> facts.ModelReplied:
+        """Return a reply with the tokens of its parts and the newest fact in the view it answers,
+        for a caller that records it together with other facts.
+        """
+        parts = tuple(self.with_token_count(part) for part in written.parts)
+        return replace(written, parts=parts, saw=newest_seq)
 
     async def record_outputs(self, outputs: Sequence[AgentOutput]) -> None:
         """Record what the calls of the last reply returned, and excerpts of what is too large.

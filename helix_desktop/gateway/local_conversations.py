@@ -881,8 +881,21 @@ class LocalAgentConversations:
                     await self._record_shown_reply(known_messages, ticket, None, shown_key)
             elif is_expected and shown_key:
                 await self._record_shown_reply(known_messages, ticket, replied, shown_key)
-            else:
+            elif not await self._was_recorded_elsewhere(known_messages, ticket, replied):
                 await self._record_cost_alone(known_messages, replied, facts.Purpose.STEP)
+
+    async def _was_recorded_elsewhere(
+        self, known_messages: KnownMessages, ticket: Ticket, replied: Replied
+    ) -> bool:
+        """Whether another process recorded this very reply, and was killed before it said so."""
+        chain = known_messages.chain
+        has_one_more_message = len(chain) == ticket.messages + 1
+        if not has_one_more_message or chain[ticket.messages - 1] != ticket.last:
+            return False
+        opened = await self._get_open_conversation(known_messages)
+        reply = opened.build_agent_reply(replied)
+        seq_of_request = known_messages.seqs[ticket.messages - 1]
+        return _is_recorded_behind(opened.conversation.state.facts, seq_of_request, reply)
 
     async def _record_cost_alone(
         self, known_messages: KnownMessages, replied: Replied, purpose: facts.Purpose
@@ -908,29 +921,46 @@ class LocalAgentConversations:
     ) -> None:
         """Record a reply that the agent has, so that its next request is recognised by it.
         Without `replied`, it is recorded already, and only how the agent sends it is noted.
+
+        The reply and the note are written at once. If this process were killed between the two,
+        the reply would be taken for one that the agent never got, and recorded a second time.
         """
         opened = await self._get_open_conversation(known_messages)
         conversation = opened.conversation
+        reply: facts.ModelReplied | None = None
         if replied is not None:
             await opened.count_tokens_of_texts([piece.text for piece in replied.pieces])
-            reply = opened.build_agent_reply(replied)
+            whole_reply = opened.follower.complete_reply(
+                opened.build_agent_reply(replied), _newest_fact_sent(known_messages, ticket)
+            )
             last_seq = known_messages.last_message_seq
-            if not _is_recorded_behind(conversation.state.facts, last_seq, reply):
-                await opened.follower.record_reply(reply, _newest_fact_sent(known_messages, ticket))
-        reply_hash = next_message_hash(known_messages.chain, ticket.wire, shown_key)
-        self._matcher.append_message_hash(known_messages, reply_hash, conversation.state.seq)
-        received = facts.Received(
-            (reply_hash,),
-            (known_messages.last_message_seq,),
-            known_messages.session,
-            known_messages.head,
-        )
+            if not _is_recorded_behind(conversation.state.facts, last_seq, whole_reply):
+                reply = whole_reply
         ends_turn = replied is not None and replied.stop is not facts.Stop.CALLS
+        reply_hash = next_message_hash(known_messages.chain, ticket.wire, shown_key)
+
+        def reply_and_note(next_seq: int) -> tuple[facts.Fact, ...]:
+            """Return what is recorded, now that the number of its first fact is known."""
+            new_facts: list[facts.Fact] = []
+            last_seq_of_reply = next_seq - 1
+            if reply is not None:
+                new_facts.append(reply)
+                last_seq_of_reply = next_seq
+            received = facts.Received(
+                (reply_hash,), (last_seq_of_reply,), known_messages.session, known_messages.head
+            )
+            new_facts.append(received)
+            if ends_turn:
+                new_facts.append(facts.TurnEnded(facts.TurnEnd.DONE))
+            return tuple(new_facts)
+
+        recorded_facts = await conversation.append_facts_from(reply_and_note)
+        for recorded in recorded_facts:
+            if isinstance(recorded.fact, facts.Received):
+                (last_seq_of_reply,) = recorded.fact.seqs
+                self._matcher.append_message_hash(known_messages, reply_hash, last_seq_of_reply)
         if ends_turn:
-            await conversation.append_facts(received, facts.TurnEnded(facts.TurnEnd.DONE))
             opened.session.folding.start_folds_after_turn()
-        else:
-            await conversation.append_facts(received)
         await opened.update_entries(known_messages)
 
     async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:

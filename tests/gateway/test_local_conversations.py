@@ -1183,3 +1183,46 @@ async def test_a_long_history_of_a_session_goes_on_before_it_is_read(tmp_path: P
         assert are_all_unchanged(sent.entries, 1 + len(behind))
         assert not asked.is_set()
         await room.aclose()
+
+
+async def test_a_reply_and_the_note_by_which_it_is_recognised_are_on_the_disk_at_once(
+    tmp_path: Path,
+) -> None:
+    """A program that is killed between the two would take the reply for one that the agent never
+    got, and would record it again when the agent sends it with its next message.
+    """
+    journal_sizes: list[int] = []
+    async with bench(tmp_path) as made:
+        agent = Room(made)
+        sent = await agent.send(anthropic_gateway.user_message("one"))
+        await agent.room._tasks.wait_for_all_tasks()
+        session = await made.open_session(sent.ticket.conversation)
+        session.subscribe_to_events(lambda _: journal_sizes.append(session.conversation.state.seq))
+        await agent.answer(sent, Says("two"))
+        recorded = session.conversation.state.facts
+        (reply,) = [each for each in recorded if isinstance(each.fact, ModelReplied)]
+        assert journal_sizes
+        # What a kill leaves is what was written when the first fact of the reply was told.
+        left_by_kill = recorded[: journal_sizes[0]]
+        known = known_messages_from_facts(session.id, left_by_kill)
+        assert known.seqs[-1] == reply.seq, "the agent's next request is recognised by it"
+        await agent.room.aclose()
+
+
+async def test_a_reply_that_is_told_again_is_neither_recorded_nor_paid_twice(
+    tmp_path: Path,
+) -> None:
+    """A gateway tells it again if the process that recorded it was killed before it said so."""
+    async with bench(tmp_path) as made:
+        agent = Room(made)
+        sent = await agent.send(anthropic_gateway.user_message("one"))
+        usage = Usage(input=10, output=5)
+        await agent.answer(sent, Says("two"), usage=usage)
+        del agent.units[1:]
+        successor = Room(made)
+        successor.units = agent.units
+        await successor.answer(sent, Says("two"), usage=usage)
+        found = [type(fact).__name__ for fact in await successor.facts(sent)]
+        assert found == ["UserSaid", "ModelReplied", "TurnEnded"]
+        await successor.room.aclose()
+        await agent.room.aclose()
