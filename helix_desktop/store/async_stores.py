@@ -382,10 +382,19 @@ class StoreCache:
         """Yield the content in chunks, each checked. This needs only a megabyte or two
         of memory.
         """
+        record = await self._find_or_fetch_record(digest)
+        for chunk in range(record.count_chunks):
+            try:
+                content = await self._thread.run_work(self._folder.reader.read_chunk, record, chunk)
+            except CacheCorrupt:
+                # It is known to be damaged from now on, so it is fetched if that is possible.
+                record = await self._find_or_fetch_record(digest)
+                content = await self._thread.run_work(self._folder.reader.read_chunk, record, chunk)
+            yield content
+
+    async def _find_or_fetch_record(self, digest: Digest) -> CacheRecord:
         find = partial(self._thread.run_work, self._folder.reader.record_of_content, digest)
-        record = await self._read_or_fetch(digest, find)
-        async for chunk in self._stream_chunks(record):
-            yield chunk
+        return await self._read_or_fetch(digest, find)
 
     async def _stream_chunks(self, record: CacheRecord) -> AsyncIterator[bytes]:
         for chunk in range(record.count_chunks):
@@ -512,7 +521,8 @@ class StoreCache:
 
     async def verify_entry(self, digest: Digest) -> None:
         """Check one entry. Raises CacheCorrupt if it is damaged."""
-        async for _ in self.stream_content(digest):
+        record = await self._find_or_fetch_record(digest)
+        async for _ in self._stream_chunks(record):
             pass
 
     async def remove_unused_down_to(self, target_bytes: int) -> CollectResult:

@@ -25,7 +25,7 @@ from helix_desktop.errors import (
     StoreFull,
 )
 from helix_desktop.store.cache_folder import CHECKPOINT
-from helix_desktop.store.cache_records import CHUNK
+from helix_desktop.store.cache_records import CHUNK, RAW, key_of_chunk
 from helix_desktop.store.shared import (
     content_transfer,
     link_progress,
@@ -121,6 +121,29 @@ async def test_a_damaged_entry_comes_back_from_the_store(two: tuple[Machine, Mac
         folder.reader.quarantine_entry, stored.digest, "a flipped bit"
     )
     assert await here.cache.read_content(stored.digest) == b"precious"
+
+
+async def test_a_part_that_is_found_damaged_while_it_is_streamed_comes_back_from_the_store(
+    tmp_path: Path, seal: RowCipher
+) -> None:
+    shelf = MemoryServer()
+    content = secrets.token_bytes(2 * CHUNK + 5)
+    async with machine(tmp_path / "here", lambda: MemoryRowStore(shelf, seal.space), seal) as here:
+        stored = await here.cache.store_content(content, SHELL)
+        await here.link.sync_content_now()
+        folder, thread = here.workspace._stores.cache, here.workspace._stores.thread
+        record = await thread.run_work(folder.reader.record_of_content, stored.digest)
+        damaged_part = (key_of_chunk(record.blob, 1), bytes([RAW]) + b"flipped")
+        await thread.run_work(folder.level.write_batch, [damaged_part])
+        pieces = [piece async for piece in here.cache.stream_content(stored.digest)]
+        assert b"".join(pieces) == content
+
+        # Whoever asks whether an entry is damaged is told so.
+        record = await thread.run_work(folder.reader.record_of_content, stored.digest)
+        damaged_part = (key_of_chunk(record.blob, 1), bytes([RAW]) + b"flipped")
+        await thread.run_work(folder.level.write_batch, [damaged_part])
+        with pytest.raises(CacheCorrupt):
+            await here.cache.verify_entry(stored.digest)
 
 
 async def test_what_checkpoints_store_stays_on_its_machine(two: tuple[Machine, Machine]) -> None:
