@@ -17,6 +17,7 @@ from helix_desktop.fast_dataclass import dataclass
 _LOG_BLOCK = 32 << 10
 _LOG_HEADER = struct.Struct("<IHB")  # Checksum, length, and which part of a batch this is.
 _BATCH_HEADER = struct.Struct("<QI")  # The number of the first write, and how many there are.
+_KIND_OFFSET = 6  # In a log's header, which part this is stands behind checksum and length.
 _FULL, _FIRST, _MIDDLE, _LAST = range(1, 5)
 _DELETION = 0
 _PUT = 1
@@ -57,11 +58,22 @@ class SalvagedEntry:
 # --- Tables
 
 
+@dataclass(frozen=True, slots=True)
+class _TableBlock:
+    """Where a block of a table begins, and where it ends."""
+
+    start: int
+    stop: int
+
+
 def read_table_entries(content: bytes) -> Iterator[SalvagedEntry]:
     """Yield what looks like an entry in a table's file, in no particular order."""
+    blocks = _find_table_blocks(content)
+    if not blocks:
+        blocks = [_TableBlock(0, len(content))]
     known_identities: set[tuple[bytes, int]] = set()
-    for start, stop in _find_table_blocks(content) or [(0, len(content))]:
-        for entry in _read_entries_between(content, start, stop):
+    for block in blocks:
+        for entry in _read_entries_between(content, block.start, block.stop):
             # Without its list of blocks, a table's list itself is read last. It has the last key
             # of each block, or a made-up one with the highest of all numbers.
             identity = (entry.key, entry.sequence)
@@ -70,51 +82,54 @@ def read_table_entries(content: bytes) -> Iterator[SalvagedEntry]:
                 yield entry
 
 
-def _find_table_blocks(content: bytes) -> list[tuple[int, int]]:
+def _find_table_blocks(content: bytes) -> list[_TableBlock]:
     """Return where the blocks of data are, or nothing if the table's list of them is damaged."""
     footer = content[-_FOOTER:]
     if len(content) < _FOOTER or not footer.endswith(_MAGIC):
         return []
     try:
+        # The footer says where a block of no interest here is, and then where the list is.
         _, position = _read_handle(footer, 0)
-        index, _ = _read_handle(footer, position)
-        listed = _read_listed_blocks(content[index[0] : index[1]])
+        block_of_list, _ = _read_handle(footer, position)
+        listed_blocks = _read_listed_blocks(content[block_of_list.start : block_of_list.stop])
     except (IndexError, struct.error):
         return []
     # The blocks lie one behind the other, so a wrong byte in the list leaves a gap.
     expected_start = 0
-    for start, stop in listed:
-        if start != expected_start or stop > len(content):
+    for block in listed_blocks:
+        if block.start != expected_start or block.stop > len(content):
             return []
-        expected_start = stop + _TRAILER
-    return listed
+        expected_start = block.stop + _TRAILER
+    return listed_blocks
 
 
-def _read_listed_blocks(index: bytes) -> list[tuple[int, int]]:
-    """Decode a table's list of its blocks: an entry for each block, with a key, whose length is
-    skipped, and where the block is. The list ends in a count and in positions that are not
-    needed.
+def _read_listed_blocks(block_list: bytes) -> list[_TableBlock]:
+    """Decode a table's list of its blocks: an entry for each block, with a key, which is
+    skipped, and where the block is.
+
+    Behind the entries are positions that are not needed, and how many these are. Each of these
+    numbers has four bytes.
     """
-    blocks = []
-    (restarts,) = struct.unpack_from("<I", index, len(index) - 4)
-    end = len(index) - 4 - 4 * restarts
+    blocks: list[_TableBlock] = []
+    (position_count,) = struct.unpack_from("<I", block_list, len(block_list) - 4)
+    end_of_entries = len(block_list) - 4 - 4 * position_count
     position = 0
-    while position < end:
-        _, position = _read_varint(index, position)
-        unshared_length, position = _read_varint(index, position)
-        value_length, position = _read_varint(index, position)
+    while position < end_of_entries:
+        _, position = _read_varint(block_list, position)
+        unshared_length, position = _read_varint(block_list, position)
+        value_length, position = _read_varint(block_list, position)
         position += unshared_length
-        block, _ = _read_handle(index, position)
+        block, _ = _read_handle(block_list, position)
         blocks.append(block)
         position += value_length
     return blocks
 
 
-def _read_handle(content: bytes, position: int) -> tuple[tuple[int, int], int]:
-    """Return where a block begins and ends, and the position behind this handle."""
+def _read_handle(content: bytes, position: int) -> tuple[_TableBlock, int]:
+    """Return where a block is, which LevelDB calls its handle, and the position behind that."""
     start, position = _read_varint(content, position)
     size, position = _read_varint(content, position)
-    return (start, start + size), position
+    return _TableBlock(start, start + size), position
 
 
 def _read_entries_between(content: bytes, start: int, stop: int) -> Iterator[SalvagedEntry]:
@@ -283,7 +298,7 @@ def _read_log_parts(content: bytes) -> Iterator[_LogPart]:
             next_position = _find_intact_part(content, position + 1, stop)
             damaged_bytes = content[position + _LOG_HEADER.size : next_position]
             if damaged_bytes.strip(b"\0"):
-                kind = content[position + 6]
+                kind = content[position + _KIND_OFFSET]
                 if not _FULL <= kind <= _LAST:
                     kind = _FULL
                 yield _LogPart(kind, damaged_bytes, is_intact=False)
@@ -295,6 +310,7 @@ def _read_intact_part(content: bytes, position: int, stop: int) -> _LogPart | No
     start = position + _LOG_HEADER.size
     if not _FULL <= kind <= _LAST or start + length > stop:
         return None
+    # The checksum is of the part and of the byte before it, which says what part it is.
     if _masked_crc32c(content[start - 1 : start + length]) != checksum:
         return None
     return _LogPart(kind, content[start : start + length], is_intact=True)
@@ -304,7 +320,7 @@ def _find_intact_part(content: bytes, position: int, stop: int) -> int:
     """Return where the next intact part of a block begins, or the block's end if there is none."""
     for part_start in range(position, stop - _LOG_HEADER.size + 1):
         # Most bytes are no kind of a part, and looking at one byte is fast.
-        if not _FULL <= content[part_start + 6] <= _LAST:
+        if not _FULL <= content[part_start + _KIND_OFFSET] <= _LAST:
             continue
         if _read_intact_part(content, part_start, stop) is not None:
             return part_start
