@@ -88,9 +88,24 @@ class StoreJournal:
         async with self.asked(conversation, len(facts)):
             outcome: Future[Sequence[Recorded]] = Future()
             self._thread.submit_work(self._stage_facts, (conversation, facts), outcome)
-            recorded = await asyncio.wrap_future(outcome)
+            try:
+                recorded = await asyncio.wrap_future(outcome)
+            except asyncio.CancelledError:
+                await self._finish_append_that_has_begun(outcome)
+                raise
         self._changed()
         return recorded
+
+    async def _finish_append_that_has_begun(self, outcome: Future[Sequence[Recorded]]) -> None:
+        """Wait until facts are on disk whose caller was cancelled during the append. Until then,
+        this machine must stay the one that writes.
+        """
+        if outcome.cancelled():
+            return  # It had not begun, and nothing is written.
+        written = asyncio.wrap_future(outcome)
+        await asyncio.wait([written])
+        if written.exception() is None:
+            self._changed()
 
     def _stage_facts(self, batch: Batch, outcome: Future[Sequence[Recorded]]) -> None:
         """Stage facts. The commit is queued behind all work that waits now, and so

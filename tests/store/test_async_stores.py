@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import Text, UserSaid
+from helix_desktop import concurrency
+from helix_desktop.engine.facts import Fact, Recorded, Text, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import CacheCorrupt, InvalidInput
@@ -48,6 +51,48 @@ async def test_facts_that_come_together_share_a_transaction(workspace: StoredWor
         (f"c{number}", seq) for number in range(40) for seq in (1, 2)
     )
     assert [each.fact for each in await workspace.journal.read_facts("c7")] == [said, said]
+
+
+async def test_a_cancelled_append_keeps_the_right_to_write_until_its_facts_are_on_disk(
+    workspace: StoredWorkspace,
+) -> None:
+    journal = workspace.journal
+    has_begun, may_end = threading.Event(), threading.Event()
+    events: list[str] = []
+    append = workspace._stores.journal.append_all_or_nothing
+    tell_changed = journal._changed
+
+    def append_when_allowed(conversation: str, facts: Sequence[Fact]) -> tuple[Recorded, ...]:
+        has_begun.set()
+        may_end.wait(5)
+        events.append("written")
+        return append(conversation, facts)
+
+    def note_change() -> None:
+        events.append("changed")
+        tell_changed()
+
+    @contextlib.asynccontextmanager
+    async def right_to_write(_conversation: str, _count: int) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            events.append("right given back")
+
+    journal.asked = right_to_write
+    journal._changed = note_change
+    workspace._stores.journal.append_all_or_nothing = append_when_allowed  # type: ignore[method-assign]
+    tasks = concurrency.OwnedTasks("append")
+    appending = tasks.spawn_task(
+        journal.append_to_journal("c", [UserSaid((Text("hello", 1),))]), name="append"
+    )
+    await asyncio.to_thread(has_begun.wait, 5)
+    appending.cancel()
+    asyncio.get_running_loop().call_later(0.05, may_end.set)
+    await asyncio.wait([appending])
+    assert appending.cancelled()
+    assert events == ["written", "changed", "right given back"]
+    assert len(await journal.read_facts("c")) == 1
 
 
 async def test_facts_that_fail_fail_alone(workspace: StoredWorkspace) -> None:
