@@ -84,6 +84,28 @@ def _error_of_git(process: starter.FinishedProcess, remedy: str) -> ActionRefuse
     return ActionRefused(f"git refused: {reason[:500].rstrip('.')}.", remedy=remedy)
 
 
+def choose_variables(*lists: str) -> dict[str, str]:
+    """Return the user's own variables that are in these lists of the table of settings for git.
+
+    The others can have keys and tokens that a program has no need of, and those for git itself could
+    name another repository, or programs.
+    """
+    wanted_names: set[str] = set()
+    beginnings: list[str] = []
+    for list_name in lists:
+        for name in _SETTINGS[list_name]:
+            if name.endswith("*"):
+                beginnings.append(name.removesuffix("*"))
+            else:
+                wanted_names.add(name)
+
+    chosen: dict[str, str] = {}
+    for name, value in os.environ.items():
+        if name in wanted_names or name.startswith(tuple(beginnings)):
+            chosen[name] = value
+    return chosen
+
+
 def find_filtered_files(
     folder: Path, names: list[bytes], environment: Mapping[str, str] = {}
 ) -> list[str]:
@@ -182,19 +204,13 @@ _UNFILTERED = (b"unspecified", b"unset", b"set", b"")
 def _run_git_process(
     words: list[str], stdin: bytes, environment: Mapping[str, str]
 ) -> starter.FinishedProcess:
-    """Run git with this input, without the user's own variables for it. ActionRefused if there
-    is no git, or it takes too long.
-    """
+    """Run git with this input. ActionRefused if there is no git, or it takes too long."""
     program = starter.find_program(words[0])
     if not program:
         raise ActionRefused(
             "The program git was not found.", remedy="Install git, or commit with another program."
         )
-    # The user's own variables for git could name another repository, or programs.
-    variables = {}
-    for name, value in os.environ.items():
-        if not name.startswith("GIT_"):
-            variables[name] = value
+    variables = choose_variables("variables_to_run")
     variables.update(environment)
     command_line = [program] + words[1:]
     launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, command_line, None, variables)

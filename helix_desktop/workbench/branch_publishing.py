@@ -38,7 +38,7 @@ from helix_desktop.json_values import (
 )
 from helix_desktop.processes import starter
 from helix_desktop.tools.changes.checkpoints import Checkpoints
-from helix_desktop.tools.git_runner import run_git
+from helix_desktop.tools.git_runner import choose_variables, run_git
 
 LIMIT_SECONDS = 120.0
 LONGEST_ADDRESS = 2_000
@@ -80,6 +80,12 @@ _TOKENS_OF_GITHUB_SERVERS = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
 _NAMES_OF_GITHUB_SERVERS = ("GH_HOST",)
 _TOKENS_OF_GITLAB_SERVERS = ("GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN", "OAUTH_TOKEN", "CI_JOB_TOKEN")
 _NAMES_OF_GITLAB_SERVERS = ("GITLAB_HOST", "GITLAB_URI", "GL_HOST")
+# The lists of variables that are for one program. git asks either of the others for a login.
+_VARIABLES_BY_PROGRAM = {
+    "git": ("variables_of_gh", "variables_of_glab"),
+    "gh": ("variables_of_gh",),
+    "glab": ("variables_of_glab",),
+}
 # As in `https://host:443/path` or `ssh://login@host/path`, and as in `login@host:path`. An address with
 # more than one login could be read in two ways, so it has no host.
 _URL = re.compile(r"\w+://(?:[^/@\\]*@)?([\w.-]+)(?::\d+)?(?:/[^@\\]*)?")
@@ -516,7 +522,7 @@ def _run_users_program(
         starter.CommandAuthor.USER,
         [program] + list(arguments),
         folder,
-        _environment_for_server(state.address, folder),
+        _environment_for_server(name, state.address, folder),
         has_own_session=True,
     )
     try:
@@ -534,16 +540,15 @@ def _run_users_program(
     return finished
 
 
-def _environment_for_server(address: str, folder: Path) -> dict[str, str]:
-    """Returns the user's variables for a program that must neither ask anything nor use
+def _environment_for_server(name: str, address: str, folder: Path) -> dict[str, str]:
+    """Returns the user's variables that a program needs. It must neither ask anything nor use
     another repository, nor send a token to a server that it is not for.
     """
-    tokens_of_others = _variables_with_tokens_of_others(address)
-    environment: dict[str, str] = {}
-    for name, value in os.environ.items():
-        # The user's own variables for git could name another repository.
-        if not name.startswith("GIT_") and name not in tokens_of_others:
-            environment[name] = value
+    environment = choose_variables(
+        "variables_to_run", "variables_for_servers", *_VARIABLES_BY_PROGRAM[name]
+    )
+    for variable in _variables_with_tokens_of_others(address):
+        environment.pop(variable, None)
     # Nobody sits at a terminal who could answer.
     environment["GIT_TERMINAL_PROMPT"] = "0"
     environment["GIT_NO_LAZY_FETCH"] = "1"

@@ -166,7 +166,8 @@ def _copy_without_git(root: Path, target: Path) -> CopySource:
     """Create a copy that takes no disk space until something in it is changed."""
     cp = find_program("cp")
     words = [cp, "-aT", "--reflink=always", str(root), str(target)]
-    if not cp or run_process(ProcessLaunch(CommandAuthor.PROGRAM, words)).returncode:
+    launch = ProcessLaunch(CommandAuthor.PROGRAM, words, environment={})
+    if not cp or run_process(launch).returncode:
         raise ActionRefused(
             f"{root} is not in a git repository, and its file system cannot make a copy that shares disk space with the original.",
             remedy="Nothing was copied. Make the folder a git repository first, or work in the folder itself.",

@@ -8,11 +8,13 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from helix_desktop.engine.pull_request_text import PullRequestText
 from helix_desktop.errors import ActionRefused, InvalidInput
+from helix_desktop.tools.git_runner import choose_variables
 from helix_desktop.workbench.branch_publishing import (
     LONGEST_CHECK_NAME,
     MOST_CHECKS,
@@ -30,6 +32,7 @@ from pathlib import Path
 here = Path(__file__).parent
 told = dict(words=sys.argv[1:], folder=os.getcwd(), entries=sorted(os.listdir()), stdin="")
 told["tokens"] = sorted(os.environ[name] for name in os.environ if name.endswith("_TOKEN"))
+told["variables"] = sorted(os.environ)
 if "--body-file" in sys.argv:
     told["stdin"] = sys.stdin.read()
 with (here / "told").open("a") as file:
@@ -292,8 +295,9 @@ async def test_a_pull_request_is_opened_with_the_text_and_its_checks_are_read(
         ("https://evil.example\\@work.example/it", ["of github.com"]),
         ("https://work.example:443/me/it", ["of github.com", "of work"]),
         ("git@WORK.example:me/it", ["of github.com", "of work"]),
-        ("ssh://git@lab.example:22/me/it", ["of github.com", "of lab"]),
-        ("https://gitlab.com/me/it", ["of github.com", "of lab"]),
+        ("ssh://git@gitlab.example:22/me/it", ["of lab"]),
+        ("https://gitlab.com/me/it", ["of lab"]),
+        ("https://gitlab.evil.example/me/it", []),
     ],
 )
 async def test_a_token_goes_to_no_server_that_only_the_repository_names(
@@ -310,7 +314,7 @@ async def test_a_token_goes_to_no_server_that_only_the_repository_names(
         "GH_ENTERPRISE_TOKEN": "of work",
         "GH_HOST": "work.example",
         "GITLAB_TOKEN": "of lab",
-        "GITLAB_HOST": "https://lab.example",
+        "GITLAB_HOST": "https://gitlab.example",
     }.items():
         monkeypatch.setenv(name, value)
     git(project, "remote", "set-url", "origin", address)
@@ -398,3 +402,45 @@ async def test_without_a_program_for_it_no_pull_request_is_offered(
     publishing, state = await publishing_of(bench)
     assert state.tool == "", "gh opens none at GitLab"
     assert await publishing.find_pull_request(state) is None
+
+
+async def test_programs_get_the_variables_that_they_need_and_no_others(
+    bench: Workbench, project: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`gh` got the whole environment, with the keys of providers and of anything else in it."""
+    git(project, "remote", "set-url", "origin", "https://github.com/me/it")
+    needed = {
+        "HOME",
+        "PATH",
+        "SSH_AUTH_SOCK",
+        "https_proxy",
+        "SSL_CERT_FILE",
+        "GH_TOKEN",
+        "LC_TIME",
+    }
+    unneeded = {
+        "ANTHROPIC_API_KEY",
+        "AWS_SECRET_ACCESS_KEY",
+        "GITLAB_TOKEN",
+        "GIT_DIR",
+        "PYTHONPATH",
+    }
+    for name in needed.difference(("PATH",)).union(unneeded):
+        monkeypatch.setenv(name, "/nowhere")
+    publishing, state = await publishing_of(bench)
+    answer(programs, pr_view={"stdout": "{}"})
+    await publishing.find_pull_request(state)
+    variables = set(cast("list[str]", told(programs)[-1]["variables"]))
+    assert needed <= variables
+    assert not unneeded & variables
+
+
+def test_git_gets_no_key_of_another_program_and_finds_what_signs_and_logs_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("SSH_AUTH_SOCK", "GNUPGHOME", "OPENAI_API_KEY", "HTTPS_PROXY", "MY_SECRET"):
+        monkeypatch.setenv(name, "x")
+    variables = choose_variables("variables_to_run")
+    assert {"HOME", "PATH", "SSH_AUTH_SOCK", "GNUPGHOME"} <= set(variables)
+    assert not {"OPENAI_API_KEY", "HTTPS_PROXY", "MY_SECRET"} & set(variables)
+    assert "HTTPS_PROXY" in choose_variables("variables_for_servers")
