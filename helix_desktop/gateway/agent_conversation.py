@@ -8,7 +8,7 @@ import binascii
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import ClassVar
 
 from helix_desktop import token_counting
@@ -38,6 +38,7 @@ from helix_desktop.protocols.gateway_message import (
 from helix_desktop.providers.http_model_client import fill_in_cost
 from helix_desktop.providers.model_prices import merge_model_knowledge
 from helix_desktop.workbench import system_prompt_and_settings
+from helix_desktop.workbench.model_roles import LEAST_LEARNED_WINDOW
 from helix_desktop.workbench.open_workbench import Workbench
 
 LONG_TEXT_CHARACTERS = 32_000  # Longer texts may make a fold due.
@@ -92,6 +93,8 @@ class OpenAgentConversation:
     last_entries: ViewEntries | None = None  # The entries of the last view that was computed.
     # System prompt, tools, model and policy of the last request.
     applied_settings: tuple[object, ...] = ()
+    # By model, the windows that refusals have named and that are smaller than what was assumed.
+    learned_windows: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     async def open_by_name(
@@ -222,7 +225,7 @@ class OpenAgentConversation:
             tokens = await self.count_tokens_of_texts(texts)
             settings_facts.append(facts.ToolsOffered(arrival.tools, tokens))
         settings_facts.append(self._policy_to_apply(fold=arrival.fold))
-        settings_facts.append(_model_of_arrival(arrival))
+        settings_facts.append(self._model_to_apply(arrival))
 
         new_facts: list[facts.Fact] = []
         for fact in settings_facts:
@@ -231,6 +234,21 @@ class OpenAgentConversation:
         if new_facts:
             await conversation.append_facts(*new_facts)
         self.applied_settings = self.settings_of_arrival(arrival)
+
+    def _model_to_apply(self, arrival: Arrival) -> facts.ModelSet:
+        model = _model_of_arrival(arrival)
+        window = self.learned_windows.get(model.model, model.window)
+        return replace(model, window=min(model.window, window))
+
+    async def learn_window(self, window: int) -> None:
+        """Use the window that a refusal has named for the model of the last request, if it is
+        smaller than what was assumed. Otherwise every later request would be refused, too.
+        """
+        model = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
+        if model is None or not LEAST_LEARNED_WINDOW <= window < model.window:
+            return
+        self.learned_windows[model.model] = window
+        await self.conversation.append_facts(replace(model, window=window))
 
     async def count_tokens_of_texts(self, texts: Sequence[str]) -> int:
         """Count tokens, in a thread if texts are long or the vocabulary is being

@@ -963,9 +963,11 @@ class LocalAgentConversations:
             opened.session.folding.start_folds_after_turn()
         await opened.update_entries(known_messages)
 
-    async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
+    async def fold_after_overflow(self, ticket: Ticket, window: int = 0) -> Sent | None:
         """Shorten a conversation further, because the provider found the request too long. Return
         what is sent then, or None if nothing more can be folded, that is, shortened.
+
+        `window`: how many tokens the provider says that its model takes; 0: it does not say.
         """
         known_messages = await self._known_messages_of_ticket(ticket)
         if known_messages is None or not ticket.live:
@@ -976,6 +978,7 @@ class LocalAgentConversations:
             opened = await self._get_open_conversation(known_messages)
             conversation = opened.conversation
             facts_since_sent = conversation.state.facts[ticket.saw :]
+            await opened.learn_window(window)
             if not _has_fold(facts_since_sent):
                 tokens_before = conversation.state.counted_tokens
                 await opened.session.folding.apply_due_folds(overflowed=True)

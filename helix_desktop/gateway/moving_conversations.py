@@ -104,8 +104,8 @@ class MovingConversations:
         call = methodcaller("record_agent_reply", ticket, replied, shown_key)
         await self._call_where_open(call)
 
-    async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
-        call = methodcaller("fold_after_overflow", ticket)
+    async def fold_after_overflow(self, ticket: Ticket, window: int = 0) -> Sent | None:
+        call = methodcaller("fold_after_overflow", ticket, window)
         shorter: Sent | None = await self._call_where_open(call)
         return shorter
 

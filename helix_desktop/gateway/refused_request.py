@@ -21,8 +21,9 @@ from helix_desktop.gateway.request_forwarding import RequestForwarder, run_in_th
 from helix_desktop.gateway.request_parsing import ParsedRequest
 from helix_desktop.gateway.sent_body import AnsweredBody, SentBody, build_sent_body
 from helix_desktop.json_values import text_at
-from helix_desktop.protocols.known_refusals import TOO_LONG_FOR_GATEWAY
+from helix_desktop.protocols.known_refusals import CONTEXT_TOO_LONG, TOO_LONG_FOR_GATEWAY
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
+from helix_desktop.protocols.provider_failures import window_in_refusal
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ REFUSED_WITHOUT = (
     "If that is why it was refused, bring it back in Helix Desktop and send the message again.)"
 )
 TOO_LONG_PHRASES = [phrase.encode() for phrase in TOO_LONG_FOR_GATEWAY]
+LONGEST_REASON = 10_000  # Of a refusal's text, this many characters are looked at.
 ABOUT_THE_FORM = (400, 422)  # The statuses of a refusal because of what the request says.
 
 
@@ -88,8 +90,11 @@ class RefusedRequest:
         return refusal
 
     async def _send_shorter(self, refusal: ProviderRefusal) -> AnsweredBody | ProviderRefusal:
-        """Fold more of the conversation, and send what is left."""
-        shorter = await self.conversations.fold_after_overflow(self.sent.ticket)
+        """Fold more of the conversation, and send what is left. If the refusal says how large the
+        model's window is, the conversation is folded for that window from now on.
+        """
+        window = window_in_refusal(refusal.parse_refusal_json(), _text_of_refusal(refusal))
+        shorter = await self.conversations.fold_after_overflow(self.sent.ticket, window)
         if shorter is None:
             return refusal
         size = len(self.sending.incoming.content)
@@ -151,4 +156,8 @@ def _is_about_length(refusal: ProviderRefusal) -> bool:
     for phrase in TOO_LONG_PHRASES:
         if phrase in text:
             return True
-    return False
+    return CONTEXT_TOO_LONG.search(_text_of_refusal(refusal)) is not None
+
+
+def _text_of_refusal(refusal: ProviderRefusal) -> str:
+    return refusal.text[:LONGEST_REASON].decode("utf-8", "replace")

@@ -156,8 +156,11 @@ class RemoteAgentConversations:
     ) -> None:
         await self._call_other_process("replied", ticket, replied, shown_key)
 
-    async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
-        shorter: Sent | None = await self._call_other_process("overflowed", ticket)
+    async def fold_after_overflow(self, ticket: Ticket, window: int = 0) -> Sent | None:
+        question: list[Any] = [ticket]
+        if window:  # Older versions do not know of it.
+            question.append(window)
+        shorter: Sent | None = await self._call_other_process("overflowed", *question)
         return shorter
 
     async def figures_since(self, since: float = 0.0) -> Sequence[Figures]:

@@ -96,7 +96,7 @@ def _request_failure(
         return errors.ContextTooLong(
             sentence,
             remedy="Shorten more of the conversation, or choose a model with a larger context window.",
-            window=_window_in_refusal(refusal.body, sentence=evidence),
+            window=window_in_refusal(refusal.body, sentence=evidence),
         )
     if known_refusals.NO_TOOLS.search(evidence):
         return errors.ModelFailed(sentence, remedy="Choose a model that can call tools.")
@@ -116,7 +116,7 @@ def _redirect_failure(refusal: ProviderRefusal) -> errors.ModelFailed:
     )
 
 
-def _window_in_refusal(body: Json, sentence: str) -> int:
+def window_in_refusal(body: Json, sentence: str) -> int:
     """Return the model's window in tokens as the refusal states it, or 0."""
     exact_size = value_at(body, "error", "n_ctx")  # llama.cpp's field for the window's size.
     if isinstance(exact_size, int) and not isinstance(exact_size, bool):

@@ -19,6 +19,7 @@ from helix_desktop.engine.facts import (
     Folded,
     ModelReplied,
     ModelRole,
+    ModelSet,
     Reasoning,
     Rewound,
     Spent,
@@ -643,6 +644,26 @@ async def test_when_a_provider_finds_a_request_too_long_it_is_folded_once_more(a
     again = await agent.room.fold_after_overflow(sent.ticket)
     assert again is not None, "a fold that was made since is enough"
     assert again.entries == shorter.entries
+
+
+async def test_a_window_that_a_refusal_named_holds_for_the_requests_after_it(agent: Room) -> None:
+    """The defect: 128,000 tokens were assumed, so each later request was refused, too."""
+    sent = await agent.send(anthropic_gateway.user_message("one"))
+    for number in range(12):
+        await agent.answer(sent, Calls("Bash", {}, f"c{number}"), stop=Stop.CALLS)
+        sent = await agent.send(
+            anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900)
+        )
+    assert await agent.room.fold_after_overflow(sent.ticket, 9_000) is not None
+    await agent.answer(sent, Calls("Bash", {}, "d"), stop=Stop.CALLS)
+    sent = await agent.send(anthropic_gateway.result_message("d", "Bash", "done"))
+
+    recorded = await agent.bench.read_conversation_facts(sent.ticket.conversation)
+    windows = [fact.fact.window for fact in recorded if isinstance(fact.fact, ModelSet)]
+    assert windows[-1] == 9_000
+    assert len(windows) == 2, "the window is not set back by the next request"
+    state = build_state(recorded)
+    assert state.counted_tokens < 9_000
 
 
 async def test_sessions_that_share_only_what_their_program_says_first_are_none_of_each_other(

@@ -184,7 +184,7 @@ async def test_a_call_that_fails_where_the_workspace_is_still_open_fails() -> No
         def __init__(self) -> None:
             self.asked_count = 0
 
-        async def fold_after_overflow(self, _: object) -> None:
+        async def fold_after_overflow(self, ticket: object, window: int = 0) -> None:
             self.asked_count += 1
             raise ActionRefused("No.")
 

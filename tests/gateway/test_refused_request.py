@@ -111,6 +111,24 @@ async def test_each_way_to_say_too_long_is_understood(exchanged: Exchanged, word
     assert outcome.kinds() == ["tools", "tools short"]
 
 
+LLAMA_REFUSAL = (
+    b'{"error": {"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": 9372, "n_ctx": 8192, '
+    b'"message": "request (9372 tokens) exceeds the available context size (8192 tokens), try increasing it"}}'
+)
+VLLM_REFUSAL = b'{"error": {"message": "This model\'s maximum context length is 4096 tokens. However, you requested 5000"}}'
+
+
+@pytest.mark.parametrize(("refusal", "window"), [(LLAMA_REFUSAL, 8192), (VLLM_REFUSAL, 4096)])
+async def test_the_window_that_a_refusal_names_is_learned(
+    exchanged: Exchanged, refusal: bytes, window: int
+) -> None:
+    """The defect: llama.cpp's words were not understood, so the agent's turns were not answered."""
+    room = Room((UnchangedMessage(0),), (SHORT,))
+    outcome = await exchanged([too_long(400, refusal), FINE], room)
+    assert outcome.kinds() == ["tools", "tools short"]
+    assert f"fold for {window}" in room.told
+
+
 @pytest.mark.parametrize("status", [400, 413])
 async def test_what_is_not_folded_is_not_made_shorter(exchanged: Exchanged, status: int) -> None:
     room = Room((UnchangedMessage(0),), (SHORT,))

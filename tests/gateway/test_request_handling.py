@@ -417,8 +417,8 @@ class Room:
         ticket = Ticket("talk", len(arrival.chain), arrival.chain[-1], 0, arrival.wire)
         return Sent(ticket, self.entries, recallable=False, taken_out=self.taken_out)
 
-    async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
-        self.told.append("fold")
+    async def fold_after_overflow(self, ticket: Ticket, window: int = 0) -> Sent | None:
+        self.told.append(f"fold for {window}" if window else "fold")
         return None if self.shorter is None else Sent(ticket, self.shorter, recallable=False)
 
     async def answer_hidden_calls(
