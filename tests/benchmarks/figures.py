@@ -160,8 +160,8 @@ def _missed(rows: Sequence[tuple[str, Row]]) -> Iterator[str]:
 # benchmark, row, sentence; {× peer}: ours as a multiple of the peer, or of another row of
 # the same run. What is unfavourable stands beside what is favourable.
 QUOTED = (
-    ("start", "first paint", "The window appears after {ours} ms, {× bare Qt window} times as late as an empty Qt window ({bare Qt window} ms)."),
-    ("start", "window complete, stores still opening", "Everything in it is there after {ours} ms, {× bare Qt window} times as late."),
+    ("start", "first paint", "The window appears after {ours} ms. A program that only shows an empty window takes {bare Qt window} ms, so this is {× bare Qt window} times as long."),
+    ("start", "window complete, stores still opening", "Everything in it is there after {ours} ms, {× bare Qt window} times as long."),
     ("start", "memory after start", "At the start, Helix Desktop uses {ours} MB of memory, {× bare Qt window} times as much as the empty window."),
     ("view", "a step after 100,000 messages", "Long conversations stay fast: after 100,000 messages, Helix Desktop adds {ours} ms of processor time to each step, {× a step after 1,000 messages} times as much as after 1,000 messages."),
 )  # fmt: skip

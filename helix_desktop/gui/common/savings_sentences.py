@@ -22,7 +22,9 @@ def describe_savings_of(state: Moment, agents_cost: float = 0.0) -> str:
     words = describe_savings(figures, agents_cost)
     if words or not figures.sent or not state.live_folds:
         return words
-    return tr("Shortening has saved nothing so far, beside a summary only when the window is full.")
+    return tr(
+        "So far, shortening has saved nothing compared with a summary only when the window is full."
+    )
 
 
 def describe_savings(figures: Savings, agents_cost: float = 0.0) -> str:

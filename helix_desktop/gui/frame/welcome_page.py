@@ -60,7 +60,7 @@ class WelcomePage(QWidget):
         super().__init__(parent, acceptDrops=True)
         inside = widgets.build_surface(self, "inspector")
         middle = widgets.build_surface(self, "plain")
-        heading = tr("An agent that remembers everything,\nand lets you undo anything")
+        heading = tr("An agent that remembers everything,\nand whose changes you can undo")
         introduction = tr("For people who work with AI agents all day: every output is kept on this computer and can be found again, every change to a file can be undone, and you see what everything costs.")  # fmt: skip
         column = build_column(
             widgets.build_plain_label(heading, "hero"),
