@@ -84,7 +84,12 @@ async def check_document_kind(kind: DocumentKind, example: Path) -> list[str]:
     except HelixError as error:
         problems.append(f"The example could not be read: {error.what}")
     half = content[: len(content) // 2]
-    for damaged, description in ((b"", "an empty file"), (half + DAMAGE, "a damaged copy")):
+    # An empty file is refused before a reader sees it.
+    damaged_copies = (
+        (content[:1], "the first byte of the example"),
+        (half + DAMAGE, "a damaged copy"),
+    )
+    for damaged, description in damaged_copies:
         try:
             await read_document_pages(example.name, damaged, kind)
         except InvalidInput as error:

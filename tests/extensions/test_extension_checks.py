@@ -249,14 +249,14 @@ def test_a_kind_of_documents_is_checked_with_an_example(
     helix: Helix,  # noqa: F811
 ) -> None:
     own_reader = code_of_package("subtitle_reader").replace("subtitle_reader:", "extension_srt:")
-    careless = own_reader.replace('if "-->" not in text:', "if not content[0]:")
+    careless = own_reader.replace('if "-->" not in text:', "if not content[1]:")
     write_extension("srt", careless)
     allow(where, "srt")
     example = tmp_path / "film.srt"
     example.write_text("1\n00:00:01,000 --> 00:00:02,000\nHello.\n", "utf-8")
     code, out, _ = helix("--home", where.data, "extension", "check", "srt", example)
     assert (code, "could not be read" in out) == (1, False)
-    assert "For an empty file, the reader failed. Raise DocumentDamaged" in out
+    assert "For the first byte of the example, the reader failed. Raise DocumentDamaged" in out
     assert "IndexError" in out
 
 

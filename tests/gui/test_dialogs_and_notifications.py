@@ -344,7 +344,7 @@ def test_every_declared_action_is_carried_out_by_some_part(window: MainWindow) -
         action = window.window_actions[declared.id]
         if not action.receivers("2triggered(bool)"):
             idle.append(declared.id)
-    assert idle == []
+    assert idle == ["new-window"]  # `WindowProgram` does this: another window is another process.
 
 
 def test_the_settings_are_one_window(front: DialogsAndNotifications, window: MainWindow) -> None:
