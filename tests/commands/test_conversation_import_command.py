@@ -176,6 +176,7 @@ async def test_an_import_gives_way_to_an_agent_at_the_gateway_and_goes_on_there(
     )
     try:
         while not (where.run / f"{name}.sock").exists():
+            assert not importing.done(), console.complaint or importing
             await asyncio.sleep(0)
         async with gateway.hold_workspace_open(name) as room:
             here = await room._find_open_conversations()  # type: ignore[attr-defined]
