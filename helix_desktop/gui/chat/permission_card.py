@@ -648,7 +648,9 @@ class PermissionQuestionCard(QtWidgets.QWidget):
                 lasting_row.addWidget(button)
             else:
                 button.setProperty("look", "primary")
-                self._first = button
+                # Enter, pressed by habit, must not allow what the card warns of.
+                if not any(program.risk for program in self.question.programs):
+                    self._first = button
                 self._lowest_line.addWidget(button)
             self._allowing.append(button)
         self._lasting_answers.setVisible(len(self._allowing) > 1)

@@ -1110,3 +1110,17 @@ def test_the_names_of_a_file_are_left_out_where_the_title_has_its_whole_name(
     assert view.fits
     lines = [line.text for line in view.shown_lines if not line.mark]
     assert len(lines) == shown
+
+
+def test_enter_by_habit_does_not_allow_what_the_card_warns_of(
+    approvals: PermissionQuestionPanel,
+) -> None:
+    assert QTest.qWaitForWindowActive(approvals)
+    risky = AskedProgram("git push", risk="overwrites on server")
+    for programs, focused in (((risky,), "Deny"), ((AskedProgram("ls"),), "Allow once")):
+        approvals.show_waiting_questions({1: replace(COMMAND, programs=programs)})
+        card = approvals.visible_card
+        assert card is not None
+        card.focus_first_control()
+        assert approvals.focusWidget() is buttons(approvals)[focused], focused
+        approvals.show_waiting_questions({})
