@@ -13,7 +13,7 @@ import pytest
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QCoreApplication, QEvent, QLocale, Qt
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication
 
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.main_window import MainWindow
@@ -69,16 +69,12 @@ def theme(application: QApplication) -> Iterator[Theme]:
     made.apply_to_application()
     yield made
     for widget in QApplication.topLevelWidgets():
+        widget.close()
         # A completer deletes its list itself, and fails if somebody else has.
         if widget.windowType() is not Qt.WindowType.Popup:
-            _dispose(widget)
+            widget.deleteLater()
     made.deleteLater()
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-
-
-def _dispose(widget: QWidget) -> None:
-    widget.close()
-    widget.deleteLater()
 
 
 @pytest.fixture
