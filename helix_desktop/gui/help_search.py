@@ -162,7 +162,7 @@ def _list_pages_with_all_words(query: str) -> list["FoundHelpPage"]:
     words = query.casefold().split()
     pages: list[FoundHelpPage] = []
     for entry in list_help_contents():
-        text = find_help_file(entry.file).read_text("utf-8")
+        text = _read_help_text(find_help_file(entry.file))
         found_page = _search_help_page(entry, text, words)
         if found_page is not None:
             pages.append(found_page)
@@ -229,15 +229,28 @@ def _find_sentence(text: str, words: Sequence[str]) -> str:
     shortest = ""
     # A name alone with a full stop, such as "Sandbox.", tells the reader nothing.
     least_length = len(" ".join(words)) + 2
-    for line in text.splitlines():
-        if line.startswith("#"):
-            continue
-        for sentence in _SENTENCE_END.split(_without_markdown(line)):
-            is_shortest = not shortest or len(sentence) < len(shortest)
-            says_more = len(sentence) > least_length
-            if says_more and is_shortest and _has_all_words(sentence, words):
-                shortest = sentence.strip()
+    for sentence in _list_sentences(text):
+        is_shortest = not shortest or len(sentence) < len(shortest)
+        says_more = len(sentence) > least_length
+        if says_more and is_shortest and _has_all_words(sentence, words):
+            shortest = sentence.strip()
     return shortest
+
+
+@cache
+def _read_help_text(file: Path) -> str:
+    """Reads a page once: it is searched at each key that is typed."""
+    return file.read_text("utf-8")
+
+
+@cache
+def _list_sentences(text: str) -> tuple[str, ...]:
+    """Returns the sentences of a page but for its headings, without the signs of Markdown."""
+    sentences: list[str] = []
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            sentences += _SENTENCE_END.split(_without_markdown(line))
+    return tuple(sentences)
 
 
 def _without_markdown(line: str) -> str:
