@@ -31,7 +31,7 @@ from helix_desktop.engine.facts import (
     Recorded,
 )
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
-from helix_desktop.engine.state.token_ledger import Savings
+from helix_desktop.engine.state.token_ledger import LEAST_DOLLARS, Savings
 from helix_desktop.engine.view import build_state
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.added_formats import name_of_program
@@ -47,7 +47,6 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 OWN = "Helix Desktop"
 # What savings are compared with (`engine/state/token_ledger.py`).
 COMPARED_WITH = "a summary only when the window is full"
-LEAST_DOLLARS = 0.0005  # Smaller savings are not mentioned.
 
 
 @dataclass(slots=True)

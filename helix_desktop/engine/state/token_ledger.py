@@ -41,6 +41,7 @@ SUMMARY_PARTS = 10  # A summary is expected to take one tenth of the context win
 # No provider is known to drop what it cached sooner after its last use. A request that reads
 # nothing after such a pause has found the cache empty.
 LEAST_CACHE_SECONDS = 300.0
+LEAST_DOLLARS = 0.0005  # Nobody is told of smaller savings.
 Run = tuple[int, int]
 T = TypeVar("T", int, float)
 COLUMNS = ("steps", "sent", "without", "read", "output", "unpriced", "free", "shortening")

@@ -6,12 +6,10 @@ sentence names: everything is sent, and a summary is written whenever the window
 """
 
 from helix_desktop.engine.state.moment import Moment
-from helix_desktop.engine.state.token_ledger import Savings
+from helix_desktop.engine.state.token_ledger import LEAST_DOLLARS, Savings
 from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.context_meter import describe_token_count, format_token_count
 from helix_desktop.gui.translation import format_percent, tr
-
-LEAST_DOLLARS = 0.0005  # Smaller amounts are not mentioned.
 
 
 def describe_savings_of(state: Moment, agents_cost: float = 0.0) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.engine.state.token_ledger import LEAST_DOLLARS
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.answer_author import agent_of_conversation
 from helix_desktop.gui.common import fold_descriptions
@@ -23,7 +24,6 @@ from helix_desktop.histories.program_names import SHOWN_BY_OTHER
 
 MAX_NAMED_CALLS = 2  # The maximum number of calls that a title names.
 FACTS_AT_START = 20  # The settings of a new conversation are among so many first facts.
-LEAST_DOLLARS = 0.0005  # In dollars. Smaller amounts are not mentioned.
 LONGEST_LINE = 90  # The maximum number of characters in a tooltip's line.
 MARK_LINES = 3  # The maximum number of lines in a tooltip.
 
