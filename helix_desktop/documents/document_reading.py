@@ -58,7 +58,7 @@ class ReadDocument:
 async def read_document_pages(name: str, content: bytes, kind: DocumentKind) -> ReadDocument:
     """Return the text of a document. Raises InvalidInput if it cannot be read."""
     if not content:
-        raise InvalidInput(f"{name} is empty.", remedy="There is nothing in it that could be sent.")
+        raise InvalidInput(f"{name} is empty.", remedy="There is nothing in it to send.")
     if len(content) > LARGEST_DOCUMENT_BYTES:
         raise _unreadable(name, kind, "too large")
     if kind.name != "xls" and is_office_file_with_password(content):

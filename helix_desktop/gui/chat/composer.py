@@ -263,7 +263,7 @@ class Composer(QWidget):
             self._cost = format_dollars(figures.paid)
             if figures.unpriced:
                 self._cost += " +"
-                words = tr("Not included: requests of unknown cost")
+                words = tr("Not included: requests whose cost is unknown")
                 self._left_out = f"{words}: {format_number(figures.unpriced)}"
         self._update_meter_with_attachments()
 

@@ -58,8 +58,8 @@ def list_plain_choices() -> tuple[PresetChoice, ...]:
 
 def list_named_presets() -> tuple[PresetChoice, ...]:
     return (
-        PresetChoice("helix", tr("Late summary"), tr("As another system does that is also called Helix: old outputs become one line after some steps, and a summary replaces older messages near the end of the window. This saves room, not money: in a trial, it cost 4% more than sending everything.")),
-        PresetChoice("observational", tr("Dated notes"), tr("As Observational memory does: the agent says which parts of large outputs it needs, and older messages become dated notes.")),
+        PresetChoice("helix", tr("Late summary"), tr("Like another program that is called Helix: old outputs become one line after some steps, and a summary replaces older messages near the end of the window. This saves room, not money: in a trial, it cost 4% more than sending everything.")),
+        PresetChoice("observational", tr("Dated notes"), tr("As in observational memory: the agent says which parts of large outputs it needs, and older messages become dated notes.")),
     )  # fmt: skip
 
 

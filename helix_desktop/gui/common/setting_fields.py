@@ -116,7 +116,7 @@ class RefusedValueLine(QtWidgets.QLabel):
     def show_refused_value(self, typed: str, least: str, most: str) -> None:
         self.setText(
             tr(
-                "{value} was not taken. From {least} to {most}.",
+                "{value} was not saved. Enter a number from {least} to {most}.",
                 value=typed,
                 least=least,
                 most=most,

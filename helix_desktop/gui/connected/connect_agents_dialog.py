@@ -216,7 +216,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             self._other_program_lines.append(CopyableCommandLine(self))
         self._last_request = widgets.build_plain_label("", "small")
         self._send_to = widgets.build_line_edit(
-            tr("Server that gets the requests"),
+            tr("Send requests to"),
             tr("The provider's own address. Or another server, such as http://127.0.0.1:11434/v1"),
             self,
         )
@@ -257,9 +257,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._destinations = widgets.build_plain_label("", "muted")
         column.addWidget(self._destinations)
         column.addWidget(
-            build_labelled_row(
-                tr("Server that gets the requests"), "", self._send_to, page, below=True
-            )
+            build_labelled_row(tr("Send requests to"), "", self._send_to, page, below=True)
         )
         self._show_destinations()
         column.addStretch(1)

@@ -564,7 +564,7 @@ class FleetDialog(TransientDialog):
 
     def _open_new_schedule_dialog(self) -> None:
         fields = fleet_rows.declare_task_fields(self._names) + fleet_rows.declare_schedule_fields()
-        words = tr("The task also runs while this window is closed: a background process does it, which starts when you log in. If the computer is off at that time, the task runs once when it is on again.")  # fmt: skip
+        words = tr("The task also runs while this window is closed, in a background process that starts when you log in. If the computer is off at that time, the task runs once when it is on again.")  # fmt: skip
         about_window = build_plain_label(words, "muted")
         FieldsDialog(
             tr("New schedule"),

@@ -256,7 +256,7 @@ class Sidebar(QWidget):
         if self._shown_place:
             return tr("Nothing here.")
         if not self._folder:  # Such as "Connected agents": a workspace that the program created.
-            return tr("Conversations of connected agents and imported ones appear here.")
+            return tr("Conversations of connected agents, and those that you import, appear here.")
         return tr("Your conversations appear here. Write a message to start one.")
 
     # --- The menu of a conversation

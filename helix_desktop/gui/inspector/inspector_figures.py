@@ -163,5 +163,5 @@ def build_cost_rows(figures: Savings, agents_cost: float = 0.0) -> list[CostRow]
         rows.append(CostRow(tr("Of this, sub-agents"), format_dollars(agents_cost)))
     if figures.unpriced:
         requests = format_number(figures.unpriced)
-        rows.append(CostRow(tr("Not included: requests of unknown cost"), requests))
+        rows.append(CostRow(tr("Not included: requests whose cost is unknown"), requests))
     return rows

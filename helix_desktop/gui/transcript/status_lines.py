@@ -50,7 +50,7 @@ def _describe_failed_attempt(kind: facts.FoldKind, why: str) -> str:
         )
     reason = translate_sentences(attempt["reason"].rstrip(".") + ".")
     reason = reason[0].upper() + reason[1:]
-    return join_sentences(reason, tr("It was asked of {model}.", model=attempt["model"]))
+    return join_sentences(reason, tr("{model} was asked to write it.", model=attempt["model"]))
 
 
 def _describe_automatic_message(fact: facts.UserSaid) -> str:

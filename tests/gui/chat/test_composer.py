@@ -339,7 +339,9 @@ def test_the_meter_says_that_its_cost_lacks_requests_without_a_price(composer: C
         meter(43_900, 128_000), Savings(2, 100, 100, 0, 0.42, 0.5, unpriced=1)
     )
     assert composer._figures.text() == "34% full · $0.420 +"
-    assert composer.context_button.toolTip().endswith("Not included: requests of unknown cost: 1")
+    assert composer.context_button.toolTip().endswith(
+        "Not included: requests whose cost is unknown: 1"
+    )
     assert composer.context_button.accessibleDescription() == composer.context_button.toolTip()
     composer.show_window_meter(meter(43_900, 128_000), Savings(1, 0, 0, 0, 0.0, 0.0, unpriced=1))
     assert composer._figures.text() == "34% full · $0 +", "the first reply was stopped"

@@ -147,7 +147,7 @@ def test_a_refused_value_is_named_below_its_row_until_another_one_is_taken(theme
     QTest.keyClick(field, Qt.Key.Key_Return)
     assert field.property("value") == 100
     assert line.isVisible()
-    assert line.text() == "9999% was not taken. From 50 to 300%."
+    assert line.text() == "9999% was not saved. Enter a number from 50 to 300%."
     field.selectAll()
     QTest.keyClicks(field, "120")
     QTest.keyClick(field, Qt.Key.Key_Return)

@@ -147,10 +147,10 @@ def test_what_was_sent_and_paid_has_a_row_each() -> None:
         ("Sent", "480K"),
         ("Resent at a reduced price", "91%"),
         ("Cost so far", "$1.20"),
-        ("Not included: requests of unknown cost", "2"),
+        ("Not included: requests whose cost is unknown", "2"),
     ]
     assert inspector_figures.build_cost_rows(Savings(1, 0, 2_000, 0, 0.0, 0.0, unpriced=1)) == [
         CostRow("Cost so far", "$0"),
-        CostRow("Not included: requests of unknown cost", "1"),
+        CostRow("Not included: requests whose cost is unknown", "1"),
     ]
     assert inspector_figures.build_cost_rows(Savings(0, 0, 0, 0, 0.0, 0.0)) == []

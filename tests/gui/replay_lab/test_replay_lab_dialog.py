@@ -60,7 +60,7 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
         ([story.CONVERSATION], policies, bench.rows[story.CONVERSATION].window)
     ]
     assert lab.answer.text() == (
-        "“Late summary” would have cost least here: about $0.099 instead of $0.118."
+        "“Late summary” would have cost the least here: about $0.099 instead of $0.118."
     )
     assert "Dated notes" in said(lab)
     assert set(offered(lab)) == {each for each in policies if each != bench.policy_name}
@@ -151,7 +151,7 @@ def test_with_a_price_but_nothing_paid_tokens_are_compared(
     window.window_actions["lab"].trigger()
     (lab,) = window.findChildren(ReplayLabDialog)
     QApplication.processEvents()
-    assert "Nothing was paid here yet" in lab.answer.text()
+    assert "Nothing has been paid here yet" in lab.answer.text()
     assert_tokens_are_compared(lab)
 
 
@@ -178,7 +178,7 @@ def test_the_policy_page_compares_the_last_conversations(
     assert len(played) > 1
     assert "keeps_most" in policies
     assert (
-        f"In your last {len(played)} conversations, “Late summary” would have cost least: "
+        f"In your last {len(played)} conversations, “Late summary” would have cost the least: "
         f"about $1.00 instead of $1.20." in said(lab)
     )
 
