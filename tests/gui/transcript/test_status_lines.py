@@ -34,7 +34,7 @@ from tests.gui.transcript.facts import Told
                 FoldKind.HANDOVER,
                 "local/m, using this conversation's context: The model's reply was not a summary.",
             ),
-            "The model's reply was not a summary. It was asked of local/m.",
+            "The model's reply was not a summary. local/m was asked to write it.",
         ),
         (
             Forgotten((), 2, ""),
