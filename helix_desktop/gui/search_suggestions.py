@@ -1,6 +1,8 @@
 """Builds suggestions for the command palette and for `@` and `/` in the message box."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +28,7 @@ LONGEST_NAME = 60
 MOST_CONVERSATIONS = 500
 MOST_FILES = 6
 MOST_ENTRIES = 4
+SHORTEST_TELLING_LINE = 20  # Before a found line of fewer characters, its command is shown, too.
 LEAD = 20  # About this many characters are shown before the first word that was found.
 GoToPlace = Callable[[WindowPlace], object]
 
@@ -152,14 +155,18 @@ def suggest_search_hits(
     query: str = "",
     workspace_name: str = "",
 ) -> list[PaletteItem]:
-    """Suggests messages and entries that a search found, equal ones once. `titles`: those of the
-    conversations, by their ids. `workspace_name` is empty for the current workspace.
+    """Suggests messages and entries that a search found, equal ones once, with how many they are.
+    `titles`: those of the conversations, by their ids. `workspace_name` is empty for the current
+    workspace.
     """
     needles = list_needles_of_query(query)
     stems = [stem_of_word(word) for word in query.split()]
+    sources = _map_texts_of_outputs_to_sources(hits)
     item_by_text_and_note: dict[tuple[str, str], PaletteItem] = {}
+    counts: Counter[tuple[str, str]] = Counter()
     for hit in hits:
-        text = _text_of_hit(hit, stems, needles)
+        source = hit.about.source or sources.get(hit.snippet, "")
+        text = _text_of_hit(hit, source, stems, needles)
         if hit.digest is not None:
             place = WindowPlace("entry", workspace, digest=hit.digest, words=query)
             kind = "entry"
@@ -170,6 +177,7 @@ def suggest_search_hits(
             kind = "message"
             notes = [workspace_name, titles.get(hit.conversation, "")]
         note = " · ".join(filter(None, notes))
+        counts[text, note] += 1
         item_by_text_and_note[text, note] = PaletteItem(
             text,
             partial(go, place),
@@ -178,18 +186,42 @@ def suggest_search_hits(
             needles=needles,
             is_similar=not hit.has_all_words,
         )
-    return list(item_by_text_and_note.values())
+    items: list[PaletteItem] = []
+    for text_and_note, item in item_by_text_and_note.items():
+        count = counts[text_and_note]
+        if count == 1:
+            items.append(item)
+        else:
+            how_many = tr("{n} times", n=count)
+            items.append(replace(item, note=" · ".join(filter(None, [item.note, how_many]))))
+    return items
 
 
-def _text_of_hit(hit: SearchHit, stems: Sequence[str], needles: tuple[str, ...]) -> str:
+def _map_texts_of_outputs_to_sources(hits: Sequence[SearchHit]) -> dict[str, str]:
+    """Returns what the found outputs came from, by their found lines.
+
+    What a conversation shows of such an output is found as well, but does not say its source.
+    """
+    sources: dict[str, str] = {}
+    for hit in hits:
+        if hit.digest is not None and hit.about.source:
+            sources.setdefault(hit.snippet, hit.about.source)
+    return sources
+
+
+def _text_of_hit(
+    hit: SearchHit, source: str, stems: Sequence[str], needles: tuple[str, ...]
+) -> str:
     from helix_desktop.engine.strategies.handover import TITLE
 
     heading = translate_name("kind of context", "handover")
     on_one_line = " ".join(hit.snippet.replace(TITLE, heading).split())
     text = _cut_to_begin_near_words(on_one_line, stems)[:LONGEST_TEXT]
-    is_in_text = find_needle_spans(needles, text)
-    if not is_in_text and find_needle_spans(needles, hit.about.source):
-        return f"{hit.about.source}: {text}"  # The words are in the call, not in its output.
+    # The words may be in the call, not in its output. A line such as "6000" alone says nothing.
+    is_in_call_only = not find_needle_spans(needles, text) and find_needle_spans(needles, source)
+    says_nothing_alone = source and len(text) < SHORTEST_TELLING_LINE
+    if is_in_call_only or says_nothing_alone:
+        return f"{source}: {text}"
     return text
 
 

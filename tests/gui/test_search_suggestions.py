@@ -43,7 +43,7 @@ def test_a_hit_leads_to_its_message_or_entry() -> None:
     finds = search_suggestions.suggest_search_hits(hits, {"a": "Older"}, "one", went.append)
     assert [(find.text, find.kind) for find in finds] == [
         ("said here", "message"),
-        ("text", "entry"),
+        ("a.rs: text", "entry"),
     ]
     assert finds[0].note == "Older"
     assert finds[1].note.startswith("Read · a.rs · ")
@@ -61,8 +61,20 @@ def test_equal_outputs_are_one_hit_which_leads_to_the_last_of_them() -> None:
     hits.insert(1, SearchHit("another output", conversation="a", seq=4))
     finds = search_suggestions.suggest_search_hits(hits, {"a": "Older"}, "one", went.append)
     assert [find.text for find in finds] == ["the same output", "another output"]
+    assert [find.note for find in finds] == ["Older · 3 times", "Older"]
     finds[0].act()
     assert went == [WindowPlace("conversation", "one", "a", 9)]
+
+
+def test_a_line_that_says_nothing_alone_is_shown_with_its_command() -> None:
+    """Five outputs of one command were a single row that said "6000"."""
+    digest = story.stored(story.TABLE).digest
+    hits = [SearchHit("6000", conversation="a", seq=seq) for seq in (3, 5, 9)]
+    hits.append(SearchHit("6000", digest=digest, about=EntryOrigin("run_command", "seq 1 6000")))
+    finds = search_suggestions.suggest_search_hits(hits, {"a": "Older"}, "one", print, "6000")
+    assert [find.text for find in finds] == ["seq 1 6000: 6000", "seq 1 6000: 6000"]
+    assert finds[0].note == "Older · 3 times"
+    assert finds[1].note.startswith("Run · seq 1 6000 · ")
 
 
 def test_a_hit_begins_near_the_words_that_were_found_and_takes_them_along() -> None:

@@ -4,6 +4,7 @@ Actions and conversations are in memory and shown at once; the results of the
 workspace's search follow.
 """
 
+import re
 from collections.abc import Callable, Sequence
 
 # QtWidgets is for QStyle: importing it itself would create its 500 members at the start.
@@ -30,6 +31,9 @@ from helix_desktop.gui.translation import tr
 # The search in the workspaces starts after this many milliseconds without typing.
 SEARCH_DELAY_MS = 120
 HEADING = "heading"  # The kind of an item that says what follows it and cannot be chosen.
+ACTION = "action"  # The kind of an item that does something, and leads to nothing that was said.
+# What is typed after this sign finds actions alone: in many editors, it means "commands".
+SIGN_OF_ACTIONS = ">"
 WIDTH = 640
 ROW = 36
 SHOWN = 10  # So many rows are shown without scrolling.
@@ -49,7 +53,7 @@ class PaletteItem:
 
     text: str
     act: Callable[[], object]
-    kind: str = "action"
+    kind: str = ACTION
     note: str = ""
     key: str = ""
     enabled: bool = True
@@ -62,7 +66,7 @@ class PaletteItem:
 
 def match_palette_items(items: Sequence[PaletteItem], query: str) -> list[PaletteItem]:
     """Returns items with every word or its stem: first what is no help page, then what has the
-    words in its title, then what begins with the text.
+    words in its title, then what has words that begin so, then what begins with the text.
     """
     searched_words = query.casefold().split()
     if not searched_words:
@@ -83,6 +87,7 @@ def match_palette_items(items: Sequence[PaletteItem], query: str) -> list[Palett
         return (
             not is_help_page,
             are_words_visible,
+            _has_words_that_begin_with(f"{text} {note}", stems),
             text.startswith(searched_text),
             text.startswith(searched_words[0]),
             note == searched_text,
@@ -97,26 +102,33 @@ def match_palette_items(items: Sequence[PaletteItem], query: str) -> list[Palett
     return shown
 
 
+def _has_words_that_begin_with(text: str, stems: Sequence[str]) -> bool:
+    """Tells whether each stem begins a word: "port" is in "Import", but not meant by it."""
+    return all(re.search(rf"\b{re.escape(stem)}", text) for stem in stems)
+
+
 def put_answers_first(
     matching: Sequence[PaletteItem], answers: Sequence[PaletteItem], query: str
 ) -> list[PaletteItem]:
     """Adds what answers the query as a question. It stands first if the query is worded as one;
-    otherwise, what has the words in its title stands before it.
+    otherwise, what has all words in its title stands before it, an answer or not.
     """
-    before: list[PaletteItem] = []
-    after: list[PaletteItem] = []
-    is_question = is_worded_as_question(query)
+    if is_worded_as_question(query):
+        not_answering = [item for item in matching if item not in answers]
+        return list(answers) + not_answering
+
     stems = [stem_of_word(word) for word in query.casefold().split()]
+    named: list[PaletteItem] = []
+    only_mentioned: list[PaletteItem] = []
     for item in matching:
-        text = item.text.casefold()
-        is_named = all(stem in text for stem in stems) and item.kind != "entry"
-        if item in answers:
-            continue
-        if is_named and not is_question:
-            before.append(item)
-        else:
-            after.append(item)
-    return before + list(answers) + after
+        title = item.text.casefold()
+        has_all_words = all(stem in title for stem in stems)
+        if has_all_words and item.kind != "entry":
+            named.append(item)
+        elif item not in answers:
+            only_mentioned.append(item)
+    answers_not_named = [item for item in answers if item not in named]
+    return named + answers_not_named + only_mentioned
 
 
 class PaletteAnswers:
@@ -299,21 +311,35 @@ class CommandPalette(SearchPopup):
         if not query or query == self._searched_query:
             return
         self._searched_query = query
-        if self._is_open_to_all:
+        if self._is_open_to_all and not self._asks_for_actions(query):
             self.search_wanted.emit(query)
         else:
             self.show_search_results(query, ())
 
     def _refill_palette(self) -> None:
         query = self.line.text()
-        rows = match_palette_items(self._ready_items, query)
-        if query.strip():
-            rows = put_answers_first(rows, self._answers_to_query(query), query)
+        if self._asks_for_actions(query):
+            rows = self._list_actions(query.strip().removeprefix(SIGN_OF_ACTIONS))
+        else:
+            rows = match_palette_items(self._ready_items, query)
+            if query.strip():
+                rows = put_answers_first(rows, self._answers_to_query(query), query)
         rows += self._results
         self._model.replace_rows(rows)
         first_selectable_row = next(iter(self.selectable_rows()), 0)
         self.highlight_row(first_selectable_row)
         self.place_popup()
+
+    def _asks_for_actions(self, query: str) -> bool:
+        return self._is_open_to_all and query.strip().startswith(SIGN_OF_ACTIONS)
+
+    def _list_actions(self, query: str) -> list[PaletteItem]:
+        actions = [item for item in self._ready_items if item.kind == ACTION]
+        rows = match_palette_items(actions, query)
+        if not query.strip():
+            return rows
+        answers = PaletteAnswers(actions).list_answers_to_query(query)
+        return put_answers_first(rows, answers, query)
 
     def _answers_to_query(self, query: str) -> list[PaletteItem]:
         if self._question_answers is None:

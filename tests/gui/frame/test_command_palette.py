@@ -7,7 +7,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.gui.frame.command_palette import CommandPalette, PaletteItem, match_palette_items
+from helix_desktop.gui.frame.command_palette import (
+    CommandPalette,
+    PaletteItem,
+    match_palette_items,
+    put_answers_first,
+)
 from helix_desktop.gui.theme import Theme
 
 
@@ -78,6 +83,40 @@ def test_typing_and_enter_do_what_was_found(palette: CommandPalette, done: list[
     QTest.keyClick(palette.line, Qt.Key.Key_Return)
     assert done == ["New conversation"]
     assert not palette.isVisible()
+
+
+def test_what_has_the_typed_words_in_its_title_comes_first_also_where_it_answers() -> None:
+    """With "import conv", Return opened the import of a whole workspace."""
+    texts = ("Import workspace…", "Continue in another agent…", "Import or record conversations…")
+    items = [PaletteItem(text, print, answers_questions=True) for text in texts]
+    matching = match_palette_items(items, "import conv")
+    rows = put_answers_first(matching, items, "import conv")
+    assert [row.text for row in rows] == [texts[2], texts[0], texts[1]]
+
+
+def test_a_word_that_begins_as_typed_comes_before_one_that_only_contains_it() -> None:
+    items = [PaletteItem("Import workspace…", print), PaletteItem("Choose a port", print)]
+    found = match_palette_items(items, "port")
+    assert [item.text for item in found] == ["Choose a port", "Import workspace…"]
+
+
+def test_after_the_sign_of_commands_only_actions_are_listed(
+    palette: CommandPalette, done: list[str]
+) -> None:
+    """Who knows ">" from an editor got the questions of the help."""
+    help_page = PaletteItem("> is a sign: new", print, kind="entry", note="Help")
+    conversation = PaletteItem("new > old", print, kind="message")
+    actions = list(palette._list_ready_items())
+    palette._list_ready_items = lambda: [help_page, conversation, *actions]
+    palette.open_palette(">")
+    assert palette._model.items == actions
+
+    searching = QSignalSpy(palette.search_wanted)
+    palette.line.setText("> new")
+    palette._request_workspace_search()
+    assert searching.count() == 0
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert done == ["New conversation"]
 
 
 def test_arrows_go_round(palette: CommandPalette, done: list[str]) -> None:
