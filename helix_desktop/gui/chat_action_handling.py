@@ -6,6 +6,7 @@ from typing import Any
 
 from PySide6.QtCore import QObject
 from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.changes.turn_changes import FileChange
 from helix_desktop.engine.facts import (
@@ -133,8 +134,13 @@ class ChatActionHandler(QObject):
             EscapeCloser(self._frame, self._does_escape_close_preview, page.close_preview)
 
     def _does_escape_close_preview(self) -> bool:
-        """A running agent is stopped first."""
-        return self._frame.is_preview_shown and not self._parts.actions["stop"].isEnabled()
+        """Where the conversation has the focus, a running agent is stopped first."""
+        if not self._frame.is_preview_shown:
+            return False
+        if not self._parts.actions["stop"].isEnabled():
+            return True
+        focused = QApplication.focusWidget()
+        return focused is None or not self._sides.current.isAncestorOf(focused)
 
     def _show_notice_of_changes_page(self, text: str, button: Mapping[str, Any]) -> None:
         self._parts.notices.show_notice(text, **button)

@@ -128,7 +128,8 @@ class ChatProgress(QObject):
                     side.rewrite_cost.explain_costs_of_last_turn(session)
             case session_events.QuestionAsked():
                 self._show_questions(side, session)
-                self._announce_and_focus_question(side, event)
+                announcement = build_question_announcement(event.question)
+                announce_to_screen_reader(self._parts.widget, announcement)
             case session_events.QuestionAnswered():
                 self._show_questions(side, session)
             case session_events.MessagesQueued():
@@ -145,18 +146,6 @@ class ChatProgress(QObject):
     def _show_questions(self, side: ChatPage, session: ShownSession) -> None:
         uncovered = describe_uncovered_files(self._showing.bench)
         side.approvals.show_waiting_questions(session.questions, uncovered)
-
-    def _announce_and_focus_question(
-        self, side: ChatPage, event: session_events.QuestionAsked
-    ) -> None:
-        """Focuses the question unless the user is writing, is elsewhere, or could not read it."""
-        announce_to_screen_reader(self._parts.widget, build_question_announcement(event.question))
-        card = side.approvals.visible_card
-        is_writing = bool(side.composer.text.toPlainText().strip())
-        if card is None or is_writing or side is not self._sides.current:
-            return
-        if card.is_in_sight():
-            card.focus_first_control()
 
     def update_run_state(self, side: ChatPage) -> None:
         """Shows what is running in a conversation, and what of it can be stopped."""

@@ -106,6 +106,8 @@ class MessageSender(QObject):
         """Connects what is pressed on one side around its message box."""
         composer = side.composer
         actions = self.parts.actions
+        # On another page, Escape would stop an agent that nobody looks at.
+        actions.limit_shortcut_to("stop", side)
         connect = partial(self.sides.connect_side, side)
         connect(composer.sent, self.send_or_hold_message)
         connect(composer.resent, self.resend_edited_message)

@@ -97,6 +97,7 @@ class ActionRegistry(QObject):
 
     def __init__(self, window: QWidget, settings: ProgramSettings) -> None:
         super().__init__(window)
+        self._window = window
         self._settings = settings
         self._declared = {action.id: action for action in declare_actions()}
         self._actions: dict[str, QAction] = {}
@@ -156,6 +157,15 @@ class ActionRegistry(QObject):
             return
         self._conditions[name] = when
         action.setEnabled(when())
+
+    def limit_shortcut_to(self, name: str, widget: QWidget) -> None:
+        """Lets the shortcut of an action work only while this widget or one within it has the
+        keyboard focus. Called for several widgets, it works in each of them.
+        """
+        action = self._actions[name]
+        action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        self._window.removeAction(action)
+        widget.addAction(action)
 
     def update_enabled(self) -> None:
         """Enables what can be done now, and disables the rest."""

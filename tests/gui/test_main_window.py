@@ -424,6 +424,39 @@ def test_escape_closes_the_nearest_thing_before_it_stops_anything(
 
     assert session.done == []
     QTest.keyClick(cache_field, Qt.Key.Key_Escape)
+    assert session.done == [], "the agent's conversation is not what the person looks at"
+
+
+@pytest.mark.parametrize("page", ["changes", "cache", "timeline", "inspector"])
+def test_escape_on_another_page_leaves_the_agent_at_work(
+    window: MainWindow, session: FakeSession, page: str
+) -> None:
+    """The defect: somebody read the changes while the agent waited in the chat for an answer."""
+    assert QTest.qWaitForWindowActive(window)
+    session.set_running(ConversationActivity.ASKING)
+    window.chat.bridge.emit_waiting_events()
+    window.switch_to_page(page)
+    QTest.keyClick(window, Qt.Key.Key_Escape)
+    window.sidebar.list.setFocus()
+    QTest.keyClick(window.sidebar.list, Qt.Key.Key_Escape)
+    assert session.done == []
+
+    window.window_actions["stop"].trigger()
+    assert session.done == ["stop"], "the command works from everywhere"
+
+
+def test_escape_beside_the_chat_leaves_the_agent_at_work(
+    window: MainWindow, session: FakeSession
+) -> None:
+    assert QTest.qWaitForWindowActive(window)
+    session.set_running(ConversationActivity.TOOLS)
+    window.chat.bridge.emit_waiting_events()
+    for widget in (window.sidebar.list, window.top.findChildren(QPushButton)[0]):
+        widget.setFocus()
+        QTest.keyClick(widget, Qt.Key.Key_Escape)
+    assert session.done == []
+    window.chat.transcript.view.setFocus()
+    QTest.keyClick(window.chat.transcript.view, Qt.Key.Key_Escape)
     assert session.done == ["stop"]
 
 
@@ -448,6 +481,15 @@ def test_a_question_does_not_take_the_focus_from_somebody_writing(
     assert QTest.qWaitForWindowActive(window)
     window.chat.composer.text.setFocus()
     QTest.keyClicks(window.chat.composer.text, "half a sent")
+    session.ask(COMMAND)
+    window.chat.bridge.emit_waiting_events()
+    assert window.chat.composer.text.hasFocus()
+
+
+def test_a_question_takes_the_focus_from_nobody(window: MainWindow, session: FakeSession) -> None:
+    """The next word somebody types, or Enter pressed by habit, must not answer it."""
+    assert QTest.qWaitForWindowActive(window)
+    window.chat.composer.text.setFocus()
     session.ask(COMMAND)
     window.chat.bridge.emit_waiting_events()
     assert window.chat.composer.text.hasFocus()
@@ -1233,6 +1275,20 @@ def test_escape_in_the_message_box_closes_the_preview(window: MainWindow) -> Non
     assert not window.is_preview_shown
 
 
+def test_escape_in_the_preview_closes_it_while_the_agent_works(
+    window: MainWindow, session: FakeSession
+) -> None:
+    assert QTest.qWaitForWindowActive(window)
+    session.set_running(ConversationActivity.TOOLS)
+    window.chat.bridge.emit_waiting_events()
+    preview = window.pages.preview
+    window.show_preview(preview)
+    preview.lines.setFocus()
+    QTest.keyClick(preview.lines, Qt.Key.Key_Escape)
+    assert not window.is_preview_shown
+    assert session.done == []
+
+
 def test_after_a_preview_was_closed_the_message_is_written_on(window: MainWindow) -> None:
     preview = window.pages.preview
     window.show_preview(preview)
@@ -1640,6 +1696,9 @@ def test_a_question_that_goes_by_itself_leaves_the_keyboard_to_the_composer(
     assert QTest.qWaitForWindowActive(window)
     session.ask(COMMAND)
     window.chat.bridge.emit_waiting_events()
+    card = window.chat.approvals.visible_card
+    assert card is not None
+    card.focus_first_control()
     assert not window.chat.composer.text.hasFocus()
     session.questions.clear()  # a stop takes it back
     session.tell(QuestionAnswered(session.id, 1))
@@ -1734,6 +1793,7 @@ def test_leaving_the_box_that_finds_everything_gives_the_keyboard_back(
     window.chat.bridge.emit_waiting_events()
     card = window.chat.approvals.visible_card
     assert card is not None
+    card.focus_first_control()
     assert card.isAncestorOf(window.focusWidget())
     window.window_actions["palette"].trigger()
     QTest.keyClick(window.palette_box.line, Qt.Key.Key_Escape)

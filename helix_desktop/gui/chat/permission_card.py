@@ -1,8 +1,8 @@
 """Shows permission questions above the composer: exactly what will be done, and for how long it is
 allowed.
 
-A question never takes the focus from a user who is writing; the shortcuts on its
-buttons work everywhere in the window. The action is shown exactly
+A new question takes the focus from nobody; the shortcuts on its buttons work everywhere in the
+window. The action is shown exactly
 (`engine/hidden_characters.py`), built from the value that will run, and cannot be
 allowed before its end has been shown.
 """

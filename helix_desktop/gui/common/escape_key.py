@@ -1,7 +1,7 @@
 """Escape closes the nearest thing first, and only then stops the agent.
 
-"Stop the agent" is an action of the window, so without this the window would take the key before
-the widget in which the user is.
+In the chat, Escape is the shortcut of "Stop the agent", so without this the shortcut would take the
+key before the widget in which the user is.
 """
 
 from collections.abc import Callable
