@@ -36,6 +36,9 @@ Process = asyncio.subprocess.Process
 ProcessTimeout = subprocess.TimeoutExpired
 ChildProcess = subprocess.Popen[str]  # A process that was started without an event loop.
 FinishedProcess = subprocess.CompletedProcess[bytes]
+# The most that is kept of what a program prints. A list of checks or of files is far smaller.
+MOST_OUTPUT_BYTES = 64 << 20
+MOST_ERROR_BYTES = 1 << 20
 # A process that has ended has printed all; only what it started could still hold its streams.
 SECONDS_FOR_LAST_OUTPUT = 5.0
 _LINE_LIMIT = 1 << 16
@@ -75,6 +78,10 @@ class ChecksAfterwards(Protocol):
 
 class UnsafeLaunch(Exception):
     """Raised for a launch that breaks the rules above: a bug of ours. Nothing was started."""
+
+
+class OutputTooLong(Exception):
+    """Raised for a process that printed more than may be kept. It was ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,64 +333,74 @@ def close_or_kill_process(process: ChildProcess, patience_seconds: float) -> Non
 
 
 def run_process(
-    launch: ProcessLaunch, *, input_bytes: bytes = b"", seconds: float | None = None
+    launch: ProcessLaunch,
+    *,
+    input_bytes: bytes = b"",
+    seconds: float | None = None,
+    most_bytes: int = MOST_OUTPUT_BYTES,
 ) -> FinishedProcess:
-    """Run a process in the calling thread, and return its output once it has ended.
+    """Run a process in the calling thread, and return its whole output once it has ended.
 
-    Raises ProcessTimeout if it takes longer than so many seconds.
+    Raises ProcessTimeout if it takes longer than so many seconds, and OutputTooLong if it prints more
+    than so many bytes: part of a list or of a file must not be taken for all of it. Of its errors,
+    the end is kept.
     """
-    return subprocess.run(
-        argv_with_program_path(launch),
-        input=input_bytes,
-        capture_output=True,
-        check=False,
-        timeout=seconds,
-        **_process_options(launch),
-    )
+    process = _open_process_with_pipes(launch)
+    output = _EndOfStream(process, process.stdout, most_bytes, must_be_whole=True)
+    errors = _EndOfStream(process, process.stderr, MOST_ERROR_BYTES)
+    finished = _finish_process(process, launch, (output, errors), input_bytes, seconds)
+    if output.is_cut:
+        raise OutputTooLong(f"{launch.argv[0]} printed more than {most_bytes} bytes")
+    return finished
 
 
 def run_process_keeping_end(
-    launch: ProcessLaunch, kept_bytes: int, *, input_bytes: bytes = b"", seconds: float
+    launch: ProcessLaunch,
+    *,
+    input_bytes: bytes = b"",
+    seconds: float | None = None,
+    kept_bytes: int = MOST_OUTPUT_BYTES,
 ) -> FinishedProcess:
-    """Run a process that may print without end, in the calling thread. Of each of its two streams,
-    only the last so many bytes are kept, so that no server can fill this process's memory.
-
-    Raises ProcessTimeout if it takes longer than so many seconds; what it started ends, too.
+    """The same for a process that may print without end, such as a server's log: of each of its two
+    streams, the last so many bytes are kept.
     """
-    process = subprocess.Popen(
+    process = _open_process_with_pipes(launch)
+    output = _EndOfStream(process, process.stdout, kept_bytes)
+    errors = _EndOfStream(process, process.stderr, kept_bytes)
+    return _finish_process(process, launch, (output, errors), input_bytes, seconds)
+
+
+def _open_process_with_pipes(launch: ProcessLaunch) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
         argv_with_program_path(launch),
         stdin=PIPE,
         stdout=PIPE,
         stderr=PIPE,
         **_process_options(launch),
     )
-    if process.stdin is None or process.stdout is None or process.stderr is None:
-        raise TypeError("all three streams are pipes")
-    output = _EndOfStream(process.stdout, kept_bytes)
-    errors = _EndOfStream(process.stderr, kept_bytes)
-    writing = concurrency.start_thread(
-        partial(_write_and_close, process.stdin, input_bytes), name="input", daemon=True
-    )
-    try:
-        process.wait(seconds)
-    except ProcessTimeout:
-        _kill_at_once(process, launch)
-        raise
-    finally:
-        for thread in (writing, output.thread, errors.thread):
-            thread.join(SECONDS_FOR_LAST_OUTPUT)
-    return FinishedProcess(
-        process.args, process.returncode, bytes(output.content), bytes(errors.content)
-    )
 
 
 class _EndOfStream:
-    """Reads a stream in a thread and keeps its end. `content` is complete once the thread ended."""
+    """Reads what a process prints, in a thread, and keeps the end of it, so that no process can fill
+    the memory of this one. `must_be_whole`: end the process once something would be lost.
+    """
 
-    def __init__(self, stream: IO[bytes], kept_bytes: int) -> None:
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        stream: IO[bytes] | None,
+        kept_bytes: int,
+        *,
+        must_be_whole: bool = False,
+    ) -> None:
+        if stream is None:
+            raise TypeError("the stream is a pipe")
         self.content = bytearray()
+        self.is_cut = False
+        self._process = process
         self._stream = stream
         self._kept_bytes = kept_bytes
+        self._must_be_whole = must_be_whole
         self.thread = concurrency.start_thread(self._read_to_end, name="output", daemon=True)
 
     def _read_to_end(self) -> None:
@@ -393,8 +410,42 @@ class _EndOfStream:
                 self.content += chunk
                 surplus = len(self.content) - self._kept_bytes
                 if surplus > 0:
+                    self.is_cut = True
                     del self.content[:surplus]
+                if self.is_cut and self._must_be_whole:
+                    self._process.kill()
+                    return
                 chunk = self._stream.read(_CHUNK_BYTES)
+
+
+def _finish_process(
+    process: "subprocess.Popen[bytes]",
+    launch: ProcessLaunch,
+    streams: tuple[_EndOfStream, _EndOfStream],
+    input_bytes: bytes,
+    seconds: float | None,
+) -> FinishedProcess:
+    """Give a process its input and wait for its end. `streams`: its output and its errors.
+
+    Raises ProcessTimeout if it takes longer than so many seconds; what it started ends, too.
+    """
+    if process.stdin is None:
+        raise TypeError("the stream is a pipe")
+    writing = concurrency.start_thread(
+        partial(_write_and_close, process.stdin, input_bytes), name="input", daemon=True
+    )
+    output, errors = streams
+    try:
+        process.wait(seconds)
+    except BaseException:  # Also Ctrl+C: the process must not go on without this one.
+        _kill_at_once(process, launch)
+        raise
+    finally:
+        for thread in (writing, output.thread, errors.thread):
+            thread.join(SECONDS_FOR_LAST_OUTPUT)
+    return FinishedProcess(
+        process.args, process.returncode, bytes(output.content), bytes(errors.content)
+    )
 
 
 def _write_and_close(stream: IO[bytes], content: bytes) -> None:

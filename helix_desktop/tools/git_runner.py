@@ -18,6 +18,9 @@ from helix_desktop.processes.starter import run_process
 from helix_desktop.resources import read_word_lists
 
 LIMIT_SECONDS = 120.0
+# A whole file of a repository, or what a copy of it has that it has not. A few bytes of a hostile
+# repository can stand for far more.
+MOST_OUTPUT_BYTES = 512 << 20
 _NOTHING = os.devnull
 _SETTINGS = read_word_lists("git_settings")
 _OVERRIDDEN = tuple(each.replace("{nothing}", _NOTHING) for each in _SETTINGS["overridden"])
@@ -204,7 +207,9 @@ _UNFILTERED = (b"unspecified", b"unset", b"set", b"")
 def _run_git_process(
     words: list[str], stdin: bytes, environment: Mapping[str, str]
 ) -> starter.FinishedProcess:
-    """Run git with this input. ActionRefused if there is no git, or it takes too long."""
+    """Run git with this input. ActionRefused if there is no git, or it takes too long or prints
+    too much.
+    """
     program = starter.find_program(words[0])
     if not program:
         raise ActionRefused(
@@ -215,7 +220,14 @@ def _run_git_process(
     command_line = [program] + words[1:]
     launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, command_line, None, variables)
     try:
-        return run_process(launch, input_bytes=stdin, seconds=LIMIT_SECONDS)
+        return run_process(
+            launch, input_bytes=stdin, seconds=LIMIT_SECONDS, most_bytes=MOST_OUTPUT_BYTES
+        )
+    except starter.OutputTooLong as error:
+        raise ActionRefused(
+            f"git printed more than {MOST_OUTPUT_BYTES >> 20} MB and was stopped.",
+            remedy="The repository has a file or a list of this size. Use git itself.",
+        ) from error
     except starter.ProcessTimeout as error:
         raise ActionRefused(
             f"git did not finish within {LIMIT_SECONDS:.0f} seconds and was stopped.",

@@ -42,8 +42,6 @@ from helix_desktop.tools.git_runner import choose_variables, run_git
 
 LIMIT_SECONDS = 120.0
 LONGEST_ADDRESS = 2_000
-# Of what a program prints, only the end is kept. A list of checks is far smaller.
-MOST_OUTPUT_BYTES = 64 << 20
 LARGEST_LOG = 400_000  # Bytes; of a longer log, the end is kept, where the failure is.
 LONGEST_REASON = 500
 LONGEST_MESSAGE = 20_000
@@ -526,9 +524,7 @@ def _run_users_program(
         has_own_session=True,
     )
     try:
-        finished = starter.run_process_keeping_end(
-            launch, MOST_OUTPUT_BYTES, input_bytes=stdin, seconds=LIMIT_SECONDS
-        )
+        finished = starter.run_process_keeping_end(launch, input_bytes=stdin, seconds=LIMIT_SECONDS)
     except starter.ProcessTimeout as error:
         raise ActionRefused(
             f"The program {name} did not finish within {LIMIT_SECONDS:.0f} seconds and was stopped.",

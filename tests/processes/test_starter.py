@@ -198,9 +198,9 @@ def test_a_program_that_prints_without_end_fills_no_memory() -> None:
     tracemalloc.start()
     finished = run_process_keeping_end(
         launch(CommandAuthor.USER, [sys.executable, "-I", "-c", code]),
-        1_000,
         input_bytes=b"all",
         seconds=60,
+        kept_bytes=1_000,
     )
     _now, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -217,9 +217,21 @@ def test_what_a_program_started_ends_with_it_when_it_takes_too_long(tmp_path: Pa
     with pytest.raises(subprocess.TimeoutExpired):
         run_process_keeping_end(
             launch(CommandAuthor.USER, ["/bin/sh", "-c", script], has_own_session=True),
-            1_000,
             seconds=0.3,
         )
     child = int(place.read_text())
     state = Path(f"/proc/{child}/stat")
     assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_output_that_must_be_whole_is_refused_when_it_is_too_long_and_the_program_ends() -> None:
+    """The defect: git's output was kept without a limit, and a repository can make it any length."""
+    endless = launch(CommandAuthor.USER, ["/bin/sh", "-c", "yes; echo never >&2"])
+    tracemalloc.start()
+    with pytest.raises(starter.OutputTooLong):
+        run_process(endless, seconds=60, most_bytes=100_000)
+    _now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000
+    exactly = launch(CommandAuthor.USER, ["printf", "%0100000d", "7"])
+    assert len(run_process(exactly, most_bytes=100_000).stdout) == 100_000

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.errors import ActionRefused
+from helix_desktop.tools import git_runner
 from helix_desktop.tools.git_runner import find_filtered_files, run_git
 from tests.tools.git_places import PROGRAMS, git_places, make_repository
 
@@ -199,3 +200,15 @@ def test_what_git_says_is_one_line_without_its_advice(tmp_path: Path) -> None:
     with pytest.raises(ActionRefused) as refused:
         run_git(tmp_path, "merge", "nothing")
     assert refused.value.what == "git refused: merge: nothing - not something we can merge."
+
+
+def test_a_file_that_stands_for_far_more_than_its_bytes_is_refused(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The defect: everything that git printed was kept, and a kilobyte can stand for a gigabyte."""
+    monkeypatch.setattr(git_runner, "MOST_OUTPUT_BYTES", 1_000_000)
+    (project / "file").write_bytes(bytes(1_000_001))
+    run_git(project, "commit", "--all", "--message", "large")
+    with pytest.raises(ActionRefused, match="git printed more than 0 MB and was stopped"):
+        run_git(project, "cat-file", "blob", "HEAD:file")
+    assert run_git(project, "cat-file", "blob", "HEAD~:file")
