@@ -267,9 +267,10 @@ async def _check_key_file(installation: CheckedInstallation) -> AsyncIterator[Do
 def _check_histories(installation: CheckedInstallation) -> Iterator[DoctorFinding]:
     """Finds what agents write and Helix Desktop does not read yet."""
     from helix_desktop.histories import history_finding, read_share, unknown_shapes
+    from helix_desktop.histories.history_format import HistoryPlaces
 
     sentences = list(unknown_shapes.read_noted_sentences(installation.where.data))
-    places = history_finding.HistoryPlaces.of_this_user()
+    places = HistoryPlaces.of_this_user()
     sentences += history_finding.find_unread_databases(places)
     sentences += read_share.sentences_about_unread_agents(read_share.measure_read_shares(places))
     for sentence in dict.fromkeys(sentences):

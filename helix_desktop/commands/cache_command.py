@@ -25,7 +25,8 @@ from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort, EntryU
 from helix_desktop.engine.ports import EntryOrigin, SearchHit
 from helix_desktop.errors import format_things
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories.history_finding import HistoryPlaces, list_json_files_of_histories
+from helix_desktop.histories.history_finding import list_json_files_of_histories
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.stored_workspace import StoredWorkspace
 

@@ -25,6 +25,7 @@ from helix_desktop.console import Console, Terminal, print_text
 from helix_desktop.engine.hidden_characters import mark_text
 from helix_desktop.errors import format_things
 from helix_desktop.histories import added_formats, history_finding, subagent_files
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.history_rows import NO_MESSAGES
 from helix_desktop.histories.leaked_keys import mask_key
 
@@ -42,7 +43,7 @@ def run_find_histories(arguments: Namespace) -> int:
     from helix_desktop.extensions.extension_loading import load_extensions_in_thread
 
     load_extensions_in_thread(arguments.places)
-    places = history_finding.HistoryPlaces.of_this_user()
+    places = HistoryPlaces.of_this_user()
     histories = list(history_finding.find_histories(places))
     lines = list(_describe_histories_by_folder(histories))
     if not lines:
@@ -112,7 +113,7 @@ def run_history_import(arguments: Namespace) -> int:
 
 
 def _find_history_files() -> list[Path]:
-    places = history_finding.HistoryPlaces.of_this_user()
+    places = HistoryPlaces.of_this_user()
     histories = history_finding.find_histories(places)
     files_by_session = subagent_files.find_files_of_sessions(history.path for history in histories)
     files: list[Path] = []
@@ -179,7 +180,7 @@ async def _import_all(
     from helix_desktop.workbench.session_preparation import SessionPreparation
 
     await load_extensions_once(arguments.places)
-    places = history_finding.history_folders(history_finding.HistoryPlaces.of_this_user())
+    places = history_finding.history_folders(HistoryPlaces.of_this_user())
     if arguments.copies is not None:
         files = arguments.paths
     elif arguments.paths:
@@ -254,7 +255,7 @@ def _folders_to_watch(paths: Sequence[Path]) -> set[Path]:
     named = {path if path.is_dir() else path.parent for path in paths}
     if named:
         return named
-    places = history_finding.HistoryPlaces.of_this_user()
+    places = HistoryPlaces.of_this_user()
     folders: set[Path] = set()
     for folders_of_program in history_finding.history_folders(places).values():
         folders.update(folder for folder in folders_of_program if folder.is_dir())

@@ -25,7 +25,7 @@ from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import conversation_restoring as restoring
 from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest
-from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.store.stored_workspace import StoredWorkspace
 

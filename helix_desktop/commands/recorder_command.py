@@ -30,7 +30,7 @@ from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import project_workspace, wrapped_agent
 from helix_desktop.histories import history_finding, read_share
-from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.pending_copies import original_paths_of_copies, path_of_copy
 from helix_desktop.histories.program_names import history_kinds_of_agents
 from helix_desktop.histories.unknown_shapes import NOT_READ_YET

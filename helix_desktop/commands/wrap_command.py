@@ -40,7 +40,8 @@ from helix_desktop.gateway.known_agents import (
     find_known_agent,
 )
 from helix_desktop.gateway.own_headers import find_own_header_names
-from helix_desktop.histories.history_finding import HistoryPlaces, is_opencode2_in_use
+from helix_desktop.histories.history_format import HistoryPlaces
+from helix_desktop.histories.opencode_history import is_opencode2_in_use
 from helix_desktop.resident import agent_connecting, resident_client
 from helix_desktop.store.all_workspaces import AllWorkspaces
 

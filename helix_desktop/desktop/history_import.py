@@ -25,6 +25,7 @@ from helix_desktop.histories import (
     subagent_files,
 )
 from helix_desktop.histories.history_finding import FoundHistories
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.leaked_keys import mask_key
 from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.providers.model_prices import shipped_prices
@@ -64,7 +65,7 @@ class HistoryImporter:
         self._run = ""
 
     async def find_history_groups(self) -> Sequence[FoundHistories]:
-        places = history_finding.HistoryPlaces.of_this_user()
+        places = HistoryPlaces.of_this_user()
         stamps = history_imports.stamps_at_last_import(await self._desk.read_import_facts())
         groups = await asyncio.to_thread(_find_groups_and_mark_imported, places, stamps)
         return sorted(groups, key=lambda group: group.last, reverse=True)
@@ -262,7 +263,7 @@ class HistoryImporter:
 
 
 def _find_groups_and_mark_imported(
-    places: history_finding.HistoryPlaces, stamps: Mapping[str, tuple[int, int]]
+    places: HistoryPlaces, stamps: Mapping[str, tuple[int, int]]
 ) -> list[FoundHistories]:
     """Finds all histories. `stamps`: what identified each file's content at its last import."""
     groups: list[FoundHistories] = []

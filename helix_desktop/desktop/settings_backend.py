@@ -21,6 +21,7 @@ from helix_desktop.gui.sentence_translation import translate_sentences as told
 from helix_desktop.gui.settings import installation_port
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.histories import history_finding
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.tools.home_access import HomeOpening, find_openings_on_computer
@@ -136,7 +137,7 @@ class SettingsBackend:
         return "\n".join(lines)
 
     async def repair_workspace_cache(self, bench: Workbench) -> str:
-        places = history_finding.HistoryPlaces.of_this_user()
+        places = HistoryPlaces.of_this_user()
         histories = await asyncio.to_thread(history_finding.list_json_files_of_histories, places)
         sentences = await bench.workspace.repair_cache(histories)
         return "\n".join(told(sentence) for sentence in sentences)

@@ -168,7 +168,7 @@ class ConversationExport:
         if the conversation is too long for it.
         """
         from helix_desktop.histories import conversation_restoring as restoring
-        from helix_desktop.histories.history_finding import HistoryPlaces
+        from helix_desktop.histories.history_format import HistoryPlaces
 
         folder = next(iter(self.bench.allowed_folders), Path.home())
         request = restoring.RestoreRequest(self.row.id, agent, str(folder), compaction, is_folded)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart
 from helix_desktop.histories import claude_code_history, history_rows
+from helix_desktop.histories.history_format import HistoryFormat
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedSession,
@@ -78,3 +79,6 @@ def _unsigned_reply_parts(content: object) -> list[ReplyPart]:
         else:
             unsigned_parts.append(part)
     return unsigned_parts
+
+
+FORMAT = HistoryFormat("anthropic", recognizes=is_anthropic_message, read=read_anthropic_recordings)

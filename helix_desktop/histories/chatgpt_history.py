@@ -16,6 +16,7 @@ from helix_desktop.engine.facts import ToolCall
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
+from helix_desktop.histories.history_format import HistoryFormat
 from helix_desktop.histories.history_tree import (
     ROOT,
     HistoryNode,
@@ -256,3 +257,6 @@ class _ChatgptMessages(history_rows.HistoryMessages):
         if not text:
             self.report.add_left_out_row(f"part {text_at(part, 'content_type')}")
         return text
+
+
+FORMAT = HistoryFormat(KIND, recognizes=is_chatgpt_row, read=read_chatgpt_recordings)

@@ -21,6 +21,7 @@ from pathlib import Path
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.companion_files import read_file_below
+from helix_desktop.histories.history_format import HistoryFormat, HistoryPlaces
 from helix_desktop.histories.history_rows import (
     HistoryMessages,
     HistoryRow,
@@ -57,6 +58,7 @@ from helix_desktop.protocols.anthropic import anthropic_gateway
 
 KIND = "claude-code"
 TAG = "anthropic api.anthropic.com"
+SUBAGENT_FILE = "agent-*"  # Until 2.0, such files lay beside the sessions.
 LARGEST_RESULT_BYTES = 256 << 20
 LONGEST_REPLY_SECONDS = 3_600.0  # Lines that are later than their request by more were rewritten.
 BASE_58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
@@ -634,3 +636,23 @@ def _with_existing_child(message: RecordedMessage, path: Path) -> RecordedMessag
         if (folder / f"{session_id}.jsonl").is_file():
             return replace(message, child=session_id)
     return replace(message, child="")
+
+
+def _list_claude_code_folders(places: HistoryPlaces) -> Sequence[Path]:
+    claude_home = places.folder_from_variable("CLAUDE_CONFIG_DIR", ".claude")
+    return [claude_home / "projects"]
+
+
+def _is_main_claude_session(file: Path) -> bool:
+    return "subagents" not in file.parts and not file.match(SUBAGENT_FILE)
+
+
+FORMAT = HistoryFormat(
+    KIND,
+    recognizes=is_claude_code_row,
+    read=read_claude_code_recordings,
+    keeps_lines=True,
+    folders=_list_claude_code_folders,
+    file_pattern="*.jsonl",
+    is_main_session=_is_main_claude_session,
+)

@@ -10,6 +10,7 @@ becomes a fold (not tested with real files).
 """
 
 import re
+import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
 from helix_desktop.histories.anthropic_history import AnthropicMessages
 from helix_desktop.histories.companion_files import read_file_below
+from helix_desktop.histories.history_format import HistoryFormat, HistoryPlaces
 from helix_desktop.histories.history_rows import (
     HistoryRow,
     ReadingReport,
@@ -43,10 +45,12 @@ from helix_desktop.json_values import (
 KIND = "cline"
 NAME = "api_conversation_history.json"
 END_OF_NAME = ".messages.json"
+SUBAGENT_FILE = "agent_*"
 CUT = (
     "[Some earlier messages of this conversation were left out to keep within the context window.]"
 )
 
+_EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 _CALL_END = re.compile(r"</(\w+)>\s*\Z")
 _TAG = re.compile(r"<(?P<slash>/?)(?P<name>\w+)>")
 _RESULT = re.compile(r"\[(\w+)[^\n]*\] Result:\n?")
@@ -417,3 +421,48 @@ def _parse_deleted_rows(ui_message: Mapping[str, object]) -> DeletedRows | None:
     if not isinstance(first, int) or not isinstance(last, int):
         return None
     return DeletedRows(first, last)
+
+
+# --- Where its tasks are
+
+
+def _list_cline_folders(places: HistoryPlaces) -> Sequence[Path]:
+    """Return Cline's own folders in newer versions, and those in its editors' data."""
+    own_data = places.home / ".cline" / "data"
+    folders = [own_data / "tasks", own_data / "sessions"]
+    editors_data = _folder_of_editors_data(places)
+    for editor in _EDITORS:
+        extension_data = editors_data / editor / "User" / "globalStorage" / "saoudrizwan.claude-dev"
+        folders.append(extension_data / "tasks")
+    return folders
+
+
+def _folder_of_editors_data(places: HistoryPlaces) -> Path:
+    if sys.platform == "darwin":
+        return places.home / "Library" / "Application Support"
+    if sys.platform == "win32":
+        return places.folder_from_variable("APPDATA", "AppData", "Roaming")
+    return places.folder_from_variable("XDG_CONFIG_HOME", ".config")
+
+
+def _is_main_cline_session(file: Path) -> bool:
+    return not file.match(SUBAGENT_FILE)
+
+
+def _read_working_folder(file: Path, beginning: bytes) -> str:
+    folder = text_at(read_about_cline_session(file), "cwd")
+    if folder:
+        return folder
+    return working_folder_in_cline_text(beginning.decode("utf-8", "replace"))
+
+
+FORMAT = HistoryFormat(
+    KIND,
+    read=read_cline_recordings,
+    recognizes_file=is_cline_file,
+    folders=_list_cline_folders,
+    file_pattern="*.json",
+    holds_session=is_cline_file,
+    is_main_session=_is_main_cline_session,
+    working_folder=_read_working_folder,
+)

@@ -18,6 +18,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.histories import history_rows, recorded_session
 from helix_desktop.histories.companion_files import read_file_below
+from helix_desktop.histories.history_format import HistoryFormat, HistoryPlaces
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, Speaker
 from helix_desktop.json_values import (
     first_text,
@@ -427,3 +428,18 @@ class _CodexMessages(history_rows.HistoryMessages):
             self.messages.append(reply)
             self.last_reply_index = len(self.messages) - 1
         self.reply_parts.clear()
+
+
+def _list_codex_folders(places: HistoryPlaces) -> Sequence[Path]:
+    codex_home = places.folder_from_variable("CODEX_HOME", ".codex")
+    return [codex_home / "sessions", codex_home / "archived_sessions"]
+
+
+FORMAT = HistoryFormat(
+    KIND,
+    recognizes=is_codex_row,
+    read=read_codex_recordings,
+    keeps_lines=True,
+    folders=_list_codex_folders,
+    file_pattern="rollout-*.jsonl",
+)

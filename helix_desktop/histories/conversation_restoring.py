@@ -48,7 +48,7 @@ from helix_desktop.histories.added_formats import name_of_program
 from helix_desktop.histories.claude_own_lines import texts_of_own_lines
 from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.history_facts import TITLE
-from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.history_rows import ReadingReport, UnreadableRow
 from helix_desktop.histories.openai_chat_export import ReadContent, digests_needed_for_export
 from helix_desktop.histories.program_names import NAMES

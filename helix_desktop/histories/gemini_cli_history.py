@@ -16,6 +16,7 @@ from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
 from helix_desktop.histories.companion_files import read_file_below
+from helix_desktop.histories.history_format import HistoryFormat, HistoryPlaces
 from helix_desktop.histories.history_tree import (
     ROOT,
     HistoryNode,
@@ -38,6 +39,7 @@ from helix_desktop.json_values import (
 )
 
 KIND = "gemini-cli"
+SESSION_FILE = "chats/session-*"
 _OWN_CONTEXT = "<session_context>"
 _NOTES = ("info", "error", "warning")
 
@@ -392,3 +394,31 @@ def _text_of_gemini_response(function_response: Mapping[str, object]) -> str:
     if not text and response.get("output") != "":  # A command may have printed nothing.
         return json.dumps(response, ensure_ascii=False)
     return text
+
+
+def _list_gemini_folders(places: HistoryPlaces) -> Sequence[Path]:
+    return [places.folder_from_variable("GEMINI_CLI_HOME") / ".gemini" / "tmp"]
+
+
+def _is_gemini_session_or_subagent(file: Path) -> bool:
+    return "chats" in file.parts
+
+
+def _is_main_gemini_session(file: Path) -> bool:
+    return file.match(SESSION_FILE)
+
+
+def _read_folder_beside_chats(file: Path, _beginning: bytes) -> str:
+    return read_gemini_project_folder(file)
+
+
+FORMAT = HistoryFormat(
+    KIND,
+    recognizes=is_gemini_cli_row,
+    read=read_gemini_cli_recordings,
+    folders=_list_gemini_folders,
+    file_pattern="*.json*",
+    holds_session=_is_gemini_session_or_subagent,
+    is_main_session=_is_main_gemini_session,
+    working_folder=_read_folder_beside_chats,
+)

@@ -6,7 +6,7 @@ agent no longer sees (`agentVisible` is false) was summarised; the summary is a 
 that only the agent sees.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
@@ -17,6 +17,7 @@ from helix_desktop.histories.foreign_sqlite import (
     parse_json_column,
     query_until_damage,
 )
+from helix_desktop.histories.history_format import DatabaseTables, HistoryFormat, HistoryPlaces
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedSession,
@@ -195,3 +196,22 @@ def _goose_result(part: Mapping[str, object], time: float) -> RecordedMessage:
     has_failed = wrapped.get("status") == "error" or bool(result.get("isError"))
     is_ok = not has_failed and number_at(result, "error") == 0
     return RecordedMessage("tool", text, answers=call_id, ok=is_ok, time=time, pictures=pictures)
+
+
+def _list_goose_folders(places: HistoryPlaces) -> Sequence[Path]:
+    return [places.data_folder() / "goose" / "sessions"]
+
+
+def _goose_session_queries(tables: Collection[str]) -> Iterator[str]:
+    if "sessions" in tables:
+        yield "SELECT working_dir, created_at, updated_at FROM sessions"
+
+
+FORMAT = HistoryFormat(
+    KIND,
+    recognizes=is_goose_row,
+    read=read_goose_recordings,
+    databases=[DatabaseTables(TABLES, read_goose_database, _goose_session_queries)],
+    folders=_list_goose_folders,
+    file_pattern="*.jsonl",
+)

@@ -6,7 +6,7 @@ raises InvalidInput. Content is only data: nothing in it is executed, looked up 
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,23 +18,14 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import (
     added_formats,
     chatgpt_history,
-    claude_code_history,
-    cline_history,
-    codex_history,
     foreign_sqlite,
     gemini_cli_history,
-    goose_history,
     openai_history,
-    opencode2_history,
-    opencode_history,
-    pi_history,
     trajectories,
 )
-from helix_desktop.histories.anthropic_history import (
-    is_anthropic_message,
-    read_anthropic_recordings,
-)
+from helix_desktop.histories.all_formats import ALL_FORMATS, find_format
 from helix_desktop.histories.companion_files import list_files_below
+from helix_desktop.histories.history_format import HistoryFormat
 from helix_desktop.histories.history_rows import HistoryRow, ReadingReport, UnreadableRow
 from helix_desktop.histories.late_results import put_results_behind_their_calls
 from helix_desktop.histories.recorded_session import (
@@ -55,72 +46,6 @@ _BESIDE = (".usage.json", ".compactions.json", "ui_messages.json", "task_metadat
 
 _PATTERNS_OF_FILES = ("*.jsonl", "*.json", "*.traj", "*.db")
 _PARTS = ("msg_", "prt_")  # Prefixes of the names of files that hold parts of opencode's sessions.
-
-RowTest = Callable[[Mapping[str, object]], bool]
-SessionReader = Callable[[Sequence[HistoryRow], ReadingReport, Path], list[RecordedSession]]
-DatabaseReader = Callable[
-    [foreign_sqlite.ForeignConnection, Path, ReadingReport], Iterator[RecordedSession]
-]
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryForm:
-    """A format of histories. `recognizes`: whether a row shows that its file has this format."""
-
-    kind: str
-    recognizes: RowTest
-    read: SessionReader
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseForm:
-    """A format of databases. `tables`: the tables that show it."""
-
-    tables: frozenset[str]
-    read: DatabaseReader
-
-
-FORMS_OF_ROWS: Sequence[HistoryForm] = (
-    HistoryForm(pi_history.KIND, pi_history.is_pi_row, pi_history.read_pi_recordings),
-    HistoryForm(
-        claude_code_history.KIND,
-        claude_code_history.is_claude_code_row,
-        claude_code_history.read_claude_code_recordings,
-    ),
-    HistoryForm(
-        codex_history.KIND, codex_history.is_codex_row, codex_history.read_codex_recordings
-    ),
-    HistoryForm(
-        gemini_cli_history.KIND,
-        gemini_cli_history.is_gemini_cli_row,
-        gemini_cli_history.read_gemini_cli_recordings,
-    ),
-    HistoryForm(
-        goose_history.KIND, goose_history.is_goose_row, goose_history.read_goose_recordings
-    ),
-    HistoryForm(
-        trajectories.KIND, trajectories.is_whole_trajectory, trajectories.read_trajectory_recordings
-    ),
-    HistoryForm(
-        trajectories.KIND,
-        trajectories.is_managed_agent_log,
-        trajectories.read_trajectory_recordings,
-    ),
-    HistoryForm(
-        chatgpt_history.KIND,
-        chatgpt_history.is_chatgpt_row,
-        chatgpt_history.read_chatgpt_recordings,
-    ),
-    HistoryForm("anthropic", is_anthropic_message, read_anthropic_recordings),
-    HistoryForm("openai", lambda _: True, openai_history.read_openai_recordings),
-)
-DATABASES = (
-    DatabaseForm(opencode_history.TABLES, opencode_history.read_opencode_database),
-    DatabaseForm(opencode2_history.TABLES, opencode2_history.read_opencode2_database),
-    DatabaseForm(goose_history.TABLES, goose_history.read_goose_database),
-)
-# Of these agents, a conversation keeps the lines of the file, to give them back unchanged.
-_KINDS_WITH_KEPT_LINES = (claude_code_history.KIND, codex_history.KIND, pi_history.KIND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,14 +164,23 @@ def _read_sessions_as_written(
             report.complaints += [f"{path}: {sentence}" for sentence in reading.left_out]
         elif foreign_sqlite.is_sqlite_file(readable_path):
             yield from _sessions_in_database(path, report, kind, readable_path)
-        elif opencode_history.is_opencode_file(path):
-            yield from opencode_history.read_opencode_file(path, report)
         else:
-            yield from _read_sessions_from_json_file(path, report, kind, readable_path)
+            yield from _sessions_in_file(path, report, kind, readable_path)
     except OSError as error:
         raise NotFound(
             f"{path} cannot be read: {error.strerror}.", remedy="Check the file name."
         ) from error
+
+
+def _sessions_in_file(
+    path: Path, report: ReadingReport, kind: str, readable_path: Path
+) -> Iterator[RecordedSession]:
+    """Yield the sessions of a file that is no database."""
+    for history_format in ALL_FORMATS:
+        if history_format.read_file is not None and history_format.recognizes_file(path):
+            yield from history_format.read_file(path, report)
+            return
+    yield from _read_sessions_from_json_file(path, report, kind, readable_path)
 
 
 def _sessions_in_database(
@@ -256,9 +190,10 @@ def _sessions_in_database(
     try:
         with foreign_sqlite.open_foreign_database(readable_path) as connection:
             tables = foreign_sqlite.ordinary_table_names(connection)
-            for database in DATABASES:
-                if tables >= database.tables:
-                    yield from database.read(connection, path, report)
+            for history_format in ALL_FORMATS:
+                for database_tables in history_format.databases:
+                    if tables >= database_tables.tables:
+                        yield from database_tables.read(connection, path, report)
             # A database without a known table is of the program in whose folder it lies.
             report.shape = report.shape or kind
             foreign_sqlite.note_unknown_tables_and_columns(connection, report)
@@ -275,7 +210,7 @@ def _read_sessions_from_json_file(
     main_sessions = [session for session in sessions if not session.parent]
     continued_session = max(main_sessions, key=time_of_newest_message, default=None)
     for session in sessions:
-        if session is continued_session and session.kind in _KINDS_WITH_KEPT_LINES:
+        if session is continued_session and _keeps_lines(session.kind):
             # Without a line feed, the agent is still writing the line.
             lines = tuple(row.line for row in all_rows if row.line.endswith(b"\n"))
             yield replace(session, lines=lines)
@@ -283,13 +218,20 @@ def _read_sessions_from_json_file(
             yield session
 
 
+def _keeps_lines(kind: str) -> bool:
+    history_format = find_format(kind)
+    return history_format is not None and history_format.keeps_lines
+
+
 def read_sessions_of_lines(
     lines: Iterable[bytes], path: Path, kind: str
 ) -> Iterator[RecordedSession]:
     """Yield the sessions of lines that were kept of the file or database `path`."""
     report = ReadingReport()
-    if kind == opencode_history.KIND:
-        sessions = opencode_history.read_opencode_lines(lines, path, report)
+    history_format = find_format(kind)
+    sessions: Iterator[RecordedSession]
+    if history_format is not None and history_format.read_kept_lines is not None:
+        sessions = history_format.read_kept_lines(lines, path, report)
     else:
         rows = list(_rows_of_lines(lines, path, report))
         sessions = _sessions_of_all_rows(rows, path, report, kind)
@@ -321,14 +263,16 @@ def _read_sessions_of_rows(
     rows: Sequence[HistoryRow], path: Path, report: ReadingReport, kind: str
 ) -> list[RecordedSession]:
     """Return the sessions of rows that belong together. Unreadable ones are complaints."""
-    form = _choose_history_form(rows, path, kind)
+    history_format = _choose_format_of_rows(rows, path, kind)
+    if history_format is None or history_format.read is None:
+        return []
     report.shape = ""
-    if known_shapes(form.kind) is not None:
-        report.shape = form.kind
+    if known_shapes(history_format.kind) is not None:
+        report.shape = history_format.kind
     for row in rows:
         report.note_unknown_fields(row)
     try:
-        sessions = form.read(rows, report, path)
+        sessions = history_format.read(rows, report, path)
     except UnreadableRow as error:
         report.complaints.append(f"{path}: {error}; the session was left out.")
         return []
@@ -338,19 +282,22 @@ def _read_sessions_of_rows(
     return sessions
 
 
-def _choose_history_form(rows: Sequence[HistoryRow], path: Path, kind: str) -> HistoryForm:
+def _choose_format_of_rows(
+    rows: Sequence[HistoryRow], path: Path, kind: str
+) -> HistoryFormat | None:
     """Return the file's format: the one that the caller, the file's name or a row indicates."""
-    if kind == cline_history.KIND or (not kind and cline_history.is_cline_file(path)):
-        return HistoryForm(cline_history.KIND, lambda _: True, cline_history.read_cline_recordings)
-    for form in FORMS_OF_ROWS:
-        if form.kind == kind:
-            return form
+    named_format = find_format(kind)
+    if named_format is not None and named_format.read is not None:
+        return named_format
     if kind:
         added_formats.check_kind_of_history(kind)
-    for form in FORMS_OF_ROWS:
-        if any(form.recognizes(row.value) for row in rows):
-            return form
-    return FORMS_OF_ROWS[-1]
+    for history_format in ALL_FORMATS:
+        if history_format.read is not None and history_format.recognizes_file(path):
+            return history_format
+    for history_format in ALL_FORMATS:
+        if any(history_format.recognizes(row.value) for row in rows):
+            return history_format
+    return None
 
 
 def list_history_files(folder: Path) -> Sequence[Path]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import ToolCall
 from helix_desktop.histories import history_rows
+from helix_desktop.histories.history_format import HistoryFormat
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, Speaker
 from helix_desktop.json_values import first_text, object_at, text_at
 from helix_desktop.protocols.openai_chat import chat_gateway
@@ -111,3 +112,11 @@ def _find_answered_call(
             if not name or call.name == name:
                 return call.id
     raise history_rows.UnreadableRow("it answers no call: there is no tool_call_id")
+
+
+def _is_any_row(_value: Mapping[str, object]) -> bool:
+    """Messages in this form have no sign of their own: a row that no other format knows is one."""
+    return True
+
+
+FORMAT = HistoryFormat("openai", recognizes=_is_any_row, read=read_openai_recordings)

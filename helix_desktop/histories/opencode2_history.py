@@ -9,7 +9,7 @@ Early versions of 2 kept their sessions in the table `session`.
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from helix_desktop.histories.foreign_sqlite import (
     query_rows,
     query_until_damage,
 )
+from helix_desktop.histories.history_format import DatabaseTables
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedPicture,
@@ -336,3 +337,11 @@ def _usage_of_reply(value: Mapping[str, object]) -> Usage:
         reasoning=reasoning,
         cost=history_rows.cost_or_zero(value.get("cost")),
     )
+
+
+def _opencode2_session_queries(tables: Collection[str]) -> Iterator[str]:
+    if SESSIONS in tables:
+        yield "SELECT directory, time_created, time_updated FROM session_v2 WHERE parent_id IS NULL"
+
+
+DATABASE = DatabaseTables(TABLES, read_opencode2_database, _opencode2_session_queries)

@@ -7,21 +7,30 @@ part of a message, and the reply to that message, which is marked `summary`, is 
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import history_rows, recorded_session
-from helix_desktop.histories.companion_files import read_file_below
+from helix_desktop.histories import history_rows, opencode2_history, recorded_session
+from helix_desktop.histories.companion_files import list_files_below, read_file_below
 from helix_desktop.histories.foreign_sqlite import (
     ForeignConnection,
+    is_sqlite_file,
+    open_foreign_database,
+    ordinary_table_names,
     parse_json_column,
     query_until_damage,
 )
-from helix_desktop.histories.opencode2_history import ids_of_opencode2_sessions
+from helix_desktop.histories.history_format import (
+    DatabaseTables,
+    FoundSessionFile,
+    HistoryFormat,
+    HistoryPlaces,
+)
 from helix_desktop.json_values import (
     first_text,
     number_at,
@@ -33,6 +42,9 @@ from helix_desktop.json_values import (
 
 KIND = "opencode"
 TABLES = frozenset({"session", "message", "part"})
+# Programs that were made from opencode and keep its tables, by the name of their folder.
+_MADE_FROM_OPENCODE = {"kilo": "Kilo"}
+_LARGEST_DESCRIPTION_BYTES = 64 << 20  # Files that only describe a session are smaller.
 CLEARED = "[Old tool result content cleared]"
 _PARTS = "SELECT id, message_id, data FROM part WHERE session_id = ?"
 _MESSAGES = "SELECT id, data, time_created FROM message WHERE session_id = ?"
@@ -50,7 +62,7 @@ def read_opencode_database(
 ) -> Iterator[recorded_session.RecordedSession]:
     """Yield the sessions of version 1 that version 2 has not taken over."""
     report.shape = KIND
-    in_version_2 = ids_of_opencode2_sessions(connection)
+    in_version_2 = opencode2_history.ids_of_opencode2_sessions(connection)
     sessions = query_until_damage(connection, "SELECT * FROM session", (), report, ("id",))
     # A sub-agent's session comes behind the one that started it.
     sessions.sort(key=lambda row: row.get("parent_id") is not None)
@@ -429,3 +441,104 @@ def _opencode_usage(message: Mapping[str, object]) -> Usage:
         reasoning=reasoning,
         cost=history_rows.cost_or_zero(message.get("cost")),
     )
+
+
+# --- Where its sessions are
+
+
+def _list_opencode_folders(places: HistoryPlaces) -> Sequence[Path]:
+    """Return opencode's folder, those of programs made from it, and those of databases that
+    variables name.
+    """
+    data = places.data_folder()
+    folders = [data / "opencode"]
+    for name in _MADE_FROM_OPENCODE:
+        folders.append(data / name)
+    for variable in ("OPENCODE_DB", "KILO_DB"):
+        folder = _folder_of_named_database(places, variable)
+        if folder is not None and folder not in folders:
+            folders.append(folder)
+    return folders
+
+
+def _folder_of_named_database(places: HistoryPlaces, variable: str) -> Path | None:
+    """Return the folder of the database that a variable names, unless it is a folder with much
+    else in it: the recorder looks at all that is in a folder of histories.
+    """
+    database = Path(places.variables.get(variable, ""))
+    if not database.is_absolute() or database.suffix != ".db":
+        return None
+    folder = database.parent
+    has_much_else = folder == places.home or folder in places.home.parents
+    if has_much_else:
+        return None
+    return folder
+
+
+def _opencode_session_queries(tables: Collection[str]) -> Iterator[str]:
+    if "session" not in tables:
+        return
+    query = "SELECT directory, time_created, time_updated FROM session WHERE parent_id IS NULL"
+    if opencode2_history.SESSIONS in tables:
+        # Version 2 has taken these over.
+        query += " AND id NOT IN (SELECT id FROM session_v2)"
+    yield query
+
+
+def _find_sessions_before_database(data: Path) -> Iterator[FoundSessionFile]:
+    """Yield the sessions of versions before the database, which wrote a file for each."""
+    for file in list_files_below(data / "storage" / "session", "ses_*.json"):
+        with suppress(OSError):
+            session_file = _describe_session_file(data, file)
+            if session_file is not None:
+                yield session_file
+
+
+def _describe_session_file(data: Path, file: Path) -> FoundSessionFile | None:
+    """Return what a file says of its session, or None for a sub-agent's."""
+    content = read_file_below(data, str(file.relative_to(data)), _LARGEST_DESCRIPTION_BYTES)
+    description = object_at(parse_json_or_none(content))
+    if description.get("parentID"):
+        return None
+    size = file.stat().st_size
+    for message_file in list_files_below(data / "storage" / "message" / file.stem, "*.json"):
+        size += message_file.stat().st_size
+    times = object_at(description, "time")
+    return FoundSessionFile(
+        file,
+        folder=text_at(description, "directory"),
+        size=size,
+        start_time=history_rows.parse_time(times.get("created")),
+        end_time=history_rows.parse_time(times.get("updated")),
+    )
+
+
+def is_opencode2_in_use(places: HistoryPlaces) -> bool:
+    """Whether a database of opencode has the tables of version 2."""
+    for folder in _list_opencode_folders(places):
+        if folder.name in _MADE_FROM_OPENCODE:
+            continue
+        for database in folder.glob("*.db"):
+            with suppress(sqlite3.Error, OSError):
+                if not is_sqlite_file(database):
+                    continue
+                with open_foreign_database(database) as connection:
+                    tables = ordinary_table_names(connection)
+                if opencode2_history.SESSIONS in tables:
+                    return True
+    return False
+
+
+FORMAT = HistoryFormat(
+    KIND,
+    recognizes_file=is_opencode_file,
+    read_file=read_opencode_file,
+    databases=[
+        DatabaseTables(TABLES, read_opencode_database, _opencode_session_queries),
+        opencode2_history.DATABASE,
+    ],
+    read_kept_lines=read_opencode_lines,
+    folders=_list_opencode_folders,
+    find_older_sessions=_find_sessions_before_database,
+    made_from_it=_MADE_FROM_OPENCODE,
+)

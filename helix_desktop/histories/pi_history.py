@@ -11,6 +11,7 @@ from pathlib import Path
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
+from helix_desktop.histories.history_format import HistoryFormat, HistoryPlaces
 from helix_desktop.histories.history_tree import (
     ROOT,
     HistoryNode,
@@ -217,3 +218,18 @@ def _pi_usage(usage: Mapping[str, object]) -> Usage:
         output=number_at(usage, "output"),
         cost=history_rows.cost_or_zero(object_at(usage, "cost").get("total")),
     )
+
+
+def _list_pi_folders(places: HistoryPlaces) -> Sequence[Path]:
+    pi_home = places.folder_from_variable("PI_CODING_AGENT_DIR", ".pi", "agent")
+    return [pi_home / "sessions"]
+
+
+FORMAT = HistoryFormat(
+    KIND,
+    recognizes=is_pi_row,
+    read=read_pi_recordings,
+    keeps_lines=True,
+    folders=_list_pi_folders,
+    file_pattern="*.jsonl",
+)

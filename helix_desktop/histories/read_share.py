@@ -12,11 +12,8 @@ from pathlib import Path
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.histories import cline_history, opencode_history
-from helix_desktop.histories.history_finding import (
-    HistoryPlaces,
-    find_history_of_changed_file,
-    history_folders,
-)
+from helix_desktop.histories.history_finding import find_history_of_changed_file, history_folders
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.program_names import NAMES
 
 RECENT_SECONDS = 7 * 86_400.0

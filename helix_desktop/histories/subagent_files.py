@@ -8,13 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from helix_desktop.histories import cline_history
+from helix_desktop.histories import claude_code_history, cline_history, gemini_cli_history
 from helix_desktop.histories.companion_files import list_files_below
 from helix_desktop.json_values import object_at, parse_json_or_none, text_at
 
-GEMINI_SESSION = "chats/session-*"
-CLINE_SUBAGENT = "agent_*"
-CLAUDE_SUBAGENT = "agent-*"
 # A file of Claude Code may begin with the titles of other sessions, a line for each, before the
 # first line that names its own session.
 _MOST_LINES_OF_BEGINNING = 1_000
@@ -48,15 +45,19 @@ def _list_subagents_in_own_places(file: Path) -> Sequence[Path]:
     """Return the sub-agents' files that lie in a folder or under a name of their session's."""
     folder = file.parent
     subagents_of_claude = folder / file.stem / "subagents"
-    files = list_files_below(subagents_of_claude, f"{CLAUDE_SUBAGENT}.jsonl", allowed_root=folder)
-    if file.match(GEMINI_SESSION):
+    files = list_files_below(
+        subagents_of_claude, f"{claude_code_history.SUBAGENT_FILE}.jsonl", allowed_root=folder
+    )
+    if file.match(gemini_cli_history.SESSION_FILE):
         # The file's name ends in the first digits of the session's id, by which the folder of
         # its sub-agents is named.
         _, _, beginning_of_id = file.stem.rpartition("-")
         for subagents_folder in sorted(folder.glob(f"{beginning_of_id}-*/")):
             files.extend(list_files_below(subagents_folder, "*.jsonl", allowed_root=folder))
-    elif file.name.endswith(cline_history.END_OF_NAME) and not file.match(CLINE_SUBAGENT):
-        files.extend(list_files_below(folder, f"{CLINE_SUBAGENT}.messages.json"))
+    elif file.name.endswith(cline_history.END_OF_NAME) and not file.match(
+        cline_history.SUBAGENT_FILE
+    ):
+        files.extend(list_files_below(folder, f"{cline_history.SUBAGENT_FILE}.messages.json"))
     return files
 
 
@@ -70,7 +71,7 @@ def _find_older_claude_subagents(folder: Path) -> Mapping[str, Sequence[Path]]:
     files_by_session: dict[str, list[Path]] = {}
     with suppress(OSError):
         resolved_folder = folder.resolve()
-        for file in sorted(folder.glob(f"{CLAUDE_SUBAGENT}.jsonl")):
+        for file in sorted(folder.glob(f"{claude_code_history.SUBAGENT_FILE}.jsonl")):
             if not file.is_file() or not file.resolve().is_relative_to(resolved_folder):
                 continue
             session_id = _read_session_id_of_claude(file)
@@ -82,7 +83,7 @@ def _list_older_subagents(
     file: Path, subagents_by_session: Mapping[str, Sequence[Path]]
 ) -> Sequence[Path]:
     """Return those of a folder's older sub-agents that this session started."""
-    if not subagents_by_session or file.match(CLAUDE_SUBAGENT):
+    if not subagents_by_session or file.match(claude_code_history.SUBAGENT_FILE):
         return ()
     # A file that was renamed names its session in its lines alone.
     session_id = _read_session_id_of_claude(file) or file.stem

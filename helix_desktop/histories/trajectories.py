@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
+from helix_desktop.histories.history_format import HistoryFormat
 from helix_desktop.histories.history_rows import (
     HistoryRow,
     ReadingReport,
@@ -251,3 +252,10 @@ def _managed_agent_part(value: Mapping[str, object], kind: str) -> ReplyPart | N
             format_arguments(value.get("input")),
         )
     return None
+
+
+def is_trajectory_row(value: Mapping[str, object]) -> bool:
+    return is_whole_trajectory(value) or is_managed_agent_log(value)
+
+
+FORMAT = HistoryFormat(KIND, recognizes=is_trajectory_row, read=read_trajectory_recordings)

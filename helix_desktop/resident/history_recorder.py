@@ -23,11 +23,8 @@ from typing import Any
 from helix_desktop import concurrency
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.folder_trees import delete_folder_tree, list_tree_files
-from helix_desktop.histories.history_finding import (
-    HistoryPlaces,
-    find_history_of_changed_file,
-    history_folders,
-)
+from helix_desktop.histories.history_finding import find_history_of_changed_file, history_folders
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.pending_copies import PendingCopies
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.histories.unknown_shapes import note_sentences

@@ -23,7 +23,7 @@ from helix_desktop.console import Console
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gateway import address_in_agent_settings, gateway_socket, wrapped_agent
 from helix_desktop.gateway.registration import CONVERSATIONS_FILE, GatewayRegistration, new_token
-from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import PAGE_ON, RECORDER, ProgramSettings
 from helix_desktop.resident.gateway_keeper import GatewayKeeper

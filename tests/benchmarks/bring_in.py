@@ -36,6 +36,7 @@ from helix_desktop.histories import (
     pi_writer,
     subagent_files,
 )
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.resources import resources_folder
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -85,7 +86,7 @@ class Sums:
 async def _measured(base: Path, seconds: float | None = None) -> list[Row]:
     sys.setswitchinterval(TURN)
     begun = time.perf_counter()
-    found = list(history_finding.find_histories(history_finding.HistoryPlaces(base / "home", {})))
+    found = list(history_finding.find_histories(HistoryPlaces(base / "home", {})))
     listed = time.perf_counter() - begun
     kept = base / "sums.json"
     sums = Sums(**json.loads(kept.read_text())) if kept.exists() else Sums()

@@ -13,6 +13,7 @@ from helix_desktop.commands import conversation_import_command
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.extensions.extension_loading import LoadedExtensions
 from helix_desktop.histories import history_finding, history_reading, subagent_files
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.history_rows import ReadingReport
 from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.program_folders import ProgramFolders
@@ -90,7 +91,7 @@ def test_what_it_keeps_on_this_computer_is_found(
 ) -> None:
     load_quillbot()
     (history.parent / "other.ndjson").write_text("another program's", "utf-8")
-    places = history_finding.HistoryPlaces(history.parents[2], {})
+    places = HistoryPlaces(history.parents[2], {})
     (found,) = history_finding.find_histories(places)
     assert (found.kind, found.program, found.path) == ("quillbot", "Quillbot", history)
     assert list(subagent_files.list_files_with_subagents(found.path)) == [history]

@@ -91,7 +91,7 @@ from helix_desktop.histories.conversation_restoring import (
     RestoreRequest,
     build_restored_session,
 )
-from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.imported_proposals import ImportedQuestion
 from helix_desktop.store.workspace_settings import WorkspaceConfig

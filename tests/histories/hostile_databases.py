@@ -28,6 +28,7 @@ from helix_desktop.histories import (
     history_reading,
     opencode_writer,
 )
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.pending_copies import PendingCopies
 
 PLACE = "home/.local/share/opencode/opencode.db"
@@ -314,7 +315,7 @@ HOSTILE: Mapping[str, Callable[[Path], None]] = {
 
 def all_that_is_done(path: Path) -> Mapping[str, str]:
     """What came of it; an error that people are told of is an answer too."""
-    places = history_finding.HistoryPlaces(path.parents[3], {})
+    places = HistoryPlaces(path.parents[3], {})
     steps: Mapping[str, Callable[[], object]] = {
         "find": lambda: len(list(history_finding.find_histories(places))),
         "read": lambda: len(history_reading.read_history_file(path).recordings),

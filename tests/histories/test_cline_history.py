@@ -13,6 +13,7 @@ import pytest
 
 from helix_desktop.engine.facts import Text, ToolCall, Usage
 from helix_desktop.histories import cline_history, history_finding, history_reading, subagent_files
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.history_rows import ReadingReport
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -363,7 +364,7 @@ def test_a_session_of_cline_3_is_read_with_what_the_user_typed_and_its_outputs(
 
 def test_sessions_of_cline_3_are_found_with_their_sub_agents(tmp_path: Path) -> None:
     file = _written_session(tmp_path)
-    (found,) = history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))
+    (found,) = history_finding.find_histories(HistoryPlaces(tmp_path, {}))
     assert (found.path, found.folder) == (file, str(tmp_path / "project"))
     agent = file.with_name("agent_1_x.messages.json")
     assert list(subagent_files.list_files_with_subagents(found.path)) == [file, agent]

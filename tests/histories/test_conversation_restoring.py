@@ -33,7 +33,7 @@ from helix_desktop.histories import conversation_restoring as restoring
 from helix_desktop.histories import history_facts, history_reading, kept_lines
 from helix_desktop.histories.conversation_restoring import RestoreRequest
 from helix_desktop.histories.gemini_cli_writer import choose_gemini_project_name
-from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.openai_chat_export import ReadContent
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.histories import gemini_cli_history, history_finding
+from helix_desktop.histories.history_format import HistoryPlaces
 from tests.histories import written
 
 
@@ -21,10 +22,7 @@ def test_each_program_is_looked_for_where_it_writes(tmp_path: Path) -> None:
     written.gemini(home / ".gemini")
     written.pi(home / ".pi" / "agent")
     written.goose(home / ".local" / "share")
-    found = {
-        one.kind: one
-        for one in history_finding.find_histories(history_finding.HistoryPlaces(home, {}))
-    }
+    found = {one.kind: one for one in history_finding.find_histories(HistoryPlaces(home, {}))}
     assert sorted(found) == ["claude-code", "codex", "gemini-cli", "goose", "opencode", "pi"]
     assert {one.folder for one in found.values()} == {"/home/me/project"}
     assert {one.conversations for one in found.values()} == {1}
@@ -32,20 +30,18 @@ def test_each_program_is_looked_for_where_it_writes(tmp_path: Path) -> None:
 
 
 def test_the_program_that_wrote_a_file_is_known_by_its_folder(tmp_path: Path) -> None:
-    folders = history_finding.history_folders(history_finding.HistoryPlaces(tmp_path, {}))
+    folders = history_finding.history_folders(HistoryPlaces(tmp_path, {}))
     written.codex(tmp_path / ".codex")
     written.claude(tmp_path / ".claude")
-    for found in history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {})):
+    for found in history_finding.find_histories(HistoryPlaces(tmp_path, {})):
         assert history_finding.find_kind_by_folder(folders, found.path) == found.kind
     assert history_finding.find_kind_by_folder(folders, tmp_path / "export.jsonl") == ""
 
 
 def test_an_empty_home_has_none_and_variables_count(tmp_path: Path) -> None:
-    assert list(history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))) == []
+    assert list(history_finding.find_histories(HistoryPlaces(tmp_path, {}))) == []
     written.claude(tmp_path / "elsewhere")
-    places = history_finding.HistoryPlaces(
-        tmp_path, {"CLAUDE_CONFIG_DIR": str(tmp_path / "elsewhere")}
-    )
+    places = HistoryPlaces(tmp_path, {"CLAUDE_CONFIG_DIR": str(tmp_path / "elsewhere")})
     assert len(list(history_finding.find_histories(places))) == 1
 
 
@@ -68,7 +64,7 @@ def test_older_sessions_of_opencode_are_found_each_in_its_file_where_there_is_no
         opencode_session(data, name, messages) for name, messages in (("ses_1", 2), ("ses_2", 0))
     ]
     opencode_session(data, "ses_3", 1, parentID="ses_1")
-    found = list(history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {})))
+    found = list(history_finding.find_histories(HistoryPlaces(tmp_path, {})))
     assert [(one.kind, one.path.stem, one.folder, one.conversations) for one in found] == [
         ("opencode", name, "/home/me/project", 1) for name in ("ses_1", "ses_2")
     ]
@@ -82,12 +78,12 @@ def test_sessions_of_opencode_that_its_database_took_over_are_not_found_twice(
     share = tmp_path / ".local" / "share"
     path = written.opencode(share)
     opencode_session(share / "opencode", "ses_1", 1)
-    (found,) = history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))
+    (found,) = history_finding.find_histories(HistoryPlaces(tmp_path, {}))
     assert (found.path, found.size) == (path, path.stat().st_size)
 
 
 def find(home: Path, **variables: str) -> list[history_finding.FoundHistories]:
-    return list(history_finding.find_histories(history_finding.HistoryPlaces(home, variables)))
+    return list(history_finding.find_histories(HistoryPlaces(home, variables)))
 
 
 def test_the_programs_own_variables_say_where_to_look(tmp_path: Path) -> None:
@@ -219,7 +215,7 @@ def test_kilo_has_the_tables_of_opencode_in_a_folder_of_its_own(tmp_path: Path) 
     assert history_finding.find_history_of_changed_file(found.kind, database) == database
     (tmp_path / "elsewhere").mkdir()
     moved = database.rename(tmp_path / "elsewhere" / "mine.db")
-    places = history_finding.HistoryPlaces(tmp_path / "home", {"KILO_DB": str(moved)})
+    places = HistoryPlaces(tmp_path / "home", {"KILO_DB": str(moved)})
     (named,) = history_finding.find_histories(places)
     assert named.path == moved
 
@@ -229,7 +225,7 @@ def test_this_users_places_are_those_of_home_and_environment(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/elsewhere")
-    places = history_finding.HistoryPlaces.of_this_user()
+    places = HistoryPlaces.of_this_user()
     assert places.home == Path.home()
     assert places.folder_from_variable("CLAUDE_CONFIG_DIR", ".claude") == Path("/elsewhere")
     assert places.folder_from_variable("NOBODY_SETS_THIS", ".claude") == Path.home() / ".claude"
@@ -237,7 +233,7 @@ def test_this_users_places_are_those_of_home_and_environment(
 
 def test_a_file_of_opencode_that_cannot_be_read_hides_no_other_history(tmp_path: Path) -> None:
     """It ended the search for the histories of all programs."""
-    places = history_finding.HistoryPlaces(tmp_path, {})
+    places = HistoryPlaces(tmp_path, {})
     folder = tmp_path / ".local" / "share" / "opencode" / "storage" / "session" / "p"
     folder.mkdir(parents=True)
     for name in "abc":

@@ -363,7 +363,9 @@ def test_the_form_of_a_file_is_what_any_of_its_rows_shows(
     unknown: dict[str, object] = {"unknown": True}
     for values in ([row], [unknown, row]):
         rows = [HistoryRow(value, "place") for value in values]
-        assert history_reading._choose_history_form(rows, Path("s.jsonl"), "").kind == kind
+        chosen = history_reading._choose_format_of_rows(rows, Path("s.jsonl"), "")
+        assert chosen is not None
+        assert chosen.kind == kind
 
 
 def test_a_mark_of_the_byte_order_within_a_file_is_a_damaged_line(tmp_path: Path) -> None:

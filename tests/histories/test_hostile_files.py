@@ -17,6 +17,7 @@ import pytest
 from helix_desktop.errors import HelixError
 from helix_desktop.histories import foreign_sqlite, history_finding, history_reading
 from helix_desktop.histories.companion_files import read_file_below
+from helix_desktop.histories.history_format import HistoryPlaces
 from tests.histories import written
 from tests.histories.hostile_databases import HOSTILE, what_went_wrong
 
@@ -48,9 +49,7 @@ def test_only_real_tables_are_read(tmp_path: Path, statements: tuple[str, ...]) 
     written.opencode(tmp_path).rename(path)
     spoiled(path, *statements)
     began = time.process_time()
-    found = list(
-        history_finding.find_histories(history_finding.HistoryPlaces(tmp_path / "home", {}))
-    )
+    found = list(history_finding.find_histories(HistoryPlaces(tmp_path / "home", {})))
     with pytest.raises(HelixError):
         history_reading.read_history_file(path)
     assert time.process_time() - began < 5

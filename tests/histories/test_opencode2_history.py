@@ -15,6 +15,7 @@ import pytest
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.errors import StoreFailed
 from helix_desktop.histories import history_finding, history_reading, opencode_writer
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.history_rows import ReadingReport
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
@@ -214,7 +215,7 @@ def test_sessions_that_version_2_took_over_are_read_once(tmp_path: Path, table: 
         ("ses_1", "taken over"), ("ses_2", "new"),
     ]  # fmt: skip
     assert report.complaints == []
-    (found,) = history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))
+    (found,) = history_finding.find_histories(HistoryPlaces(tmp_path, {}))
     assert (found.path, found.folder, found.conversations) == (path, FOLDER, 2)
 
 
@@ -226,14 +227,14 @@ def test_databases_of_each_channel_and_the_named_one_are_found(tmp_path: Path) -
         database(place, {"ses_1": rows})
         for place in (share / "opencode-beta.db", share / "opencode.db", tmp_path / "own" / "my.db")
     ]
-    places = history_finding.HistoryPlaces(tmp_path, {"OPENCODE_DB": str(paths[2])})
+    places = HistoryPlaces(tmp_path, {"OPENCODE_DB": str(paths[2])})
     found = list(history_finding.find_histories(places))
     assert [(one.kind, one.path, one.conversations) for one in found] == [
         ("opencode", path, 1) for path in paths
     ]
     changed = history_finding.find_history_of_changed_file
     assert [changed("opencode", path) for path in paths] == paths
-    in_home = history_finding.HistoryPlaces(tmp_path, {"OPENCODE_DB": str(tmp_path / "x.db")})
+    in_home = HistoryPlaces(tmp_path, {"OPENCODE_DB": str(tmp_path / "x.db")})
     folders = history_finding.history_folders(in_home)["opencode"]
     assert folders == [share, share.with_name("kilo")], "not all of the home"
 

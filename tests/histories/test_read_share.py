@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.read_share import (
     LEAST_BYTES,
     RECENT_SECONDS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from helix_desktop.histories import gemini_cli_history, history_finding, subagent_files
+from helix_desktop.histories.history_format import HistoryPlaces
 from tests.histories import written
 
 
@@ -43,7 +44,7 @@ def test_sub_agents_come_with_their_session(tmp_path: Path) -> None:
     child = written.lines(
         path.parent / path.stem / "subagents" / "agent-a1.jsonl", written.claude_session()
     )
-    (found,) = history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))
+    (found,) = history_finding.find_histories(HistoryPlaces(tmp_path, {}))
     assert subagent_files.list_files_with_subagents(found.path) == (path, child)
 
 
@@ -64,7 +65,7 @@ def test_sub_agents_of_gemini_come_with_their_session_and_are_followed_by_themse
     written.lines(
         chats / "aa5bc4f6-7c40" / "bdf35fac-d6a7.jsonl", [{"sessionId": "bdf35fac-d6a7", **head}]
     )
-    (found,) = history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))
+    (found,) = history_finding.find_histories(HistoryPlaces(tmp_path, {}))
     assert subagent_files.list_files_with_subagents(found.path) == (main, child)
     assert history_finding.find_history_of_changed_file(gemini_cli_history.KIND, child) == child
     (alone,) = history_finding.find_histories_in_file(gemini_cli_history.KIND, child)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.histories import history_finding, history_reading, unknown_shapes
-from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.history_rows import ReadingReport
 from tests.faults import unknown_shapes as trial_of_unknown_shapes
 from tests.histories import written

@@ -22,7 +22,7 @@ import pytest
 
 from helix_desktop import cli, program_folders
 from helix_desktop.histories import pending_copies
-from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.pending_copies import path_of_copy
 from helix_desktop.program_settings import RECORDER, RECORDER_WITHOUT_AGENTS, ProgramSettings
 from helix_desktop.resident import history_recorder

@@ -14,7 +14,7 @@ from helix_desktop.engine.facts import ModelReplied, ModelRole
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories.conversation_restoring import RestoreRequest, describe_restored_session
-from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.token_counting import TiktokenCounter
 from helix_desktop.workbench import Workbench
 from helix_desktop.workbench.conversation_relay import FRAME_TOKENS
