@@ -13,6 +13,10 @@ from helix_desktop.engine import context_usage, facts, rebuilt_request
 from helix_desktop.engine.automatic_folding import WRITING_SECONDS, ConversationFolding
 from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, WindowMeter
 from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.message_cost_forecast import (
+    MessageCostForecast,
+    forecast_message_cost,
+)
 from helix_desktop.engine.message_queue import with_text_tokens
 from helix_desktop.engine.messages import Request
 from helix_desktop.engine.request_costs import RequestCost, explain_costs_of_last_turn
@@ -65,6 +69,10 @@ class ConversationContext:
         policy = self._conversation.policy_at(expected_state)
         return context_usage.estimate_next_message_cost(expected_state, policy, before=instead_of)
 
+    def message_cost_forecast(self) -> MessageCostForecast | None:
+        """Return what the next message will probably cost with all its requests, or None."""
+        return forecast_message_cost(self._conversation.expected_state)
+
     def cost_of_agents(self) -> float:
         return self._services.agents_spent().below
 
@@ -93,7 +101,7 @@ class ConversationContext:
         self, parts: Sequence[facts.UserPart], *, instead_of: int = 0
     ) -> float:
         """Return the approximate cost of sending these parts now, or 0.0. `instead_of`:
-        the message they replace.
+        the message they replace. It is at least what messages of this conversation usually cost.
         """
         next_message = self.next_message_cost(instead_of)
         if next_message is None:
@@ -105,7 +113,11 @@ class ConversationContext:
             counted_tokens, self._conversation.expected_state
         )
         cost_without_parts = next_message.cost_when_sent(self._services.clock.current_time())
-        return cost_without_parts + added_tokens * next_message.per_token
+        cost_of_request = cost_without_parts + added_tokens * next_message.per_token
+        forecast = self.message_cost_forecast()
+        if forecast is None:
+            return cost_of_request
+        return max(cost_of_request, forecast.dollars)
 
     def estimate_needed_summary(self) -> NeededSummary | None:
         """Return what must be summarized before the next message, if that takes many requests.

@@ -212,7 +212,9 @@ class ChatProgress(QObject):
         self._shown_meters[session.id] = meter
         side.composer.show_window_meter(meter, replace(savings, paid=paid), has_price=has_price)
         side.composer.price.show_next_message_cost(
-            session.context.next_message_cost(), session.context.estimate_saving_of_markers
+            session.context.next_message_cost(),
+            session.context.message_cost_forecast(),
+            session.context.estimate_saving_of_markers,
         )
         side.measured_session = session
         self._context_panel.update_if_visible(side, session)

@@ -24,6 +24,10 @@ from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, 
 from helix_desktop.engine.conversation_context import NeededSummary
 from helix_desktop.engine.facts import Recorded, UserPart
 from helix_desktop.engine.list_rows import ConversationListRow
+from helix_desktop.engine.message_cost_forecast import (
+    MessageCostForecast,
+    forecast_message_cost,
+)
 from helix_desktop.engine.messages import Request, RetryDelay, TextDelta
 from helix_desktop.engine.ports import ContentReader, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.request_costs import RequestCost
@@ -569,6 +573,9 @@ class ClientContext:
         return context_usage.estimate_next_message_cost(
             self._state, self._session.conversation.policy, before=instead_of
         )
+
+    def message_cost_forecast(self) -> MessageCostForecast | None:
+        return forecast_message_cost(self._state)
 
     def cost_of_agents(self) -> float:
         row = self._workspace.conversation_row(self._session.id)

@@ -50,6 +50,10 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.list_rows import SubagentRow
+from helix_desktop.engine.message_cost_forecast import (
+    MessageCostForecast,
+    forecast_message_cost,
+)
 from helix_desktop.engine.message_queue import MessageQueue
 from helix_desktop.engine.messages import ContextKind, Request, TextDelta, View
 from helix_desktop.engine.ports import (
@@ -301,6 +305,9 @@ class FakeSession(StandIn):
 
     def next_message_cost(self) -> context_usage.NextMessageCost | None:
         return context_usage.estimate_next_message_cost(self.state, self.policy)
+
+    def message_cost_forecast(self) -> MessageCostForecast | None:
+        return forecast_message_cost(self.state)
 
     @property
     def expected_state(self) -> ConversationState:

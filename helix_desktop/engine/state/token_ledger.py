@@ -356,7 +356,13 @@ class TokenLedger:
     copied: list[Run] = field(default_factory=list)
     # By the number of an import: its whole cost if none of its steps states its own, or else 0.
     unstated: dict[int, float] = field(default_factory=dict)
+    # The user's messages that began a turn, and the ends of turns.
+    messages: array[int] = field(default_factory=lambda: array("q"))
+    turn_ends: array[int] = field(default_factory=lambda: array("q"))
+    # Where another main model, or another price of it, was chosen.
+    model_changes: array[int] = field(default_factory=lambda: array("q"))
     _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
+    _main_model: facts.ModelSet | None = None
     _prices: RelativePrices = field(default_factory=RelativePrices)  # The main model's.
     _free_models: set[str] = field(default_factory=set)
     _last_paid: _PaidReply = _PaidReply(0.0, 0.0, 0.0)
@@ -425,7 +431,11 @@ class TokenLedger:
             case facts.ModelReplied() as reply:
                 self._add_step(recorded, reply)
             case facts.ModelSet() as chosen:
-                self._note_model(chosen)
+                self._note_model(recorded.seq, chosen)
+            case facts.UserSaid(steering=False, by=""):
+                self.messages.append(recorded.seq)
+            case facts.TurnEnded():
+                self.turn_ends.append(recorded.seq)
             case facts.Spent() as spent:
                 self._add_other_request(recorded.seq, spent)
             case facts.Rewound():
@@ -435,8 +445,11 @@ class TokenLedger:
             case facts.BroughtIn(undone=False) as brought_in:
                 self._add_import(recorded.seq, brought_in)
 
-    def _note_model(self, chosen: facts.ModelSet) -> None:
+    def _note_model(self, seq: int, chosen: facts.ModelSet) -> None:
         if chosen.role is facts.ModelRole.MAIN:
+            if _is_other_model_or_price(self._main_model, chosen):
+                self.model_changes.append(seq)
+            self._main_model = chosen
             self._baseline.window = chosen.window
             self._prices = relative_prices(chosen)
         self._free_models.discard(chosen.model)
@@ -553,6 +566,43 @@ class TokenLedger:
         if not reply_lengths:
             return 0
         return round(_median(reply_lengths))
+
+    def list_costs_of_messages(self, seq: int, most: int) -> list[float]:
+        """Return what each of the last messages cost, with all requests until the next message,
+        oldest first.
+
+        Messages that have not been answered in full, that another model answered, or that
+        another program sent say nothing about the next one. Those that cost nothing were commands,
+        or have no known price.
+        """
+        newest_change = 0
+        changes_until_then = bisect_right(self.model_changes, seq)
+        if changes_until_then:
+            newest_change = self.model_changes[changes_until_then - 1]
+        end_of_turns = 0
+        turns_until_then = bisect_right(self.turn_ends, seq)
+        if turns_until_then:
+            end_of_turns = self.turn_ends[turns_until_then - 1]
+
+        costs: list[float] = []
+        next_message = seq + 1
+        for row in reversed(range(bisect_right(self.messages, seq))):
+            message = self.messages[row]
+            if message < newest_change or len(costs) == most:
+                break
+            cost = self._paid_between(message, next_message)
+            next_message = message
+            is_answered = end_of_turns > message
+            is_paid_here = cost > 0 and not self._was_recorded_elsewhere(message, seq)
+            if is_answered and is_paid_here:
+                costs.append(cost)
+        costs.reverse()
+        return costs
+
+    def _paid_between(self, first_seq: int, end_seq: int) -> float:
+        first_row = bisect_left(self.requests, first_seq)
+        end_row = bisect_left(self.requests, end_seq)
+        return self.paid[end_row] - self.paid[first_row]
 
     def savings_until(self, seq: int, *, is_priced: bool = False) -> Savings:
         """Return the savings up to `seq`. `is_priced`: whether the model's price is known."""
@@ -687,6 +737,12 @@ class TokenLedger:
         self.paid.append(self.paid[-1] + usage.cost)
         self.paid_without.append(self.paid_without[-1])
         self.paid_for_shortening.append(self.paid_for_shortening[-1])
+
+
+def _is_other_model_or_price(before: facts.ModelSet | None, chosen: facts.ModelSet) -> bool:
+    if before is None:
+        return True
+    return before.model != chosen.model or before.price_input != chosen.price_input
 
 
 def newest_fact_seen_by(recorded: facts.Recorded) -> int:

@@ -8,13 +8,15 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 
 from helix_desktop.engine.context_usage import NextMessageCost
+from helix_desktop.engine.message_cost_forecast import MessageCostForecast
 from helix_desktop.gui.common.figure_formats import format_dollars
-from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import format_number, tr
 
 AGING = 15_000  # The milliseconds between two updates of how long the provider's cache stays warm.
 LEAST_SAVED = 0.001  # Savings of fewer dollars are not shown.
+# The request alone is not shown if it costs fewer dollars.
+LEAST_REQUEST_SHOWN = 0.01
 
 
 class NextMessageCostLabel(QLabel):
@@ -30,16 +32,23 @@ class NextMessageCostLabel(QLabel):
         self._fold = fold
         self._idle = True
         self._next: NextMessageCost | None = None
+        self._forecast: MessageCostForecast | None = None
         self._estimate_fold_saving: Callable[[], float] = float
         self.now: Callable[[], float] = time.time
         self._aging = QTimer(self, interval=AGING)
         self._aging.timeout.connect(self._update_next_message_cost)
 
     def show_next_message_cost(
-        self, price: NextMessageCost | None, saving: Callable[[], float] = float
+        self,
+        price: NextMessageCost | None,
+        forecast: MessageCostForecast | None = None,
+        saving: Callable[[], float] = float,
     ) -> None:
-        """What the next message costs, if known. `saving`: what folding first would save."""
+        """What the request of the next message costs, if known, and what messages cost in all, if
+        enough were answered. `saving`: what folding first would save.
+        """
         self._next = price
+        self._forecast = forecast
         self._estimate_fold_saving = saving
         self._update_next_message_cost()
 
@@ -65,26 +74,33 @@ class NextMessageCostLabel(QLabel):
         """Shows what the next message would cost if it were sent now, and how long the
         provider still keeps the conversation in its cache, which makes it cheaper.
         """
-        price = self._next
-        if price is None:
-            self.setText("")
-            self.setToolTip("")
-            self.setAccessibleDescription("")
-            return
-        cost = _format_rough_dollars(price.cost_when_sent(now))
-        words = [tr("Next message: about {price}", price=cost)]
-        if price.warm_until:
-            minutes_left = math.ceil((price.warm_until - now) / 60)
-            if minutes_left > 0:
-                words.append(tr("cache expires in {n} min", n=minutes_left))
-            else:
-                words.append(tr("cache expired"))
-        if price.kept:
-            cost_of_keeping = _format_rough_dollars(price.kept)
-            words.append(tr("cache kept alive for {price}", price=cost_of_keeping))
+        words: list[str] = []
+        cost = self._describe_cost(now)
+        if cost:
+            words.append(cost)
+        if self._next is not None:
+            words += _describe_cache(self._next, now)
         self.setText(" · ".join(words))
-        self.setToolTip(safe_tooltip(_describe_next_message_cost(price)))
+        self.setToolTip("")
+        if words:
+            self.setToolTip(safe_tooltip(_explain_cost(self._next, self._forecast)))
         self.setAccessibleDescription(self.toolTip())
+
+    def _describe_cost(self, now: float) -> str:
+        """Says what messages of this conversation cost, or what the request alone costs where
+        that is more or nothing else is known. Of a small request that would mislead: its
+        message costs several times as much.
+        """
+        request_dollars = 0.0
+        if self._next is not None:
+            request_dollars = self._next.cost_when_sent(now)
+        if self._forecast is not None and self._forecast.dollars >= request_dollars:
+            cost = _format_rough_dollars(self._forecast.dollars)
+            return tr("Messages here cost about {price}", price=cost)
+        if request_dollars < LEAST_REQUEST_SHOWN:
+            return ""
+        cost = _format_rough_dollars(request_dollars)
+        return tr("Next message: {price} for its first request", price=cost)
 
     def _offer_folding_if_it_saves_money(self, now: float) -> None:
         saved_dollars = 0.0
@@ -104,24 +120,37 @@ def _format_rough_dollars(dollars: float) -> str:
     return format_dollars(max(dollars, 0.001))
 
 
-def _describe_next_message_cost(price: NextMessageCost) -> str:
-    """Says in the tooltip what the figure assumes and what it leaves out."""
-    warm_cost = _format_rough_dollars(price.warm)
-    cold_cost = _format_rough_dollars(price.cold)
-    reply = tr(
-        "The reply is not included: this conversation has no replies yet to base an estimate on."
-    )
-    if price.reply:
-        reply = tr(
-            "Assumes a reply of typical length for this conversation: {tokens} tokens.",
-            tokens=format_token_count(price.reply),
+def _describe_cache(price: NextMessageCost, now: float) -> list[str]:
+    """Says how long the provider's cache stays warm, and what keeping it so has cost."""
+    words: list[str] = []
+    if price.warm_until:
+        minutes_left = math.ceil((price.warm_until - now) / 60)
+        if minutes_left > 0:
+            words.append(tr("cache expires in {n} min", n=minutes_left))
+        else:
+            words.append(tr("cache expired"))
+    if price.kept:
+        cost_of_keeping = _format_rough_dollars(price.kept)
+        words.append(tr("cache kept alive for {price}", price=cost_of_keeping))
+    return words
+
+
+def _explain_cost(price: NextMessageCost | None, forecast: MessageCostForecast | None) -> str:
+    """Says in the tooltip what the figures are learned from and what they leave out."""
+    lines: list[str] = []
+    if forecast is not None:
+        varying_costs = tr(
+            "Half of the last {n} messages in this conversation cost between {low} and {high}, with all their requests. What sub-agents cost is not included.",
+            n=format_number(forecast.messages),
+            low=_format_rough_dollars(forecast.low),
+            high=_format_rough_dollars(forecast.high),
         )
-    lines = [
-        tr("While the provider's cache is warm: {price}", price=warm_cost),
-        tr("After the provider's cache has expired: {price}", price=cold_cost),
-        reply,
-        tr(
-            "Not included: the text and files you are about to send, and further steps if the agent uses tools."
-        ),
-    ]
+        lines.append(varying_costs)
+    if price is not None:
+        cost_of_request = tr(
+            "The first request of the next message: {warm} while the provider's cache is warm, {cold} after it has expired. Your text and further requests are added to that.",
+            warm=_format_rough_dollars(price.warm),
+            cold=_format_rough_dollars(price.cold),
+        )
+        lines.append(cost_of_request)
     return "\n".join(lines)

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QMenu, QPushButton, QWidget
 
 from helix_desktop.engine.context_usage import NextMessageCost, WindowMeter
 from helix_desktop.engine.facts import Attachment, Recorded, Text, UserSaid
+from helix_desktop.engine.message_cost_forecast import MessageCostForecast
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.state.token_ledger import Savings
@@ -390,20 +391,32 @@ def test_a_press_on_a_way_to_send_leaves_the_focus_in_the_text(composer: Compose
     assert (focused, is_steer_hidden) == (composer.text, True)
 
 
-def test_the_price_of_the_next_message_is_beside_send_and_gone_where_it_is_not_known(
+def test_what_messages_cost_is_beside_send_and_gone_where_it_is_not_known(
     composer: Composer,
 ) -> None:
-    composer.price.show_next_message_cost(
-        NextMessageCost(warm=0.0412, cold=0.31, reply=800, forever=True)
-    )
-    assert composer.price.text() == "Next message: about $0.041"
+    request = NextMessageCost(warm=0.0012, cold=0.0031, reply=800, forever=True)
+    forecast = MessageCostForecast(dollars=0.0042, low=0.003, high=0.0085, messages=7)
+    composer.price.show_next_message_cost(request, forecast)
+    assert composer.price.text() == "Messages here cost about $0.0042"
     told = composer.price.toolTip()
-    assert "$0.310" in told
-    assert "800 tokens" in told
-    assert "Not included" in told
+    assert "last 7 messages" in told
+    assert "between $0.0030 and $0.0085" in told
+    assert "$0.0012 while" in told
+
+    composer.price.show_next_message_cost(request)
+    assert composer.price.text() == "", "a message costs several times as much as its first request"
     composer.price.show_next_message_cost(None)
     assert composer.price.text() == ""
     assert composer.price.isHidden()
+
+
+def test_a_request_that_costs_more_than_messages_did_is_named_as_what_it_is(
+    composer: Composer,
+) -> None:
+    request = NextMessageCost(warm=0.4, cold=2.5, reply=800, forever=True)
+    for forecast in (None, MessageCostForecast(dollars=0.2, low=0.1, high=0.3, messages=2)):
+        composer.price.show_next_message_cost(request, forecast)
+        assert composer.price.text() == "Next message: $0.400 for its first request"
 
 
 def test_how_long_the_cache_lives_and_that_folding_first_pays_once_it_has_expired(
@@ -412,12 +425,14 @@ def test_how_long_the_cache_lives_and_that_folding_first_pays_once_it_has_expire
     wanted = QSignalSpy(composer.fold_wanted)
     composer.price.now = lambda: 1_000.0
     price = NextMessageCost(warm=0.04, cold=0.31, reply=800, warm_until=1_230.0)
-    composer.price.show_next_message_cost(price, lambda: 0.11)
-    assert composer.price.text() == "Next message: about $0.040 · cache expires in 4 min"
+    forecast = MessageCostForecast(dollars=0.12, low=0.1, high=0.2, messages=5)
+    composer.price.show_next_message_cost(price, forecast, lambda: 0.11)
+    assert composer.price.text() == "Messages here cost about $0.120 · cache expires in 4 min"
     assert composer._fold.isHidden()
     composer.price.now = lambda: 1_231.0
     composer.price._update_next_message_cost()
-    assert composer.price.text() == "Next message: about $0.310 · cache expired"
+    told = "Next message: $0.310 for its first request · cache expired"
+    assert composer.price.text() == told
     assert not composer._fold.isHidden()
     assert "$0.110" in composer._fold.toolTip()
     composer._fold.click()

@@ -1,0 +1,128 @@
+"""The forecast of the next message's cost is the middle of what the last ones cost."""
+
+from __future__ import annotations
+
+import pytest
+
+from helix_desktop.engine import context_policy, context_usage
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ModelReplied,
+    ModelRole,
+    ModelSet,
+    Origin,
+    Purpose,
+    Spent,
+    Stop,
+    Text,
+    TurnEnd,
+    TurnEnded,
+    Usage,
+)
+from helix_desktop.engine.message_cost_forecast import MOST_MESSAGES, forecast_message_cost
+from tests.engine.talk import Talk
+
+PRICED = ModelSet(ModelRole.MAIN, "m", 128_000, price_input=1.0, price_output=5.0)
+
+
+def answer(talk: Talk, *costs: float, ends: bool = True) -> None:
+    """A message, one request for each cost, and the end of the turn."""
+    talk.user("go")
+    for cost in costs:
+        usage = Usage(input=100, cost=cost)
+        talk.add(ModelReplied((Text("yes", 1),), "m", Stop.END, usage))
+    if ends:
+        talk.add(TurnEnded(TurnEnd.DONE))
+
+
+def forecast_dollars(talk: Talk) -> float:
+    forecast = forecast_message_cost(talk.state)
+    if forecast is None:
+        return 0.0
+    return forecast.dollars
+
+
+def test_all_requests_of_a_message_count() -> None:
+    """The request that sends it was a third of what a message cost, or less."""
+    talk = Talk()
+    talk.add(PRICED)
+    for _ in range(3):
+        answer(talk, 0.001, 0.001, 0.001)
+        talk.add(Spent(Purpose.HANDOVER, "m", Usage(cost=0.001)))
+    assert forecast_dollars(talk) == pytest.approx(0.004)
+    request = context_usage.estimate_next_message_cost(
+        talk.state, context_policy.preset_policy("layered")
+    )
+    assert request is not None
+    assert request.warm < 0.004
+
+
+def test_without_two_answered_messages_there_is_no_forecast() -> None:
+    talk = Talk()
+    talk.add(PRICED)
+    answer(talk, 0.001)
+    assert forecast_message_cost(talk.state) is None
+    answer(talk, 0.9, ends=False)
+    assert forecast_message_cost(talk.state) is None, "its last requests are still to come"
+    talk.add(TurnEnded(TurnEnd.DONE))
+    assert forecast_dollars(talk) == pytest.approx(0.4505)
+
+
+def test_the_forecast_follows_the_last_messages_and_says_how_they_vary() -> None:
+    talk = Talk()
+    talk.add(PRICED)
+    for _ in range(MOST_MESSAGES):
+        answer(talk, 9.0)
+    for cost in range(1, MOST_MESSAGES + 1):
+        answer(talk, float(cost))
+    forecast = forecast_message_cost(talk.state)
+    assert forecast is not None
+    assert (forecast.low, forecast.dollars, forecast.high) == (3.0, 5.0, 7.0)
+    assert forecast.messages == MOST_MESSAGES
+    earlier = forecast_message_cost(talk.state.past_moment(1 + 3 * MOST_MESSAGES))
+    assert earlier is not None
+    assert earlier.dollars == 9.0
+
+
+def test_commands_and_free_answers_say_nothing() -> None:
+    talk = Talk()
+    talk.add(PRICED)
+    answer(talk, 0.002)
+    answer(talk)
+    answer(talk, 0.0)
+    assert forecast_message_cost(talk.state) is None
+
+
+def test_another_model_has_no_forecast_yet() -> None:
+    talk = Talk()
+    talk.add(PRICED)
+    answer(talk, 0.002)
+    answer(talk, 0.002)
+    talk.add(PRICED)
+    assert forecast_dollars(talk) == pytest.approx(0.002), "the same model was chosen again"
+    talk.add(ModelSet(ModelRole.MAIN, "other", 128_000, price_input=10.0))
+    assert forecast_message_cost(talk.state) is None
+
+
+def test_what_another_program_paid_is_no_basis() -> None:
+    talk = Talk()
+    talk.add(PRICED)
+    answer(talk, 2.0)
+    answer(talk, 2.0)
+    talk.add(BroughtIn(Origin("claude-code", "session", "file"), "run", first=2))
+    assert forecast_message_cost(talk.state) is None
+    answer(talk, 0.002)
+    answer(talk, 0.004)
+    assert forecast_dollars(talk) == pytest.approx(0.003)
+
+
+def test_a_message_that_steers_belongs_to_the_message_before() -> None:
+    talk = Talk()
+    talk.add(PRICED)
+    answer(talk, 0.002)
+    talk.user("go")
+    talk.add(ModelReplied((Text("yes", 1),), "m", Stop.END, Usage(input=100, cost=0.001)))
+    talk.user("and this", steering=True)
+    talk.add(ModelReplied((Text("yes", 1),), "m", Stop.END, Usage(input=100, cost=0.001)))
+    talk.add(TurnEnded(TurnEnd.DONE))
+    assert forecast_dollars(talk) == pytest.approx(0.002)
