@@ -238,8 +238,14 @@ def make_path_private(path: Path) -> None:
             path.chmod(mode & 0o700)
 
 
+def create_private_folder(path: Path) -> None:
+    """Creates a folder that only this user can enter, and those above it, if they are missing."""
+    create_folders(path.parent)
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
 def ensure_private_folder(path: Path) -> None:
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    create_private_folder(path)
     make_path_private(path)
 
 

@@ -99,7 +99,7 @@ def find_unwritable_folder_error(where: ProgramFolders) -> StoreFailed | None:
     """
     for folder in dict.fromkeys((where.data, where.config, where.workspaces_folder)):
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            atomic_files.create_private_folder(folder)
             with tempfile.TemporaryFile(dir=folder) as trial:
                 trial.write(b"helix")
         except OSError as error:

@@ -220,6 +220,18 @@ def test_with_an_open_umask_nothing_new_is_writable_by_everybody(tmp_path: Path)
 
 
 @of_posix
+def test_folders_above_a_private_one_are_not_writable_by_everybody(tmp_path: Path) -> None:
+    """The defect: with an open umask, another user could put a folder in the place of the program's."""
+    before = os.umask(0)
+    try:
+        atomic_files.ensure_private_folder(tmp_path / ".local" / "share" / "helix-desktop")
+    finally:
+        os.umask(before)
+    for path in tmp_path.rglob("*"):
+        assert not rights(path) & 0o002, path
+
+
+@of_posix
 def test_what_is_everybodys_stays_so(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
     atomic_files.make_path_private(tmp_path)

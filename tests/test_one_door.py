@@ -1,5 +1,5 @@
 """Processes start in one place, `processes/starter.py`: every other way to start one is
-forbidden, by whatever name.
+forbidden, by whatever name. Folders above a missing one are created by `atomic_files.py`.
 """
 
 from __future__ import annotations
@@ -108,6 +108,8 @@ def _ways(node: ast.AST, file: str) -> Iterator[str]:
         yield "a module by another name"
     elif isinstance(node, ast.Call):
         yield from _called(node)
+        if _creates_folders_above(node):
+            yield "folders that everybody may write to under an open umask: use atomic_files"
 
 
 def _imported_from(node: ast.ImportFrom, file: str) -> Iterator[str]:
@@ -153,6 +155,11 @@ def _called(node: ast.Call) -> Iterator[str]:
             yield "a module whose name is made"
     if name == "vars" and node.args and _names_a_module(node.args[0]):
         yield "all names of a module"
+
+
+def _creates_folders_above(node: ast.Call) -> bool:
+    arguments = [f"{keyword.arg}={ast.unparse(keyword.value)}" for keyword in node.keywords]
+    return _name_of_function(node.func) == "makedirs" or "parents=True" in arguments
 
 
 def _name_of_function(function: ast.expr) -> str:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from importlib import import_module
 
+from helix_desktop.atomic_files import create_private_folder
 from helix_desktop.gui.settings.installation_port import PairingInvitation, PhoneDevice
 from helix_desktop.program_folders import ProgramFolders
 
@@ -31,7 +32,7 @@ class PagePhoneDevices:
         from helix_desktop.phone_page.paired_devices import PairedDevices
 
         place = page_server.read_page_address(self._where)
-        self._where.config.mkdir(parents=True, exist_ok=True)
+        create_private_folder(self._where.config)
         fingerprint = ""
         if place.is_encrypted:
             certificate, _ = page_certificate.ensure_certificate(self._where.config, place.address)

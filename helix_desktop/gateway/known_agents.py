@@ -12,6 +12,7 @@ from pathlib import Path
 
 import tomlkit
 
+from helix_desktop.atomic_files import create_folders, create_private_folder
 from helix_desktop.commented_json import parse_commented_json, set_commented_json
 from helix_desktop.errors import ActionRefused, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
@@ -178,7 +179,7 @@ def _write_claude_settings(start: AgentStart, url: str) -> Path:
             )
     variables = {"ANTHROPIC_BASE_URL": url}
     variables.update(except_from_proxy(start.environ))
-    start.scratch.mkdir(parents=True, exist_ok=True)
+    create_private_folder(start.scratch)
     file = start.scratch / "settings.json"
     file.write_text(json.dumps({"env": variables}), "utf-8")
     return file
@@ -245,7 +246,7 @@ def _build_pi_launch(start: AgentStart) -> AgentLaunch:
     folder = Path(start.environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent")
     models = folder / "models.json"
     for needed_folder in (start.scratch, folder / "sessions", folder / "bin"):
-        needed_folder.mkdir(parents=True, exist_ok=True)
+        create_folders(needed_folder)
 
     linked_files = set(folder.iterdir())
     linked_files.update((folder / "auth.json", folder / "settings.json"))
@@ -275,7 +276,7 @@ def _build_gemini_launch(start: AgentStart) -> AgentLaunch:
     if not defaults_file.exists() and not chooses_sign_in:
         own_defaults_file = start.scratch / "settings.json"
         own_defaults = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
-        start.scratch.mkdir(parents=True, exist_ok=True)
+        create_private_folder(start.scratch)
         own_defaults_file.write_text(json.dumps(own_defaults), "utf-8")
         environment[variable] = str(own_defaults_file)
     return AgentLaunch(("gemini", *start.arguments), environment)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from helix_desktop.atomic_files import create_private_folder
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.histories import foreign_sqlite
@@ -91,7 +92,7 @@ class PendingCopies:
             status = os.fstat(source.fileno())
             copy = path_of_copy(self._open, file)
             copied_bytes = self._count_bytes_still_copied(file, copy, source, status)
-            copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            create_private_folder(copy.parent)
             mode = "wb"
             if copied_bytes:
                 mode = "r+b"
@@ -139,7 +140,7 @@ class PendingCopies:
                 return True
             self._database_stamps[file] = stamps
 
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            create_private_folder(self._folder)
             draft = self._folder / "database"
             draft.unlink(missing_ok=True)
             foreign_sqlite.copy_foreign_database(file, draft, LARGEST_DATABASE)
@@ -150,7 +151,7 @@ class PendingCopies:
                     self._seal_open_folder()
                     break
             copy = path_of_copy(self._open, file)
-            copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            create_private_folder(copy.parent)
             draft.replace(copy)
             self._row_counts[file] = row_counts
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 
-from helix_desktop.atomic_files import write_file_atomically
+from helix_desktop.atomic_files import create_private_folder, write_file_atomically
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.json_values import first_text, parse_json_or_none, text_at
@@ -218,7 +218,7 @@ def note_sentences(data_folder: Path, sentences: Sequence[str]) -> None:
     """Note what the recorder found, for the check of the installation."""
     with suppress(OSError):
         file = data_folder / NOTED
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        create_private_folder(file.parent)
         write_file_atomically(file, json.dumps(list(sentences)).encode())
 
 

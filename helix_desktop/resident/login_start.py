@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from helix_desktop.atomic_files import write_file_atomically
+from helix_desktop.atomic_files import create_folders, write_file_atomically
 from helix_desktop.errors import ActionRefused
 from helix_desktop.gateway import address_in_agent_settings
 from helix_desktop.program_folders import ProgramFolders
@@ -72,7 +72,7 @@ def _write_systemd_unit(resident_command: Sequence[str], *, is_for_recorder: boo
     )
     write_file_atomically(unit, content)
     link = unit.parent / _WANTS / UNIT
-    link.parent.mkdir(parents=True, exist_ok=True)
+    create_folders(link.parent)
     link.unlink(missing_ok=True)
     link.symlink_to(unit)
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from helix_desktop.atomic_files import create_private_folder
 from helix_desktop.errors import StoreBusy, StoreFailed
 from helix_desktop.store.workspace_lock import WorkspaceLock
 from helix_desktop.store.workspace_settings import NAME
@@ -75,7 +76,7 @@ def copy_cache_for_reading(workspace: Path, names_beside: Sequence[str] = ()) ->
                 tempfile.TemporaryDirectory(prefix="helix-reading-", dir=folder_for_copy)
             )
             copy = Path(temporary_folder) / workspace.name
-            (copy / "cache").mkdir(parents=True, mode=0o700)
+            create_private_folder(copy / "cache")
             for file in files:
                 file_in_copy = copy / file.relative_to(workspace)
                 if file.suffix in _TABLES:

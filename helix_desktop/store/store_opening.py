@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
-from helix_desktop.atomic_files import sync_folder_to_disk
+from helix_desktop.atomic_files import create_folders, sync_folder_to_disk
 from helix_desktop.errors import JournalCorrupt, StoreFailed, StoreFull
 from helix_desktop.folder_trees import delete_folder_tree
 from helix_desktop.store import journal_backups, journal_file, journal_repair, sqlite_database
@@ -179,7 +179,8 @@ def copy_to_damaged_folder(workspace: Path, paths: Iterable[Path]) -> Path:
             break
         copy = workspace / "damaged" / f"{name}-{number}"
     try:
-        copy.mkdir(parents=True)
+        create_folders(copy.parent)
+        copy.mkdir(mode=0o700)
         for path in paths:
             if path.is_dir():
                 shutil.copytree(path, copy / path.name, copy_function=link_or_copy)

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from helix_desktop.atomic_files import create_private_folder
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
@@ -116,7 +117,7 @@ class WorkspaceCommands:
         sandbox = self.sandbox
         if self.is_planning():
             sandbox = replace(sandbox, read_only=True)
-        sandbox.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        create_private_folder(sandbox.scratch)
         environment = sandbox.build_environment(
             self.environment, network=action.network, free=runs_outside, opened=openings
         )

@@ -12,6 +12,7 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from helix_desktop.atomic_files import create_private_folder
 from helix_desktop.resources import read_word_lists
 from helix_desktop.tools import risky_git_settings
 
@@ -25,7 +26,7 @@ _HIDDEN_FILE_FILTER = 'f=%f; if [ -s "$f" ]; then cat; else cat >/dev/null; git 
 def write_identity(folder: Path, roots: Sequence[Path]) -> None:
     """Write the current identity into the folder, as `config` and `ignore`."""
     pairs = list(_read_settings_of_home(roots))
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    create_private_folder(folder)
     ignore_file = Path.home() / ".config/git/ignore"
     for name, value in pairs:
         if name == "core.excludesfile":  # As for git, the last one counts.

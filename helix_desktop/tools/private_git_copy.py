@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
-from helix_desktop.atomic_files import write_file_atomically
+from helix_desktop.atomic_files import create_folders, write_file_atomically
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.engine.sha256_digest import Digest
@@ -701,7 +701,7 @@ def _set_file_aside(copy: GitCheckout, name: bytes, group: str, *, is_tracked: b
     """Keep a file beside the copy. `group`: the commit that may replace it, or `_ALWAYS_PUT_BACK`."""
     path = copy.folder / os.fsdecode(name)
     path_aside = copy.folder_for_set_aside / group / os.fsdecode(name)
-    path_aside.parent.mkdir(parents=True, exist_ok=True)
+    create_folders(path_aside.parent)
     if _stat_entry(path) is None:
         if not os.path.lexists(path):
             path_aside.symlink_to(_DELETED_FILE_MARK)
@@ -766,7 +766,7 @@ def _put_back_file(copy: GitCheckout, name: str, path_aside: Path) -> None:
         _remove_file_and_emptied_folders(copy.folder, name)
         return
     path = copy.folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
+    create_folders(path.parent)
     path_aside.replace(path)
 
 
@@ -788,7 +788,7 @@ def _put_back_beside_agents_changes(
         )
         write_file_atomically(path, merged)
     elif not os.path.lexists(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        create_folders(path.parent)
         path_aside.replace(path)
 
 

@@ -18,6 +18,7 @@ from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
+from helix_desktop.atomic_files import create_private_folder
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes import jail
 from helix_desktop.processes.running_command import CommandLine, RunningCommand
@@ -449,7 +450,7 @@ class Sandbox:
     def _create_cache_folders(self, caches: Sequence[tuple[str, str]]) -> None:
         for path, _ in caches:
             if not os.path.isdir(path):  # noqa: PTH112 -- for each command
-                os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103 -- as above
+                create_private_folder(Path(path))
 
     def _arguments_to_mask(self, paths: Iterable[str], shown: Iterable[str] = ()) -> list[str]:
         """Return arguments that hide these paths. A path in a hidden folder needs no mask; nothing

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from helix_desktop.atomic_files import create_folders
 from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.ports import ContentCache
 from helix_desktop.engine.pull_request_text import (
@@ -331,7 +332,7 @@ def _borrow_objects(repository: Path, original: Path) -> None:
         original, "rev-parse", "--path-format=absolute", "--git-path", "objects"
     )
     info_folder = repository / "objects" / "info"
-    info_folder.mkdir(parents=True, exist_ok=True)
+    create_folders(info_folder)
     (info_folder / "alternates").write_text(f"{objects_folder}\n", encoding="utf-8")
 
 

@@ -150,7 +150,7 @@ def create_copy_files(
                 source_by_top[top] = _copy_without_git(root, target)
         inside = f"{number}/{root.relative_to(top).as_posix()}"
         # Git may keep nothing of a root that is empty or ignored.
-        (folder / inside).mkdir(parents=True, exist_ok=True)
+        atomic_files.create_folders(folder / inside)
         copied_roots.append((str(root), inside))
     return FolderCopy(
         folder.name,

@@ -3,13 +3,15 @@
 import random
 from pathlib import Path
 
+from helix_desktop.atomic_files import create_folders
+
 MODEL = "demo/demo"
 
 
 def create_tour_folder(folder: Path) -> None:
     """Create a small project with code, a table and a long log, the same on every machine."""
     numbers = random.Random(1953)  # noqa: S311 - a sample, not a secret
-    (folder / "src").mkdir(parents=True, exist_ok=True)
+    create_folders(folder / "src")
     (folder / "README.md").write_text(
         "# Base pairs\n\nCounts base pairs in sequences. The table of samples is in samples.csv.\n",
         encoding="utf-8",
