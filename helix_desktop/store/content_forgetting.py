@@ -5,8 +5,9 @@ deleted. A tombstone records that it happened.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
@@ -185,24 +186,41 @@ def blank_fact(line: StoredFact, wanted: ForgetRequest) -> Fact | None:
     names_entry = any(digest.hex in line.fact for digest in wanted.digests)
     if not names_entry and not wanted.occurs_in(line.fact):
         return None
-    decode_fact(line.fact)  # A damaged fact raises an error here, so that it is reported.
-    blanked_json = _blank_json(json.loads(line.fact), wanted)
-    fact_without_text = decode_fact(json.dumps(blanked_json, ensure_ascii=False))
+    fact = decode_fact(line.fact)  # A damaged fact raises an error here, so that it is reported.
+    fact_without_text: Fact = _blank_texts_within(fact, wanted)
     blanked_fact = _remove_quotes(fact_without_text, wanted.digests)
     if encode_fact(blanked_fact) == line.fact:
         return None
     return blanked_fact
 
 
-def _blank_json(value: Any, wanted: ForgetRequest) -> Any:
-    match value:
-        case str():
-            return wanted.blank_text(value)
-        case list():
-            return [_blank_json(item, wanted) for item in value]
-        case dict():
-            return {name: _blank_json(item, wanted) for name, item in value.items()}
+def _blank_texts_within(value: Any, wanted: ForgetRequest) -> Any:
+    """Return a fact, or a value in one, with the text taken out of all its texts.
+
+    A word that says what a fact is, such as why a reply stopped, is no text of anybody's and
+    stays: without it, the fact could not be read any more.
+    """
+    if isinstance(value, str) and not isinstance(value, Enum):
+        return wanted.blank_text(value)
+    if isinstance(value, tuple | list):
+        return type(value)(_blank_texts_within(item, wanted) for item in value)
+    if isinstance(value, Mapping):
+        return {name: _blank_texts_within(item, wanted) for name, item in value.items()}
+    if is_dataclass(value):
+        return _blank_texts_of_fields(value, wanted)
     return value
+
+
+def _blank_texts_of_fields(value: Any, wanted: ForgetRequest) -> Any:
+    blanked_fields: dict[str, Any] = {}
+    for value_field in fields(value):
+        content = getattr(value, value_field.name)
+        blanked = _blank_texts_within(content, wanted)
+        if blanked != content:
+            blanked_fields[value_field.name] = blanked
+    if not blanked_fields:
+        return value
+    return replace(value, **blanked_fields)
 
 
 def _remove_quotes(fact: Fact, digests: set[Digest]) -> Fact:

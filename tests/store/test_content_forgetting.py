@@ -144,6 +144,27 @@ async def test_a_short_text_is_refused(workspace: StoredWorkspace) -> None:
         await workspace.forget_content(text="abc")
 
 
+@pytest.mark.parametrize("word", ["UserSaid", "calls", "excerpt"])
+async def test_a_word_that_also_says_what_a_fact_is_leaves_only_the_texts(
+    workspace: StoredWorkspace, word: str
+) -> None:
+    """Otherwise the fact could not be read any more, and only the cache would have forgotten it."""
+    said = UserSaid((Text(f"it {word} me"),))
+    call = ToolCall("1", "shell", json.dumps({"command": word}))
+    reply = ModelReplied((call,), "m", Stop.CALLS)
+    excerpt = Folded("f", FoldKind.EXCERPT, PartRef(1), f"what {word}", 1, 9)
+    await workspace.journal.append_to_journal("c", [said, reply, excerpt])
+
+    await workspace.forget_content(text=word)
+
+    recorded = [each.fact for each in await workspace.journal.read_facts("c")]
+    assert recorded[:3] == [
+        UserSaid((Text(f"it {FORGOTTEN_MARK} me"),)),
+        replace(reply, parts=(replace(call, arguments=f'{{"command": "{FORGOTTEN_MARK}"}}'),)),
+        replace(excerpt, text=f"what {FORGOTTEN_MARK}"),
+    ]
+
+
 async def test_stopped_while_it_reads_it_has_changed_nothing(workspace: StoredWorkspace) -> None:
     await fill(workspace)
     before = stands_in(workspace.folder, SECRET)
