@@ -59,7 +59,8 @@ class PendingQuestions:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._notes: dict[tuple[str, int], Path] = {}
-        self._denials: dict[str, Path] = {}  # By the id of the call.
+        # By conversation and call: many models number the calls of each reply from 0.
+        self._denials: dict[tuple[str, str], Path] = {}
         self._call_ids: dict[tuple[str, int], str] = {}  # By the number of the question.
 
     def update_pending_questions(self, event: Event) -> None:
@@ -79,9 +80,10 @@ class PendingQuestions:
             if answered is not None:
                 answered.unlink(missing_ok=True)
         elif isinstance(event, FactAppended):
-            fact = event.recorded.fact
-            if isinstance(fact, ToolReturned):
-                recorded_denial = self._denials.pop(fact.call, None)
+            recorded = event.recorded
+            if isinstance(recorded.fact, ToolReturned):
+                denied_call = (recorded.conversation, recorded.fact.call)
+                recorded_denial = self._denials.pop(denied_call, None)
                 if recorded_denial is not None:
                     recorded_denial.unlink(missing_ok=True)
 
@@ -96,7 +98,7 @@ class PendingQuestions:
         except StoreFailed as error:
             log.warning("the words of a denial could not be kept: %s", error)
             return
-        self._denials[call_id] = path
+        self._denials[event.conversation, call_id] = path
 
     async def recover_questions(
         self, conversation: Conversation, cache: ContentCache, tokens: TokenCounter

@@ -15,7 +15,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
-from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.engine.ports import EntryOrigin, PermissionQuestion
 from helix_desktop.engine.request_building import INTERRUPTED
 from helix_desktop.engine.session_events import QuestionAnswered, QuestionAsked, QuestionDenied
 from helix_desktop.engine.tool_call_execution import SKIPPED
@@ -129,3 +129,29 @@ async def test_after_a_denied_command_the_rest_of_its_reply_is_skipped(
     assert results[0].head == describe_refusal_by_user("")
     assert results[1].head == SKIPPED
     assert not opened.asks_again
+
+
+async def test_the_result_of_another_conversations_call_with_the_same_id_leaves_a_denial(
+    desks: Desks, folder: Path
+) -> None:
+    """Many models number the calls of each reply from 0, so conversations have equal ids."""
+    first = desks()
+    bench = await first.create_workspace("Killed", folder)
+    denied = await bench.start_conversation("Denied")
+    other = await bench.start_conversation("Other")
+    call = ToolCall("call_0", "fetch_url", "{}")
+    for session in (denied, other):
+        reply = ModelReplied((call,), "m", Stop.CALLS)
+        await session.conversation.append_facts(UserSaid((Text("go"),)), reply)
+    listeners = denied.conversation
+    listeners.notify_listeners(QuestionAsked(denied.id, 1, PermissionQuestion(call, "Fetch", "x")))
+    listeners.notify_listeners(QuestionDenied(denied.id, 1, "never this address", ""))
+    listeners.notify_listeners(QuestionAnswered(denied.id, 1))
+    output = await bench.workspace.cache.store_content(b"page", EntryOrigin("fetch_url"))
+    await other.conversation.append_facts(ToolReturned("call_0", output, 1))
+    await first.aclose()
+
+    bench = await desks().open_workspace("Killed")
+    opened = await bench.open_session(denied.id)
+    (result,) = [entry.fact for entry in opened.all_facts if isinstance(entry.fact, ToolReturned)]
+    assert "never this address" in result.head
