@@ -108,8 +108,9 @@ class ScheduleKeeper:
             if exit_code:
                 log.warning("the task of the schedule %s could not be added", schedule.id)
                 return  # It is still due, so the next check tries again.
+        mark_handled = partial(_mark_due_time_handled, schedule, advanced_schedule.handled)
         self.schedules = await asyncio.to_thread(
-            change_stored_schedules, self._folder, partial(_replace_schedule, advanced_schedule)
+            change_stored_schedules, self._folder, mark_handled
         )
         if due:
             await self._run_own_command(
@@ -150,13 +151,19 @@ def _seconds_until_next_check(due_times: Sequence[float]) -> float | None:
     return min(max(seconds_until_due, SHORTEST_WAIT_SECONDS), LOOK_SECONDS)
 
 
-def _replace_schedule(
-    advanced_schedule: WorkSchedule, stored: Sequence[WorkSchedule]
+def _mark_due_time_handled(
+    as_it_ran: WorkSchedule, handled: float, stored: Sequence[WorkSchedule]
 ) -> list[WorkSchedule]:
+    """Return the stored schedules with a due time of the one that ran noted as handled.
+
+    Adding its task takes a second or more. If the user switched the schedule off or changed it
+    meanwhile, what is stored stays as the user left it.
+    """
     schedules: list[WorkSchedule] = []
     for schedule in stored:
-        if schedule.id == advanced_schedule.id:
-            schedules.append(advanced_schedule)
+        is_same_due_time = schedule.handled == as_it_ran.handled
+        if schedule.id == as_it_ran.id and is_same_due_time:
+            schedules.append(replace(schedule, handled=handled))
         else:
             schedules.append(schedule)
     return schedules

@@ -136,6 +136,29 @@ async def test_a_schedule_that_cannot_run_holds_up_no_other_and_its_text_is_no_a
     assert added.endswith(']{"text": "the secret plan"}')
 
 
+async def test_a_schedule_that_is_switched_off_or_changed_while_its_task_is_added_stays_so(
+    tmp_path: Path,
+) -> None:
+    """The command that adds the task makes the user's changes here."""
+    due = time.time() - 90_000
+    switched = WorkSchedule("switched", "w", "look", "08:00", "UTC", handled=due)
+    edited = replace(switched, id="edited")
+    wanted = [switched.with_on_off_toggled(), replace(edited, text="look twice")]
+    rows = tmp_path / "wanted"
+    schedules.write_schedules(rows, wanted)
+    copy_file = f"shutil.copy({str(rows / schedules.NAME)!r}, {str(tmp_path)!r})"
+    script = f"import shutil, sys; 'add' in sys.argv and {copy_file}"
+    keeper = ScheduleKeeper(tmp_path, [sys.executable, "-I", "-c", script])
+    schedules.write_schedules(tmp_path, [switched, edited])
+
+    await keeper._run_if_due(edited)
+    await keeper._run_if_due(switched)
+
+    first, second = schedules.read_schedules(tmp_path)
+    assert not first.is_on
+    assert second.text == "look twice"
+
+
 async def test_other_computers_are_told_of_each_change_of_a_shared_workspaces_schedules(
     tmp_path: Path,
 ) -> None:
