@@ -55,6 +55,8 @@ async def _add_schedule(arguments: Namespace) -> int:
         missed=arguments.missed,
         options=tuple(options),
     )
+    # A wrong option would only be found when the first task is due.
+    shared_schedules.build_scheduled_task(new_schedule, time.time())
     await _change_and_tell_refusal(arguments.places, lambda existing: [*existing, new_schedule])
     return await _print_schedules(arguments, Terminal(), [new_schedule])
 

@@ -9,6 +9,7 @@ since its key names the schedule and the time.
 import asyncio
 import json
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import atomic_files
-from helix_desktop.errors import HelixError, WrittenByNewerVersion
+from helix_desktop.errors import HelixError, InvalidInput, WrittenByNewerVersion
 from helix_desktop.resident import schedules
 from helix_desktop.resident.schedules import WorkSchedule
 from helix_desktop.store.fleet_task_list import FleetTaskList
@@ -93,7 +94,9 @@ def decode_schedule(stored: StoredSchedule) -> WorkSchedule:
 
 
 def build_scheduled_task(schedule: WorkSchedule, due: float) -> NewFleetTask:
-    """Return the task of a due time, as `task add` with the schedule's options adds it."""
+    """Return the task of a due time, as `task add` with the schedule's options adds it. Raises
+    InvalidInput for an option that `task add` refuses.
+    """
     values: dict[str, str] = {}
     allowed_tools: list[str] = []
     # Each option is followed by its value.
@@ -109,14 +112,33 @@ def build_scheduled_task(schedule: WorkSchedule, due: float) -> NewFleetTask:
         agent=values.get("--agent", ""),
         model=values.get("--model", ""),
         allowed=tuple(allowed_tools),
-        budget=float(values.get("--budget") or 0.0),
+        budget=_parse_amount(values.get("--budget") or "0"),
     )
     return NewFleetTask(
         order,
         key=schedule.task_key(due),
-        priority=int(values.get("--priority") or 0),
+        priority=_parse_priority(values.get("--priority") or "0"),
         deadline_seconds=parse_deadline_seconds(values.get("--deadline", "")),
     )
+
+
+def _parse_amount(text: str) -> float:
+    with suppress(ValueError):
+        amount = float(text)
+        if 0 <= amount < math.inf:
+            return amount
+    raise InvalidInput(
+        "A budget must be an amount of 0 dollars or more.", remedy="Nothing was added."
+    )
+
+
+def _parse_priority(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise InvalidInput(
+            "A priority must be a whole number.", remedy="Nothing was added."
+        ) from error
 
 
 # --- Copying schedules to the store

@@ -54,3 +54,15 @@ def test_a_joined_computer_lists_a_shared_schedule_as_one_of_its_own_workspace(
     assert (code, err) == (0, "")
     assert f"  {joined.name}: look" in out
     assert helix("--home", here, "schedule", "list", "-w", "Work")[1] == "There are no schedules.\n"
+
+
+def test_a_budget_that_is_no_amount_is_refused_when_the_schedule_is_added(
+    helix: Helix,  # noqa: F811
+    homes: tuple[Path, Path],  # noqa: F811
+) -> None:
+    here, _ = homes
+    add = ("--home", here, "schedule", "add", "-w", "Work", "--at", "08:00", "--budget", "5,00")
+    code, _, err = helix(*add, "look")
+    assert code
+    assert "A budget must be an amount of 0 dollars or more" in err
+    assert helix("--home", here, "schedule", "list")[1] == "There are no schedules.\n"

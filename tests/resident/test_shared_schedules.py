@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from helix_desktop.errors import InvalidInput
 from helix_desktop.resident import schedules, shared_schedules
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 from helix_desktop.store.fleet_task_files import open_shared_task_list
@@ -207,6 +208,16 @@ async def test_a_schedule_that_cannot_run_holds_up_no_other(
     await one.copy()
     later = START + timedelta(days=7).total_seconds()
     assert len(await shared_schedules.add_due_tasks(one.tasks, one.table, later)) == 1
+
+
+@pytest.mark.parametrize(
+    "option",
+    [("--budget", "5,00"), ("--budget", "nan"), ("--priority", "high"), ("--deadline", "soon")],
+)
+def test_an_option_that_task_add_would_refuse_is_refused(option: tuple[str, str]) -> None:
+    """Any other error would end the looking for schedules in every worker."""
+    with pytest.raises(InvalidInput):
+        shared_schedules.build_scheduled_task(schedule("1", options=option), START)
 
 
 async def test_a_schedule_of_a_newer_version_holds_up_no_other(
