@@ -408,6 +408,7 @@ class HistoryRecorder:
                 return False
             else:
                 folder.rename(folder.with_name(f"{folder.name}.failed"))
+                self._deaths = 0  # The next copies have as many tries.
         return True
 
     def _import_files(self) -> bool:
@@ -422,6 +423,8 @@ class HistoryRecorder:
             if not is_imported and self._deaths < MOST_DEATHS:
                 self.queue_files_for_import(next_files)
                 return False
+            if not is_imported:
+                self._deaths = 0  # These files are given up; the next ones have as many tries.
             if not self._import_copies():
                 return False
 
@@ -479,9 +482,16 @@ class ImportingProcess:
         return self._process.pid
 
     def ask_process(self, request: Mapping[str, object]) -> dict[str, Any] | None:
-        """Return the process's answer, or None if it ended."""
+        """Return the process's answer, or None if it ended.
+
+        A process that cannot be started, as while the program is being updated, is no reason to
+        set copies aside: the answer says so as a trouble that may pass.
+        """
         if self._process is None:
-            self._process = self._start_process()
+            try:
+                self._process = self._start_process()
+            except OSError as error:
+                return {"trouble": f"The importing process could not start: {error.strerror}."}
         process = self._process
         # A process that ended leaves a closed pipe, or half a line that is no JSON.
         with suppress(OSError, ValueError):

@@ -151,6 +151,40 @@ def test_a_process_that_was_started_while_recording_stops_is_ended(tmp_path: Pat
     assert importing.pid == 0
 
 
+def write_pending_copies(recorded_in: Path, names: Sequence[str]) -> None:
+    for name in names:
+        (recorded_in / name).mkdir(parents=True)
+        (recorded_in / name / "session.jsonl").write_text("{}\n")
+
+
+def test_copies_after_those_that_crashed_the_import_have_as_many_tries(
+    tmp_path: Path, expect: Expect
+) -> None:
+    expect("The importing process ended")
+    where = program_folders.find_program_folders(tmp_path / "helix")
+    folder = history_recorder.folder_of_pending_copies(where)
+    write_pending_copies(folder, ["1", "2"])
+    recorder = history_recorder.HistoryRecorder(where, ["/bin/false"], HistoryPlaces(tmp_path, {}))
+    for _ in range(history_recorder.MOST_DEATHS):
+        assert not recorder._import_copies()
+    assert sorted(path.name for path in folder.iterdir()) == ["1.failed", "2"]
+
+
+def test_copies_wait_while_the_importing_process_cannot_start(
+    tmp_path: Path, expect: Expect
+) -> None:
+    """So it is for a moment while the program is being updated."""
+    expect("The importing process could not start: No such file or directory.")
+    where = program_folders.find_program_folders(tmp_path / "helix")
+    folder = history_recorder.folder_of_pending_copies(where)
+    write_pending_copies(folder, ["1"])
+    gone = [str(tmp_path / "gone")]
+    recorder = history_recorder.HistoryRecorder(where, gone, HistoryPlaces(tmp_path, {}))
+    for _ in range(2 * history_recorder.MOST_DEATHS):
+        assert not recorder._import_copies()
+    assert [path.name for path in folder.iterdir()] == ["1"]
+
+
 def test_the_first_conversation_of_an_agent_is_copied_while_it_is_written(tmp_path: Path) -> None:
     """Its folder is not there when recording starts, and the agent never pauses."""
     where = program_folders.find_program_folders(tmp_path / "helix")
