@@ -104,10 +104,13 @@ def ask_to_choose_one(
     return box
 
 
+def _home() -> str:
+    """Where the program was started says nothing about where the user's files are."""
+    return str(Path.home())
+
+
 def ask_folder(parent: QWidget, title: str, then: Callable[[Path], object]) -> QFileDialog:
-    # Where the program was started says nothing about where the user's folders are.
-    home = str(Path.home())
-    dialog = QFileDialog(parent, title, home, fileMode=QFileDialog.FileMode.Directory)
+    dialog = QFileDialog(parent, title, _home(), fileMode=QFileDialog.FileMode.Directory)
     dialog.setOption(QFileDialog.Option.ShowDirsOnly)
     return _open_file_dialog(dialog, lambda names: then(Path(names[0])))
 
@@ -123,7 +126,7 @@ def ask_file(
     parent: QWidget, title: str, pattern: str, then: Callable[[Path], object]
 ) -> QFileDialog:
     """Asks for one file. `pattern` has Qt's form: "Pictures (*.png)"."""
-    dialog = QFileDialog(parent, title, fileMode=QFileDialog.FileMode.ExistingFile)
+    dialog = QFileDialog(parent, title, _home(), fileMode=QFileDialog.FileMode.ExistingFile)
     dialog.setNameFilters([pattern, tr("All files (*)")])
     return _open_file_dialog(dialog, lambda names: then(Path(names[0])))
 
@@ -131,10 +134,10 @@ def ask_file(
 def ask_new_file(
     parent: QWidget, title: str, name: str, then: Callable[[Path], object]
 ) -> QFileDialog:
-    """Asks where to save: at first, the path `name`. The dialog itself asks before it
+    """Asks where to save: at first, `name` in the user's folder, or the path `name`. The dialog itself asks before it
     replaces a file.
     """
-    dialog = QFileDialog(parent, title, acceptMode=QFileDialog.AcceptMode.AcceptSave)
+    dialog = QFileDialog(parent, title, _home(), acceptMode=QFileDialog.AcceptMode.AcceptSave)
     dialog.selectFile(name)
     return _open_file_dialog(dialog, lambda names: then(Path(names[0])))
 

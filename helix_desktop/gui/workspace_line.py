@@ -155,14 +155,21 @@ class WorkspaceLine(QObject):
 
 
 def describe_line(computer: str, state: "LineState", seconds: int) -> str:
-    """Says how the workspace is reached. `computer`: empty for another process of this one."""
+    """Says how the workspace is reached, or nothing where nobody needs it.
+
+    `computer`: empty for another process of this computer, such as the first of two windows. As
+    long as it answers, the few things that can only be done there say so in their own places.
+    """
     if state.stage == "connected":
         if not computer:
-            return tr("Open in another process of this computer, where its agents run.")
+            return ""
         return tr("Connected to {computer}", computer=make_safe_text(computer))
     if state.stage != "waiting":
         return tr("Connecting again…")
-    place = make_safe_text(computer) or tr("the other process")
-    broken = tr("The line to {computer} broke. The agent goes on there.", computer=place)
+    if computer:
+        place = make_safe_text(computer)
+        broken = tr("The line to {computer} broke. The agent goes on there.", computer=place)
+    else:
+        broken = tr("Another window or program has this workspace open, and does not answer.")
     next_try = tr("Trying again in {seconds} s.", seconds=seconds)
     return f"{broken} {next_try}"

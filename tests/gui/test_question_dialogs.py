@@ -58,6 +58,20 @@ def test_a_folder_typed_as_a_whole_is_taken_whatever_is_selected(
     assert not dialog.isVisible()
 
 
+def test_files_are_looked_for_and_saved_in_the_users_folder(
+    application: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dialogs for one file opened in the folder where the program had been started."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    parent = QWidget()
+    opening = question_dialogs.ask_file(parent, "Import", "Workspaces (*.helix)", str)
+    saving = question_dialogs.ask_new_file(parent, "Save", "copy.log", str)
+    assert Path(opening.directory().path()) == tmp_path
+    assert Path(saving.directory().path()) == tmp_path
+    opening.close()
+    saving.close()
+
+
 def test_a_name_is_one_line_and_not_endless(application: object) -> None:
     parent, names = QWidget(), list[str]()
     dialog = question_dialogs.ask_text(parent, "Rename", "Title", "", names.append)

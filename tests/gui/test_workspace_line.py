@@ -126,7 +126,10 @@ def test_words_of_another_computer_are_plain_and_short(
 
 
 def test_another_process_of_this_computer_is_named_so() -> None:
-    assert "another process" in describe_line("", LineState(LineStage.CONNECTED), 0)
+    # A second window of the same workspace is nothing that anybody must know of.
+    assert describe_line("", LineState(LineStage.CONNECTED), 0) == ""
+    broken_here = describe_line("", LineState(LineStage.WAITING), 3)
+    assert broken_here.startswith("Another window or program has this workspace open")
 
 
 def test_pages_that_need_the_workbench_show_nothing_and_fail_at_nothing(

@@ -110,19 +110,18 @@ def _has_words_that_begin_with(text: str, stems: Sequence[str]) -> bool:
 def put_answers_first(
     matching: Sequence[PaletteItem], answers: Sequence[PaletteItem], query: str
 ) -> list[PaletteItem]:
-    """Adds what answers the query as a question. It stands first if the query is worded as one;
-    otherwise, what has all words in its title stands before it, an answer or not.
+    """Adds what answers the query as a question. What has all words in its title stands before
+    it. If the query is worded as a question, the title must have them as they were typed.
     """
+    words = query.casefold().split()
+    named_parts = [stem_of_word(word) for word in words]
     if is_worded_as_question(query):
-        not_answering = [item for item in matching if item not in answers]
-        return list(answers) + not_answering
-
-    stems = [stem_of_word(word) for word in query.casefold().split()]
+        named_parts = [" ".join(words)]
     named: list[PaletteItem] = []
     only_mentioned: list[PaletteItem] = []
     for item in matching:
         title = item.text.casefold()
-        has_all_words = all(stem in title for stem in stems)
+        has_all_words = all(part in title for part in named_parts)
         if has_all_words and item.kind != "entry":
             named.append(item)
         elif item not in answers:

@@ -96,7 +96,7 @@ class LongConversationsPage(WorkspaceSettingsPage):
         self._compare_status = self.add_sentence("", "small")
         self._compare_status.hide()
 
-        self.add_heading(tr("The ways of two other systems"))
+        self.add_heading(tr("Two other ways"))
         for choice in list_named_presets():
             self.add_page_widget(self._build_choice_card(choice))
 
@@ -218,7 +218,7 @@ class LongConversationsPage(WorkspaceSettingsPage):
             declared = FieldDeclaration(
                 limit.name,
                 limit.title,
-                tr("In dollars. 0 means no limit."),
+                tr("In dollars. When a day has cost this much, the agents of this workspace stop."),
                 float(set_limits.get(limit.name, 0.0)),
                 least=0,
                 most=limit.most,

@@ -35,7 +35,9 @@ class StoragePage(SettingsPage):
         limit_field = FieldDeclaration(
             "limit",
             tr("Limit"),
-            tr("Maximum size of the cache. 0 means no limit."),
+            tr(
+                "If the stored outputs take up more than this, this page says so. Nothing is removed automatically."
+            ),
             bench.workspace.settings.limit // MEGABYTE,
             most=2_000_000,
             unit="MB",

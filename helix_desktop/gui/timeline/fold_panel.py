@@ -402,7 +402,8 @@ def _build_covered_output_boxes(
     if shown.event.fold_kind is FoldKind.EXCERPT:
         for fold in folds[:MOST_EXCERPTS]:
             yield build_heading_box(ink, width, tr("What the model sees"), gap=12)
-            excerpt = make_safe_text(fold.text)
+            # The model gets the whole hash. A line of 64 digits tells a person nothing.
+            excerpt = make_safe_text(fold_sentences.shorten_hashes(fold.text))
             yield build_note_box(ink, width, excerpt, font=ink.mono, colour="text")
 
 

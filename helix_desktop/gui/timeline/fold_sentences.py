@@ -301,10 +301,13 @@ def _describe_author_of_fold(event: TimelineEvent, fold: facts.Folded) -> list[s
         return figures
     if _agent_that_shortened_output(event):
         return []
-    model = fold.model or tr("no model")
+    # Lines and excerpts are always written without a model, so nothing is said of them.
+    figures: list[str] = []
+    if fold.model:
+        figures.append(tr("written by {model}", model=fold.model))
     if fold.panic:
-        return [model, tr("because the request would not fit")]
-    return [model, tr("in the background")]
+        figures.append(tr("because the request would not fit"))
+    return figures
 
 
 def _describe_compaction_trigger(trigger: str) -> str:
@@ -353,9 +356,14 @@ def find_entries_named_in_document(text: str) -> list[Digest]:
     return [Digest.from_hex(hex_digits) for hex_digits in hashes]
 
 
+def shorten_hashes(text: str, quote: str = "") -> str:
+    """Returns the text with the first and last four digits of each hash, between `quote`s."""
+    return _HASH.sub(lambda match: f"{quote}{match.group()[:4]}…{match.group()[-4:]}{quote}", text)
+
+
 def link_hashes_and_messages(text: str) -> str:
     """Turns hashes and message numbers into links that the panel can follow."""
-    with_short_hashes = _HASH.sub(lambda match: f"`{match.group()[:4]}…{match.group()[-4:]}`", text)
+    with_short_hashes = shorten_hashes(text, quote="`")
     return _SOURCE.sub(_link_to_message, with_short_hashes)
 
 

@@ -89,9 +89,11 @@ def test_what_has_the_typed_words_in_its_title_comes_first_also_where_it_answers
     """With "import conv", Return opened the import of a whole workspace."""
     texts = ("Import workspace…", "Continue in another agent…", "Import or record conversations…")
     items = [PaletteItem(text, print, answers_questions=True) for text in texts]
-    matching = match_palette_items(items, "import conv")
-    rows = put_answers_first(matching, items, "import conv")
-    assert [row.text for row in rows] == [texts[2], texts[0], texts[1]]
+    # "or" is in no search of words alone, so that the second is worded as a question.
+    for query in ("import conv", "import or"):
+        matching = match_palette_items(items, query)
+        rows = put_answers_first(matching, items, query)
+        assert [row.text for row in rows] == [texts[2], texts[0], texts[1]]
 
 
 def test_a_word_that_begins_as_typed_comes_before_one_that_only_contains_it() -> None:

@@ -76,12 +76,21 @@ def test_titles_and_lines(written: Written) -> None:
     assert fold_sentences.describe_event_briefly(story.events[2], 0).endswith(
         "important details in the text: 41 of 42"
     )
-    assert fold_sentences.describe_fold_figures(story.events[3]).endswith(
-        "9.8 s · fast · in the background"
-    )
+    assert fold_sentences.describe_fold_figures(story.events[3]).endswith("9.8 s · written by fast")
     assert fold_sentences.describe_fold_details(story.events[3]) == (
         "Important details found: 42. The model kept 38 of them. Helix Desktop added 3 to the summary and 1 to a stored text beside it."
     )
+
+
+def test_a_hash_is_shown_by_its_ends_and_a_line_without_a_model_names_no_model(
+    written: Written,
+) -> None:
+    """The panel began "no model · in the background" and with 64 digits."""
+    shortened = fold_sentences.shorten_hashes(f"[{HASH}: 6,000 lines]")
+    assert shortened == f"[{HASH[:4]}…{HASH[-4:]}: 6,000 lines]"
+    lines_of_outputs = fold_sentences.describe_fold_figures(story_of(written).events[1])
+    assert "model" not in lines_of_outputs
+    assert "written" not in lines_of_outputs
 
 
 def test_a_fold_covers_as_many_messages_as_the_chat_shows() -> None:
@@ -116,9 +125,7 @@ def test_a_fold_covers_as_many_messages_as_the_chat_shows() -> None:
     ],
 )
 def test_a_compaction_by_an_agent_is_called_that(why: str, agent: str, known: str) -> None:
-    """The timeline called it “Handover 1 … no model · in the background”, as if this
-    program had made it.
-    """
+    """The timeline called it “Handover 1”, as if this program had made it."""
     fold = Folded("f", FoldKind.HANDOVER, Span(1, 3), "summary", 10, 90, number=1, why=why)
     usual: list[Fact] = [UserSaid((Text("do it"),)), ModelReplied((Text("done"),), "m", Stop.END)]
     recorded = [
@@ -169,9 +176,7 @@ def test_undoing_the_compaction_of_an_agent_says_how_the_agent_gets_its_messages
 
 
 def test_an_excerpt_that_the_agent_showed_its_model_is_not_called_ours() -> None:
-    """The defect: "Excerpt: exec_command … no model · in the background" for an output
-    that Codex had cut.
-    """
+    """The defect: "Excerpt: exec_command" for an output that Codex had cut."""
     call = ToolCall("a", "exec_command", "seq 1 400", 10)
     why = "the other program showed this instead"
     begun: list[Fact] = [
