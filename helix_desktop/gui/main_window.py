@@ -297,7 +297,12 @@ class MainWindow(WindowFrame):
 
     def _show_model_and_start_panel(self) -> None:
         model = self.showing.main_model
-        self.top.model.show_choice(self.showing.foreign_agent or model)
+        agent = self.showing.foreign_agent
+        if agent:
+            # A name alone would say as little as a stranger's: it could be a model or a person.
+            self.top.model.show_choice(agent, tr("Agent: {name}", name=agent))
+        else:
+            self.top.model.show_choice(model)
         self.chat.empty.show_demo_or_usual_suggestions(scripted=model == DEMO_MODEL)
         bench = self.showing.workspace
         if bench is not None:

@@ -602,7 +602,7 @@ def test_a_conversation_with_another_agent_is_begun_with_one_of_those_that_are_t
     press(window, "Gemini CLI")
     assert window.current_session is not None
     assert bench.sessions[window.current_session.id].conversation.state.acp_agent == "Gemini CLI"
-    assert window.top.model.text() == "Gemini CLI ▾"
+    assert window.top.model.text() == "Agent: Gemini CLI ▾"
     models = ModelActions(window.parts, window.top, window.sides, FakeSetup())
     models.open_model_chooser()
     menu = window.top.model.findChild(QMenu)

@@ -302,12 +302,12 @@ def _describe_author_of_fold(event: TimelineEvent, fold: facts.Folded) -> list[s
     if _agent_that_shortened_output(event):
         return []
     # Lines and excerpts are always written without a model, so nothing is said of them.
-    figures: list[str] = []
+    author_and_reason: list[str] = []
     if fold.model:
-        figures.append(tr("written by {model}", model=fold.model))
+        author_and_reason.append(tr("written by {model}", model=fold.model))
     if fold.panic:
-        figures.append(tr("because the request would not fit"))
-    return figures
+        author_and_reason.append(tr("because the request would not fit"))
+    return author_and_reason
 
 
 def _describe_compaction_trigger(trigger: str) -> str:

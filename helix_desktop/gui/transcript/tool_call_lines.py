@@ -35,7 +35,8 @@ _FILE_TOOLS = (
     ToolName.READ_DOCUMENT, ToolName.WRITE_FILE, ToolName.EDIT_FILE, "Write", "Edit", "write_text_file",
 )  # fmt: skip
 _ENTRY_HASH = re.compile(r"[0-9a-f]{8,64}")
-_COMMANDS = frozenset({ToolName.RUN_COMMAND, "shell", "bash"})
+# "execute" is what the Agent Client Protocol calls a call that runs a command.
+_COMMANDS = frozenset({ToolName.RUN_COMMAND, "shell", "bash", "execute"})
 _LINES = re.compile(r'"(first|last)_line"\s*:\s*(\d+)')
 _COUNTED = re.compile(r"^(?P<sign>[+-])(?!\1\1 )", re.MULTILINE)
 

@@ -22,4 +22,4 @@ def test_the_menu_of_tools_is_built_anew_for_a_new_tool_alone(theme: Theme) -> N
     assert menu_of_tools(bar) == shown
     bar.set_tools([("read_file", 3), ("search", 1)])
     texts = [action.text() for action in menu_of_tools(bar)]
-    assert texts == ["All tools", "Read  (3)", "search  (1)"]
+    assert texts == ["All tools", "Read  (3)", "Search  (1)"]
