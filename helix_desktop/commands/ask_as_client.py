@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from argparse import Namespace
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from helix_desktop.commands import workspace_access
 from helix_desktop.commands.ask_input import (
@@ -24,8 +24,10 @@ from helix_desktop.commands.turn_output import (
     plain_text_of_fact,
     report_end_of_turn,
 )
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import escape_control_characters
 from helix_desktop.engine import facts, session_events
+from helix_desktop.engine.message_identity import is_same_message
 from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.session_events import CLOSED, ConversationActivity
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, OwnerEnded
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
 STOP_SECONDS = 5.0
+TAKEN_BACK = "your message was taken back"
+AT_REST = (ConversationActivity.IDLE, ConversationActivity.FAILED)
 
 
 class TurnHost(Protocol):
@@ -135,11 +139,21 @@ class ClientTurn:
         self._attachments: tuple[facts.Attachment, ...] = ()
         self._followed = FollowedConversation()
         self._is_prepared = False
+        # Whether it was handed to a host. One that was killed then may not have received it.
         self._is_sent = False
+        self._is_sent_again = False
+        # Who has said that the message is kept on the disk there, or recorded.
+        self._acknowledged_by: WorkspaceHost | None = None
+        self._sending: asyncio.Task[None] | None = None
+        # What the message is recorded as. A slash command becomes another text, which the host says.
+        self._sent_text = ""
+        if not text.startswith("/"):
+            self._sent_text = text
         # The facts up to this number were there before the message.
         self._last_seq_before: int | None = None
         self._has_begun = bool(arguments.resume)
         self._printed_reply = ""
+        self._sentences_on_waiting: set[str] = set()
         self._answered: set[tuple[int, str]] = set()
 
     async def follow_until_end(self, host: WorkspaceHost) -> None:
@@ -150,15 +164,42 @@ class ClientTurn:
             self.is_refused = not isinstance(error, OwnerEnded)
             raise
         self._answered.clear()  # The next host may ask the same again, as a turn goes on there.
-        follower = await host.follow_conversation(self.conversation, self._followed.state.seq)
+        tasks = OwnedTasks("turn of a command")
         try:
             while self.ended is None:
-                for event in await follower.next_events():
-                    self._followed.apply_event(event)
-                    await self._handle_event(host, event)
+                await self._follow_until_end_or_sent_again(host, tasks)
         except asyncio.CancelledError:
             await self._stop_at_host(host)
             raise
+        finally:
+            self._sending = None
+            await tasks.aclose(limit=1)
+
+    async def _follow_until_end_or_sent_again(self, host: WorkspaceHost, tasks: OwnedTasks) -> None:
+        """Returns when the turn has ended, or when a message is acknowledged that was sent before.
+
+        What happened to it meanwhile was told to nobody, so the host must tell how things are.
+        What is told is handled while the message is sent, too: a slash command may ask before.
+        """
+        follower = await host.follow_conversation(self.conversation, self._followed.state.seq)
+        news = tasks.spawn_task(follower.next_events(), name="wait for events")
+        while self.ended is None:
+            waited_for: set[asyncio.Task[Any]] = {news}
+            if self._sending is not None:
+                waited_for.add(self._sending)
+            await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+            if self._sending is not None and self._sending.done():
+                self._sending.result()  # Raises why the message was not sent.
+                self._sending = None
+                if self._is_sent_again and not self._has_begun:
+                    await follower.close_follower()
+                    return
+            if not news.done():
+                continue
+            for event in news.result():
+                self._followed.apply_event(event)
+                await self._handle_event(host, event, tasks)
+            news = tasks.spawn_task(follower.next_events(), name="wait for events")
 
     # --- Before the turn
 
@@ -203,8 +244,10 @@ class ClientTurn:
             attachments += stored.attachments
         return tuple(attachments)
 
-    async def _send_or_continue(self, host: WorkspaceHost) -> None:
-        """Sends the message, resumes the turn, or does neither if that is done already.
+    async def _send_or_continue(
+        self, host: WorkspaceHost, live: LiveState, tasks: OwnedTasks
+    ) -> None:
+        """Sends the message, or resumes the turn if its host was ended.
 
         Called when all facts have been received: at first, and after each broken connection.
         """
@@ -215,26 +258,41 @@ class ClientTurn:
                 self._check_can_be_resumed()
                 await host.run_host_command(host_interface.ResumeTurn(self.conversation))
                 return
-        if self._has_begun:
+        if self.ended is not None or self._sending is not None:
+            return
+        if self._has_begun and live.running is ConversationActivity.FAILED:
+            # It failed while nothing was heard of it, and the disk had no room for its end.
+            self.ended = facts.TurnEnded(facts.TurnEnd.FAILED, live.why)
+        elif self._has_begun:
             # The host was ended meanwhile, and with it the turn. It is still ours.
-            if self.ended is None and self._followed.running is ConversationActivity.IDLE:
+            if live.running is ConversationActivity.IDLE:
                 await host.run_host_command(host_interface.ResumeTurn(self.conversation))
-        elif not self._is_waiting():
-            message = host_interface.SendMessage(self.conversation, self._text, self._attachments)
-            await host.run_host_command(message, self._send_id)
+        elif self._was_taken_back(live):
+            self.ended = facts.TurnEnded(facts.TurnEnd.STOPPED, TAKEN_BACK)
+        elif self._acknowledged_by is not host:
+            # A message that waits at the next host is sent again, too: nobody else begins its turn.
+            # The host knows the command by its id, and takes the message once.
+            self._is_sent_again = self._is_sent
             self._is_sent = True
+            self._sending = tasks.spawn_task(self._send_message(host), name="send")
+
+    async def _send_message(self, host: WorkspaceHost) -> None:
+        message = host_interface.SendMessage(self.conversation, self._text, self._attachments)
+        result = await host.run_host_command(message, self._send_id)
+        self._acknowledged_by = host
+        if result.sent_text:
+            self._sent_text = result.sent_text
+
+    def _was_taken_back(self, live: LiveState) -> bool:
+        """Whether somebody took the message out of the queue while nothing was heard of it."""
+        if self._acknowledged_by is None or live.running not in AT_REST:
+            return False
+        return live.queued is None or not self._has_own_message(live.queued.messages)
 
     def _check_can_be_resumed(self) -> None:
         if is_last_turn_complete(self._followed.state):
             self.is_refused = True
             raise NotFound("There is nothing to continue.", remedy="Nothing was sent.")
-
-    def _is_waiting(self) -> bool:
-        """Whether the message is in the conversation's queue over there."""
-        queued = self._followed.queued
-        if queued is None:
-            return False
-        return self._has_own_message(queued.messages)
 
     def _has_own_message(self, messages: Iterable[tuple[facts.UserPart, ...]]) -> bool:
         for parts in messages:
@@ -243,26 +301,21 @@ class ClientTurn:
         return False
 
     def _is_own_message(self, parts: tuple[facts.UserPart, ...]) -> bool:
-        if self._text.startswith("/"):
-            # A slash command becomes another text, so it cannot be compared.
+        if not self._sent_text:
+            # The host has not said yet what the slash command has become.
             return True
-        first_part = parts[0]
-        return isinstance(first_part, facts.Text) and first_part.text == self._text
+        # A long text is recorded as an attachment.
+        return is_same_message(facts.UserSaid(parts[:1]), [facts.Text(self._sent_text)])
 
     # --- What is told of the turn
 
-    async def _handle_event(self, host: WorkspaceHost, event: ConversationEvent) -> None:
-        """Prints or answers one event of the conversation, and notices when the turn has ended.
-
-        A `LiveState` comes when all facts so far have been received, so the message is sent
-        then.
-        """
+    async def _handle_event(
+        self, host: WorkspaceHost, event: ConversationEvent, tasks: OwnedTasks
+    ) -> None:
+        """Prints or answers one event of the conversation, and notices when the turn has ended."""
         match event:
             case LiveState():
-                await self._print_reply_so_far(event.reply_text)
-                await self._send_or_continue(host)
-                for asked in event.questions:
-                    await self._answer_question(host, asked)
+                await self._handle_live_state(host, event, tasks)
             case HistoryReplaced():
                 self._last_seq_before = 0
             case FactsAdded():
@@ -272,6 +325,8 @@ class ClientTurn:
                 await self._answer_question(host, event)
             case session_events.MessagesQueued() | session_events.ActivityChanged():
                 await self._notice_end_without_fact(host, event)
+                if isinstance(event, session_events.ActivityChanged):
+                    await self._say_what_is_waited_for(event)
             case session_events.ReplyStreamed(delta=TextDelta()):
                 await self._print_reply_so_far(self._followed.reply_text)
             case ReplyDelayed():
@@ -279,6 +334,16 @@ class ClientTurn:
                 await self._console.print_error(f"Retrying in {round(event.seconds)} s: {why}")
             case _:
                 pass
+
+    async def _handle_live_state(
+        self, host: WorkspaceHost, live: LiveState, tasks: OwnedTasks
+    ) -> None:
+        """All facts so far have been received, so the message is sent now."""
+        await self._print_reply_so_far(live.reply_text)
+        await self._send_or_continue(host, live, tasks)
+        await self._say_what_is_waited_for(live)
+        for asked in live.questions:
+            await self._answer_question(host, asked)
 
     async def _handle_fact(self, recorded: facts.Recorded) -> None:
         """Prints a fact of the turn. The turn begins with this command's own message."""
@@ -309,21 +374,39 @@ class ClientTurn:
         if isinstance(event, session_events.MessagesQueued):
             is_taken_back = self._has_own_message(event.taken_back)
             if is_taken_back and not self._has_begun:
-                self.ended = facts.TurnEnded(facts.TurnEnd.STOPPED, "your message was taken back")
+                self.ended = facts.TurnEnded(facts.TurnEnd.STOPPED, TAKEN_BACK)
             return
         if self._has_begun and event.running is ConversationActivity.FAILED:
             self.ended = facts.TurnEnded(facts.TurnEnd.FAILED, event.why)
             return
-        is_at_rest = event.running in (ConversationActivity.IDLE, ConversationActivity.FAILED)
+        is_at_rest = event.running in AT_REST
         if is_at_rest and not self._has_begun and await self._take_back(host):
             why = f"{event.why} Your message was not sent.".strip()
             self.ended = facts.TurnEnded(facts.TurnEnd.FAILED, why)
+
+    async def _say_what_is_waited_for(
+        self, activity: LiveState | session_events.ActivityChanged
+    ) -> None:
+        """Says, once for each reason, why the message waits: the turn before may take long, and may
+        ask somebody who is not there.
+        """
+        if not self._is_sent or self._has_begun or self._text.startswith("/"):
+            return
+        if activity.running in AT_REST:
+            return
+        sentence = "The agent is at work on another message. Yours is next."
+        if activity.running is ConversationActivity.ASKING:
+            asked_for = escape_control_characters(activity.why)
+            sentence = f"The turn before yours waits for somebody’s permission: {asked_for}"
+        if sentence not in self._sentences_on_waiting:
+            self._sentences_on_waiting.add(sentence)
+            await self._console.print_error(sentence)
 
     async def _take_back(self, host: WorkspaceHost) -> bool:
         """Takes the message back if it still waits. Returns whether it did."""
         try:
             await host.run_host_command(
-                host_interface.TakeBackMessage(self.conversation, self._text)
+                host_interface.TakeBackMessage(self.conversation, self._text, self._send_id)
             )
         except NotFound:
             return False

@@ -115,6 +115,12 @@ class Session:
         self.queue.add_message([facts.Text(text)], steer=True, by=by)
         self.turns.start_turn_if_due(self._ask_user, self._set_activity)
 
+    def send_waiting_messages(self) -> None:
+        """Begin a turn with the messages that wait, such as those that a killed program left.
+        Do nothing if a turn runs already, or if no message waits.
+        """
+        self.turns.start_turn_if_due(self._ask_user, self._set_activity)
+
     def resume_turn(self, *, repeats_unstarted_calls: bool = False) -> None:
         """Continue a turn that was interrupted or reached a limit, if wanted with the
         calls that did not begin.

@@ -65,10 +65,15 @@ class CheckMessage(_TaggedCommand, frozen=True):
 
 
 class TakeBackMessage(_TaggedCommand, frozen=True):
-    """Takes back the last waiting message with this text. NotFound if it does not wait any more."""
+    """Takes back the last waiting message with this text. NotFound if it does not wait any more.
+
+    `sent_by`: the id of the command that sent it, if its sender takes it back. Then the text does
+    not matter, because that of a slash command is not what its user typed.
+    """
 
     conversation: str
     text: str
+    sent_by: str = ""
 
 
 class StopTurn(_TaggedCommand, frozen=True):
@@ -565,7 +570,8 @@ class CommandResult(msgspec.Struct, frozen=True):
     """`conversation`: that was started or forked. `paths`: of files that an undo has restored.
     `left_alone`: those that it has not. `attachments`: what content was stored as. `changed`:
     files, as ListChangesAfter asks for them. `file`: as ReadFile asks for it. `entries`: what was
-    asked about stored outputs. `changes`: what was asked about changed files.
+    asked about stored outputs. `changes`: what was asked about changed files. `sent_text`: what a
+    slash command was sent as.
     """
 
     conversation: str = ""
@@ -577,6 +583,7 @@ class CommandResult(msgspec.Struct, frozen=True):
     file: FileForPreview | None = None
     entries: EntryAnswer | None = None
     changes: ChangesAnswer | None = None
+    sent_text: str = ""
 
 
 def new_command_id() -> str:

@@ -35,7 +35,12 @@ from helix_desktop.workspace_host.window_commands import RunCommand, WindowComma
 MOST_WAITING_EVENTS = 10_000  # A client that is further behind is told facts alone, and catches up.
 MOST_FACTS_AT_ONCE = 500
 MOST_REMEMBERED_COMMANDS = 1_000
+WAITS_NO_MORE = "This message does not wait any more."
 LIST_PAUSE_SECONDS = 0.02  # Changes of the list within this time are told together.
+_AT_REST = (
+    session_events.ConversationActivity.IDLE,
+    session_events.ConversationActivity.FAILED,
+)
 
 
 class CommandMemory:
@@ -155,8 +160,11 @@ class LocalWorkspaceHost:
         # A slash command may run and ask first. The next message must not overtake it.
         lock = self._memory.sending_locks.setdefault(command.conversation, asyncio.Lock())
         async with lock:
-            # The client may have sent it to an earlier process that was killed.
-            if not queue_files.was_left_by_command(command_id):
+            if queue_files.was_left_by_command(command_id):
+                # An earlier process, which was killed, has kept it. Its sender wants it answered.
+                parts = _parts_left_by_command(session, command_id)
+                session.send_waiting_messages()
+            else:
                 parts = await self._bench.slash_commands.expand_command_message(session, said)
                 session.send_message(parts, steer=command.steer, command_id=command_id)
         try:
@@ -164,6 +172,8 @@ class LocalWorkspaceHost:
         except StoreFailed:
             _take_back_message_of_command(session, command_id)
             raise
+        if command.text.startswith("/") and parts and isinstance(parts[0], Text):
+            return CommandResult(sent_text=parts[0].text)
         return CommandResult()
 
     async def _carry_out_check(self, command: host_interface.CheckMessage) -> CommandResult:
@@ -177,12 +187,16 @@ class LocalWorkspaceHost:
 
     async def _carry_out_take_back(self, command: host_interface.TakeBackMessage) -> CommandResult:
         session = await self._bench.open_session(command.conversation)
+        if command.sent_by:
+            if _take_back_message_of_command(session, command.sent_by):
+                return CommandResult()
+            raise NotFound(WAITS_NO_MORE)
         for index in range(len(session.queue) - 1, -1, -1):
             first_part = session.queue[index].parts[0]
             if isinstance(first_part, Text) and first_part.text == command.text:
                 session.queue.take_back_queued(index)
                 return CommandResult()
-        raise NotFound("This message does not wait any more.")
+        raise NotFound(WAITS_NO_MORE)
 
     async def _carry_out_stop(self, command: host_interface.StopTurn) -> CommandResult:
         session = await self._bench.open_session(command.conversation)
@@ -284,12 +298,21 @@ class LocalWorkspaceHost:
         return CommandResult()
 
 
-def _take_back_message_of_command(session: Session, command_id: str) -> None:
-    """Takes a message back if its turn has not begun, because its sender is told that it failed."""
+def _take_back_message_of_command(session: Session, command_id: str) -> bool:
+    """Takes a message back if its turn has not begun. Returns whether it did."""
     for index, message in enumerate(session.queue):
         if message.command_id == command_id:
             session.queue.take_back_queued(index)
-            return
+            return True
+    return False
+
+
+def _parts_left_by_command(session: Session, command_id: str) -> tuple[UserPart, ...]:
+    """Returns the waiting message of a command. It is empty if the message was recorded since."""
+    for message in session.queue:
+        if message.command_id == command_id:
+            return tuple(message.parts)
+    return ()
 
 
 class LocalConversationFollower:
@@ -353,8 +376,12 @@ class LocalConversationFollower:
             tuple(waiting.parts for waiting in session.queue),
             steering_count=sum(waiting.steer for waiting in session.queue),
         )
+        running = session.running
+        if session.turns.task is not None and running in _AT_REST:
+            # Hooks run before a message is recorded. Until then, the session tells no activity.
+            running = session_events.ConversationActivity.THINKING
         reply_text = self._bench.text_of_reply_in_progress(session.id)
-        return LiveState(session.running, session.why, questions, queued, reply_text)
+        return LiveState(running, session.why, questions, queued, reply_text)
 
     def _pop_events(self) -> tuple[ConversationEvent, ...]:
         events = tuple(self._events)

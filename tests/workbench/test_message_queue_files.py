@@ -145,9 +145,13 @@ async def test_a_client_that_sends_again_after_a_kill_sends_once(
     await LocalWorkspaceHost(opened.bench).run_host_command(command, "the same")
     await opened.desk.aclose()
     again = await open_again(desks, opened)
+    assert again.waiting == ["once"]
     host = LocalWorkspaceHost(again.bench)
     await host.run_host_command(command, "the same")
-    assert again.waiting == ["once"]
+    await again.session.wait_until_idle()
+    assert again.waiting == []
+    said = [entry for entry in again.session.all_facts if isinstance(entry.fact, UserSaid)]
+    assert len(said) == 2
 
 
 async def test_what_was_left_and_recorded_since_is_not_sent_again_either(
