@@ -59,9 +59,16 @@ _NAME_OF_SECRET = re.compile(r"token|key|secret|passw|auth|credential|bearer|coo
 _NAMED_KEY = re.compile(
     rf"([\w.-]*(?:{_NAME_OF_SECRET.pattern})[\w.-]*(?:=|: ))[^\s&#]+", re.IGNORECASE
 )
-_URL_PASSWORD = re.compile(r"(\w+://[^/@:\s]*:)[^/@\s]+@")
+# A password may have an @ itself, so it goes up to the last one before a slash.
+_URL_PASSWORD = re.compile(r"(\w+://[^/@:\s]*:)[^/\s]+@")
+# Where a web address has only one word before its host, that is a token: over HTTP, nobody is
+# called only by a name.
+_URL_TOKEN = re.compile(r"(https?://)[^/@:\s]+@", re.IGNORECASE)
+# The character behind the first letters belongs to keys: ordinary words such as skeleton or
+# ghost begin with the same letters.
 _LOOKS_LIKE_KEY = re.compile(
-    r"\b(sk|pk|ghp|gho|ghs|glpat|xox[abprs]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{12,}|Bearer\s+\S+"
+    r"\b(sk[-_]|pk[-_]|gh[opsur]_|github_pat_|glpat-|xox[abprs]-|AKIA[A-Z0-9]|AIza|eyJ)"
+    r"[-_A-Za-z0-9.]{11,}|Bearer\s+\S+"
 )
 
 
@@ -237,7 +244,8 @@ def _remove_secrets(value: Any, name: str = "", *, inside: bool = False) -> Any:
                 return ""
             without_keys = _LOOKS_LIKE_KEY.sub("", value)
             without_passwords = _URL_PASSWORD.sub(r"\1@", without_keys)
-            return _NAMED_KEY.sub(r"\1", without_passwords)
+            without_tokens = _URL_TOKEN.sub(r"\1@", without_passwords)
+            return _NAMED_KEY.sub(r"\1", without_tokens)
     return value
 
 

@@ -121,6 +121,34 @@ def test_keys_never_leave() -> None:
     assert 'name = "x"' in text
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://q7w9x2secret@dev.example.com/x",
+        "postgresql://user:q7w9@x2secret@db.example.com/work",
+        "HTTPS://user:x2secret@dev.example.com/x",
+    ],
+)
+def test_a_token_or_a_password_with_an_at_sign_in_an_address_never_leaves(address: str) -> None:
+    text = settings_without_keys(f'[mcp.a]\nargs = ["--url={address}"]\n')
+    assert "x2secret" not in text
+    assert ".example.com/" in text
+
+
+@pytest.mark.parametrize("name", ["skeleton-generator", "pkg-config-wrapper", "ghost-in-the-shell"])
+def test_a_folder_that_begins_like_a_key_keeps_its_name(name: str) -> None:
+    text = settings_without_keys(f'roots = ["/home/ada/{name}", "ssh://git@host/{name}"]\n')
+    assert f'["/home/ada/{name}", "ssh://git@host/{name}"]' in text
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["sk-ant-api03-abcdefgh", "ghu_abcdefghijkl", "github_pat_abcdefghijkl", "AKIAABCDEFGHIJKL"],
+)
+def test_what_looks_like_a_key_never_leaves_in_any_text(key: str) -> None:
+    assert key not in settings_without_keys(f'instructions = "use {key} for it"\n')
+
+
 def test_keys_of_servers_written_by_hand_never_leave() -> None:
     text = settings_without_keys(
         '[mcp.a]\nargs = ["-y", "server", "--api-key", "hunter2", "--auth-token=hunter2", "--header", "X-Key: hunter2", '
