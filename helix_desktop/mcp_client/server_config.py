@@ -38,13 +38,16 @@ _REFERENCE = re.compile(r"\$\{(?:(env|input|secret|config):)?([^{}:]+)(?::-([^{}
 _NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _NAMED = re.compile(r"(-{0,2}[A-Za-z][\w.-]*)(=|: *)(.+)", re.DOTALL)
 _PARAMETER = re.compile(r"([?&])([^=&#?]+)=([^&#]+)")
-_PASSWORD = re.compile(r"^(\w+://[^/@:\s]+:)([^/@\s$]+)@")
+# A password may have an @ itself, so it goes up to the last one before a slash. What stands alone
+# before the host of a web address is a token. A $ begins a reference, which is no secret.
+_PASSWORD = re.compile(r"^(\w+://[^/@:\s]+:|https?://(?=[^/:\s]*@))([^/\s$]+)@", re.IGNORECASE)
 _INTERPRETER = re.compile(r"(python[\d.]*|node|bun|deno|ruby|php|bash|sh|java)(\.exe)?")
 _SCRIPT_SUFFIXES = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".php", ".sh", ".jar")
 _GENERAL_SCRIPT_NAMES = frozenset(
     ("index", "main", "__main__", "server", "cli", "app", "dist", "build", "src", "lib", "bin")
 )
 _LISTS = ("args", "off", "reading", "approvals")
+_LONGEST_MILLISECONDS = 7 * 86_400_000
 _SHORTEST = 8
 _LONGEST = 1 << 20
 
@@ -472,11 +475,15 @@ def _parse_approvals(table: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _parse_timeout_seconds(value: object) -> float:
     """Return a timeout, which some programs give in milliseconds. Nobody waits for an hour."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+    if not isinstance(value, int | float) or isinstance(value, bool):
         return CALL_SECONDS
+    if value > _LONGEST_MILLISECONDS:
+        return _LONGEST_MILLISECONDS / 1000
     if value > 3600:
-        return float(value) / 1000
-    return float(value)
+        return value / 1000
+    if value > 0:
+        return float(value)
+    return CALL_SECONDS  # Nothing, less, or what is no number (NaN).
 
 
 def legal_server_name(name: str) -> str:
@@ -571,15 +578,11 @@ def _hide_secrets_in_url(server: str, url: str, secrets: dict[str, str]) -> str:
         sign, name, value = parameter.groups()
         if not _SECRET.search(name) or _REFERENCE.search(value):
             return parameter.group()
-        secret_name = f"mcp/{server}/{name}"
-        secrets[secret_name] = value
-        return f"{sign}{name}=${{secret:{secret_name}}}"
+        return f"{sign}{name}={_add_secret(server, name, value, secrets)}"
 
     def hide_password(password: re.Match[str]) -> str:
-        scheme_and_user, value = password.groups()
-        secret_name = f"mcp/{server}/password"
-        secrets[secret_name] = value
-        return f"{scheme_and_user}${{secret:{secret_name}}}@"
+        before_password, value = password.groups()
+        return f"{before_password}{_add_secret(server, 'password', value, secrets)}@"
 
     url_without_password = _PASSWORD.sub(hide_password, url)
     return _PARAMETER.sub(hide_parameter, url_without_password)
@@ -613,7 +616,20 @@ def _hide_secret_value(server: str, key: str, value: str, secrets: dict[str, str
     is_secret = _SECRET.search(key) or _LOOKS_SECRET.search(value)
     if not value or not is_secret:
         return value
+    return _add_secret(server, key, value, secrets)
+
+
+def _add_secret(server: str, key: str, value: str, secrets: dict[str, str]) -> str:
+    """Add a secret of the server to `secrets`, and return a reference to it.
+
+    A second secret with the same key, as in `--token X --token Y`, gets a number. Otherwise both
+    places would get the last one.
+    """
     name = f"mcp/{server}/{key}"
+    number = 1
+    while secrets.get(name, value) != value:
+        number += 1
+        name = f"mcp/{server}/{key} {number}"
     secrets[name] = value
     return f"${{secret:{name}}}"
 

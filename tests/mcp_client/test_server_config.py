@@ -370,3 +370,44 @@ def test_an_example_in_place_of_a_key_is_refused(example: str) -> None:
 def test_what_may_be_a_key_is_taken(value: str) -> None:
     text = json.dumps({"mcpServers": {"gh": {"command": "gh", "env": {"GITHUB_TOKEN": value}}}})
     assert parse_pasted_text(text).secrets == {"mcp/gh/GITHUB_TOKEN": value}
+
+
+def test_two_secrets_of_one_name_are_two() -> None:
+    """Otherwise both places would get the last one."""
+    pasted = parse_pasted_text(
+        """{"mcpServers": {"a": {
+            "command": "serve",
+            "args": ["--token", "first-token", "--token", "other-token", "--token", "first-token"]
+        }}}"""
+    )
+    (server,) = pasted.servers
+    assert "first-token" not in server.description_without_secrets
+    filled = fill_in_references(server, pasted.secrets, {})
+    assert filled.args[1::2] == ("first-token", "other-token", "first-token")
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("https://ada:q7@w9secret@mcp.example.com/x", "ada:"),
+        ("https://q7w9secret@mcp.example.com/x", "https://$"),
+        ("HTTPS://q7@w9secret@mcp.example.com/x", "HTTPS://$"),
+    ],
+)
+def test_all_of_a_password_or_token_in_an_address_goes_to_the_keyring(
+    address: str, shown: str
+) -> None:
+    pasted = parse_pasted_text(f'{{"url": "{address}", "name": "a"}}')
+    (server,) = pasted.servers
+    assert "w9secret" not in server.url
+    assert shown in server.url
+    assert fill_in_references(server, pasted.secrets, {}).url == address
+
+
+@pytest.mark.parametrize(
+    ("timeout", "seconds"),
+    [("1" + "0" * 400, 604_800.0), ("NaN", 600.0), ("Infinity", 604_800.0), ("60000", 60.0)],
+)
+def test_a_timeout_that_makes_no_sense_is_no_error(timeout: str, seconds: float) -> None:
+    text = f'{{"command": "serve", "args": [], "timeout": {timeout}}}'
+    assert parse_pasted_text(text).servers[0].call_seconds == seconds
