@@ -37,10 +37,12 @@ TALKATIVE = (
     "urllib3",
 )
 
-# Matches keys of well-known providers, bearer tokens, and passwords in URLs.
+# Matches keys of well-known providers, bearer tokens, and passwords and tokens in URLs, up to the
+# last @ before a slash.
 LOOKS_SECRET = re.compile(
-    r"\b(?:sk|pk|rk|xai|gsk|ghp|gho|github_pat|AIza|hf|glpat|xox[abp])[-_A-Za-z0-9]{16,}"
-    r"|(?<=[Bb]earer )[-\w.~+/]{8,}=*|(?<=://)[^/\s:@\"]+:[^/\s@\"]+(?=@)|(?<=[?&]key=)[^&\s\"]+"
+    r"\b(?:sk|pk|rk|xai|gsk|gh[opsur]|github_pat|AIza|hf|glpat|xox[abp])[-_A-Za-z0-9]{16,}"
+    r"|(?<=[Bb]earer )[-\w.~+/]{8,}=*|(?<=://)[^/\s:@\"]*:[^/\s\"]+(?=@)"
+    r"|(?<=https://)[^/\s:@\"]+(?=@)|(?<=[?&]key=)[^&\s\"]+"
 )
 
 

@@ -82,12 +82,34 @@ def test_known_secrets_are_blotted_out_wherever_they_stand(
     ],
 )
 @pytest.mark.parametrize(
-    "around", ["{}", "Authorization: Bearer {}", "https://host/x?key={}&y=1", "http://me:{}@host/"]
+    "around",
+    [
+        "{}",
+        "Authorization: Bearer {}",
+        "https://host/x?key={}&y=1",
+        "http://me:{}@host/",
+    ],
 )
 def test_what_looks_like_a_secret_is_blotted_out(
     redaction: LogRedaction, secret: str, around: str
 ) -> None:
     assert secret not in redaction(around.format(secret))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://q7w9secret@host/x",
+        "postgresql://me:q7@w9secret@host/x",
+        "redis://:w9secret@host/0",
+    ],
+)
+def test_a_token_or_password_in_an_address_is_blotted_out(
+    redaction: LogRedaction, address: str
+) -> None:
+    redacted = redaction(f"no answer from {address} today")
+    assert "w9secret" not in redacted
+    assert redacted.endswith(("@host/x today", "@host/0 today"))
 
 
 @pytest.mark.parametrize(
