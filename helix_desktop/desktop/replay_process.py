@@ -5,7 +5,9 @@ rest. Nothing is sent anywhere.
 
 A simulation is never quite what happened. So it gets the prices, the pauses and the cache that the
 conversations really had, and what it says of the preset that they were held with is replaced by
-what they really sent; the other presets are in proportion to it.
+what they really sent; the other presets are in proportion to it. What they would have cost without
+shortening, the conversations say themselves: the meter names that sum, and a second one beside it
+would be doubted.
 """
 
 import asyncio
@@ -20,6 +22,7 @@ from typing import Any, cast
 from helix_desktop.engine.facts import ModelReplied, ModelRole, Recorded, SystemSet
 from helix_desktop.engine.fold_economics import RelativePrices, relative_prices
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
@@ -39,18 +42,19 @@ SHOWN_ERROR_LINES = 3
 LONGEST_ERROR = 500
 LARGEST = 8 << 20  # Of a larger output, in bytes, the replay uses only this much.
 LEAST_PRICE = 1e-6  # Of a cached token, as a share of the input price; the command takes no 0.
+UNSHORTENED = "none"  # The preset that leaves everything in the context.
 LEAST_WINDOW = 2_000  # The command takes no smaller context window.
 
 
 @dataclass(frozen=True, slots=True)
 class HeldConversation:
     """What a conversation really was. `preset`: that with which it was last shortened.
-    `sent`: the tokens of all its requests, and `longest` those of the longest one. `factor`: the
-    billed tokens for each that we count. `is_cached`: whether the provider's cache was read.
+    `savings`: what its requests took, and what they would have taken without shortening.
+    `longest`: the tokens of the longest request. `factor`: the billed tokens for each that we count. `is_cached`: whether the provider's cache was read.
     """
 
     preset: str
-    sent: int
+    savings: Savings
     longest: int
     factor: float
     prices: RelativePrices
@@ -147,7 +151,7 @@ def _measure_conversation(recorded_facts: Sequence[Recorded]) -> HeldConversatio
             cached_tokens += recorded.fact.usage.cache_read
     return HeldConversation(
         preset=preset,
-        sent=state.savings_until_moment().sent,
+        savings=state.savings_until_moment(),
         longest=longest,
         factor=state.billed_per_counted_token(),
         prices=relative_prices(state.settings.model_for_role(ModelRole.MAIN)),
@@ -187,7 +191,7 @@ def _adjust_to_what_happened(
     were held with different presets, or elsewhere.
     """
     really_used = _find_outcome_of_preset(outcomes, {conversation.preset for conversation in held})
-    sent = sum(conversation.sent for conversation in held)
+    sent = sum(conversation.savings.sent for conversation in held)
     if really_used is None or not really_used.sent or not sent:
         return list(outcomes)
     real_peak = max(conversation.longest for conversation in held) / max(1, window)
@@ -202,8 +206,24 @@ def _adjust_to_what_happened(
             peak=outcome.peak * peak_ratio,
             is_real=outcome is really_used,
         )
+        # Nobody could have left everything that exceeds the window.
+        if outcome.policy == UNSHORTENED and adjusted_outcome.peak <= 1:
+            adjusted_outcome = _take_figures_from_meter(adjusted_outcome, held)
         adjusted.append(adjusted_outcome)
     return adjusted
+
+
+def _take_figures_from_meter(
+    outcome: PolicyOutcome, held: Sequence[HeldConversation]
+) -> PolicyOutcome:
+    """Returns what the conversations would have taken without shortening, as the meter says it."""
+    without = sum(conversation.savings.without for conversation in held)
+    paid = sum(conversation.savings.paid for conversation in held)
+    paid_without = sum(conversation.savings.paid_without for conversation in held)
+    share = 0.0
+    if paid:
+        share = paid_without / paid
+    return replace(outcome, sent=without, share_from_meter=share)
 
 
 def _find_outcome_of_preset(

@@ -12,7 +12,10 @@ import pytest
 from helix_desktop.desktop import replay_process
 from helix_desktop.engine.facts import ModelReplied, Text
 from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.errors import InvalidInput, StoreFailed
+from helix_desktop.gui.replay_lab.preset_costs import ComparedBy, compute_preset_costs
+from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
 from helix_desktop.workbench.tour_folder import MODEL, create_tour_folder
 from tests.scripted_tour import run_tour_session
 from tests.workbench.conftest import desks, folder
@@ -101,10 +104,46 @@ async def test_what_really_happened_is_what_the_simulation_says_of_the_preset_in
     assert real.peak == pytest.approx(longest / 32_000)
 
 
+async def test_leaving_everything_is_what_the_meter_compares_with(
+    desks: object, tmp_path: Path
+) -> None:
+    """The meter named one sum for a conversation without shortening, and the comparison another."""
+    create_tour_folder(tmp_path / "sample")
+    bench = await desks().create_workspace("Sample", tmp_path / "sample")  # type: ignore[operator]
+    tour = await run_tour_session(bench)
+    state = tour.conversation.state
+    assert state.settings.policy is not None
+    presets = ["none", state.settings.policy.preset]
+    play = replay_process.replay_conversations
+    outcomes = await play(bench, [tour.id], presets, 500_000, lambda _d, _t: None)
+    none = outcomes[0]
+    savings = state.savings_until_moment()
+    assert none.peak <= 1
+    assert none.sent == savings.without
+    assert not none.is_real
+
+
+def test_leaving_everything_costs_what_the_meter_says_in_dollars() -> None:
+    """Instead of about $0.136, said the meter, and the comparison named other sums."""
+    prices = RelativePrices(0.1, 1.25, 5.0)
+    savings = Savings(9, 900, 4_000, 0, paid=0.0333, paid_without=0.136)
+    held = replay_process.HeldConversation("layered", savings, 100, 1.0, prices, True, 0)
+    real = PolicyOutcome("layered", billed=10, peak=0.1, in_view=1.0, sent=10)
+    none = PolicyOutcome("none", billed=30, peak=0.4, in_view=1.0, sent=30)
+    late = PolicyOutcome("helix", billed=34, peak=0.4, in_view=1.0, sent=34)
+    outcomes = replay_process._adjust_to_what_happened([none, late, real], [held], 1_000)
+    costs = compute_preset_costs(outcomes, "layered", savings.paid, ComparedBy.COST)
+    assert costs["none"].dollars == pytest.approx(savings.paid_without)
+    assert costs["helix"].dollars == pytest.approx(savings.paid * 3.4), "simulated"
+    assert costs["layered"].dollars == savings.paid
+
+
 def test_a_provider_that_caches_nothing_is_not_given_a_cache() -> None:
     def held(*, is_cached: bool) -> replay_process.HeldConversation:
         prices = RelativePrices(0.1, 1.25, 5.0)
-        return replay_process.HeldConversation("layered", 9, 9, 1.5, prices, is_cached, 0)
+        return replay_process.HeldConversation(
+            "layered", Savings(1, 9, 9, 0, 0.0, 0.0), 9, 1.5, prices, is_cached, 0
+        )
 
     options = replay_process._price_options([held(is_cached=False)])
     assert options[:4] == ["--cache-read", "1.000000", "--cache-write", "1.000000"]

@@ -86,12 +86,18 @@ def compute_preset_costs(
             share = outcome.sent / max(1, baseline.sent)
             cost = PresetCost(share, 0.0, fits, outcome.sent, is_baseline)
         else:
-            share = 1.0
-            if baseline.billed:
-                share = outcome.billed / baseline.billed
+            share = _share_of_what_was_paid(outcome, baseline)
             cost = PresetCost(share, paid * share, fits, 0, is_baseline)
         costs[outcome.policy] = cost
     return costs
+
+
+def _share_of_what_was_paid(outcome: PolicyOutcome, baseline: PolicyOutcome) -> float:
+    if outcome.share_from_meter:
+        return outcome.share_from_meter
+    if not baseline.billed:
+        return 1.0
+    return outcome.billed / baseline.billed
 
 
 def describe_preset_cost(cost: PresetCost) -> str:

@@ -60,7 +60,7 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
         ([story.CONVERSATION], policies, bench.rows[story.CONVERSATION].window)
     ]
     assert lab.answer.text() == (
-        "“Late summary” would have cost the least here: about $0.099 instead of $0.118."
+        "“Old outputs first” would have cost the least here: about $0.099 instead of $0.118."
     )
     assert "Dated notes" in said(lab)
     assert set(offered(lab)) == {each for each in policies if each != bench.policy_name}
@@ -68,14 +68,14 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
     take = next(
         each
         for each in lab.findChildren(QPushButton)
-        if each.accessibleName().endswith("Late summary")
+        if each.accessibleName().endswith("Old outputs first")
     )
     take.click()
     assert bench.policy_name == "helix"
     assert set(offered(lab)) == set(policies[1:])
-    assert "This workspace now uses: Late summary." in said(lab)
+    assert "This workspace now uses: Old outputs first." in said(lab)
     window.context_panel_opener.toggle_context_panel()
-    assert window.context_panel.policy.text() == "Late summary ▾"
+    assert window.context_panel.policy.text() == "Old outputs first ▾"
 
 
 def lab_of_paid_conversation(window: MainWindow, bench: FakeWorkbench) -> ReplayLabDialog:
@@ -178,7 +178,7 @@ def test_the_policy_page_compares_the_last_conversations(
     assert len(played) > 1
     assert "keeps_most" in policies
     assert (
-        f"In your last {len(played)} conversations, “Late summary” would have cost the least: "
+        f"In your last {len(played)} conversations, “Old outputs first” would have cost the least: "
         f"about $1.00 instead of $1.20." in said(lab)
     )
 
