@@ -3,7 +3,7 @@ reaches it, and a stored key if the agent sends none.
 """
 
 from dataclasses import replace
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import httpx
 
@@ -46,6 +46,7 @@ class ProviderChoice:
         """Return where a request goes, by which client, and with which headers. Raises
         ProviderUnreachable if that must be asked first, and nobody answers.
         """
+        _refuse_token_in_target(incoming)
         address = address_of_provider(incoming)
         with_key = _add_stored_key_if_missing(incoming, address)
         client = self._clients.get_client_for(incoming.registration)
@@ -76,6 +77,17 @@ def address_of_provider(incoming: IncomingRequest) -> str:
     if protocol == responses_gateway.NAME and ACCOUNT_HEADER in incoming.headers:
         return CODEX_SUBSCRIPTION_URL
     return registration.upstreams.get(protocol) or request_routes.UPSTREAMS[protocol]
+
+
+def _refuse_token_in_target(incoming: IncomingRequest) -> None:
+    """Raise InvalidURL if what would be sent on of the address still has its token.
+
+    This happens where the token does not stand at the path's beginning, such as in an
+    address that was put together wrongly. The provider must not see it.
+    """
+    target = unquote(f"{incoming.route.path}?{incoming.query}")
+    if request_routes.has_token(target, incoming.registration.token):
+        raise httpx.InvalidURL("the address has its token more than once, or in the wrong place")
 
 
 def _add_stored_key_if_missing(incoming: IncomingRequest, address: str) -> IncomingRequest:

@@ -81,7 +81,12 @@ class IncomingRequest:
 
     def headers_for_provider(self) -> list[tuple[bytes, bytes]]:
         """Return the headers to send on, without those that are meant for this program alone."""
-        return headers_to_forward(self.raw_headers, self.protocol, self.registration.headers)
+        return headers_to_forward(
+            self.raw_headers,
+            self.protocol,
+            self.registration.headers,
+            self.registration.token,
+        )
 
 
 @dataclass(frozen=True, slots=True)

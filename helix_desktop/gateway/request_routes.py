@@ -31,6 +31,9 @@ _PREFIX = re.compile(
 )
 _FORWARDED = read_word_lists("forwarded_headers")
 _FORWARDED_TO_ALL = _FORWARDED["every"] + _FORWARDED["sessions"] + _FORWARDED["services"]
+_SLASHES = re.compile(r"[/\\]")
+MOST_UNQUOTINGS = 3
+SHORTEST_TOKEN = 16
 CONNECTION_HEADERS = frozenset(_FORWARDED["connection"])
 OWN_PREFIX = "x-helix-"  # Headers for the gateway itself.
 NO_KEY = b"Bearer acp-proxy"  # Claude Code over ACP sends it besides the key from `providers/set`.
@@ -93,21 +96,32 @@ def guess_protocol(path: str, headers: Mapping[str, str]) -> str:
 
 
 def headers_to_forward(
-    headers: Sequence[tuple[bytes, bytes]], protocol: str, own_names: Collection[str] = ()
+    headers: Sequence[tuple[bytes, bytes]],
+    protocol: str,
+    own_names: Collection[str] = (),
+    token: str = "",
 ) -> list[tuple[bytes, bytes]]:
     """Return the headers that the protocol's providers know, and those of the agent's settings.
 
     What else came along stays here, such as a cookie, what a proxy noted about this
     computer, or a page's address with the gateway's token. `own_names` are in lower case.
+    `token`: of the gateway's address; a header that has it is not sent on, whatever its name.
     """
     connection_names = _headers_of_this_connection(headers)
     forwarded: list[tuple[bytes, bytes]] = []
     for raw_name, value in headers:
         name = raw_name.decode("latin-1").lower()
+        if has_token(value.decode("latin-1"), token):
+            continue
         is_wanted = is_known_header(name, protocol) or _is_own_header(name, own_names)
         if is_wanted and name not in connection_names and value != NO_KEY:
             forwarded.append((raw_name, value))
     return forwarded
+
+
+def has_token(text: str, token: str) -> bool:
+    """Whether a text has the token of an address. Shorter ones than ours could be in any word."""
+    return len(token) >= SHORTEST_TOKEN and token in text
 
 
 def is_known_header(name: str, protocol: str) -> bool:
@@ -145,6 +159,8 @@ def join_provider_address(upstream: str, path: str, query: str) -> str:
     """
     if not path.startswith("/"):  # `*@other.example` would become a host name.
         raise httpx.InvalidURL("the path does not begin with a slash")
+    if _leaves_its_folder(path):  # A registration names an address, not the whole server.
+        raise httpx.InvalidURL("the path leads out of the provider's address")
     base_url = upstream.rstrip("/")
     version = urlsplit(base_url).path.rpartition("/")[2]
     path_behind_version = path
@@ -153,3 +169,18 @@ def join_provider_address(upstream: str, path: str, query: str) -> str:
     if not query:
         return f"{base_url}{path_behind_version}"
     return f"{base_url}{path_behind_version}?{query}"
+
+
+def _leaves_its_folder(path: str) -> bool:
+    """Whether a server could take the path for one that goes up by `..`, as it is or quoted.
+
+    Servers behind each other may unquote a path more than once.
+    """
+    read_path = path
+    for _ in range(MOST_UNQUOTINGS + 1):
+        for segment in _SLASHES.split(read_path):
+            # Some servers ignore what stands behind a semicolon.
+            if segment.partition(";")[0] == "..":
+                return True
+        read_path = unquote(read_path)
+    return False

@@ -298,6 +298,7 @@ ALL = (
         6,
     ),
     Trial("gateway_bodies", "hostile compressed bodies at the gateway", "--bodies", 1_000, 15),
+    Trial("gateway_rooms", "agents that try to reach each other's rooms", "--tries", 600, 20),
     Trial(
         "other_user",
         "another user of the machine against every port and socket (as root)",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import httpx
 import pytest
 
 from helix_desktop.gateway import provider_choice
 from helix_desktop.gateway.codex_workspace import CODEX_SUBSCRIPTION_URL
 from helix_desktop.gateway.provider_choice import ProviderChoice, ProviderHttpClients
-from helix_desktop.gateway.registration import GatewayRegistration
+from helix_desktop.gateway.registration import GatewayRegistration, new_token
 from helix_desktop.gateway.request_parsing import IncomingRequest
 from helix_desktop.gateway.request_routes import UPSTREAMS, parse_route
 
@@ -89,4 +90,17 @@ async def test_a_stored_key_is_added_where_the_agent_sends_none_to_its_host(
     chosen = await choice.choose_provider(incoming)
     assert chosen.url == "https://api.example/v1/messages?beta=true"
     assert list(chosen.incoming.raw_headers) == added
+    await choice.aclose()
+
+
+@pytest.mark.parametrize("target", ["/T/TOKEN/v1/messages", "//t/TOKEN/v1/messages", "/v1/messages?k=TOKEN", "/v1/messages?k=%TOKEN"])  # fmt: skip
+async def test_an_address_that_would_tell_the_provider_its_token_is_refused(target: str) -> None:
+    token = new_token()
+    quoted = f"{ord(token[0]):02x}{token[1:]}"
+    path, _, query = target.replace("%TOKEN", f"%{quoted}").replace("TOKEN", token).partition("?")
+    registration = GatewayRegistration(token, "http://own.example")
+    incoming = IncomingRequest("POST", parse_route(path), query, (), {}, b"", registration)
+    choice = ProviderChoice()
+    with pytest.raises(httpx.InvalidURL):
+        await choice.choose_provider(incoming)
     await choice.aclose()

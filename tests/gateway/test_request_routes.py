@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.gateway import request_routes
+from helix_desktop.gateway.registration import new_token
 from helix_desktop.gateway.request_routes import RequestRoute, join_provider_address
 
 
@@ -50,6 +51,35 @@ def test_a_target_never_becomes_a_part_of_the_hosts_name(target: str) -> None:
     except httpx.InvalidURL:
         return
     assert httpx.URL(address).netloc == b"api.example"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../other/v1/messages",
+        "/v1/../../other/v1/messages",
+        "/%2e%2e/other/v1/messages",
+        "/.%2E/other/v1/messages",
+        "/..%2fother/v1/messages",
+        "/..%5Cother/v1/messages",
+        "/..\\other/v1/messages",
+        "/%252e%252e/other/v1/messages",
+        "/%25252e./other/v1/messages",
+        "/..;a=b/other/v1/messages",
+        "/v1/messages/..",
+    ],
+)
+def test_a_path_does_not_leave_the_address_that_the_registration_names(path: str) -> None:
+    """The defect: an agent with a token reached all of the provider's server with the stored key."""
+    with pytest.raises(httpx.InvalidURL):
+        join_provider_address("https://company.example/for-this-team", path, "")
+
+
+def test_names_with_dots_are_no_way_out() -> None:
+    for path in ("/v1beta/models/a..b:countTokens", "/v1/files/...", "/v1/./x", "/.helix/x"):
+        assert (
+            join_provider_address("https://a.example/b", path, "") == f"https://a.example/b{path}"
+        )
 
 
 @pytest.mark.parametrize(
@@ -230,3 +260,13 @@ def test_the_key_that_is_none_is_left_out_whatever_header_has_it() -> None:
     assert request_routes.headers_to_forward(headers, "anthropic") == headers[1:]
     given_by_settings = [(b"x-other", request_routes.NO_KEY)]
     assert request_routes.headers_to_forward(given_by_settings, "anthropic", ("x-other",)) == []
+
+
+def test_a_header_with_the_token_of_the_address_stays_here_whatever_its_name() -> None:
+    token = new_token()
+    headers = [
+        (b"HTTP-Referer", f"http://127.0.0.1:4356/t/{token}/".encode()),
+        (b"Authorization", f"Bearer {token}".encode()),
+        (b"X-Title", b"mine"),
+    ]
+    assert request_routes.headers_to_forward(headers, "openai-chat", (), token) == headers[2:]
