@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import os
 from argparse import Namespace
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,8 @@ async def write_conversation_for_agent(
         lines.append(line)
     if is_to_file:
         file = Path(arguments.to)
+        # The files of sub-agents belong into a folder of the agent.
+        restored = replace(restored, subagents=0, files_of_subagents=())
         path = await asyncio.to_thread(
             restoring.write_new_session_file, file.parent, file.name, restored.content
         )
@@ -121,6 +123,7 @@ def _restored_session_as_json(restored: RestoredSession, path: Path) -> dict[str
     result = {field.name: getattr(restored, field.name) for field in fields(restored)}
     del result["content"]
     del result["texts"]
+    del result["files_of_subagents"]
     result["original"] = result.pop("is_original")
     result["folded"] = result.pop("is_folded")
     result["path"] = str(path)

@@ -66,6 +66,8 @@ _TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customT
 _TEXTS = ("prompt", "content", "snippet", "text", "message", "stdout")
 SHOWED = "[Claude Code showed: "
 _NOT_SHOWN = ("prompt_snapshot", "session_context")  # Attachments that the model does not see.
+FOLDER_OF_SUBAGENTS = "subagents"
+LARGEST_SETTINGS_BYTES = 1 << 20
 _SAVED = re.compile(r"[\\/]tool-results[\\/]([\w.-]{1,200})")
 
 
@@ -94,7 +96,8 @@ def read_claude_code_recordings(
     # Since 2.1.331, a sub-agent's file also has rows about requests, which do not say
     # that they are a sub-agent's.
     has_main_messages = any(is_claude_code_row(row.value) for row in main_rows)
-    if path.parent.name == "subagents" or not has_main_messages:
+    if path.parent.name == FOLDER_OF_SUBAGENTS or not has_main_messages:
+        _keep_settings_of_subagent(report, path)
         sessions = file_reader.read_recordings(rows, path.stem, str(path))
         return _mark_as_subagent(sessions, path, rows)
 
@@ -105,6 +108,24 @@ def read_claude_code_recordings(
         subagent = _read_subagent(rows_of_subagent, report, path, session_id, main_sessions)
         subagents.append(subagent)
     return _link_results_to_subagents(main_sessions, path) + subagents
+
+
+def _keep_settings_of_subagent(report: ReadingReport, path: Path) -> None:
+    """Keep the file beside a sub-agent's that says what kind of agent it is. Claude Code needs it
+    to go on with the sub-agent.
+    """
+    with suppress(OSError):
+        content = read_file_below(path.parent, f"{path.stem}.meta.json", LARGEST_SETTINGS_BYTES)
+        if is_settings_of_subagent(
+            object_at(parse_json_or_none(content.decode("utf-8", "replace")))
+        ):
+            one_line = b" ".join(content.splitlines())
+            report.unread.append(one_line + b"\n")
+
+
+def is_settings_of_subagent(value: Mapping[str, object]) -> bool:
+    """Whether it is what Claude Code notes beside a sub-agent's file, and no line of a session."""
+    return "agentType" in value and "type" not in value
 
 
 def _first_session_id(rows: Sequence[HistoryRow]) -> str:

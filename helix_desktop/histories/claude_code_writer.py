@@ -72,7 +72,7 @@ def _chain_of_lines(
     """Yield the lines of the session, each with the one before it. A compaction begins anew."""
     previous_line_id: str | None = None
     for number, line in enumerate(lines):
-        line_id = str(uuid.uuid5(uuid.UUID(new_id), str(number)))
+        line_id = derive_id_from_session(new_id, str(number))
         chained_line: Block = {}
         if line.get("subtype") == "compact_boundary":
             chained_line["parentUuid"] = None
@@ -89,6 +89,11 @@ def _chain_of_lines(
         chained_line["uuid"] = line_id
         yield chained_line
         previous_line_id = line_id
+
+
+def derive_id_from_session(session_id: str, name: str) -> str:
+    """Return an id that is the same each time for something of this name in the session."""
+    return str(uuid.uuid5(uuid.UUID(session_id), name))
 
 
 def build_title_line(title: str, session_id: str) -> Mapping[str, str]:

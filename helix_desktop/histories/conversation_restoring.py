@@ -5,6 +5,7 @@ Existing sessions stay as they are: a new file appears with its whole content. N
 
 import errno
 import json
+import os
 import re
 import stat
 import sys
@@ -164,10 +165,19 @@ class RestoreRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class FileOfSubagent:
+    """A file of a sub-agent of Claude Code. `path`: relative to the folder of its session."""
+
+    path: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class RestoredSession:
     """A session to be written. `is_original`: it has the agent's own lines. `messages`:
     their number when read back. `texts`: those that the agent will send. `fits`:
-    whether its model has room for them.
+    whether its model has room for them. `subagents`: the number of those that have
+    files of their own, which are `files_of_subagents`.
     """
 
     agent: str
@@ -184,6 +194,8 @@ class RestoredSession:
     calls_as_text: int = 0
     is_folded: bool = False
     fits: bool = True
+    subagents: int = 0
+    files_of_subagents: tuple[FileOfSubagent, ...] = ()
 
 
 def digests_needed_for_restoring(facts: Sequence[Recorded]) -> list[Digest]:
@@ -256,13 +268,19 @@ def build_restored_session(
         is_folded=request.is_folded,
         is_for_same_agent=origin.kind == FORMATS[request.agent].kind,
     )
+    own_lines = read_own_lines(facts, read_content)
+    session = replace(session, title=title, own_lines=tuple(own_lines))
+    translated = build_translated_session(session, request.agent, session_id)
+    return replace(translated, is_folded=request.is_folded)
+
+
+def read_own_lines(facts: Sequence[Recorded], read_content: ReadContent) -> list[bytes]:
+    """Return the lines that imports have stored as the agent wrote them."""
     own_lines: list[bytes] = []
     for digest in _digests_of_own_lines(facts):
         stored_lines = read_content(digest) or b""
         own_lines.extend(stored_lines.splitlines())
-    session = replace(session, title=title, own_lines=tuple(own_lines))
-    translated = _build_translated_session(session, request.agent, session_id)
-    return replace(translated, is_folded=request.is_folded)
+    return own_lines
 
 
 def _build_title_of_copy(facts: Sequence[Recorded], kind: str, request: RestoreRequest) -> str:
@@ -318,7 +336,7 @@ def _build_from_original_lines(
     whole_session = build_session_from_facts(
         facts, read_content, "", origin, is_for_same_agent=True
     )
-    file = _find_original_file(facts, read_content, whole_session, origin, form)
+    file = find_original_file(facts, read_content, whole_session, origin, form)
     if file is None:
         return None
     number = request.before_compaction
@@ -343,19 +361,21 @@ def _build_from_original_lines(
     )
 
 
-def _find_original_file(
+def find_original_file(
     facts: Sequence[Recorded],
     read_content: ReadContent,
     whole_session: RecordedSession,
     origin: Origin,
     form: AgentFormat,
+    *,
+    is_subagent: bool = False,
 ) -> OriginalFile | None:
     """Return the agent's file, or what was kept of it, if it has the same session as we have."""
     was_seen_live = is_seen_live(facts)
-    file = _read_original_file(origin, form)
+    file = _read_original_file(origin, form, is_subagent=is_subagent)
     if file is not None and _is_same_session(file, whole_session, was_seen_live=was_seen_live):
         return file
-    kept_file = _read_kept_lines(facts, read_content, origin, form)
+    kept_file = _read_kept_lines(facts, read_content, origin, form, is_subagent=is_subagent)
     if kept_file is None:
         return None
     if not _is_same_session(kept_file, whole_session, was_seen_live=was_seen_live):
@@ -384,11 +404,13 @@ def _content_with_new_ids(
         return opencode_writer.build_document_of_kept_lines(lines, session_id, title, time.time())
     # Behind "#" stands the name of a branch, which the agent does not know.
     own_id, _, _ = origin.session.partition("#")
-    content = _replace_session_id(b"".join(lines), form.id_fields, own_id, session_id)
+    content = replace_session_id(b"".join(lines), form.id_fields, own_id, session_id)
     return _with_title(content, agent, session_id, title)
 
 
-def _read_original_file(origin: Origin, form: AgentFormat) -> OriginalFile | None:
+def _read_original_file(
+    origin: Origin, form: AgentFormat, *, is_subagent: bool
+) -> OriginalFile | None:
     """Return the agent's own file as it is now, or None if it cannot be read or has
     another session.
     """
@@ -400,7 +422,7 @@ def _read_original_file(origin: Origin, form: AgentFormat) -> OriginalFile | Non
         sessions = list(history_reading.read_sessions(path, ReadingReport(), form.kind))
     except (OSError, HelixError, UnreadableRow):
         return None
-    return _original_file_of_sessions(lines, sessions, origin)
+    return _original_file_of_sessions(lines, sessions, origin, is_subagent=is_subagent)
 
 
 def _path_of_original_file(origin: Origin) -> Path:
@@ -411,7 +433,12 @@ def _path_of_original_file(origin: Origin) -> Path:
 
 
 def _read_kept_lines(
-    facts: Sequence[Recorded], read_content: ReadContent, origin: Origin, form: AgentFormat
+    facts: Sequence[Recorded],
+    read_content: ReadContent,
+    origin: Origin,
+    form: AgentFormat,
+    *,
+    is_subagent: bool,
 ) -> OriginalFile | None:
     """Return the agent's file as it was imported last, or None if its lines were not kept."""
     stored: list[bytes] = []
@@ -429,20 +456,20 @@ def _read_kept_lines(
         sessions = list(history_reading.read_sessions_of_lines(lines, path, form.kind))
     except UnreadableRow:
         return None
-    return _original_file_of_sessions(lines, sessions, origin)
+    return _original_file_of_sessions(lines, sessions, origin, is_subagent=is_subagent)
 
 
 def _original_file_of_sessions(
-    lines: Lines, sessions: Sequence[RecordedSession], origin: Origin
+    lines: Lines, sessions: Sequence[RecordedSession], origin: Origin, *, is_subagent: bool
 ) -> OriginalFile | None:
     """Return the lines with the branch that the agent would continue, or None if they are of
-    another session.
+    another session. `is_subagent`: whether that of a sub-agent is asked for.
     """
     own_id, _branch, _ = origin.session.partition("#")
     branches: list[RecordedSession] = []
     for session in sessions:
         id_in_file, _, _ = session.session.partition("#")
-        if id_in_file == own_id and not session.parent:
+        if id_in_file == own_id and bool(session.parent) is is_subagent:
             branches.append(session)
     if not branches:
         return None
@@ -511,7 +538,7 @@ def _with_title(content: bytes, agent: str, session_id: str, title: str) -> byte
     return content
 
 
-def _replace_session_id(content: bytes, id_fields: str, old_id: str, new_id: str) -> bytes:
+def replace_session_id(content: bytes, id_fields: str, old_id: str, new_id: str) -> bytes:
     """Return the lines with another session id. Texts stay as they are: their quotation
     marks are escaped.
     """
@@ -553,7 +580,7 @@ def _lines_before_compaction(lines: Lines, form: AgentFormat, number: int) -> Li
     return None
 
 
-def _build_translated_session(
+def build_translated_session(
     session: RecordedSession, agent: str, session_id: str
 ) -> RestoredSession:
     """Build a session in the agent's format from messages that its tools and provider
@@ -612,6 +639,8 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
         yield "The session may still be too long for the agent: the rest cannot be shortened."
     if restored.is_original:
         yield "The session file contains the agent's own lines, unchanged except for a new session ID and title."
+    if restored.subagents:
+        yield f"Histories of sub-agents that were saved with it: {restored.subagents:,}."
     if restored.left_out_reasoning:
         yield f"Reasoning blocks left out, because this agent's provider cannot read them: {restored.left_out_reasoning:,}."
     if restored.left_out_context:
@@ -648,6 +677,11 @@ def write_restored_session(restored: RestoredSession, places: HistoryPlaces) -> 
         marker = f"{project_folder}/{gemini_cli_writer.MARKER}"
         with suppress(FileExistsError):
             _write_new_file(root, marker, restored.folder.encode())
+    folder_of_session, _, _ = path_below_root.rpartition("/")
+    for file in restored.files_of_subagents:
+        # One that is still where the agent wrote it stays: the agent reads that one.
+        if not os.path.lexists(root / folder_of_session / file.path):
+            write_new_session_file(root, f"{folder_of_session}/{file.path}", file.content)
     return write_new_session_file(root, path_below_root, restored.content)
 
 

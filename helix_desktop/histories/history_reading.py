@@ -207,7 +207,8 @@ def _read_sessions_from_json_file(
     """Yield the sessions of a file of JSON lines or one JSON document."""
     all_rows = list(_read_rows(path, report, readable_path))
     sessions = list(_sessions_of_all_rows(all_rows, path, report, kind))
-    main_sessions = [session for session in sessions if not session.parent]
+    # A file of a sub-agent has no main session.
+    main_sessions = [session for session in sessions if not session.parent] or sessions
     continued_session = max(main_sessions, key=time_of_newest_message, default=None)
     for session in sessions:
         if session is continued_session and _keeps_lines(session.kind):

@@ -12,12 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.engine.facts import ConversationChanged, FoldKind, ModelRole, ModelSet
+from helix_desktop.engine.facts import (
+    ConversationChanged,
+    FoldKind,
+    ModelRole,
+    ModelSet,
+    Recorded,
+)
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import conversation_restoring as restoring
+from helix_desktop.histories import subagent_restoring
 from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest
 from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
@@ -49,6 +57,16 @@ class ConversationRelay:
         """`may_fold`: fold what is too long, else `fits` is false. `may_ask_model`:
         send it to a model, which may cost.
         """
+        restored = await self._prepare_session(
+            request, may_fold=may_fold, may_ask_model=may_ask_model
+        )
+        if request.agent == subagent_restoring.AGENT:
+            return await self._add_subagents(restored, request.conversation)
+        return restored
+
+    async def _prepare_session(
+        self, request: RestoreRequest, *, may_fold: bool, may_ask_model: bool
+    ) -> RestoredSession:
         window = request.window or restoring.FORMATS[request.agent].window
         if not FRAME_TOKENS < window <= LARGEST_WINDOW:
             raise InvalidInput(f"The context window cannot have {window:,} tokens.", remedy=f"The agent itself needs {FRAME_TOKENS:,} tokens. Choose a context window that is larger than this, and has at most {LARGEST_WINDOW:,} tokens.")  # fmt: skip
@@ -71,6 +89,27 @@ class ConversationRelay:
             await session.conversation.append_facts(change)
         fits = await self._fits_in_context(folded.texts, room)
         return replace(folded, fits=fits, is_folded=is_folded)
+
+    async def _add_subagents(self, restored: RestoredSession, conversation: str) -> RestoredSession:
+        """Return the session with the histories of the sub-agents that belong to a conversation."""
+        rows = await self.workspace.journal.list_conversations()
+        family = {conversation}
+        for row in rows:
+            if row.id == conversation and row.forked_from:
+                family.add(row.forked_from)  # Up to the fork, both have the same sub-agents.
+        conversations: list[Sequence[Recorded]] = []
+        digests: list[Digest] = []
+        for row in rows:
+            if row.parent in family:
+                facts = await self.workspace.journal.read_facts(row.id)
+                conversations.append(facts)
+                digests.extend(restoring.digests_needed_for_restoring(facts))
+        if not conversations:
+            return restored
+        contents = await self.workspace.cache.read_contents(digests)
+        return await asyncio.to_thread(
+            subagent_restoring.add_subagents, restored, conversations, contents.get
+        )
 
     async def _fits_in_context(self, texts: Sequence[str], room: int) -> bool:
         character_count = 0

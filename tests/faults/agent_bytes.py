@@ -13,6 +13,8 @@ much of the first, up to the new words of the user, the second begins with. Gemi
 resume a session of its own that has calls (its provider refuses the request), so there the second
 request is compared with those that the agent sent before.
 
+The files of Claude Code's sub-agents are removed, too, and must come back with the session.
+
 Every output that stood complete in the file must be in the second request or in the workspace.
 """
 

@@ -16,6 +16,7 @@ import json
 import os
 import random
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -254,6 +255,8 @@ def session_id(name: str, file: Path) -> str:
 def delete_session(name: str, file: Path, session: str) -> None:
     if name != "opencode":
         file.unlink()
+        # Claude Code has the files of sub-agents and large outputs there.
+        shutil.rmtree(file.with_suffix(""), ignore_errors=True)
         return
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("PRAGMA foreign_keys = ON")  # messages and parts go with it

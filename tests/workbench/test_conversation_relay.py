@@ -6,14 +6,20 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import ModelReplied, ModelRole
+from helix_desktop.engine.facts import ModelReplied, ModelRole, Text, UserSaid
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput
-from helix_desktop.histories.conversation_restoring import RestoreRequest, describe_restored_session
+from helix_desktop.histories import history_reading, subagent_files
+from helix_desktop.histories.conversation_restoring import (
+    RestoreRequest,
+    describe_restored_session,
+    write_restored_session,
+)
 from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.token_counting import TiktokenCounter
 from helix_desktop.workbench import Workbench
@@ -202,3 +208,96 @@ async def test_the_agent_gets_the_workspaces_server(
         "mcpServers"
     ].values()
     assert server["exposure"] == "direct"
+
+
+SETTINGS_OF_SUBAGENT = '{"agentType": "Explore", "model": "claude-haiku"}'
+
+
+def session_with_subagents(agent_folder: Path) -> Path:
+    """A session of Claude Code with a sub-agent in its own folder, as it writes them today, one
+    beside it, as versions of 2025 did, and one in its own file, as the first versions did.
+    """
+    rows = written.claude_session()
+    rows += rows_of_subagent("in_file", 20)
+    file = written.lines(agent_folder / "projects" / "-home-me-project" / "session-1.jsonl", rows)
+    own_folder = file.parent / "session-1" / "subagents"
+    written.lines(own_folder / "agent-today.jsonl", rows_of_subagent("today", 30))
+    (own_folder / "agent-today.meta.json").write_text(SETTINGS_OF_SUBAGENT)
+    written.lines(file.parent / "agent-older.jsonl", rows_of_subagent("older", 40))
+    return file
+
+
+def rows_of_subagent(name: str, number: int) -> list[dict[str, object]]:
+    of_subagent = {"isSidechain": True, "agentId": name}
+    return [
+        written.claude_said(number, None, f"look as {name}", **of_subagent),
+        written.claude_reply(
+            number + 1, number, f"m{name}", written.use(f"t{name}"), **of_subagent
+        ),
+        written.claude_said(
+            number + 2, number + 1, [written.result(f"t{name}", f"OUT {name}")], **of_subagent
+        ),
+        written.claude_reply(
+            number + 3, number + 2, f"e{name}", written.text(f"Seen by {name}."), **of_subagent
+        ),
+    ]
+
+
+async def import_with_subagents(bench: Workbench, file: Path) -> str:
+    """Import the session, and return its conversation."""
+    files = subagent_files.list_files_with_subagents(file)
+    await HistoryImport(bench.workspace, TiktokenCounter()).import_files(files)
+    await bench._rows.read_all_rows()
+    (conversation,) = [row.id for row in bench.list_conversations() if not row.parent]
+    return conversation
+
+
+async def test_claude_code_gets_the_files_of_its_sub_agents_back(
+    desks: Desks, folder: Path, tmp_path: Path
+) -> None:
+    """Without them it says that a sub-agent which was at work has failed, cannot go on with it,
+    and sends other bytes than before.
+    """
+    file = session_with_subagents(tmp_path / ".claude")
+    today = (file.parent / "session-1" / "subagents" / "agent-today.jsonl").read_bytes()
+    older = (file.parent / "agent-older.jsonl").read_bytes()
+    bench = await desks().create_workspace("w", folder)
+    conversation = await import_with_subagents(bench, file)
+    shutil.rmtree(tmp_path / ".claude")
+
+    request = RestoreRequest(conversation, "claude", str(folder))
+    restored = await bench.relay.prepare_session_for_agent(request)
+    path = write_restored_session(restored, HistoryPlaces(tmp_path, {}))
+    new_id = restored.session.encode()
+    own_folder = path.parent / restored.session / "subagents"
+    assert (own_folder / "agent-today.jsonl").read_bytes() == today.replace(b"session-1", new_id)
+    assert (own_folder / "agent-today.meta.json").read_text() == SETTINGS_OF_SUBAGENT
+    assert (path.parent / "agent-older.jsonl").read_bytes() == older.replace(b"session-1", new_id)
+    assert path.read_bytes().count(b'"agentId": "in_file"') == 4
+    told = list(describe_restored_session(restored, path))
+    assert "Histories of sub-agents that were saved with it: 2." in told
+
+
+async def test_sub_agents_whose_lines_were_not_kept_come_back_from_their_messages(
+    desks: Desks, folder: Path, tmp_path: Path
+) -> None:
+    """Earlier versions kept no lines of them. Also, where the conversation went on here."""
+    file = session_with_subagents(tmp_path / ".claude")
+    bench = await desks().create_workspace("w", folder)
+    conversation = await import_with_subagents(bench, file)
+    shutil.rmtree(tmp_path / ".claude")
+    for row in bench.list_conversations():
+        session = await bench.open_session(row.id)
+        await session.conversation.append_facts(UserSaid((Text("said here"),)))
+
+    request = RestoreRequest(conversation, "claude", str(folder))
+    restored = await bench.relay.prepare_session_for_agent(request)
+    path = write_restored_session(restored, HistoryPlaces(tmp_path, {}))
+    assert not restored.is_original
+    own_folder = path.parent / restored.session / "subagents"
+    for saved in (path, own_folder / "agent-today.jsonl", path.parent / "agent-older.jsonl"):
+        last_recording = history_reading.read_history_file(saved).recordings[-1]
+        name_of_subagent = last_recording.session.removeprefix("agent-")
+        texts = [message.text for message in last_recording.messages]
+        assert texts[-2:] == [f"Seen by {name_of_subagent}.", "said here"]
+        assert last_recording.parent == restored.session
