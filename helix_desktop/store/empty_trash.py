@@ -27,6 +27,8 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact
 DELETED = "deleted-conversations.txt"
 _PAGE = 200  # After this many facts or entries, we let other work run.
 _SHORTEST = 8  # In digits. A shorter prefix of a hash may be an ordinary word.
+# An id may itself end in a word such as "2".
+_LINE_WITH_TIME = re.compile(r"(.+) (\d+\.\d+|\d{9,})")
 _MENTION = re.compile(rf"[0-9a-f]{{{_SHORTEST},64}}", re.IGNORECASE)
 
 
@@ -222,19 +224,22 @@ class TrashEmptying:
 
 def read_deleted_conversations(workspace: Path) -> dict[str, float]:
     """Return when each was deleted: at the latest when the file was changed, as earlier
-    versions wrote no times.
+    versions wrote no times. Their ids may be of any words.
     """
     file = workspace / DELETED
     try:
         changed_time = file.stat().st_mtime
-        lines = file.read_text("utf-8").splitlines()
+        lines = file.read_text("utf-8", "replace").split("\n")
     except FileNotFoundError:
         return {}
     deletion_times: dict[str, float] = {}
     for line in lines:
-        conversation, _, time = line.strip().partition(" ")
-        if conversation:
-            deletion_times[conversation] = float(time or changed_time)
+        written = line.strip()
+        line_with_time = _LINE_WITH_TIME.fullmatch(written)
+        if line_with_time is not None:
+            deletion_times[line_with_time[1]] = float(line_with_time[2])
+        elif written:
+            deletion_times[written] = changed_time
     return deletion_times
 
 

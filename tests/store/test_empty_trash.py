@@ -23,6 +23,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.ports import EmptyTrashResult, EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import NotFound
+from helix_desktop.store import empty_trash
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -247,3 +248,16 @@ async def workspace(workspaces: AllWorkspaces, tmp_path: Path) -> AsyncIterator[
     )
     yield opened
     await opened.aclose()
+
+
+def test_the_list_of_deleted_conversations_is_read_whatever_is_in_it(tmp_path: Path) -> None:
+    """Otherwise the recorder would import nothing more into the workspace."""
+    file = tmp_path / empty_trash.DELETED
+    file.write_bytes(
+        b"without-time\n\ntalk 2\nwith-time 1700000000.5\nid of 0.1 1700000001.0\nd\xffmaged 17x\n"
+    )
+    empty_trash.save_deleted_conversations(tmp_path, {"another id of 0.1"})
+    times = empty_trash.read_deleted_conversations(tmp_path)
+    assert times["with-time"] == 1700000000.5
+    assert times["id of 0.1"] == 1700000001.0
+    assert {"without-time", "talk 2", "another id of 0.1"} <= times.keys()
