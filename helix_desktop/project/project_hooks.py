@@ -17,7 +17,11 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import list_at, object_at, objects_at, parse_json_or_none, text_at
 from helix_desktop.project.hook_dependencies import read_files_named_in_command
-from helix_desktop.project.project_item import ProjectItem, ProjectReading
+from helix_desktop.project.project_item import (
+    ProjectItem,
+    ProjectReading,
+    without_byte_order_mark,
+)
 
 HOOK_FILES = (".claude/settings.json", ".claude/settings.local.json", ".agents/hooks.json")
 NO_REASON = "The hook refused and gave no reason."
@@ -99,7 +103,7 @@ def read_hooks_file(path: Path, reading: ProjectReading, folder: Path) -> Iterat
     if text is None:
         return
     try:
-        settings = json.loads(text)
+        settings = json.loads(without_byte_order_mark(text))
     except (ValueError, RecursionError):
         yield _unusable_hook("file", path, text, "The file is not valid JSON.", reading)
         return

@@ -105,7 +105,7 @@ class ProjectItem:
 
 
 _FRONT_MATTER = re.compile(
-    r"\A---[ \t]*\r?\n(.*?)(?:\r?\n)?^---[ \t]*$\r?\n?", re.DOTALL | re.MULTILINE
+    r"\A---[ \t]*\r?\n(.*?)(?:\r?\n)?^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
 )
 _Key = tuple[str, int, int, int, int]
 _texts_by_file: dict[_Key, str] = {}
@@ -160,7 +160,9 @@ class ProjectReading:
         except (OSError, RuntimeError, ValueError):
             return None
         self.count_file_accesses(status.st_size >> 10)
-        if text.startswith("---"):  # Its values are parsed, which takes longer than reading.
+        if without_byte_order_mark(text).startswith(
+            "---"
+        ):  # Its values are parsed, which takes longer than reading.
             front_length = text.find("\n---", 3, LONGEST_FRONT_MATTER)
             self.count_file_accesses(max(front_length, 0) >> 6)
         return text
@@ -247,9 +249,10 @@ def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
     """Split a text into the values between the `---` lines and the rest. InvalidInput
     says what is wrong.
     """
-    if not text.startswith("---"):
+    plain_text = without_byte_order_mark(text)
+    if not plain_text.startswith("---"):
         return {}, text
-    front_matter = _FRONT_MATTER.match(text)
+    front_matter = _FRONT_MATTER.match(plain_text)
     if front_matter is None:
         raise InvalidInput(
             "The block that begins with --- at the start of the file is not closed properly."
@@ -257,7 +260,14 @@ def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
     values = _parse_front_matter(front_matter[1])
     if isinstance(values, str):
         raise InvalidInput(values)
-    return values, text[front_matter.end() :]
+    return values, plain_text[front_matter.end() :]
+
+
+def without_byte_order_mark(text: str) -> str:
+    """Return a file's text without the mark that editors of Windows put at its beginning. The
+    user trusts the file with it, so it is only left out where the text is parsed.
+    """
+    return text.removeprefix("\ufeff")
 
 
 @functools.lru_cache(maxsize=4_096)

@@ -23,7 +23,7 @@ _MOST_LISTED_FILES = 2_000
 
 def parse_skill(text: str) -> tuple[Mapping[str, Any], str]:
     """Split SKILL.md into its values and the instructions."""
-    if not text.startswith("---"):
+    if not project_item.without_byte_order_mark(text).startswith("---"):
         raise InvalidInput("SKILL.md must start with YAML frontmatter (---).")
     values, body = project_item.split_front_matter(text)
     return values, body.strip()

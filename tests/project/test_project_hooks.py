@@ -203,3 +203,9 @@ def test_a_condition_that_is_not_understood_lets_the_hook_not_run(tmp_path: Path
         {"PreToolUse": [{"hooks": [{"type": "command", "command": "exit 2", "if": "what (ever"}]}]},
     )
     assert item.broken
+
+
+def test_hooks_of_a_file_with_a_byte_order_mark_run(tmp_path: Path) -> None:
+    hooks = {"Stop": [{"hooks": [{"type": "command", "command": "x"}]}]}
+    (hook,) = read(tmp_path, "\ufeff" + json.dumps({"hooks": hooks}))
+    assert not hook.broken

@@ -112,6 +112,21 @@ def test_globs(path: str, glob: str, yes: bool) -> None:
     assert path_fits_glob(path, glob) is yes
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\nname: x\n---\nbody\n",
+        "---\r\nname: x\r\n---\r\nbody\r\n",
+        "\ufeff---\r\nname: x\r\n--- \r\nbody\r\n",
+    ],
+)
+def test_values_are_read_whatever_the_line_ends(text: str) -> None:
+    """Editors of Windows write two characters at a line's end, and a mark at the beginning."""
+    values, body = split_front_matter(text)
+    assert values == {"name": "x"}
+    assert body.splitlines() == ["body"]
+
+
 def test_what_stands_between_the_lines_is_parsed_once() -> None:
     text = "---\nname: something that only this trial has\n---\nbody"
     assert split_front_matter(text)[0] is split_front_matter(text)[0]

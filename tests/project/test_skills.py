@@ -79,6 +79,14 @@ def test_a_description_with_a_colon_is_taken_as_everybody_takes_it(tmp_path: Pat
     assert not item.broken
 
 
+def test_a_skill_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    made = skill(tmp_path, "pdf", "name: pdf\ndescription: For PDFs")
+    file = made / "SKILL.md"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    (item,) = of(tmp_path)
+    assert (item.name, item.about, item.broken) == ("pdf", "For PDFs", False)
+
+
 def test_who_trusts_a_skill_trusts_its_files(tmp_path: Path) -> None:
     made = skill(tmp_path, "pdf", "name: pdf\ndescription: x")
     (made / "scripts").mkdir()
