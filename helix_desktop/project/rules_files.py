@@ -15,7 +15,6 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.project.project_item import (
     ProjectItem,
     ProjectReading,
-    parse_name_list,
     split_front_matter,
     text_or_empty,
 )
@@ -25,6 +24,10 @@ OF_A_ROOT = (".claude/CLAUDE.md", ".github/copilot-instructions.md", ".cursorrul
 DEEPEST_IMPORT = 5
 MOST_IMPORTED = 256 * 1024
 _IMPORT = re.compile(r"(?<![\w`@/])@([~\w./][^\s`,;:!?)\]]*)")
+# A pattern in a list of them; a comma within braces does not end it.
+_GLOB = re.compile(r"(?:\{[^{}]*\}|[^\s,])+")
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_MOST_GLOBS = 64
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 
 
@@ -90,7 +93,7 @@ def _read_rules_file(
     """Yield the rules in this file, with the files they import, or nothing if it is missing or
     empty. `reason`: why they apply, for the user. `below`: they apply only to this folder.
     """
-    if path.is_symlink() and path.name in NAMES:
+    if _is_link_to_rules_beside_it(path):
         return  # CLAUDE.md is often a link to AGENTS.md, which is sent anyway.
     text = reading.read_text(path)
     if text is not None and text.strip():
@@ -106,6 +109,16 @@ def _read_rules_file(
             notes=notes,
             below=below,
         )
+
+
+def _is_link_to_rules_beside_it(path: Path) -> bool:
+    if not path.is_symlink() or path.name not in NAMES:
+        return False
+    with suppress(OSError, RuntimeError, ValueError):
+        real_path = path.resolve()
+        is_beside = real_path.parent == path.parent.resolve()
+        return is_beside and real_path.name in NAMES
+    return True  # A link that leads to itself.
 
 
 def append_imported_files(
@@ -198,7 +211,7 @@ def _find_cursor_rules(
             yield ProjectItem("rules", name, path, text, text, notes=(str(error),), broken=True)
             continue
         always_applies = text_or_empty(values.get("alwaysApply")).lower() == "true"
-        globs = parse_name_list(values.get("globs"))
+        globs = _parse_globs(values.get("globs"))
         if not always_applies and not globs:
             continue  # The model can ask for these rules, so they are not sent.
         reading.count_file_accesses(len(globs) * len(touched) >> 5)
@@ -219,6 +232,31 @@ def _find_cursor_rules(
         reason = _explain_cursor_rule(item, touched)
         if reason:
             yield replace(item, why=reason)
+
+
+def _parse_globs(value: object) -> tuple[str, ...]:
+    """Return patterns from a list, or from text with commas or blanks: `**/*.{ts,tsx}, *.py`.
+
+    A pattern with braces becomes one for each alternative.
+    """
+    patterns: list[str] = []
+    if isinstance(value, str):
+        patterns = _GLOB.findall(value)
+    elif isinstance(value, Sequence):
+        for item in value:
+            patterns.append(text_or_empty(item))
+    globs: list[str] = []
+    while patterns:
+        pattern = patterns.pop(0)
+        braces = _BRACES.search(pattern)
+        if braces is None or len(patterns) > _MOST_GLOBS:
+            globs.append(pattern)
+            continue
+        before = pattern[: braces.start()]
+        after = pattern[braces.end() :]
+        for alternative in braces[1].split(","):
+            patterns.append(f"{before}{alternative.strip()}{after}")
+    return tuple(glob for glob in globs if glob)
 
 
 def _explain_cursor_rule(item: ProjectItem, touched: Sequence[Path]) -> str:

@@ -109,3 +109,46 @@ def test_rules_of_cursor_hold_always_or_for_their_files(tmp_path: Path) -> None:
     assert list(found(tmp_path, "web/c.tsx"))[1:] == [".cursor/rules/types.mdc"]
     assert list(found(tmp_path, "src/a.py"))[1:] == []
     assert found(tmp_path)[".cursor/rules/always.mdc"].body == "Always this."
+
+
+@pytest.mark.parametrize(
+    ("globs", "used", "applies"),
+    [
+        ('"**/*.{ts,tsx}"', "src/a.tsx", True),
+        ('"*.md, src/{api,web}/*.{ts,js}"', "src/web/a.js", True),
+        ('"*.md, src/{api,web}/*.{ts,js}"', "src/db/a.js", False),
+        ('["lib/*.{rs,toml}"]', "lib/a.toml", True),
+        ('"{a,b"', "{a", True),
+    ],
+)
+def test_a_rule_of_cursor_may_name_alternatives(
+    tmp_path: Path, globs: str, used: str, applies: bool
+) -> None:
+    (tmp_path / ".cursor" / "rules").mkdir(parents=True)
+    rule = tmp_path / ".cursor" / "rules" / "types.mdc"
+    rule.write_text(f"---\nglobs: {globs}\n---\nTyped.")
+    assert bool(found(tmp_path, used)) is applies
+
+
+def test_many_alternatives_of_a_rule_take_no_time(tmp_path: Path) -> None:
+    (tmp_path / ".cursor" / "rules").mkdir(parents=True)
+    rule = tmp_path / ".cursor" / "rules" / "types.mdc"
+    rule.write_text(f"---\nglobs: '{'{a,b}' * 300}'\n---\nTyped.")
+    assert found(tmp_path, "src/a.ts") == {}
+
+
+def test_a_link_to_rules_that_are_not_sent_otherwise_is_read(tmp_path: Path) -> None:
+    write(tmp_path, AGENTS_md="top", docs__agents_md="from the docs")
+    (tmp_path / "CLAUDE.md").symlink_to("docs/agents.md")
+    (tmp_path / "GEMINI.md").symlink_to("AGENTS.md")
+    items = found(tmp_path)
+    assert list(items) == ["AGENTS.md", "CLAUDE.md"]
+    assert items["CLAUDE.md"].body == "from the docs"
+
+
+def test_a_rule_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    (tmp_path / ".cursor" / "rules").mkdir(parents=True)
+    rule = tmp_path / ".cursor" / "rules" / "always.mdc"
+    rule.write_bytes("\ufeff---\r\nalwaysApply: true\r\n---\r\nAlways this.".encode())
+    (item,) = found(tmp_path).values()
+    assert item.body == "Always this."
