@@ -163,32 +163,32 @@ def describe_meter(
     for kind, tokens in counted or parts:
         if tokens:
             lines.append(f"{context_kind_name(kind)}: {format_token_count(tokens)}")
-    difference = format_count_difference(parts, counted)
+    difference = describe_count_difference(parts, counted)
     if difference:
-        lines.append(f"{count_difference_name()}: {difference}")
+        lines.append(difference)
     return "\n".join(lines)
 
 
-def count_difference_name() -> str:
-    return tr("Counted differently by the model")
-
-
-def format_count_difference(parts: MeterParts, counted: MeterParts) -> str:
-    """Formats how many tokens more (+) or fewer (−) the model counts than we have counted.
-
-    With it, the sizes of all kinds add up to what is used. Empty if both count the same.
+def describe_count_difference(parts: MeterParts, counted: MeterParts) -> str:
+    """Says how many tokens more or fewer the model counts than the sizes of all kinds add up to.
+    Empty if both count the same.
     """
     if not counted:
         return ""
     tokens_of_model = sum(tokens for _kind, tokens in parts)
     counted_tokens = sum(tokens for _kind, tokens in counted)
     difference = tokens_of_model - counted_tokens
-    if difference == 0:
-        return ""
-    sign = "+"
+    if difference > 0:
+        return tr(
+            "The model counts {tokens} more than these sizes, which are the same on every page.",
+            tokens=describe_token_count(difference),
+        )
     if difference < 0:
-        sign = "−"
-    return sign + format_token_count(abs(difference))
+        return tr(
+            "The model counts {tokens} fewer than these sizes, which are the same on every page.",
+            tokens=describe_token_count(-difference),
+        )
+    return ""
 
 
 def context_kind_name(kind: ContextKind) -> str:

@@ -98,7 +98,7 @@ STORIES = int(os.environ.get("HELIX_STORIES", "4"))
 MOMENTS = 25
 NAMED_ROWS = {
     *(context_kind_name(kind) for kind in ContextKind), "Shortened outputs, can be recalled", "Cost so far", "Sent",
-    "Resent at a reduced price", "Counted differently by the model",
+    "Resent at a reduced price",
 }  # fmt: skip
 
 
@@ -108,6 +108,7 @@ def shown_by_meter(chat: ChatPage) -> Seen:
     if not head.startswith("0 of 0 "):  # Nothing is shown where the window is unknown.
         yield "used of window", head.partition(" tokens")[0]
         yield "how full", head.partition(", ")[2]
+    yield from counted_by_model(kinds)
     figures_of_kinds = [line for line in kinds if ": " in line]
     yield from (tuple(line.rsplit(": ", 1)) for line in figures_of_kinds)  # type: ignore[misc]  # a pair
     fill, _, cost = chat.composer._figures.text().partition(" · ")
@@ -136,7 +137,15 @@ def shown_by_boxes(text: str) -> Seen:
             yield kind, figure
         if words == "Cost so far" and figure.startswith("$"):
             yield from in_cents(figure)
+    yield from counted_by_model(lines)
     yield from saved_as_said([line for line in lines if line.startswith("Shortening has ")])
+
+
+def counted_by_model(lines: Sequence[str]) -> Seen:
+    """How far the model's own count is from the sizes of the parts."""
+    for line in lines:
+        if line.startswith("The model counts "):
+            yield "counted by the model", line
 
 
 def saved_as_said(sentences: Sequence[str]) -> Seen:

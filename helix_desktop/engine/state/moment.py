@@ -73,6 +73,14 @@ class Moment:
         Of several folds over the same part, the one that replaced the most counts. A text that
         several outputs have in common is stored once, and counts once.
         """
+        return sum(max(tokens) for tokens in self._recallable_sizes_by_text().values())
+
+    def has_equal_recallable_outputs(self) -> bool:
+        """Whether some of the outputs that can be recalled have the same text."""
+        return any(len(tokens) > 1 for tokens in self._recallable_sizes_by_text().values())
+
+    def _recallable_sizes_by_text(self) -> dict[Cover | Digest, list[int]]:
+        """Return for each text that can be recalled the tokens of each output that it replaced."""
         tokens_by_cover: dict[Cover, int] = {}
         entry_by_cover: dict[Cover, Digest] = {}
         for name in self.branch.live:
@@ -83,11 +91,11 @@ class Moment:
             tokens_by_cover[fold.cover] = tokens
             if fold.entries:
                 entry_by_cover[fold.cover] = fold.entries[0]
-        tokens_by_original: dict[Cover | Digest, int] = {}
+        sizes_by_text: dict[Cover | Digest, list[int]] = {}
         for cover, tokens in tokens_by_cover.items():
-            original = entry_by_cover.get(cover, cover)
-            tokens_by_original[original] = max(tokens_by_original.get(original, 0), tokens)
-        return sum(tokens_by_original.values())
+            text = entry_by_cover.get(cover, cover)
+            sizes_by_text.setdefault(text, []).append(tokens)
+        return sizes_by_text
 
     def facts_on_path(self) -> list[Recorded]:
         """Return the facts that lead to the view, oldest first."""

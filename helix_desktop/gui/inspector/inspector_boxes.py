@@ -12,11 +12,10 @@ from helix_desktop.gui.common.policy_names import FoldThreshold
 from helix_desktop.gui.common.savings_sentences import describe_savings_of
 from helix_desktop.gui.context_meter import (
     context_kind_name,
-    count_difference_name,
+    describe_count_difference,
     describe_meter,
     describe_token_count,
     describe_window_fill,
-    format_count_difference,
     format_token_count,
     has_unknown_window,
     paint_meter_bar,
@@ -200,14 +199,23 @@ def build_context_boxes(
         yield FigureBox(ink, width, name, format_token_count(tokens), dot=colour, gap=gap)
         gap = 0.0
 
-    difference = format_count_difference(tuple(meter.parts.items()), tuple(meter.counted.items()))
-    if difference:
-        yield FigureBox(ink, width, count_difference_name(), difference)
     recallable = state.count_recallable_tokens()
     if recallable:
-        name = tr("Shortened outputs, can be recalled")
+        name = name_recallable_outputs(state)
         colour = ink.theme.fill_colour_of_kind(ContextKind.OUTPUT)
         yield FigureBox(ink, width, name, format_token_count(recallable), dot=colour, ring=True)
+    difference = describe_count_difference(tuple(meter.parts.items()), tuple(meter.counted.items()))
+    if difference:
+        yield build_note_box(ink, width, difference, gap=4)
+
+
+def name_recallable_outputs(state: Moment) -> str:
+    """Names the outputs that can be recalled. The chat says the size of each, so it must be said
+    if equal ones count once.
+    """
+    if state.has_equal_recallable_outputs():
+        return tr("Shortened outputs, equal ones counted once")
+    return tr("Shortened outputs, can be recalled")
 
 
 def build_cost_boxes(

@@ -22,7 +22,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.engine.view import ConversationState, build_state
-from helix_desktop.gui.inspector import inspector_figures
+from helix_desktop.gui.inspector import inspector_boxes, inspector_figures
 from helix_desktop.gui.inspector.inspector_figures import CostRow
 from tests.engine.talk import Talk, stored
 from tests.gui import story
@@ -130,6 +130,24 @@ def test_one_text_that_was_read_five_times_can_be_recalled_once() -> None:
         excerpt = Folded(f"e{number}", FoldKind.EXCERPT, PartRef(seq), "short", 300, 45_000)
         talk.add(replace(excerpt, entries=(content.digest,)))
     assert talk.state.count_recallable_tokens() == 45_000
+
+
+def test_equal_outputs_that_count_once_are_named_as_such() -> None:
+    """The meter said 17K, and five lines of the chat said 17K each."""
+    talk = Talk()
+    content = stored("a long log")
+    for number in range(2):
+        talk.reply("", f"c{number}:read_file")
+        seq = talk.add(ToolReturned(f"c{number}", content, 17_000, head="a long log"))
+        marker = Folded(f"e{number}", FoldKind.MARKER, PartRef(seq), "short", 31, 17_000)
+        talk.add(replace(marker, entries=(content.digest,)))
+        if number == 0:
+            assert inspector_boxes.name_recallable_outputs(talk.state) == (
+                "Shortened outputs, can be recalled"
+            )
+    assert inspector_boxes.name_recallable_outputs(talk.state) == (
+        "Shortened outputs, equal ones counted once"
+    )
 
 
 def test_what_was_sent_and_paid_has_a_row_each() -> None:
