@@ -69,6 +69,14 @@ def test_a_window_started_by_the_desktop_waits_for_nothing_of_the_commands() -> 
     assert loaded == "[]"
 
 
+def test_a_command_of_the_program_waits_for_nothing_of_the_extensions() -> None:
+    script = "from helix_desktop.commands import build_command_line_parser as build; build(['workspace', 'list'])"
+    loaded = _imported(
+        [], f"{script}; print([name for name in sys.modules if 'extension' in name])"
+    )
+    assert loaded == "[]"
+
+
 def test_an_agent_waits_for_nothing_of_the_tools_before_the_first_answer_over_mcp() -> None:
     names = [
         "commands.mcp_command",

@@ -13,7 +13,11 @@ from pathlib import Path
 
 from helix_desktop import __version__
 from helix_desktop.command_nouns import NOUNS
-from helix_desktop.commands.option_parsing import CommandLineParser
+from helix_desktop.commands.option_parsing import (
+    CommandLineParser,
+    find_first_word,
+    find_given_home,
+)
 
 
 def build_command_line_parser(given: Sequence[str] = ("--help",)) -> argparse.ArgumentParser:
@@ -52,14 +56,12 @@ def build_command_line_parser(given: Sequence[str] = ("--help",)) -> argparse.Ar
     if _may_mean_command_of_extension(given):
         from helix_desktop.commands import added_commands
 
-        added_commands.add_commands_of_extensions(nouns, added_commands.find_given_home(given))
+        added_commands.add_commands_of_extensions(nouns, find_given_home(given))
     return whole
 
 
 def _may_mean_command_of_extension(given: Sequence[str]) -> bool:
     """Whether the first word is no command of ours, or all commands are asked for."""
-    from helix_desktop.commands.added_commands import find_first_word
-
     first_word = find_first_word(given)
     if first_word:
         return first_word not in NOUNS

@@ -6,7 +6,6 @@ help with all of them.
 
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -75,26 +74,3 @@ def _run_command_of_extension(
     if type(code) is int:
         return code
     return 0
-
-
-def find_first_word(given: Sequence[str]) -> str:
-    """Return the word that names the command, or an empty string."""
-    is_value = False
-    for argument in given:
-        if is_value:
-            is_value = False
-        elif argument in ("--home", "--host"):
-            is_value = True
-        elif not argument.startswith("-"):
-            return argument
-    return ""
-
-
-def find_given_home(given: Sequence[str]) -> Path | None:
-    """Return what --home names, before the command line as a whole can be read."""
-    for position, argument in enumerate(given):
-        if argument.startswith("--home="):
-            return Path(argument.removeprefix("--home="))
-        if argument == "--home" and position + 1 < len(given):
-            return Path(given[position + 1])
-    return None

@@ -4,8 +4,10 @@ that many commands take.
 
 import argparse
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[Any]"  # noqa: SLF001 - it has no other name
@@ -175,3 +177,26 @@ def add_chosen_recordings_options(command: argparse.ArgumentParser) -> None:
         help="recorded conversations that last changed before this date, such as 2026-01-31",
     )
     add_yes_option(command)
+
+
+def find_first_word(given: Sequence[str]) -> str:
+    """Return the word that names the command, or an empty string."""
+    is_value = False
+    for argument in given:
+        if is_value:
+            is_value = False
+        elif argument in ("--home", "--host"):
+            is_value = True
+        elif not argument.startswith("-"):
+            return argument
+    return ""
+
+
+def find_given_home(given: Sequence[str]) -> Path | None:
+    """Return what --home names, before the command line as a whole can be read."""
+    for position, argument in enumerate(given):
+        if argument.startswith("--home="):
+            return Path(argument.removeprefix("--home="))
+        if argument == "--home" and position + 1 < len(given):
+            return Path(given[position + 1])
+    return None
