@@ -108,9 +108,11 @@ def find_abandoned_files(folder: Path) -> Iterator[Path]:
 def read_settings_text(path: Path) -> str:
     """Reads a settings file that people edit. Raises FileNotFoundError, or
     ConfigFileMistake with the reason.
+
+    Editors of Windows may put a byte order mark at the beginning, which is no part of the text.
     """
     try:
-        return read_small_file(path).decode("utf-8")
+        return read_small_file(path).decode("utf-8-sig")
     except FileNotFoundError:
         raise
     except InvalidInput as error:

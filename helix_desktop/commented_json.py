@@ -13,15 +13,20 @@ from helix_desktop.fast_dataclass import dataclass
 # would take quadratic time.
 _COMMENTS = re.compile(r'("(?:[^"\\]|\\.?)*(?:"|\Z))|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _LAST_COMMAS = re.compile(r'("(?:[^"\\]|\\.?)*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
+# Editors of Windows may put it at the beginning of a file.
+_BYTE_ORDER_MARK = "\ufeff"
 # Blanks, and the comma or colon between what an object holds.
 _BETWEEN = re.compile(r"[\s,:]*")
 
 
 def parse_commented_json(text: str, what: str) -> dict[str, Any]:
     """Parses the object in the text. An empty text is an empty object."""
+    text_of_object = "{}"
+    if text.removeprefix(_BYTE_ORDER_MARK).strip():
+        text_of_object = blank_comments(text).removeprefix(_BYTE_ORDER_MARK)
     try:
-        found = json.loads(blank_comments(text) if text.strip() else "{}")
-    except ValueError as error:
+        found = json.loads(text_of_object)
+    except (ValueError, RecursionError) as error:
         raise ConfigFileMistake(
             f"{what} is not valid JSON ({error}). Nothing was changed."
         ) from None
@@ -34,15 +39,18 @@ def set_commented_json(text: str, path: Sequence[str], value: object) -> str:
     """Returns the text with the value set at the path, and otherwise unchanged. The
     text must hold an object.
     """
-    text = text if text.strip() else "{}\n"
-    plain = blank_comments(text)
+    old_text = "{}\n"
+    if text.removeprefix(_BYTE_ORDER_MARK).strip():
+        old_text = text
+    plain = blank_comments(old_text)
     place = _find_place(plain, path)
+    new_value = value
     for name in reversed(place.missing_names):
-        value = {name: value}
+        new_value = {name: new_value}
     if place.known_value is not None:
         begins, ends = place.known_value
-        return f"{text[:begins]}{json.dumps(value)}{text[ends:]}"
-    return _insert_member(text, plain, place, value)
+        return f"{old_text[:begins]}{json.dumps(new_value)}{old_text[ends:]}"
+    return _insert_member(old_text, plain, place, new_value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +81,26 @@ def _find_place(plain: str, path: Sequence[str]) -> _PlaceOfValue:
 
 
 def _insert_member(text: str, plain: str, place: _PlaceOfValue, value: object) -> str:
-    """Returns the text with a new first member of an object."""
+    """Returns the text with a new first member of an object, and with its own line ends."""
+    line_end = "\n"
+    if "\r\n" in text:
+        line_end = "\r\n"
     after_brace = place.object_at + 1
     indent = "  " * (place.depth + 1)
-    content = json.dumps(value, indent=2).replace("\n", f"\n{indent}")
+    content = json.dumps(value, indent=2).replace("\n", f"{line_end}{indent}")
     member = f"{json.dumps(place.name)}: {content}"
-    head = f"{text[:after_brace]}\n{indent}{member}"
+    head = f"{text[:after_brace]}{line_end}{indent}{member}"
     rest = text[after_brace:]
     has_members = plain[_skip_to_next_token(plain, after_brace)] != "}"
+    if has_members and rest[0].isspace():
+        return f"{head},{rest}"
     if has_members:
-        return f"{head},{rest}" if rest[0].isspace() else f"{head}, {rest}"
-    has_comment = rest.lstrip()[0] != "}"
-    return f"{head}\n{indent[2:]}{rest if has_comment else rest.lstrip()}"
+        return f"{head}, {rest}"
+    rest_without_blanks = rest.lstrip()
+    has_comment = rest_without_blanks[0] != "}"
+    if has_comment:
+        return f"{head}{line_end}{indent[2:]}{rest}"
+    return f"{head}{line_end}{indent[2:]}{rest_without_blanks}"
 
 
 def blank_comments(text: str) -> str:

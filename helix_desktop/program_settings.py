@@ -250,7 +250,8 @@ def _read_file_text(path: Path) -> str:
     if not path.exists():
         return ""
     try:
-        return atomic_files.read_small_file(path).decode("utf-8")
+        # Editors of Windows may put a byte order mark at the beginning.
+        return atomic_files.read_small_file(path).decode("utf-8-sig")
     except InvalidInput as error:
         raise ConfigFileMistake(
             error.what, remedy="The default settings apply until you fix the file."

@@ -46,6 +46,14 @@ def test_without_a_file_the_defaults_hold_and_nothing_is_written(path: Path) -> 
     assert not path.exists()
 
 
+def test_a_byte_order_mark_is_no_mistake(path: Path) -> None:
+    """Editors of Windows put it at the beginning."""
+    settings = written(path, "\ufeff" + BY_HAND)
+    assert settings[ZOOM] == 125
+    settings.change_setting(ZOOM, 150)
+    assert ProgramSettings(path)[ZOOM] == 150
+
+
 def test_what_is_changed_is_there_at_the_next_start(path: Path) -> None:
     ProgramSettings(path).change_setting(ZOOM, 150)
     ProgramSettings(path).change_setting(SHORTCUTS, {"find": "Ctrl+G"})

@@ -50,6 +50,15 @@ cache_bytes = 5_000
 """
 
 
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    """Editors of Windows put it at the beginning."""
+    path = tmp_path / "workspace.toml"
+    path.write_text("\ufeff" + GOOD, encoding="utf-8")
+    assert workspace_settings.read_workspace_settings(path).name == "Thesis"
+    workspace_settings.change_workspace_settings(path, {"name": "Book"})
+    assert workspace_settings.read_workspace_settings(path).name == "Book"
+
+
 def test_everything_is_read() -> None:
     settings = parse_workspace_settings(GOOD, PATH)
     assert settings.name == "Thesis"
