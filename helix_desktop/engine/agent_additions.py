@@ -17,7 +17,8 @@ _TAG = re.compile(
     r"|command-(?:message|args)|bash-std(?:out|err)|user-prompt-submit-hook"
     r"|task-notification|ide_(?:opened_file|selection)|environment_(?:context"
     r"|details)|user_instructions|session_context|hook_context|turn_aborted"
-    r"|user_(?:shell_command|action)|subagent_notification)>"
+    r"|user_(?:shell_command|action)|subagent_notification"
+    r"|current_datetime|system_notification|tagged_files)>"  # Copilot CLI's
 )
 _START = re.compile(
     r"\s*(?:(Caveat): The messages below were generated"

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
+from helix_desktop.histories.program_names import title_of_command
 from helix_desktop.json_values import text_at
 from helix_desktop.protocols.gateway_message import Json
 from helix_desktop.resources import read_table
@@ -43,7 +43,7 @@ def agent_from_headers(headers: Mapping[str, str]) -> str:
 
 def title_of_known_agent(name: str) -> str:
     """Return the display name of the agent for which an address was made."""
-    return AGENTS_TO_CONTINUE_IN.get(name, name[:40])
+    return title_of_command(name) or name[:40]
 
 
 def session_of_request(headers: Mapping[str, str], body: Mapping[str, Json]) -> str:

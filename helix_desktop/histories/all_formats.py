@@ -12,11 +12,13 @@ from helix_desktop.histories import (
     claude_code_history,
     cline_history,
     codex_history,
+    copilot_history,
     gemini_cli_history,
     goose_history,
     openai_history,
     opencode_history,
     pi_history,
+    qwen_code_history,
     trajectories,
 )
 from helix_desktop.histories.history_format import HistoryFormat
@@ -27,6 +29,8 @@ ALL_FORMATS: Sequence[HistoryFormat] = (
     opencode_history.FORMAT,
     gemini_cli_history.FORMAT,
     pi_history.FORMAT,
+    qwen_code_history.FORMAT,
+    copilot_history.FORMAT,
     cline_history.FORMAT,
     goose_history.FORMAT,
     trajectories.FORMAT,

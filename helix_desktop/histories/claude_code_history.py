@@ -20,7 +20,7 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories.companion_files import read_file_below
+from helix_desktop.histories.companion_files import list_files_below, read_file_below
 from helix_desktop.histories.history_format import HistoryFormat, HistoryPlaces
 from helix_desktop.histories.history_rows import (
     HistoryMessages,
@@ -73,11 +73,14 @@ _SAVED = re.compile(r"[\\/]tool-results[\\/]([\w.-]{1,200})")
 
 def is_claude_code_row(value: Mapping[str, object]) -> bool:
     """Whether a row is a message of Claude Code. Rows of other programs have a `payload` or a
-    `parentId`.
+    `parentId`, or messages with `parts`.
     """
     if "payload" in value or "parentId" in value:
         return False
-    return value.get("type") in ("user", "assistant") and isinstance(value.get("message"), Mapping)
+    if value.get("type") not in ("user", "assistant"):
+        return False
+    message = value.get("message")
+    return isinstance(message, Mapping) and "parts" not in message
 
 
 def read_claude_code_recordings(
@@ -668,6 +671,11 @@ def _is_main_claude_session(file: Path) -> bool:
     return "subagents" not in file.parts and not file.match(SUBAGENT_FILE)
 
 
+def _list_claude_subagents(file: Path) -> Sequence[Path]:
+    subagents = file.parent / file.stem / "subagents"
+    return list_files_below(subagents, f"{SUBAGENT_FILE}.jsonl", allowed_root=file.parent)
+
+
 FORMAT = HistoryFormat(
     KIND,
     recognizes=is_claude_code_row,
@@ -676,4 +684,5 @@ FORMAT = HistoryFormat(
     folders=_list_claude_code_folders,
     file_pattern="*.jsonl",
     is_main_session=_is_main_claude_session,
+    list_subagents=_list_claude_subagents,
 )

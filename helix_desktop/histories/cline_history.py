@@ -21,7 +21,7 @@ from pathlib import Path
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
 from helix_desktop.histories.anthropic_history import AnthropicMessages
-from helix_desktop.histories.companion_files import read_file_below
+from helix_desktop.histories.companion_files import list_files_below, read_file_below
 from helix_desktop.histories.history_format import HistoryFormat, HistoryPlaces
 from helix_desktop.histories.history_rows import (
     HistoryRow,
@@ -449,6 +449,12 @@ def _is_main_cline_session(file: Path) -> bool:
     return not file.match(SUBAGENT_FILE)
 
 
+def _list_cline_subagents(file: Path) -> Sequence[Path]:
+    if not file.name.endswith(END_OF_NAME) or not _is_main_cline_session(file):
+        return ()
+    return list_files_below(file.parent, f"{SUBAGENT_FILE}{END_OF_NAME}")
+
+
 def _read_working_folder(file: Path, beginning: bytes) -> str:
     folder = text_at(read_about_cline_session(file), "cwd")
     if folder:
@@ -464,5 +470,6 @@ FORMAT = HistoryFormat(
     file_pattern="*.json",
     holds_session=is_cline_file,
     is_main_session=_is_main_cline_session,
+    list_subagents=_list_cline_subagents,
     working_folder=_read_working_folder,
 )

@@ -15,7 +15,7 @@ from pathlib import Path
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
-from helix_desktop.histories.companion_files import read_file_below
+from helix_desktop.histories.companion_files import list_files_below, read_file_below
 from helix_desktop.histories.history_format import HistoryFormat, HistoryPlaces
 from helix_desktop.histories.history_tree import (
     ROOT,
@@ -408,6 +408,19 @@ def _is_main_gemini_session(file: Path) -> bool:
     return file.match(SESSION_FILE)
 
 
+def _list_gemini_subagents(file: Path) -> Sequence[Path]:
+    """Return the files in folders named by the session's id, with whose first digits the name of
+    the session's own file ends.
+    """
+    if not _is_main_gemini_session(file):
+        return ()
+    files: list[Path] = []
+    _, _, beginning_of_id = file.stem.rpartition("-")
+    for subagents_folder in sorted(file.parent.glob(f"{beginning_of_id}-*/")):
+        files.extend(list_files_below(subagents_folder, "*.jsonl", allowed_root=file.parent))
+    return files
+
+
 def _read_folder_beside_chats(file: Path, _beginning: bytes) -> str:
     return read_gemini_project_folder(file)
 
@@ -420,5 +433,6 @@ FORMAT = HistoryFormat(
     file_pattern="*.json*",
     holds_session=_is_gemini_session_or_subagent,
     is_main_session=_is_main_gemini_session,
+    list_subagents=_list_gemini_subagents,
     working_folder=_read_folder_beside_chats,
 )

@@ -86,6 +86,10 @@ def _folder_not_named(_file: Path, _beginning: bytes) -> str:
     return ""
 
 
+def _no_subagents(_file: Path) -> Sequence[Path]:
+    return ()
+
+
 def _no_older_sessions(_folder: Path) -> Iterator[FoundSessionFile]:
     return iter(())
 
@@ -106,6 +110,7 @@ class HistoryFormat:
     `folders`: where the program keeps its histories; none for what a person exports.
     `file_pattern`: what files of sessions are called there, and `holds_session` which of these
     hold one. `is_main_session`: False for a sub-agent's file, which comes with its session.
+    `list_subagents`: the files of sub-agents that lie in a place of their own beside a session's.
     `find_older_sessions`: those that older versions kept in other ways, asked if a folder has no
     database.
     `working_folder`: gets a file and its beginning, and returns what its rows do not name.
@@ -125,6 +130,7 @@ class HistoryFormat:
     file_pattern: str = ""
     holds_session: FileTest = _every_file
     is_main_session: FileTest = _every_file
+    list_subagents: Callable[[Path], Sequence[Path]] = _no_subagents
     find_older_sessions: Callable[[Path], Iterator[FoundSessionFile]] = _no_older_sessions
     working_folder: Callable[[Path, bytes], str] = _folder_not_named
     made_from_it: Mapping[str, str] = field(default_factory=dict)

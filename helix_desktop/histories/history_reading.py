@@ -40,7 +40,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # This much of a file is enough to see whether it is one document or has one on each line.
 MOST_BYTES_OF_FIRST_LINE = 1 << 16
 LARGEST_FILE_BYTES = 2 << 30  # Larger files are not read.
-FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose; exports of ChatGPT; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
+FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Qwen Code, Copilot CLI, Cline and goose; exports of ChatGPT; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
 # Suffixes of files that lie beside a session but are not sessions themselves.
 _BESIDE = (".usage.json", ".compactions.json", "ui_messages.json", "task_metadata.json")
 

@@ -15,6 +15,26 @@ AGENTS_TO_CONTINUE_IN = dict(
     zip(("claude", "codex", "opencode", "gemini", "pi"), NAMES.values(), strict=False)
 )
 
+# Other programs with readable histories, by the command that starts them.
+_OTHER_COMMANDS = {
+    "qwen": "qwen-code",
+    "copilot": "copilot-cli",
+    "cline": "cline",
+    "goose": "goose",
+}
+
+
+def title_of_command(command: str) -> str:
+    """Return the display name of the program that a command starts, or an empty text.
+
+    It is the name under which the program's histories are imported, so that a session that the
+    gateway sees and its file are known to be the same.
+    """
+    if command in AGENTS_TO_CONTINUE_IN:
+        return AGENTS_TO_CONTINUE_IN[command]
+    kind = _OTHER_COMMANDS.get(command, "")
+    return NAMES.get(kind, "")
+
 
 def history_kinds_of_agents(names: Sequence[str]) -> list[str]:
     """Return the kinds of history for agents as people write them."""

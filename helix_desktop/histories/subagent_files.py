@@ -1,15 +1,14 @@
 """Finds the files of a session's sub-agents, which come with the session when it is imported.
 
-What a sub-agent did stands in its own file alone. Claude Code, Gemini CLI and Cline write such
-files, each in places of its own.
+What a sub-agent did stands in its own file alone. Where these lie, each format declares.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from helix_desktop.histories import claude_code_history, cline_history, gemini_cli_history
-from helix_desktop.histories.companion_files import list_files_below
+from helix_desktop.histories import claude_code_history
+from helix_desktop.histories.all_formats import ALL_FORMATS
 from helix_desktop.json_values import object_at, parse_json_or_none, text_at
 
 # A file of Claude Code may begin with the titles of other sessions, a line for each, before the
@@ -35,30 +34,11 @@ def find_files_of_sessions(files: Iterable[Path]) -> Mapping[Path, Sequence[Path
         if folder not in older_subagents_by_folder:
             older_subagents_by_folder[folder] = _find_older_claude_subagents(folder)
         files_of_session = [file]
-        files_of_session.extend(_list_subagents_in_own_places(file))
+        for history_format in ALL_FORMATS:
+            files_of_session.extend(history_format.list_subagents(file))
         files_of_session.extend(_list_older_subagents(file, older_subagents_by_folder[folder]))
         files_by_session[file] = tuple(files_of_session)
     return files_by_session
-
-
-def _list_subagents_in_own_places(file: Path) -> Sequence[Path]:
-    """Return the sub-agents' files that lie in a folder or under a name of their session's."""
-    folder = file.parent
-    subagents_of_claude = folder / file.stem / "subagents"
-    files = list_files_below(
-        subagents_of_claude, f"{claude_code_history.SUBAGENT_FILE}.jsonl", allowed_root=folder
-    )
-    if file.match(gemini_cli_history.SESSION_FILE):
-        # The file's name ends in the first digits of the session's id, by which the folder of
-        # its sub-agents is named.
-        _, _, beginning_of_id = file.stem.rpartition("-")
-        for subagents_folder in sorted(folder.glob(f"{beginning_of_id}-*/")):
-            files.extend(list_files_below(subagents_folder, "*.jsonl", allowed_root=folder))
-    elif file.name.endswith(cline_history.END_OF_NAME) and not file.match(
-        cline_history.SUBAGENT_FILE
-    ):
-        files.extend(list_files_below(folder, f"{cline_history.SUBAGENT_FILE}.messages.json"))
-    return files
 
 
 # --- Older versions of Claude Code, which wrote sub-agents beside the sessions of a project

@@ -313,6 +313,107 @@ def pi(folder: Path) -> Path:
     return lines(folder / "sessions" / "--home-me-project--" / "2026_pi-1.jsonl", values)
 
 
+def qwen_line(number: int, kind: str, *parts: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """A record that follows the one before it."""
+    roles = {"assistant": "model"}
+    return {
+        "uuid": f"q{number}",
+        "parentUuid": f"q{number - 1}" if number else None,
+        "sessionId": "qwen-1",
+        "timestamp": f"2026-01-02T03:04:{number % 60:02}.000Z",
+        "type": kind,
+        "cwd": "/home/me/project",
+        "version": "0.24.4",
+        "message": {"role": roles.get(kind, "user"), "parts": list(parts)},
+        **more,
+    }
+
+
+def qwen_call(name: str) -> dict[str, Any]:
+    arguments = {"command": "ls"}
+    return {"functionCall": {"id": name, "name": "run_shell_command", "args": arguments}}
+
+
+def qwen_result(name: str, **response: str) -> dict[str, Any]:
+    answer = {"id": name, "name": "run_shell_command", "response": response}
+    return {"functionResponse": answer}
+
+
+def qwen_session() -> list[dict[str, Any]]:
+    thought = {"text": "hm", "thought": True}
+    usage = {
+        "promptTokenCount": 100,
+        "cachedContentTokenCount": 60,
+        "candidatesTokenCount": 20,
+        "thoughtsTokenCount": 5,
+    }
+    by = {"model": "qwen3-coder", "usageMetadata": usage}
+    return [
+        qwen_line(0, "user", {"text": "list the files"}),
+        qwen_line(1, "assistant", thought, {"text": "I look."}, qwen_call("c1"), **by),
+        qwen_line(2, "tool_result", qwen_result("c1", output=OUTPUT)),
+        qwen_line(3, "assistant", {"text": "Done."}, **by),
+        qwen_line(4, "user", {"text": "and again"}),
+        qwen_line(5, "assistant", {"text": "Again."}, **by),
+    ]
+
+
+def qwen(folder: Path) -> Path:
+    chats = folder / ".qwen" / "projects" / "-home-me-project" / "chats"
+    return lines(chats / "qwen-1.jsonl", qwen_session())
+
+
+def copilot_event(number: int, kind: str, /, agent: str = "", **data: Any) -> dict[str, Any]:
+    event: dict[str, Any] = {
+        "type": kind,
+        "data": data,
+        "id": f"e{number}",
+        "timestamp": f"2026-01-02T03:04:{number % 60:02}.000Z",
+        "parentId": f"e{number - 1}" if number else None,
+    }
+    if agent:
+        event["agentId"] = agent
+    return event
+
+
+def copilot_session() -> list[dict[str, Any]]:
+    start: dict[str, Any] = {
+        "sessionId": "copilot-1",
+        "copilotVersion": "1.0.102",
+        "context": {"cwd": "/home/me/project"},
+    }
+    call = {"toolCallId": "c1", "name": "bash", "arguments": {"command": "ls"}}
+    usage = {
+        "apiCallId": "r1",
+        "inputTokens": 100,
+        "cacheReadTokens": 60,
+        "cacheWriteTokens": 30,
+        "outputTokens": 20,
+    }
+    first_reply: dict[str, Any] = {
+        "content": "I look.",
+        "reasoningText": "hm",
+        "toolRequests": [call],
+    }
+    return [
+        copilot_event(0, "session.start", **start),
+        copilot_event(1, "user.message", content="list the files"),
+        copilot_event(2, "session.usage_record", usage=usage),
+        copilot_event(3, "assistant.message", model="gpt-5", apiCallId="r1", **first_reply),
+        copilot_event(
+            4, "tool.execution_complete", toolCallId="c1", success=True, result={"content": OUTPUT}
+        ),
+        copilot_event(5, "assistant.message", model="gpt-5", content="Done.", toolRequests=[]),
+        copilot_event(6, "user.message", content="and again"),
+        copilot_event(7, "assistant.message", model="gpt-5", content="Again.", toolRequests=[]),
+    ]
+
+
+def copilot(folder: Path) -> Path:
+    session = folder / ".copilot" / "session-state" / "copilot-1"
+    return lines(session / "events.jsonl", copilot_session())
+
+
 def cline(folder: Path) -> Path:
     path = folder / "tasks" / "1767323045000" / "api_conversation_history.json"
     path.parent.mkdir(parents=True)
@@ -395,6 +496,8 @@ KINDS: Mapping[str, Callable[[Path], Path]] = {
     "opencode": opencode,
     "gemini-cli": gemini,
     "pi": pi,
+    "qwen-code": qwen,
+    "copilot-cli": copilot,
     "cline": cline,
     "goose": goose,
     "openai": openai,
