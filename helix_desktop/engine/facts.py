@@ -205,6 +205,8 @@ class Folded:
     why: str = ""  # A sentence that states which rule led to the fold, with its figures.
     asked: str = ""  # What the agent or the user asked to keep.
     panic: bool = False
+    # The connected agent itself sends this text in place of an output, whatever is folded here.
+    is_by_agent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -504,13 +506,15 @@ class Received:
     """How a connected agent's messages became facts: for each, the hash of all messages
     up to it and the last fact that it became. So the agent's next request is
     recognised, even after a restart. `session`: the name the agent gives its
-    conversation; `head`: a hash of its instructions and tools.
+    conversation; `head`: a hash of its instructions and tools. `replaced`: these messages
+    stand for so many of the last ones again, whose outputs the agent has shortened.
     """
 
     chain: tuple[str, ...]
     seqs: tuple[int, ...]
     session: str = ""
     head: str = ""
+    replaced: int = 0
 
 
 @dataclass(frozen=True, slots=True)

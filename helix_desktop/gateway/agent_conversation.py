@@ -17,6 +17,7 @@ from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE
 from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
 from helix_desktop.engine.context_usage import estimate_billed_tokens
 from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.failed_fold_attempts import WRITTEN_BY_MODEL
 from helix_desktop.engine.foreign_agent_facts import AgentFollower, AgentOutput
 from helix_desktop.engine.messages import Delta, Image, Reply, Request, TextDelta, View
 from helix_desktop.engine.ports import EntryOrigin
@@ -27,6 +28,10 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversation_matching import KnownMessages
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied
 from helix_desktop.gateway.open_questions import FOLDER, OpenQuestions
+from helix_desktop.gateway.outputs_shortened_by_agent import (
+    ShortenedOutput,
+    ShortenedOutputsFinder,
+)
 from helix_desktop.gateway.view_entries import ViewEntries, ViewEntriesBuilder
 from helix_desktop.protocols.gateway_message import (
     Piece,
@@ -153,6 +158,22 @@ class OpenAgentConversation:
             if part not in excluded_then and first_seq <= seq:
                 exclusions.append(facts.Excluded(part))
         return exclusions
+
+    def failed_folds_after(self, seq: int) -> list[facts.FoldFailed]:
+        """Return the failures to write a summary since the fact `seq` that no success has followed.
+
+        A copy of the conversation up to that fact needs them: the same run of an agent goes on
+        there, and would otherwise pay for as many attempts again.
+        """
+        failures: list[facts.FoldFailed] = []
+        for recorded in self.conversation.state.facts[seq:]:
+            fact = recorded.fact
+            if isinstance(fact, facts.FoldFailed):
+                if fact.kind in WRITTEN_BY_MODEL:
+                    failures.append(fact)
+            elif isinstance(fact, facts.Folded | facts.BreakerClosed):
+                failures = [failure for failure in failures if failure.kind is not fact.kind]
+        return failures
 
     @property
     def has_taken_out_parts(self) -> bool:
@@ -306,6 +327,46 @@ class OpenAgentConversation:
         if characters > LONG_TEXT_CHARACTERS:
             return False
         return self.session.folding.can_skip_folding(self._count_tokens_now(texts))
+
+    async def find_shortened_outputs(
+        self,
+        known_messages: KnownMessages,
+        wire: str,
+        messages: Sequence[ProtocolMessage],
+        known_count: int,
+    ) -> list[ShortenedOutput]:
+        """Return the outputs that the agent has shortened itself in a request that goes on with
+        this conversation. See `ShortenedOutputsFinder`.
+        """
+        cache = self.bench.workspace.cache
+        finder = ShortenedOutputsFinder(self.conversation, cache, known_messages)
+        return await finder.find_shortened_outputs(wire, messages, known_count)
+
+    async def build_agent_folds(
+        self, shortened_outputs: Sequence[ShortenedOutput]
+    ) -> list[facts.Folded]:
+        """Return the facts that show outputs as the agent has shortened them itself."""
+        kind = facts.FoldKind.EXCERPT
+        batch = self.conversation.new_fold_name(kind)
+        folds: list[facts.Folded] = []
+        for shortened in shortened_outputs:
+            if shortened.is_whole:
+                continue
+            returned = shortened.output.returned
+            fold = facts.Folded(
+                fold=self.conversation.new_fold_name(kind),
+                kind=kind,
+                cover=facts.PartRef(shortened.output.seq),
+                text=shortened.text,
+                tokens=await self.count_tokens_of_texts([shortened.text]),
+                tokens_before=returned.tokens,
+                batch=batch,
+                entries=(returned.output.digest,),
+                why="the agent itself sends this old output in a shorter form",
+                is_by_agent=True,
+            )
+            folds.append(fold)
+        return folds
 
     # --- Recording a request's messages as facts
 

@@ -237,6 +237,33 @@ class ConversationMatcher:
             return RequestPosition(None)
         return RequestPosition(None, parent=of_parent[0].conversation)
 
+    def find_all_that_begin_alike(
+        self, sender: RequestSender, chain: Sequence[str], known_count: int
+    ) -> list[KnownMessages]:
+        """Return the conversations that a request may continue and that begin with so many of its
+        messages, and go on behind them. The newest comes first.
+        """
+        position = known_count - 1
+        found: list[KnownMessages] = []
+        for known_messages in reversed(self._by_hash.get(chain[position], ())):
+            if not known_messages.conversation or len(known_messages.chain) <= known_count:
+                continue
+            if not _has_message_at(known_messages, chain[position], position):
+                continue
+            of_session = self._known_messages_of_session(sender.agent, sender.session)
+            is_of_session = known_messages.session == sender.session or known_messages in of_session
+            if known_messages.agent == sender.agent and is_of_session:
+                found.append(known_messages)
+        return found
+
+    def replace_messages(
+        self, known_messages: KnownMessages, chain: Sequence[str], seqs: Sequence[int]
+    ) -> None:
+        """Let a conversation be found by these messages, the same ones in another form."""
+        known_messages.rewind_known_messages(chain, seqs)
+        for message_hash in chain:
+            self._index_message(known_messages, message_hash)
+
     def _count_indexed_messages(self, chain: Sequence[str]) -> int:
         """Return how many messages at the beginning of a request are known in any conversation.
 

@@ -215,6 +215,8 @@ class LocalAgentConversations:
         history that it continues, of which nothing may be recorded yet.
         """
         while True:
+            if history_before is None:
+                await self._follow_shortened_outputs(arrival, messages)
             position = self._find_position_of(arrival)
             expected_messages = history_before or position.known_messages
             if expected_messages is not None:
@@ -240,6 +242,58 @@ class LocalAgentConversations:
                 return await self._record_and_fold_request(
                     arrival, messages, position, known_messages
                 )
+
+    async def _follow_shortened_outputs(
+        self, arrival: Arrival, messages: Sequence[ProtocolMessage]
+    ) -> None:
+        """If the agent has shortened old outputs of a conversation itself, let that one be found
+        by the messages of this request from now on.
+        """
+        position = self._find_position_of(arrival)
+        if position.is_at_end or not 0 < position.known_count < len(messages):
+            return
+        if not messages[position.known_count].pieces_of_kind(PieceKind.RESULT):
+            return
+        sender = _sender_of(arrival)
+        candidates = self._matcher.find_all_that_begin_alike(
+            sender, arrival.chain, position.known_count
+        )
+        for known_messages in candidates:
+            async with known_messages.lock_once_recorded():
+                if await self._has_followed(arrival, messages, position, known_messages):
+                    return
+
+    async def _has_followed(
+        self,
+        arrival: Arrival,
+        messages: Sequence[ProtocolMessage],
+        position: RequestPosition,
+        known_messages: KnownMessages,
+    ) -> bool:
+        """Whether a request goes on with this conversation but for shortened outputs. If so, they
+        are recorded, with the messages' new hashes. The lock of the known messages is held.
+        """
+        if not self._bench.has_conversation(known_messages.conversation):
+            return False
+        opened = await self._get_open_conversation(known_messages)
+        shortened_outputs = await opened.find_shortened_outputs(
+            known_messages, arrival.wire, messages, position.known_count
+        )
+        if not shortened_outputs:
+            return False
+        new_facts = await opened.build_agent_folds(shortened_outputs)
+        chain = arrival.chain[: len(known_messages.chain)]
+        seqs = list(known_messages.seqs)
+        received = facts.Received(
+            chain[position.known_count :],
+            tuple(seqs[position.known_count :]),
+            known_messages.session,
+            known_messages.head,
+            replaced=len(chain) - position.known_count,
+        )
+        await opened.conversation.append_facts(*new_facts, received)
+        self._matcher.replace_messages(known_messages, chain, seqs)
+        return True
 
     async def preview_request(self, arrival: Arrival, messages: Sequence[ProtocolMessage]) -> Sent:
         """Return what each message of a request would be sent as, without recording anything."""
@@ -284,9 +338,7 @@ class LocalAgentConversations:
 
         Conversations that the user has deleted meanwhile are forgotten, and it is looked for again.
         """
-        sender = RequestSender(
-            arrival.agent, arrival.session, arrival.parent, arrival.is_below_another
-        )
+        sender = _sender_of(arrival)
         while True:
             position = self._matcher.find_request_position(sender, arrival.chain, arrival.head)
             deleted_conversation = self._find_deleted_conversation(position)
@@ -474,6 +526,10 @@ class LocalAgentConversations:
             fork = await self._bench.fork_conversation(
                 fork_base.conversation, fork_base.last_seq, agent=arrival.agent
             )
+            original = self._open_conversations.get(fork_base.conversation)
+            if original is not None:
+                failures = original.failed_folds_after(fork_base.last_seq)
+                await fork.conversation.append_facts(*failures)
             known_messages.conversation = fork.id
             return
 
@@ -749,6 +805,7 @@ class LocalAgentConversations:
             known_messages.conversation, last_common_seq, agent=known_messages.agent
         )
         new_facts: list[facts.Fact] = list(later_exclusions)
+        new_facts.extend(opened.failed_folds_after(last_common_seq))
         title = title_from_messages(messages[position.known_count :])
         if title:
             new_facts.append(facts.ConversationChanged(title=title))
@@ -1174,12 +1231,19 @@ def known_messages_from_facts(
             del known_messages.chain[len(remaining_seqs) :]
             del known_messages.seqs[len(remaining_seqs) :]
         elif isinstance(fact, facts.Received):
+            unchanged_count = len(known_messages.chain) - fact.replaced
+            del known_messages.chain[unchanged_count:]
+            del known_messages.seqs[unchanged_count:]
             known_messages.chain.extend(fact.chain)
             known_messages.seqs.extend(fact.seqs)
             known_messages.session = fact.session
             known_messages.head = fact.head
             known_messages.heads.add(fact.head)
     return known_messages
+
+
+def _sender_of(arrival: Arrival) -> RequestSender:
+    return RequestSender(arrival.agent, arrival.session, arrival.parent, arrival.is_below_another)
 
 
 def _build_ticket(known_messages: KnownMessages, arrival: Arrival, newest_seq_sent: int) -> Ticket:

@@ -3,6 +3,7 @@ places in the JSON.
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
@@ -129,6 +130,10 @@ class PieceEdit:
 
     position: int
     text: str | None
+
+
+# The ids that calls get here if their protocol has none.
+NUMBERED_CALL_ID = re.compile(r"call-\d+")
 
 
 @dataclass(slots=True)

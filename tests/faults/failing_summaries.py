@@ -50,6 +50,7 @@ WINDOW_TOKENS = {
 HANDOVER_TOKENS = 60_000  # A request of this length makes a handover due,
 LEAST_HANDOVER_SHARE = 0.1  # but not with less than this share of the window.
 ASKS_FOR_HANDOVER = SECTIONS[0]
+ASKS_FOR_JSON = b'"responseMimeType":"application/json"'
 FAILING_REPLIES: dict[str, Sequence[Block] | int] = {
     "keeps no detail": [Says("\n\n".join(f"## {name}\nAll is well." for name in SECTIONS))],
     "is too long": [
@@ -87,6 +88,8 @@ class FailingModel:
             self.handover_count += 1
             return self.reply_to_handover
         shell = next((name for name in names_of_tools(asked.body) if name in SHELLS), "")
+        if not shell and ASKS_FOR_JSON in asked.raw:
+            return [Says("{}")]  # Gemini CLI checks whether the model repeats itself.
         if not shell:
             # Either the agent wants a title, or a part of a long text is to be summarized.
             if len(asked.raw) > TITLE_BYTES:

@@ -107,19 +107,26 @@ class ConversationBranch(LiveFolds):
         self, seq: int, fact: facts.Fact, kept_parts: tuple[facts.PartRef, ...] = ()
     ) -> FoldEffect:
         """Apply a change that has an effect, and show again what it concerns."""
-        tokens_before = self._tokens_under_exclusion(fact)
+        tokens_before = self._tokens_changed_without_folds(fact)
         cover = self.apply_fold_change(fact, kept_parts)
         if cover is not None:
             self._rebuild_items_of(cover)
-        self.unfolded += self._tokens_under_exclusion(fact) - tokens_before
+        self.unfolded += self._tokens_changed_without_folds(fact) - tokens_before
         return FoldEffect(seq, fact, kept_parts)
 
-    def _tokens_under_exclusion(self, fact: facts.Fact) -> int:
-        """Return the tokens, without folds, of what a fact excludes or includes. No other fact
-        changes how long the view would be without folds.
+    def _tokens_changed_without_folds(self, fact: facts.Fact) -> int:
+        """Return the tokens, without our folds, of what a fact changes even there: what it
+        excludes or includes, and what the agent shortens itself. 0 for any other fact.
         """
-        if isinstance(fact, facts.Excluded | facts.Included):
-            return self.tokens_without_folds(fact.ref)
+        match fact:
+            case facts.Excluded(ref=ref) | facts.Included(ref=ref):
+                return self.tokens_without_folds(ref)
+            case facts.Folded(cover=cover, is_by_agent=True):
+                return self.tokens_without_folds(cover)
+            case facts.Unfolded(fold=name) | facts.Refolded(fold=name):
+                fold = self.folds[name]
+                if fold.is_by_agent:
+                    return self.tokens_without_folds(fold.cover)
         return 0
 
     def _apply_fact_without_message(self, fact: facts.Fact) -> None:

@@ -246,8 +246,19 @@ class LiveFolds(ViewItems):
         return self._render_blocks(seq, self.fold_shown_for_part)
 
     def blocks_without_folds(self, seq: int) -> tuple[Block, ...]:
-        """Return a message without folds. Exclusions still hold."""
-        return self._render_blocks(seq, lambda _: None)
+        """Return a message without our folds. Exclusions, and what the agent itself shortens,
+        still hold.
+        """
+        return self._render_blocks(seq, self._agent_fold_of_part)
+
+    def _agent_fold_of_part(self, ref: PartRef) -> Folded | None:
+        """Return the fold by which the connected agent itself shortens a part, if there is one."""
+        if not self.by_part:
+            return None
+        for name in reversed(self.by_part.get(ref, ())):
+            if self.folds[name].is_by_agent:
+                return self.folds[name]
+        return None
 
     def _render_blocks(
         self, seq: int, fold_of: Callable[[PartRef], Folded | None]

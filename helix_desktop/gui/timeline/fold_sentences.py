@@ -63,7 +63,8 @@ def _title_of_start(event: TimelineEvent) -> str:
 
 def _agent_that_shortened_output(event: TimelineEvent) -> str:
     """Returns the agent that showed its model an excerpt itself; empty if the excerpt is ours."""
-    if event.made_folds[0].why != SHOWN_BY_OTHER:
+    first_fold = event.made_folds[0]
+    if first_fold.why != SHOWN_BY_OTHER and not first_fold.is_by_agent:
         return ""
     return agent_of_conversation(event.history.facts) or tr("Agent")
 
