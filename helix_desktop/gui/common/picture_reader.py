@@ -28,7 +28,9 @@ def detect_picture_format(content: bytes) -> bytes:
     return b""
 
 
-def read_picture(content: bytes, widest: int = 0) -> QImage | None:
+def read_picture(
+    content: bytes, widest: int = 0, *, most_pixels: int = _MOST_PIXELS
+) -> QImage | None:
     """Reads a picture and scales it down to `widest`. None if it is unreadable or huge.
     Runs on any thread.
     """
@@ -44,10 +46,9 @@ def read_picture(content: bytes, widest: int = 0) -> QImage | None:
 
     size = reader.size()
     pixels = size.width() * size.height()
-    most_pixels = _MOST_PIXELS
-    if widest:
-        most_pixels = _MOST_SHOWN_PIXELS
     if not size.isValid() or not 0 < pixels <= most_pixels:
+        return None
+    if widest and pixels > _MOST_SHOWN_PIXELS:
         return None
     if widest:
         scale_to_width = widest / size.width()

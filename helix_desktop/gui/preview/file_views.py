@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QLabel, QScrollArea, QTableView, QTextBrowser, QVB
 
 from helix_desktop.gui.common.picture_reader import read_picture
 from helix_desktop.gui.common.widgets import build_plain_label
+from helix_desktop.gui.preview.offline_document import OfflineDocument
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
 
@@ -159,7 +160,7 @@ def parse_csv_rows(text: str) -> list[list[str]]:
 
 
 class OfflineHtmlView(QTextBrowser):
-    """HTML with its own styles. Qt's text browser knows no scripts; nothing is loaded."""
+    """HTML with its own styles. Qt's text browser knows no scripts, and its document loads nothing."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -167,7 +168,14 @@ class OfflineHtmlView(QTextBrowser):
         self.setStyleSheet("QTextBrowser { border: none; border-radius: 0; padding: 12px; }")
         self.setAccessibleName(tr("Page"))
 
+    def show_page(self, html: str) -> None:
+        document = OfflineDocument(self)
+        document.setDefaultFont(self.font())
+        document.setHtml(html)
+        self.setDocument(document)
+
     def loadResource(self, _kind: int, _address: QUrl | str) -> object:
+        """Loads nothing for a page that is opened by its address, either."""
         return QByteArray()
 
 

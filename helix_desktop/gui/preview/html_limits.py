@@ -8,7 +8,9 @@ come from anywhere, so what is not drawn at once is not drawn.
 import re
 from collections import Counter
 
-from PySide6.QtGui import QTextDocument, QTextFrame
+from PySide6.QtGui import QTextFrame
+
+from helix_desktop.gui.preview.offline_document import OfflineDocument
 
 LARGEST_PAGE = 1 << 20  # Characters.
 MOST_TAGS = 20_000
@@ -30,7 +32,7 @@ _LONG_WORD = re.compile(rf"\S{{{LONGEST_WORD}}}")
 def can_be_drawn_at_once(html: str) -> bool:
     if len(html) > LARGEST_PAGE or not _has_few_tags(html):
         return False
-    document = QTextDocument()
+    document = OfflineDocument()
     document.setHtml(html)
     if _LONG_WORD.search(document.toPlainText()) is not None:
         return False

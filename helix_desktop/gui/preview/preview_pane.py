@@ -400,7 +400,7 @@ class PreviewPane(QWidget):
             self._hint.setText(tr("This page is too large or too deeply nested to be drawn."))
             self._show_source(opened)
             return
-        self.html.setHtml(opened.file.text)
+        self.html.show_page(opened.file.text)
         self.stack.setCurrentWidget(self.html)
 
     def _show_that_it_is_binary(self, opened: OpenedFile) -> None:

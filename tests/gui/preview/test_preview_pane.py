@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QByteArray, QCoreApplication, QDeadlineTimer, Qt
+from PySide6.QtCore import QBuffer, QByteArray, QCoreApplication, QDeadlineTimer, QIODevice, Qt
 from PySide6.QtGui import QColor, QImage
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QPushButton
@@ -19,6 +22,7 @@ from helix_desktop.gui.preview.svg_drawing import draw_svg_as_png
 from helix_desktop.gui.theme import Theme
 from tests.documents import written_documents as written
 from tests.gui.fake_desk import FakeWorkbench
+from tests.gui.preview.opened_files import OpenedFiles
 
 SVG = b"<svg xmlns='http://www.w3.org/2000/svg' width='20' height='10'><rect width='9' height='9'/></svg>"
 
@@ -134,16 +138,61 @@ def test_a_text_that_would_hold_the_window_is_shown_as_its_source(
     assert pane.stack.currentWidget() is pane.lines
 
 
-def test_html_loads_nothing(pane: PreviewPane, tmp_path: Path) -> None:
-    (tmp_path / "secret.txt").write_text("local")
-    page = (
-        f"<img src='file://{tmp_path}/secret.txt'><link rel=stylesheet href='http://127.0.0.1:9/x'>"
+# All by which a page of HTML can name a file that is to be loaded with it.
+NAMES_OF_FILES = """
+<link rel=stylesheet type=text/css href="{a}"><style>@import url({a}); @import "{a}"; p {{background: url({a})}}</style>
+<body background="{a}"><img src="{a}"><img srcset="{a} 2x"><p style="background-image:url({a})">x</p><img src="{a}" width=9>
+<ul style="list-style-image:url({a})"><li>x</ul><table background="{a}"><tr><td background="{a}">x</table>
+<iframe src="{a}"></iframe><object data="{a}"></object><embed src="{a}"><video src="{a}" poster="{a}"></video>
+<input type=image src="{a}"><script src="{a}"></script><svg><image href="{a}"/></svg><base href="{a}"><p style="border-image: url({a})">x
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="how openings are noticed")
+@pytest.mark.parametrize("name", ["{}", "file://{}", "FILE:{}", "file://localhost{}", "../{relative}", "file://{}?a#b"])  # fmt: skip
+def test_html_loads_no_file_however_it_names_it(
+    name: str, pane: PreviewPane, tmp_path: Path
+) -> None:
+    """The defect: Qt read what a page named. A pipe held the window, an endless device ended it, and
+    pictures of other folders were shown.
+    """
+    other = tmp_path / "other.png"
+    picture = QImage(3, 3, QImage.Format.Format_RGB32)
+    picture.save(str(other))
+    relative = os.path.relpath(other, Path.cwd() / "x")
+    page = NAMES_OF_FILES.format(a=name.format(other, relative=relative))
+    with OpenedFiles(other) as opened:
+        show(pane, tmp_path, "a.html", page.encode())
+        assert pane.stack.currentWidget() is pane.html
+        pane.html.grab()
+        assert not opened.is_any_opened()
+
+
+def test_pictures_that_stand_in_a_page_are_drawn_up_to_a_limit(
+    pane: PreviewPane, tmp_path: Path
+) -> None:
+    assert colour_drawn(pane, tmp_path, 10) == QColor("red")
+    before = time.process_time()
+    assert colour_drawn(pane, tmp_path, 9_000) != QColor("red")
+    assert time.process_time() - before < 1
+
+
+def colour_drawn(pane: PreviewPane, folder: Path, edge: int) -> QColor:
+    """The colour where a page shows twenty red pictures of so many pixels, each small."""
+    picture = QImage(edge, edge, QImage.Format.Format_Mono)
+    picture.setColorTable([QColor("red").rgb(), QColor("red").rgb()])
+    picture.fill(0)
+    data = QByteArray()
+    buffer = QBuffer(data)
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    picture.save(buffer, "png")
+    words = bytes(data.toBase64()).decode()
+    page = "".join(
+        f"<img src='data:image/png;name={number};base64,{words}' width=40 height=40>"
+        for number in range(20)
     )
-    show(pane, tmp_path, "a.html", page.encode())
-    loaded = pane.html.loadResource(2, "http://127.0.0.1:9/x")
-    assert isinstance(loaded, QByteArray)
-    assert loaded.isEmpty()
-    assert "local" not in pane.html.toPlainText()
+    show(pane, folder, f"{edge}.html", page.encode())
+    return pane.html.viewport().grab().toImage().pixelColor(30, 30)
 
 
 def test_selected_lines_become_a_comment_with_their_place(
