@@ -51,6 +51,11 @@ class EntryOrigin:
     media_type: str = "text/plain"
 
 
+# Of the words that take the place of an output where a call was not run. It names no command: the
+# cache would list it as one that ran, and one text takes the place of many outputs.
+NOT_RUN = EntryOrigin("not run")
+
+
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
     """`tokens` is 0 if nobody has counted them."""

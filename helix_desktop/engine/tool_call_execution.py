@@ -17,7 +17,6 @@ from helix_desktop.engine.facts import (
     ModelReplied,
     Rewound,
     Stop,
-    Stored,
     TodoSet,
     ToolCall,
     ToolReturned,
@@ -26,6 +25,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.message_blocks import is_json_object
 from helix_desktop.engine.messages import Reply
 from helix_desktop.engine.ports import (
+    NOT_RUN,
     CallContext,
     CallOutcome,
     EntryOrigin,
@@ -120,7 +120,7 @@ class ToolCallRunner:
                         results[len(recorded_seqs) :]
                     )
                     for call in waiting:
-                        results.append(await self._result_of_unrun_call(call, SKIPPED))
+                        results.append(await self._result_in_words(call, SKIPPED, NOT_RUN))
                     waiting.clear()
                     break
             await self._record_remaining_results(results, recorded_seqs)
@@ -154,7 +154,7 @@ class ToolCallRunner:
         waiting_seconds: list[float] = []
         start_time = self.services.clock.current_time()
         if call is torn:
-            output = await self._store_words_instead_of_output(call, TORN)
+            output = await self.services.cache.store_content(TORN.encode(), NOT_RUN)
             outcome = CallOutcome(output, ok=False)
         else:
             context = self._build_call_context(call, waiting_seconds)
@@ -166,10 +166,6 @@ class ToolCallRunner:
         self._latest_calls.append(call_and_result)
         self._notify_stage([call], CallStage.DONE)
         return CallResult(returned, _facts_of_outcome(call, outcome), outcome.keep)
-
-    async def _store_words_instead_of_output(self, call: ToolCall, words: str) -> Stored:
-        origin = EntryOrigin(call.name, describe_call_as_source(call.arguments))
-        return await self.services.cache.store_content(words.encode(), origin)
 
     def _build_call_context(self, call: ToolCall, waiting_seconds: list[float]) -> CallContext:
         """Return what a tool may use. Each wait for the user is added to `waiting_seconds`."""
@@ -278,16 +274,18 @@ class ToolCallRunner:
             if task is not None and not task.cancelled() and not task.exception():
                 results.append(task.result())
                 continue
-            why = NOT_BEGUN
             if call.id in self._started_calls:
-                why = UNREAD
-            results.append(await self._result_of_unrun_call(call, why))
+                origin = EntryOrigin(call.name, describe_call_as_source(call.arguments))
+                results.append(await self._result_in_words(call, UNREAD, origin))
+            else:
+                results.append(await self._result_in_words(call, NOT_BEGUN, NOT_RUN))
         await self._record_results_and_return_seqs(results)
 
-    async def _result_of_unrun_call(self, call: ToolCall, why: str) -> CallResult:
-        stored = await self._store_words_instead_of_output(call, why)
-        tokens = self.services.tokens.count_tokens(why)
-        returned = ToolReturned(call.id, stored, tokens, ok=False, head=why, stopped=True)
+    async def _result_in_words(self, call: ToolCall, words: str, origin: EntryOrigin) -> CallResult:
+        """Return the result of a call that has no output."""
+        stored = await self.services.cache.store_content(words.encode(), origin)
+        tokens = self.services.tokens.count_tokens(words)
+        returned = ToolReturned(call.id, stored, tokens, ok=False, head=words, stopped=True)
         return CallResult(returned, beside=(), keep="")
 
     def most_repeated_tool_and_count(self) -> tuple[str, int]:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from helix_desktop.engine.facts import ToolCall, ToolSpec
 from helix_desktop.engine.ports import (
+    NOT_RUN,
     CallContext,
     CallOutcome,
     EntryOrigin,
@@ -448,6 +449,8 @@ class Toolbox:
             if isinstance(output, bytes):
                 content = output
             origin = EntryOrigin(call.name, result.source, result.media_type)
+            if ruling.refused:
+                origin = NOT_RUN
             stored = await self._around.cache.store_content(output, origin)
         return CallOutcome(
             output=stored,

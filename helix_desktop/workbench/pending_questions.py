@@ -15,7 +15,7 @@ from pathlib import Path
 from helix_desktop.atomic_files import write_file_atomically
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import Decided, Fact, ToolCall, ToolReturned
-from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
+from helix_desktop.engine.ports import NOT_RUN, ContentCache, TokenCounter
 from helix_desktop.engine.request_building import INTERRUPTED
 from helix_desktop.engine.session_events import (
     Event,
@@ -27,7 +27,6 @@ from helix_desktop.engine.session_events import (
 from helix_desktop.engine.tool_call_execution import SKIPPED
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
 from helix_desktop.engine.tool_names import EDITS, ToolName
-from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.toolbox import describe_refusal_by_user
@@ -153,8 +152,7 @@ class PendingQuestions:
     async def _build_result(
         self, call: ToolCall, words: str, cache: ContentCache, tokens: TokenCounter
     ) -> ToolReturned:
-        origin = EntryOrigin(call.name, describe_call_as_source(call.arguments))
-        stored = await cache.store_content(words.encode(), origin)
+        stored = await cache.store_content(words.encode(), NOT_RUN)
         count = tokens.count_tokens(words)
         return ToolReturned(call.id, stored, count, ok=False, head=words, stopped=True)
 

@@ -23,6 +23,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.messages import Reply, Request, ToolResult
 from helix_desktop.engine.ports import (
+    NOT_RUN,
     CallContext,
     CallOutcome,
     EntryOrigin,
@@ -207,6 +208,7 @@ async def test_the_entry_of_a_stopped_call_names_its_tool_and_what_it_was_to_run
     at = await world(calls("run", command="make all"))
 
     async def hang(call: ToolCall, context: CallContext) -> str:
+        context.note_begun()
         at.session.stop_turn()
         await asyncio.Event().wait()
         return ""
@@ -234,6 +236,8 @@ async def test_what_stands_behind_a_call_the_user_refused_is_not_run() -> None:
         SKIPPED,
     ]
     assert [result.stopped for result in at.of(ToolReturned)] == [False, False, True, True]
+    unrun = await at.cache.describe_entry(at.of(ToolReturned)[2].output.digest)
+    assert unrun.about == NOT_RUN, "the cache listed it as an output of the command"
     assert request_building.find_violations(at.model.requests[1]) == []
 
 

@@ -15,7 +15,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
-from helix_desktop.engine.ports import EntryOrigin, PermissionQuestion
+from helix_desktop.engine.ports import NOT_RUN, EntryOrigin, PermissionQuestion
 from helix_desktop.engine.request_building import INTERRUPTED
 from helix_desktop.engine.session_events import QuestionAnswered, QuestionAsked, QuestionDenied
 from helix_desktop.engine.tool_call_execution import SKIPPED
@@ -128,6 +128,9 @@ async def test_after_a_denied_command_the_rest_of_its_reply_is_skipped(
     results = [entry.fact for entry in opened.all_facts if isinstance(entry.fact, ToolReturned)]
     assert results[0].head == describe_refusal_by_user("")
     assert results[1].head == SKIPPED
+    for result in results:
+        entry = await bench.workspace.cache.describe_entry(result.output.digest)
+        assert entry.about == NOT_RUN
     assert not opened.asks_again
 
 

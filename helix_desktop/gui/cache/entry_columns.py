@@ -42,6 +42,8 @@ class EntryColumn:
 
 def _source_on_one_line(row: EntryRow, _now: float) -> str:
     source = row.about.source
+    if not source:
+        return name_of_writer(row.about.tool)
     # For outputs of connected agents, version 0.2 stored the call's raw arguments.
     if source.startswith("{"):
         source = describe_call_as_source(source)
