@@ -74,7 +74,8 @@ class ConversationStarter(QObject):
         text = tr("The agent runs with your permissions, as it would in a terminal. This workspace's permissions apply to everything that the agent asks Helix Desktop to do. You can add other agents in the settings.")  # fmt: skip
         choices: list[DialogChoice] = []
         for name in names:
-            choices.append(DialogChoice(name, partial(self._begin_with_agent, bench, name)))
+            label = tr("Start with {name}", name=name)
+            choices.append(DialogChoice(label, partial(self._begin_with_agent, bench, name)))
         if not names:
             text = tr("No agent that supports the Agent Client Protocol was found on this computer. You can add one in the settings.")  # fmt: skip
             open_settings = partial(self._parts.requests.settings_wanted.emit, "agents")

@@ -599,7 +599,7 @@ def test_a_conversation_with_another_agent_is_begun_with_one_of_those_that_are_t
     window: MainWindow, bench: FakeWorkbench
 ) -> None:
     window.window_actions["new-acp"].trigger()
-    press(window, "Gemini CLI")
+    press(window, "Start with Gemini CLI")
     assert window.current_session is not None
     assert bench.sessions[window.current_session.id].conversation.state.acp_agent == "Gemini CLI"
     assert window.top.model.text() == "Agent: Gemini CLI ▾"

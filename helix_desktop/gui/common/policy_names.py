@@ -58,8 +58,8 @@ def list_plain_choices() -> tuple[PresetChoice, ...]:
 
 def list_named_presets() -> tuple[PresetChoice, ...]:
     return (
-        PresetChoice("helix", tr("Old outputs first"), tr("Old outputs become one line after ten to twenty steps, and a summary replaces older messages when the window is 85% full. Cost: 4% more than sending everything in 31 recorded sessions, 16% less in ten of them. This is how the program Helix does it.")),
-        PresetChoice("observational", tr("Dated notes"), tr("The agent is asked which parts of a large output it needs, and older messages become dated notes. Cost: 27% less than sending everything in the same ten sessions, where Cheapest cost 50% less. This is how observational memory does it.")),
+        PresetChoice("helix", tr("Old outputs first"), tr("Old outputs become one line after ten to twenty steps, and a summary replaces older messages when the window is 85% full. Cost: 4% more than sending everything in 31 recorded sessions, 16% less in ten of them.")),
+        PresetChoice("observational", tr("Dated notes"), tr("The agent is asked which parts of a large output it needs, and older messages become dated notes. Cost: 27% less than sending everything in the same ten sessions, where Cheapest cost 50% less.")),
     )  # fmt: skip
 
 

@@ -119,14 +119,14 @@ class CopyableCommandLine(QWidget):
         self.line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._copy = widgets.build_push_button(tr("Copy"), self, self._copy_line, "link")
         build_row((self.line, 1), self._copy, owner=self, margins=(12, 6, 6, 6))
-        self.show_command_line("")  # Nothing can be copied until the agents are known.
+        self.hide()  # Nothing can be copied until the agents are known.
 
     def _copy_line(self) -> None:
         copy_and_say_so(self.line.text(), self._copy)
 
     def show_command_line(self, text: str) -> None:
-        self.line.setText(text or tr("Turn the gateway on to see its address."))
-        self._copy.setVisible(bool(text))
+        self.line.setText(text)
+        self.setVisible(bool(text))
 
 
 def describe_agent_activity(row: connected_agents.ConnectedAgentRow, now: float) -> str:
@@ -227,7 +227,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._timer.timeout.connect(self.refresh_connections)
 
     def _lay_out_gateway_dialog(self) -> None:
-        explanation = tr("The gateway is an address on this computer that passes an agent's requests on to its provider. Turn it on, and set the address in an agent you already use. Helix Desktop then stores what the agent sees, sends less of it to the provider, and shows you everything here. Your key is passed on to the provider and is not stored.")  # fmt: skip
+        explanation = tr("Go on using an agent that you know, such as Claude Code in a terminal. Its requests then pass through an address on this computer, the gateway: Helix Desktop stores what the agent sees, sends less of it to the provider, and shows you everything here. Your key is passed on to the provider and is not stored.")  # fmt: skip
         title = widgets.build_plain_label(tr("Connect an agent"), "large")
         tiles_row = build_row(spacing=12)
         for tile in self._tiles:
@@ -250,8 +250,8 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         column.addWidget(self._once_line)
         column.addSpacing(4)
         column.addWidget(widgets.build_plain_label(tr("Any other program"), "heading"))
-        which_line = tr("Use the line for the API that the program uses: Anthropic, OpenAI or Gemini.")  # fmt: skip
-        column.addWidget(widgets.build_plain_label(which_line, "muted"))
+        self._about_lines = widgets.build_plain_label("", "muted")
+        column.addWidget(self._about_lines)
         for line in self._other_program_lines:
             column.addWidget(line)
         self._destinations = widgets.build_plain_label("", "muted")
@@ -289,10 +289,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             self._address.setText(tr("Gateway on {address}", address=address))
         else:
             self._address.setText(tr("The gateway is off"))
-        if connections.for_others:
-            self.switch.setText(tr("Turn off"))
-        else:
-            self.switch.setText(tr("Turn on"))
+        self._show_switch(connections)
         self._show_lines_for_other_programs(connections.for_others)
         self._show_figures_of_today(connections)
 
@@ -302,15 +299,33 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         if commands:
             self._once_line.show_command_line(commands[0])
 
+    def _show_switch(self, connections: connected_agents.AgentConnections) -> None:
+        if connections.for_others:
+            self.switch.setText(tr("Turn off"))
+            set_widget_look(self.switch, "")
+            return
+        self.switch.setText(tr("Turn on"))
+        switch_look = "primary"
+        for row in connections.agents:
+            # Where an agent was found, the button on its card is what the dialog is about.
+            if row.installed and not row.connected:
+                switch_look = ""
+        set_widget_look(self.switch, switch_look)
+
     def _show_lines_for_other_programs(self, address: str) -> None:
-        """Shows a line for each API. Without an address, one says that there is none."""
+        """Shows a line for each API. Without an address, a sentence says how to get them."""
+        if address:
+            about_lines = tr("Set one of these lines where the program starts: that of the API that it uses, Anthropic, OpenAI or Gemini.")  # fmt: skip
+        else:
+            about_lines = tr("Turn the gateway on to get a line that you set where the program starts. It works for programs that use the API of Anthropic, OpenAI or Gemini.")  # fmt: skip
+        self._about_lines.setText(about_lines)
         for number, line in enumerate(self._other_program_lines):
             variable = VARIABLES_OF_OTHER_PROGRAMS[number]
             line_to_copy = ""
             if address:
                 line_to_copy = f"{variable.name}={address}{variable.path}"
             line.show_command_line(line_to_copy)
-            line.setVisible(bool(address) or number == 0)
+            line.setVisible(bool(address))
 
     def _show_destinations(self) -> None:
         """Says where the requests of other programs go, and how long the gateway stays on."""

@@ -10,9 +10,15 @@ from PySide6.QtWidgets import QLabel, QWidget
 
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.copy_with_sign import copy_and_say_so
 from helix_desktop.gui.common.fields_dialog import FieldsDialog
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value
-from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, build_surface
+from helix_desktop.gui.common.widgets import (
+    build_plain_label,
+    build_popup_menu,
+    build_push_button,
+    build_surface,
+)
 from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.settings_page import SettingsPage
@@ -38,9 +44,14 @@ class AcpAgentsPage(SettingsPage):
         self._rows = build_column(spacing=6)
         self.add_page_layout(self._rows)
         self._missing_label = self.add_sentence("", "small")
-        # The commands that install them can be copied.
-        self._missing_label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._missing_label.hide()
+        install_words = f"{tr('Copy the command that installs one')} ▾"
+        self._install = self.add_page_button(install_words, self._open_install_menu, "link")
+        self._install.hide()
+        self._install_commands: dict[str, str] = {}  # By the agent's name.
+        self._copied_label = self.add_sentence("", "mono")
+        self._copied_label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._copied_label.hide()
         self._error_label = self.add_sentence("", "danger")
         self._error_label.hide()
         self.add_page_button(tr("Add agent…"), self._open_add_dialog)
@@ -57,16 +68,31 @@ class AcpAgentsPage(SettingsPage):
         """Shows a card for each agent that can be used, and one line on known ones that cannot."""
         clear_layout(self._rows)
         missing_agents: list[str] = []
+        self._install_commands = {}
         for agent in agents:
             if agent.is_installed or agent.is_own:
                 self._rows.addWidget(self._build_agent_card(agent))
-            elif agent.install_command:
-                missing_agents.append(f"{agent.name}: {agent.install_command}")
-            else:
-                missing_agents.append(agent.name)
-        words = tr("Known, but not installed here:")
-        self._missing_label.setText("\n".join([words, *missing_agents]))
+                continue
+            missing_agents.append(agent.name)
+            if agent.install_command:
+                self._install_commands[agent.name] = agent.install_command
+        names = ", ".join(missing_agents)
+        self._missing_label.setText(tr("Known, but not installed here: {names}", names=names))
         self._missing_label.setVisible(bool(missing_agents))
+        self._install.setVisible(bool(self._install_commands))
+
+    def _open_install_menu(self) -> None:
+        """Offers the agents that are not installed, since all commands at once are a wall."""
+        menu = build_popup_menu(self._install)
+        for name, command in self._install_commands.items():
+            menu.addAction(name).triggered.connect(partial(self._copy_install_command, command))
+        menu.popup(self._install.mapToGlobal(self._install.rect().bottomLeft()))
+
+    def _copy_install_command(self, command: str, _checked: bool = False) -> None:  # noqa: FBT001, FBT002 - a slot
+        """Copies the command and shows it, as nobody runs in a terminal what they have not read."""
+        copy_and_say_so(command, self._install)
+        self._copied_label.setText(command)
+        self._copied_label.show()
 
     def _build_agent_card(self, agent: ListedAcpAgent) -> QWidget:
         """Builds the card of an agent: its name, the command that starts it, and what can be done

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 import shiboken6
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QKeySequence
+from PySide6.QtGui import QGuiApplication, QKeySequence
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import (
     QApplication,
@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
     QKeySequenceEdit,
     QLabel,
     QLineEdit,
+    QMenu,
     QMessageBox,
     QPlainTextEdit,
     QPushButton,
@@ -519,7 +520,15 @@ def test_an_agent_is_added_by_its_command_tested_and_removed(
 ) -> None:
     """It was a line of text in a box, without a test."""
     page = AcpAgentsPage(bench, settings, window.background_runner)
-    assert "Codex: npm i" in said(page), "how a known one is installed"
+    assert "Known, but not installed here: Codex" in said(page)
+    assert "npm i" not in said(page), "the commands of all agents were a wall"
+    page._open_install_menu()
+    (menu,) = page._install.findChildren(QMenu)
+    (codex,) = [action for action in menu.actions() if action.text() == "Codex"]
+    codex.trigger()
+    assert QGuiApplication.clipboard().text().startswith("npm i")
+    assert page._copied_label.text() == QGuiApplication.clipboard().text()
+    menu.close()
     QTest.mouseClick(button(page, "Test"), Qt.MouseButton.LeftButton)
     assert "Mine started and answered." in said(page)
     bench.acp.fails = True
